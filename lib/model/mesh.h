@@ -1,0 +1,36 @@
+/* mesh - the grid of ranks: pipeline x data x expert x sequence x tensor
+ *
+ * A mesh names every rank by five coordinates.  Tensor is the fastest-moving
+ * axis, so the ranks of one tensor group are neighbours and share a node.
+ * A mesh is a plain value: copy it freely, there is nothing to release. */
+#ifndef LIB_MODEL_MESH_H
+#define LIB_MODEL_MESH_H
+
+#include "lib/base/err.h"
+
+enum mesh_axis { MESH_TP, MESH_SP, MESH_EP, MESH_DP, MESH_PP, MESH_NAXES };
+
+struct mesh {
+    int size[MESH_NAXES]; /* ranks along each axis, each at least 1 */
+    int nranks;           /* product of the sizes */
+};
+
+extern const char *const mesh_axis_names[MESH_NAXES + 1]; /* "tp" ... and NULL */
+
+/* The mesh of one rank. */
+void mesh_one(struct mesh *m);
+
+/* Fill *m from sizes, 0 meaning "not named": the size that BASE has, or 1 when BASE is
+ * NULL.  A size above 2^20 or a product above 2^30 is ERR_USAGE; *m untouched then. */
+int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
+             struct err *err);
+
+/* Overwrite the entries of SIZE (0 = not named) that SPEC, such as "tp=4,pp=2", names.
+ * An unknown or repeated axis or a bad number is ERR_USAGE, SIZE untouched. */
+int mesh_parse(int size[MESH_NAXES], const char *spec, struct err *err);
+
+/* Coordinates of RANK (0 <= rank < nranks), and back. */
+void mesh_coord(const struct mesh *m, int rank, int coord[MESH_NAXES]);
+int mesh_rank(const struct mesh *m, const int coord[MESH_NAXES]);
+
+#endif
