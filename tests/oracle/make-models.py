@@ -229,7 +229,8 @@ MODELS = {
         {"tokens": 40}, None),
     "llama-sharded": (
         CAUSAL, llama(hidden_size=40, num_attention_heads=5, num_key_value_heads=5,
-                      num_hidden_layers=3, intermediate_size=90, vocab_size=120),
+                      num_hidden_layers=3, intermediate_size=90, vocab_size=120,
+                      eos_token_id=119),
         {"dtype": torch.bfloat16, "shard": "40KB"}, None),
     "smollm": (
         CAUSAL, llama(hidden_size=36, num_attention_heads=9, num_key_value_heads=3,
