@@ -75,10 +75,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
 /* The tensor called NAME (as bound), or -1. */
 long model_find(const struct model *m, const char *name);
 
-/* A number from the config through the family's symbol NAME; false when there is none.  Words
- * and booleans by model_word (NULL when none). */
+/* A number from the config through the family's SYMBOL; false when there is none. */
 bool model_number(const struct model *m, const char *symbol, double *out);
-const char *model_word(const struct model *m, const char *symbol);
 /* Largest number of tokens the model is made for (symbol "context"), 0 when unbounded. */
 uint64_t model_context(const struct model *m);
 

@@ -23,7 +23,6 @@ enum op {
     OP_ADD,       /* y = a + b, both values of the same shape */
     OP_MUL,       /* y = a * b */
     OP_ADD_VECTOR, /* y = a + w, w a weight [cols] added to every row */
-    OP_MUL_VECTOR, /* y = a * w */
     OP_SCALE,     /* y = a * number */
     OP_ACTIVATION,
     OP_SOFTCAP,   /* y = number * tanh(a / number) */
@@ -33,7 +32,6 @@ enum op {
     OP_KEEP,      /* append the rows to the cache; the value stands for all rows so far */
     OP_ATTENTION,
     OP_SEGMENT,   /* y = columns [first, first + cols(y)) of a */
-    OP_CONCAT,    /* y = columns of each source, unit by unit (see .concat) */
     OP_TAKE,      /* y = the wanted rows of a (rows given at each step) */
     OP_FIRST,     /* y = row 0 of a */
     OP_ALLREDUCE, /* y = sum of a over the ranks of the tensor group */
@@ -118,15 +116,10 @@ struct inst {
             double scale, softcap;         /* softcap 0: none */
             uint64_t window;               /* a query sees keys at distance < window; 0: all */
             bool causal;
-            int sinks, bias; /* weights, or -1 */
         } attention;
         struct {
             uint64_t first;
         } segment;
-        struct {
-            uint64_t units;    /* y = for each unit: the unit's columns of src 0, of src 1, ... */
-            bool broadcast[4]; /* the source has one unit, repeated */
-        } concat;
         struct {
             int gather; /* index into program.gather */
         } gather;
@@ -165,10 +158,10 @@ struct program {
         int value;        /* whole */
     } *output;
     int noutputs;
-    const char **line; /* text of the lines, for messages */
+    char **line;       /* "layer.3.q = ...", for messages */
+    int nlines;
     bool causal;       /* some attention is causal: text can be generated */
     bool dynamic_rope;
-    struct program_state *state; /* private */
 };
 
 enum program_tail {

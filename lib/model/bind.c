@@ -1,0 +1,351 @@
+/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own names */
+#include "lib/model/bind.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+enum { MAX_ALTERNATIVES = 64, MAX_TENSORS = 1 << 22 };
+
+/* ---- patterns ---- */
+
+/* The first "{...|...}" of PATTERN, or NULL. */
+static const char *find_choice(const char *pattern, const char **close)
+{
+    for (const char *p = pattern; (p = strchr(p, '{')); p++) {
+        *close = strchr(p, '}');
+        if (*close && memchr(p, '|', (size_t)(*close - p)))
+            return p;
+    }
+    return NULL;
+}
+
+static int expand(char ***name, size_t *n, const char *pattern)
+{
+    const char *close, *open = find_choice(pattern, &close);
+
+    if (!open) {
+        if (*n == MAX_ALTERNATIVES)
+            return -1;
+        *name = xrealloc(*name, sizeof(**name) * (*n + 1));
+        (*name)[(*n)++] = xstrdup(pattern);
+        return 0;
+    }
+    for (const char *p = open + 1; p <= close;) {
+        size_t len = strcspn(p, "|}");
+        char *one = str_dupf("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, p, close + 1);
+        int ret = expand(name, n, one);
+
+        free(one);
+        if (ret < 0)
+            return -1;
+        p += len + 1;
+    }
+    return 0;
+}
+
+static int add_capture(struct model *m, struct tensor_def *d, const char *name, size_t len,
+                       struct err *err)
+{
+    const struct family_table *t = &m->state->family->captures;
+    int slot = d->capture[0] < 0 ? 0 : 1;
+    size_t i = 0;
+
+    while (i < t->n && (strlen(t->v[i].key) != len || memcmp(t->v[i].key, name, len)))
+        i++;
+    if (i == t->n || !json_string(t->v[i].json))
+        return family_error(d->entry->doc, d->entry->json->first, (size_t)(name - d->pattern), err,
+                            "'%.*s' is no capture", (int)len, name);
+    if (d->capture[slot] >= 0)
+        return family_error(d->entry->doc, d->entry->json->first, (size_t)(name - d->pattern), err,
+                            "more than two captures");
+    for (int k = 0; k < m->scope.n; k++)
+        if (!strcmp(m->scope.sym[k].name, t->v[i].json->text))
+            d->capture[slot] = k;
+    if (d->capture[slot] < 0)
+        return err_set(err, ERR_INPUT, "%s: family %s needs '%s', a whole number from 1",
+                       m->state->config_name, m->family, t->v[i].json->text);
+    d->capture_name[slot] = t->v[i].key;
+    for (int k = 0; k < m->state->nsections; k++)
+        if (m->state->section[k].repeated && !strcmp(m->state->section[k].name, t->v[i].key)) {
+            if (slot != 0)
+                return family_error(d->entry->doc, d->entry->json->first,
+                                    (size_t)(name - d->pattern), err,
+                                    "the layer must be the first capture");
+            d->section = k;
+        }
+    return 0;
+}
+
+int bind_pattern(struct model *m, struct tensor_def *d, struct err *err)
+{
+    if (expand(&d->name, &d->nnames, d->pattern) < 0)
+        return family_error(d->entry->doc, d->entry->json->first, 0, err,
+                            "more than %d alternatives", MAX_ALTERNATIVES);
+    for (const char *p = d->name[0]; (p = strchr(p, '{')); p++) {
+        const char *close = strchr(p, '}'), *in = strstr(d->pattern, "{");
+        size_t len;
+
+        if (!close)
+            return family_error(d->entry->doc, d->entry->json->first, (size_t)(in - d->pattern),
+                                err, "'{' is not closed");
+        len = (size_t)(close - p - 1);
+        while (in && (strncmp(in + 1, p + 1, len) || in[1 + len] != '}'))
+            in = strchr(in + 1, '{');
+        if (add_capture(m, d, in ? in + 1 : d->pattern, len, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Match NAME against PATTERN, a capture standing for a number without leading zeros. */
+static bool match_name(const char *pattern, const char *name, uint64_t value[2])
+{
+    int slot = 0;
+
+    for (;;) {
+        if (*pattern != '{') {
+            if (*pattern != *name)
+                return false;
+            if (!*name)
+                return true;
+            pattern++;
+            name++;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name) || (*name == '0' && isdigit((unsigned char)name[1])))
+            return false;
+        value[slot] = 0;
+        for (; isdigit((unsigned char)*name); name++)
+            if ((value[slot] = value[slot] * 10 + (uint64_t)(*name - '0')) > UINT32_MAX)
+                return false;
+        slot++;
+        pattern = strchr(pattern, '}') + 1;
+    }
+}
+
+static char *make_name(const char *pattern, const uint64_t value[2])
+{
+    struct str out = { 0 };
+    int slot = 0;
+
+    for (const char *p = pattern; *p; p++) {
+        if (*p != '{') {
+            str_addc(&out, *p);
+            continue;
+        }
+        str_addf(&out, "%llu", (unsigned long long)value[slot++]);
+        p = strchr(p, '}');
+    }
+    return str_steal(&out);
+}
+
+static uint64_t capture_count(const struct model *m, const struct tensor_def *d, int slot)
+{
+    return d->capture[slot] < 0 ? 1 : m->scope.sym[d->capture[slot]].value;
+}
+
+/* The tensor of D with these captures, or -1. */
+static long tensor_index(const struct model *m, const struct tensor_def *d, const uint64_t value[2])
+{
+    for (int k = 0; k < 2; k++)
+        if (value[k] >= capture_count(m, d, k))
+            return -1;
+    return (long)(d->first + value[0] * capture_count(m, d, 1) + value[1]);
+}
+
+/* ---- the model's tensors ---- */
+
+static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
+{
+    struct tensor_def *d = &m->state->def[def];
+    struct model_tensor *t = &m->tensor[m->ntensors++];
+
+    *t = (struct model_tensor){ .key = d->entry->key,
+                                .ndim = d->ndim,
+                                .def = (int)def,
+                                .layer = d->section >= 0 ? (int)value[0] : -1,
+                                .section = d->section,
+                                .expert = -1,
+                                .tied = -1,
+                                .optional = d->optional || d->tied_def >= 0,
+                                .source = -1 };
+    for (int k = 0; k < 2; k++)
+        if (d->capture[k] >= 0 && !(k == 0 && d->section >= 0))
+            t->expert = (int)value[k];
+    for (int k = 0; k < d->ndim; k++)
+        t->axis[k] = &d->axis[k];
+    t->name = make_name(d->name[0], value);
+    if (d->tied_def >= 0)
+        t->tied = (int)(m->state->def[d->tied_def].first + (m->ntensors - 1 - d->first));
+}
+
+int bind_tensors(struct model *m, struct err *err)
+{
+    struct model_state *s = m->state;
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < s->ndefs; i++) {
+        struct tensor_def *d = &s->def[i];
+
+        d->first = (size_t)total;
+        d->count = (size_t)(capture_count(m, d, 0) * capture_count(m, d, 1));
+        total += d->count;
+        if (capture_count(m, d, 0) > MAX_TENSORS || capture_count(m, d, 1) > MAX_TENSORS ||
+            total > MAX_TENSORS)
+            return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
+                           MAX_TENSORS);
+        if (d->tied_def >= 0 && s->def[d->tied_def].count != d->count)
+            return family_error(d->entry->doc, d->entry->json, 0, err,
+                                "tied to a tensor of other captures");
+    }
+    m->tensor = xcalloc((size_t)total + 1, sizeof(*m->tensor));
+    for (size_t i = 0; i < s->ndefs; i++)
+        for (uint64_t a = 0; a < capture_count(m, &s->def[i], 0); a++)
+            for (uint64_t b = 0; b < capture_count(m, &s->def[i], 1); b++)
+                make_tensor(m, i, (uint64_t[2]){ a, b });
+    return 0;
+}
+
+void bind_clear(struct model *m)
+{
+    for (size_t i = 0; i < m->ntensors; i++)
+        free((char *)m->tensor[i].name);
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        for (size_t k = 0; k < m->state->def[i].nnames; k++)
+            free(m->state->def[i].name[k]);
+        free(m->state->def[i].name);
+    }
+    free(m->tensor);
+    free(m->carry);
+}
+
+/* ---- a checkpoint's names ---- */
+
+static long match_tensor(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+
+        for (size_t k = 0; k < d->nnames; k++) {
+            uint64_t value[2] = { 0, 0 };
+            long t = match_name(d->name[k], name, value) ? tensor_index(m, d, value) : -1;
+
+            if (t >= 0)
+                return t;
+        }
+    }
+    return -1;
+}
+
+long model_find(const struct model *m, const char *name)
+{
+    long t = match_tensor(m, name);
+
+    return t >= 0 && !strcmp(m->tensor[t].name, name) ? t : -1;
+}
+
+/* Match with '*' standing for any run of characters. */
+static bool match_glob(const char *glob, const char *name)
+{
+    const char *star = NULL, *back = NULL;
+
+    while (*name) {
+        if (*glob == '*') {
+            star = ++glob;
+            back = name;
+        } else if (*glob == *name) {
+            glob++;
+            name++;
+        } else if (star) {
+            glob = star;
+            name = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (*glob == '*')
+        glob++;
+    return !*glob;
+}
+
+static bool is_carried(const struct model *m, const char *name)
+{
+    const struct family_table *t = &m->state->family->carry;
+    bool found = false;
+
+    for (size_t i = 0; i < t->n && !found; i++) {
+        char **glob = NULL;
+        size_t n = 0;
+
+        expand(&glob, &n, t->v[i].key);
+        for (size_t k = 0; k < n; k++) {
+            found |= match_glob(glob[k], name);
+            free(glob[k]);
+        }
+        free(glob);
+    }
+    return found;
+}
+
+static void print_shape(struct str *out, int ndim, const uint64_t *shape)
+{
+    str_addc(out, '[');
+    for (int k = 0; k < ndim; k++)
+        str_addf(out, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
+    str_addc(out, ']');
+}
+
+static int check_shape(const struct model *m, const struct model_tensor *t,
+                       const struct model_input *in, struct err *err)
+{
+    struct str got = { 0 }, want = { 0 };
+    bool same = t->ndim == in->ndim;
+
+    for (int k = 0; same && k < t->ndim; k++)
+        same = t->axis[k]->size == in->shape[k];
+    if (same)
+        return 0;
+    print_shape(&got, in->ndim, in->shape);
+    for (int k = 0; k < t->ndim; k++)
+        str_addf(&want, "%s%s = %llu", k ? ", " : "", t->axis[k]->text,
+                 (unsigned long long)t->axis[k]->size);
+    err_set(err, ERR_INPUT, "tensor %s: shape %s, but family %s expects [%s]", in->name,
+            str_text(&got), m->family, str_text(&want));
+    str_clear(&got);
+    str_clear(&want);
+    return -1;
+}
+
+int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err)
+{
+    m->carry = xcalloc(n + 1, sizeof(*m->carry));
+    m->ncarry = 0;
+    for (size_t i = 0; i < n; i++) {
+        long t = match_tensor(m, in[i].name);
+
+        if (t < 0 && is_carried(m, in[i].name)) {
+            m->carry[m->ncarry++] = (int)i;
+            continue;
+        }
+        if (t < 0)
+            return err_set(err, ERR_INPUT, "tensor %s: no rule of family %s matches it",
+                           in[i].name, m->family);
+        if (m->tensor[t].source >= 0)
+            return err_set(err, ERR_INPUT, "tensor %s: stored again as %s",
+                           in[m->tensor[t].source].name, in[i].name);
+        if (check_shape(m, &m->tensor[t], &in[i], err) < 0)
+            return -1;
+        m->tensor[t].source = (int)i;
+        free((char *)m->tensor[t].name);
+        m->tensor[t].name = xstrdup(in[i].name);
+    }
+    for (size_t t = 0; t < m->ntensors; t++)
+        if (m->tensor[t].source < 0 && !m->tensor[t].optional)
+            return err_set(err, ERR_INPUT, "tensor %s is missing, which family %s needs",
+                           m->tensor[t].name, m->family);
+    return 0;
+}

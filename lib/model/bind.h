@@ -1,0 +1,15 @@
+/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own names */
+#ifndef LIB_MODEL_BIND_H
+#define LIB_MODEL_BIND_H
+
+#include "lib/model/model.h"
+#include "lib/model/state.h"
+
+/* Write out D's alternatives ("{a|b}") and find its captures ("{layer}"). */
+int bind_pattern(struct model *m, struct tensor_def *d, struct err *err);
+/* Make model.tensor from the definitions, named by their first alternatives. */
+int bind_tensors(struct model *m, struct err *err);
+/* Release what these made. */
+void bind_clear(struct model *m);
+
+#endif

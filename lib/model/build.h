@@ -1,0 +1,85 @@
+/* build - a program under construction: values with types and places
+ *
+ * Every value has a column axis (its type) and a place over the tensor group: whole on every
+ * rank, cut along a dealt symbol of that axis, or partial (a sum over the ranks still to be
+ * made).  Conversions are made once per value and remembered. */
+#ifndef LIB_MODEL_BUILD_H
+#define LIB_MODEL_BUILD_H
+
+#include "lib/model/line.h"
+#include "lib/model/program.h"
+#include "lib/model/state.h"
+
+enum place { PLACE_WHOLE, PLACE_CUT, PLACE_PARTIAL };
+
+struct type {
+    struct axis col;
+    enum place place;
+    int whole; /* the value that is this one made whole, or -1 */
+    int cut;   /* and made cut, or -1 */
+    int taken; /* and reduced to the wanted rows, or -1 */
+};
+
+enum operand_kind {
+    OPERAND_VALUE,
+    OPERAND_WEIGHT,
+    OPERAND_NUMBER,
+    OPERAND_WORD,  /* silu, causal: a symbol's word or a bare name */
+    OPERAND_ROPE,  /* index of a rotary table */
+    OPERAND_INDEX, /* ids, positions, token_types */
+    OPERAND_ABSENT /* a tensor that this model does not have */
+};
+
+struct operand {
+    enum operand_kind kind;
+    size_t at; /* byte of the line, for messages */
+    int index; /* value, rope or enum index */
+    size_t tensor;
+    double number;
+    char word[32];
+};
+
+/* A name in scope. */
+struct binding {
+    const char *name;
+    int value;
+    int depth; /* sections entered when it was made: 0 outlives a layer */
+    bool assigned; /* in this section or layer */
+};
+
+struct builder {
+    struct program *p;
+    const struct model *m;
+    const struct program_options *opt;
+    struct share *share;   /* of this rank */
+    struct type *type;     /* [p->nvalues] */
+    int *weight_of;        /* [model->ntensors]: index into p->weight plus 1, or 0 */
+    size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap;
+    struct binding *bind;
+    size_t nbind, bind_cap;
+    int section, layer;    /* being built */
+    bool last_section;     /* rows may be taken */
+    const struct family_line *line;
+    struct err *err;
+};
+
+/* "FILE:LINE:COL: cause" at byte AT of the present line; returns -1. */
+int build_error(struct builder *b, size_t at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* True when the mesh cuts values along A. */
+bool build_cuts(const struct builder *b, const struct axis *a);
+/* A new value of column axis COL (copied), and its instruction, of whose other fields the caller fills
+ * what the op needs.  The pointer is valid until the next call. */
+struct inst *build_emit(struct builder *b, enum op op, const struct axis *col, enum place place,
+                        enum rows rows);
+/* The value V in the place wanted: a conversion is inserted where it is not. */
+int build_whole(struct builder *b, int v);
+int build_cut(struct builder *b, int v);
+/* The weight as an instruction names it; adds it to the program. */
+int build_weight(struct builder *b, size_t tensor);
+
+/* Evaluate a tree to an operand.  0, or -1 with *b->err set. */
+int rules_eval(struct builder *b, const struct node *n, struct operand *out);
+
+#endif

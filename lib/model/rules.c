@@ -1,0 +1,959 @@
+/* rules - how each operation of the family language is typed, placed and emitted
+ *
+ * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial value, an
+ * operation that is linear in an argument keeps it partial, every other one needs it whole. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/build.h"
+
+struct rule {
+    const char *name;
+    int min, max; /* arguments without options */
+    int (*apply)(struct builder *b, const struct node *call, const struct operand *arg, int n,
+                 struct operand *out);
+};
+
+static const struct type *type_of(const struct builder *b, const struct operand *o)
+{
+    return &b->type[o->index];
+}
+
+static void value_operand(struct operand *out, const struct inst *inst)
+{
+    *out = (struct operand){ .kind = OPERAND_VALUE, .index = inst->dst };
+}
+
+static int type_error(struct builder *b, size_t at, const char *what, const struct axis *x,
+                      const struct axis *y)
+{
+    struct str left = { 0 }, right = { 0 };
+
+    axis_print(&left, x, &b->m->scope);
+    axis_print(&right, y, &b->m->scope);
+    build_error(b, at, "%s: %s and %s differ", what, str_text(&left), str_text(&right));
+    str_clear(&left);
+    str_clear(&right);
+    return -1;
+}
+
+/* ---- arguments ---- */
+
+static int need_value(struct builder *b, const struct operand *o)
+{
+    if (o->kind != OPERAND_VALUE)
+        return build_error(b, o->at, "expected a value");
+    if (b->p->value[o->index].kept)
+        return build_error(b, o->at, "a kept value is read by attention only");
+    return 0;
+}
+
+static const struct model_tensor *need_weight(struct builder *b, const struct operand *o, int ndim)
+{
+    const struct model_tensor *t;
+
+    if (o->kind != OPERAND_WEIGHT) {
+        build_error(b, o->at, "expected a tensor");
+        return NULL;
+    }
+    t = &b->m->tensor[o->tensor];
+    if (t->ndim != ndim) {
+        build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key, t->ndim);
+        return NULL;
+    }
+    return t;
+}
+
+/* The option NAME of CALL as a value; null when it is not given. */
+static int get_option(struct builder *b, const struct node *call, const char *name,
+                      struct expr_value *out)
+{
+    struct err e = { 0 };
+
+    *out = (struct expr_value){ .kind = EXPR_NULL };
+    for (const struct node *n = call->kid; n; n = n->next) {
+        if (n->kind != NODE_OPTION || strlen(name) != n->len || memcmp(n->text, name, n->len))
+            continue;
+        if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
+            return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
+    }
+    return 0;
+}
+
+static int number_option(struct builder *b, const struct node *call, const char *name,
+                         double otherwise, double *out)
+{
+    struct expr_value v;
+
+    if (get_option(b, call, name, &v) < 0)
+        return -1;
+    if (v.kind != EXPR_NULL && v.kind != EXPR_NUMBER && v.kind != EXPR_BOOL)
+        return build_error(b, call->at, "option '%s' is no number", name);
+    *out = v.kind == EXPR_NULL ? otherwise : v.number;
+    return 0;
+}
+
+/* Refuse options that are not among the NULL-terminated KNOWN. */
+static int check_options(struct builder *b, const struct node *call, const char *const *known)
+{
+    for (const struct node *n = call->kid; n; n = n->next) {
+        int i = 0;
+
+        if (n->kind != NODE_OPTION)
+            continue;
+        while (known[i] && (strlen(known[i]) != n->len || memcmp(known[i], n->text, n->len)))
+            i++;
+        if (!known[i])
+            return build_error(b, n->at, "'%.*s' has no option '%.*s'", (int)call->len,
+                               call->text, (int)n->len, n->text);
+    }
+    return 0;
+}
+
+static const char *const no_options[] = { NULL };
+
+/* ---- operations ---- */
+
+static int apply_embedding(struct builder *b, const struct node *call, const struct operand *arg,
+                           int n, struct operand *out)
+{
+    static const char *const known[] = { "offset", NULL };
+    const struct model_tensor *t = need_weight(b, &arg[1], 2);
+    const struct axis *rows, *cols;
+    bool cut_rows, cut_cols;
+    double offset;
+    struct inst *inst;
+    int dealt;
+
+    (void)n;
+    if (!t || check_options(b, call, known) < 0 ||
+        number_option(b, call, "offset", 0, &offset) < 0)
+        return -1;
+    if (arg[0].kind != OPERAND_INDEX)
+        return build_error(b, arg[0].at, "expected ids, positions or token_types");
+    rows = t->axis[0];
+    cols = t->axis[1];
+    cut_rows = build_cuts(b, rows);
+    cut_cols = build_cuts(b, cols);
+    if (cut_rows && cut_cols)
+        return build_error(b, arg[1].at, "the table is cut on both axes");
+    dealt = axis_dealt(rows, &b->m->scope);
+    inst = build_emit(b, OP_EMBEDDING, cols,
+                      cut_rows   ? PLACE_PARTIAL
+                      : cut_cols ? PLACE_CUT
+                                 : PLACE_WHOLE,
+                      ROWS_TOKENS);
+    inst->weight = build_weight(b, arg[1].tensor);
+    inst->embedding.index = (enum index)arg[0].index;
+    inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
+    inst->embedding.offset = (uint64_t)offset;
+    value_operand(out, inst);
+    return 0;
+}
+
+/* x W^T (IN is W's axis 1) or x W (axis 0). */
+static int apply_product(struct builder *b, const struct operand *arg, enum op op,
+                         struct operand *out)
+{
+    const struct model_tensor *t = need_weight(b, &arg[1], 2);
+    const struct axis *in, *to;
+    bool cut_in, cut_to;
+    enum place place;
+    struct inst *inst;
+    int x = arg[0].index;
+
+    if (!t || need_value(b, &arg[0]) < 0)
+        return -1;
+    in = t->axis[op == OP_LINEAR];
+    to = t->axis[op != OP_LINEAR];
+    if (!axis_equal(&b->type[x].col, in))
+        return type_error(b, arg[1].at, op == OP_LINEAR ? "linear contracts" : "matmul contracts",
+                          &b->type[x].col, in);
+    cut_in = build_cuts(b, in);
+    cut_to = build_cuts(b, to);
+    if (cut_in && cut_to)
+        return build_error(b, arg[1].at, "tensor '%s' is cut on both axes", t->key);
+    if (cut_in)
+        x = build_cut(b, x);
+    else if (b->type[x].place != PLACE_PARTIAL || cut_to)
+        x = build_whole(b, x);
+    place = cut_in ? PLACE_PARTIAL : cut_to ? PLACE_CUT : b->type[x].place;
+    inst = build_emit(b, op, to, place, b->p->value[x].rows);
+    inst->src[inst->nsrc++] = x;
+    inst->weight = build_weight(b, arg[1].tensor);
+    value_operand(out, inst);
+    return 0;
+}
+
+static int apply_linear(struct builder *b, const struct node *call, const struct operand *arg,
+                        int n, struct operand *out)
+{
+    (void)n;
+    if (check_options(b, call, no_options) < 0)
+        return -1;
+    return apply_product(b, arg, OP_LINEAR, out);
+}
+
+static int apply_matmul(struct builder *b, const struct node *call, const struct operand *arg,
+                        int n, struct operand *out)
+{
+    (void)n;
+    if (check_options(b, call, no_options) < 0)
+        return -1;
+    return apply_product(b, arg, OP_MATMUL, out);
+}
+
+/* Are W's digits the last of X's (both of one unnamed leaf)? */
+static bool is_suffix(const struct axis *x, const struct axis *w)
+{
+    const struct leaf *a = &x->leaf[0], *c = &w->leaf[0];
+
+    if (x->n != 1 || w->n != 1 || c->n > a->n)
+        return false;
+    for (int k = 0; k < c->n; k++)
+        if (a->digit[a->n - c->n + k].sym != c->digit[k].sym ||
+            a->digit[a->n - c->n + k].size != c->digit[k].size)
+            return false;
+    return true;
+}
+
+static bool owns(const struct builder *b, const struct axis *a)
+{
+    struct runs r;
+    bool owned = true;
+
+    axis_runs(&r, a, &b->m->scope, b->share);
+    for (size_t i = 0; i < r.n; i++)
+        owned &= r.v[i].owned;
+    runs_clear(&r);
+    return owned;
+}
+
+/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's columns. */
+static int apply_norm(struct builder *b, const struct node *call, const struct operand *arg, int n,
+                      enum op op, struct operand *out)
+{
+    static const char *const known[] = { "plus", NULL };
+    const struct operand *eps = &arg[n - 1];
+    const struct axis *over;
+    struct inst *inst;
+    double plus;
+    bool cut;
+    int x;
+
+    if (need_value(b, &arg[0]) < 0 || check_options(b, call, known) < 0 ||
+        number_option(b, call, "plus", 0, &plus) < 0)
+        return -1;
+    if (eps->kind != OPERAND_NUMBER)
+        return build_error(b, eps->at, "expected a number (epsilon) last");
+    if (n > (op == OP_LAYERNORM ? 4 : 3))
+        return build_error(b, arg[3].at, "too many arguments");
+    x = arg[0].index;
+    if (b->type[x].place == PLACE_PARTIAL)
+        x = build_whole(b, x);
+    over = &b->type[x].col;
+    for (int i = 1; i < n - 1; i++) {
+        const struct model_tensor *t;
+
+        if (arg[i].kind == OPERAND_ABSENT)
+            continue;
+        t = need_weight(b, &arg[i], 1);
+        if (!t)
+            return -1;
+        if (!is_suffix(&b->type[x].col, t->axis[0]))
+            return type_error(b, arg[i].at, "the norm's weight", &b->type[x].col, t->axis[0]);
+        over = t->axis[0];
+    }
+    cut = b->type[x].place == PLACE_CUT && build_cuts(b, over);
+    {
+        struct axis col;
+        uint64_t width = cut ? axis_count(over, NULL, &b->m->scope, b->share) : over->size;
+        uint64_t whole_width = over->size;
+        bool owned = !cut || owns(b, over);
+
+        axis_copy(&col, &b->type[x].col);
+        inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
+        axis_clear(&col);
+        inst->norm.width = width;
+        inst->norm.whole_width = whole_width;
+        inst->norm.owned = owned;
+    }
+    inst->src[inst->nsrc++] = x;
+    inst->norm.eps = eps->number;
+    inst->norm.plus_one = plus != 0;
+    if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
+        inst->weight = build_weight(b, arg[1].tensor);
+    if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
+        inst->weight2 = build_weight(b, arg[2].tensor);
+    value_operand(out, inst);
+    return 0;
+}
+
+static int apply_rmsnorm(struct builder *b, const struct node *call, const struct operand *arg,
+                         int n, struct operand *out)
+{
+    return apply_norm(b, call, arg, n, OP_RMSNORM, out);
+}
+
+static int apply_layernorm(struct builder *b, const struct node *call, const struct operand *arg,
+                           int n, struct operand *out)
+{
+    return apply_norm(b, call, arg, n, OP_LAYERNORM, out);
+}
+
+/* An instruction of one value that keeps its type; partial ones are made whole first unless
+ * LINEAR. */
+static struct inst *emit_unary(struct builder *b, enum op op, int x, bool linear)
+{
+    struct axis col;
+    struct inst *inst;
+
+    if (b->type[x].place == PLACE_PARTIAL && !linear)
+        x = build_whole(b, x);
+    axis_copy(&col, &b->type[x].col);
+    inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    return inst;
+}
+
+/* Hugging Face's names of activations (transformers, ACT2FN). */
+static const struct {
+    const char *name;
+    enum activation act;
+} activations[] = {
+    { "silu", ACT_SILU },
+    { "swish", ACT_SILU },
+    { "gelu", ACT_GELU },
+    { "gelu_python", ACT_GELU },
+    { "gelu_new", ACT_GELU_TANH },
+    { "gelu_fast", ACT_GELU_TANH },
+    { "gelu_pytorch_tanh", ACT_GELU_TANH },
+    { "relu", ACT_RELU },
+    { "tanh", ACT_TANH },
+    { "sigmoid", ACT_SIGMOID },
+    { "quick_gelu", ACT_QUICK_GELU },
+};
+
+static int find_activation(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof(activations) / sizeof(*activations); i++)
+        if (strlen(activations[i].name) == len && !memcmp(activations[i].name, name, len))
+            return (int)activations[i].act;
+    return -1;
+}
+
+static int emit_activation(struct builder *b, const struct operand *x, int act,
+                           struct operand *out)
+{
+    struct inst *inst;
+
+    if (need_value(b, x) < 0)
+        return -1;
+    inst = emit_unary(b, OP_ACTIVATION, x->index, false);
+    inst->act = (enum activation)act;
+    value_operand(out, inst);
+    return 0;
+}
+
+static int apply_activation(struct builder *b, const struct node *call, const struct operand *arg,
+                            int n, struct operand *out)
+{
+    int act;
+
+    (void)n;
+    if (check_options(b, call, no_options) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_WORD)
+        return build_error(b, arg[1].at, "expected the name of an activation");
+    act = find_activation(arg[1].word, strlen(arg[1].word));
+    if (act < 0)
+        return build_error(b, arg[1].at, "no activation is called '%s'", arg[1].word);
+    return emit_activation(b, &arg[0], act, out);
+}
+
+static int apply_softcap(struct builder *b, const struct node *call, const struct operand *arg,
+                         int n, struct operand *out)
+{
+    struct inst *inst;
+
+    (void)n;
+    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+        return -1;
+    if (arg[1].kind == OPERAND_ABSENT) {
+        *out = arg[0];
+        return 0;
+    }
+    if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
+        return build_error(b, arg[1].at, "expected a number above 0");
+    inst = emit_unary(b, OP_SOFTCAP, arg[0].index, false);
+    inst->number = arg[1].number;
+    value_operand(out, inst);
+    return 0;
+}
+
+/* Columns of one head: X's last digit. */
+static uint64_t head_size(const struct axis *x)
+{
+    const struct leaf *l = &x->leaf[0];
+
+    return l->n ? l->digit[l->n - 1].size : 1;
+}
+
+static int apply_rope(struct builder *b, const struct node *call, const struct operand *arg, int n,
+                      struct operand *out)
+{
+    uint64_t head;
+    struct inst *inst;
+
+    (void)n;
+    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_ROPE)
+        return build_error(b, arg[1].at, "expected a rotary table of the family");
+    if (type_of(b, &arg[0])->col.n != 1)
+        return build_error(b, arg[0].at, "rope needs one segment");
+    head = head_size(&type_of(b, &arg[0])->col);
+    if (b->p->rope[arg[1].index].dim > head)
+        return build_error(b, arg[1].at, "the table turns %llu columns, a head has %llu",
+                           (unsigned long long)b->p->rope[arg[1].index].dim,
+                           (unsigned long long)head);
+    inst = emit_unary(b, OP_ROPE, arg[0].index, false);
+    inst->rope.table = arg[1].index;
+    inst->rope.head = head;
+    value_operand(out, inst);
+    return 0;
+}
+
+static int apply_keep(struct builder *b, const struct node *call, const struct operand *arg, int n,
+                      struct operand *out)
+{
+    struct program *p = b->p;
+    struct inst *inst;
+
+    (void)n;
+    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+        return -1;
+    if (p->value[arg[0].index].rows != ROWS_TOKENS)
+        return build_error(b, arg[0].at, "keep needs the rows of all tokens");
+    inst = emit_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
+    inst->keep.slot = p->nslots;
+    p->value[inst->dst].kept = true;
+    p->slot_value = xrealloc(p->slot_value, sizeof(*p->slot_value) * (size_t)(p->nslots + 1));
+    p->slot_value[p->nslots++] = inst->dst;
+    value_operand(out, inst);
+    return 0;
+}
+
+/* Fill the attention's head counts from the digits of q and k; false when they do not fit:
+ * k's head digits must be q's, less the last ("group"). */
+static bool head_layout(const struct builder *b, const struct axis *q, const struct axis *k,
+                        struct inst *inst)
+{
+    const struct leaf *lq = &q->leaf[0], *lk = &k->leaf[0];
+    int nq = lq->n - 1, nk = lk->n - 1;
+    uint64_t all = 1;
+
+    if (q->n != 1 || k->n != 1 || nk < 0 || nq < nk || nq > nk + 1 || nk > 1)
+        return false;
+    if (lq->digit[nq].sym != lk->digit[nk].sym || lq->digit[nq].size != lk->digit[nk].size)
+        return false;
+    inst->attention.groups = inst->attention.within = inst->attention.per_group = 1;
+    inst->attention.group_start = inst->attention.within_start = 0;
+    for (int i = 0; i < nq; i++) {
+        int sym = lq->digit[i].sym;
+        struct share s = { .count = lq->digit[i].size };
+
+        if (sym >= 0 && b->m->scope.sym[sym].dealt)
+            s = b->share[sym];
+        if (i < nk && (lk->digit[i].sym != sym || lk->digit[i].size != lq->digit[i].size))
+            return false;
+        all *= lq->digit[i].size;
+        if (i < nk) {
+            inst->attention.groups = s.count;
+            inst->attention.group_start = s.start;
+        } else {
+            inst->attention.within = s.count;
+            inst->attention.within_start = s.start;
+            inst->attention.per_group = lq->digit[i].size;
+        }
+    }
+    inst->attention.heads = inst->attention.groups * inst->attention.within;
+    inst->attention.kv_heads = inst->attention.groups;
+    inst->attention.all_heads = all;
+    inst->attention.head_dim = lq->digit[nq].size;
+    return true;
+}
+
+/* The result's columns: q's heads, each with v's last digit. */
+static void attention_axis(struct axis *out, const struct axis *q, const struct axis *v)
+{
+    const struct leaf *lv = &v->leaf[0];
+    struct leaf *l;
+    uint64_t stride = 1;
+
+    axis_copy(out, q);
+    l = &out->leaf[0];
+    l->digit[l->n - 1] = lv->digit[lv->n - 1];
+    for (int i = l->n - 1; i >= 0; i--) {
+        l->digit[i].stride = stride;
+        stride *= l->digit[i].size;
+    }
+    l->size = out->size = stride;
+}
+
+static int attention_mask(struct builder *b, const struct operand *o, bool *causal)
+{
+    if (o->kind == OPERAND_WORD && !strcmp(o->word, "causal"))
+        *causal = true;
+    else if (o->kind == OPERAND_WORD && !strcmp(o->word, "all"))
+        *causal = false;
+    else
+        return build_error(b, o->at, "expected causal or all");
+    return 0;
+}
+
+static int apply_attention(struct builder *b, const struct node *call, const struct operand *arg,
+                           int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "window", "softcap", NULL };
+    struct program *p = b->p;
+    struct inst layout = { 0 }, *inst;
+    double scale, window, softcap;
+    struct axis col;
+    int src[3];
+    bool causal;
+
+    (void)n;
+    if (attention_mask(b, &arg[3], &causal) < 0 || check_options(b, call, known) < 0 ||
+        number_option(b, call, "scale", NAN, &scale) < 0 ||
+        number_option(b, call, "window", 0, &window) < 0 ||
+        number_option(b, call, "softcap", 0, &softcap) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++) {
+        if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
+            return build_error(b, arg[i].at, "expected a value%s", i ? "" : " that is not kept");
+        if (p->value[arg[i].index].rows != ROWS_TOKENS)
+            return build_error(b, arg[i].at, "attention needs the rows of all tokens");
+        src[i] = p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
+    }
+    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return type_error(b, arg[1].at, "the heads of q and k", &b->type[src[0]].col,
+                          &b->type[src[1]].col);
+    if (b->type[src[2]].col.n != 1 || b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
+        return type_error(b, arg[2].at, "the heads of k and v", &b->type[src[1]].col,
+                          &b->type[src[2]].col);
+    attention_axis(&col, &b->type[src[0]].col, &b->type[src[2]].col);
+    inst = build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, ROWS_TOKENS);
+    axis_clear(&col);
+    inst->attention = layout.attention;
+    memcpy(inst->src, src, sizeof(src));
+    inst->nsrc = 3;
+    inst->attention.value_dim = head_size(&b->type[src[2]].col);
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.softcap = softcap;
+    inst->attention.window = window > 0 ? (uint64_t)window : 0;
+    inst->attention.causal = causal;
+    p->causal |= causal;
+    value_operand(out, inst);
+    return 0;
+}
+
+static int apply_first(struct builder *b, const struct node *call, const struct operand *arg, int n,
+                       struct operand *out)
+{
+    struct inst *inst;
+
+    (void)n;
+    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+        return -1;
+    if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
+        return build_error(b, arg[0].at, "first needs the rows of all tokens");
+    inst = emit_unary(b, OP_FIRST, arg[0].index, true);
+    b->p->value[inst->dst].rows = ROWS_ONE;
+    value_operand(out, inst);
+    return 0;
+}
+
+static const struct rule rules[] = {
+    { "embedding", 2, 2, apply_embedding },
+    { "linear", 2, 2, apply_linear },
+    { "matmul", 2, 2, apply_matmul },
+    { "rmsnorm", 2, 3, apply_rmsnorm },
+    { "layernorm", 2, 4, apply_layernorm },
+    { "activation", 2, 2, apply_activation },
+    { "softcap", 2, 2, apply_softcap },
+    { "rope", 2, 2, apply_rope },
+    { "keep", 1, 1, apply_keep },
+    { "attention", 4, 4, apply_attention },
+    { "first", 1, 1, apply_first },
+};
+
+enum { MAX_ARGS = 4 };
+
+static int eval_call(struct builder *b, const struct node *call, struct operand *out)
+{
+    struct operand arg[MAX_ARGS];
+    const struct rule *rule = NULL;
+    int n = 0, act;
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (strlen(rules[i].name) == call->len && !memcmp(rules[i].name, call->text, call->len))
+            rule = &rules[i];
+    act = rule ? -1 : find_activation(call->text, call->len);
+    if (!rule && act < 0)
+        return build_error(b, call->at, "no operation is called '%.*s'", (int)call->len,
+                           call->text);
+    for (const struct node *k = call->kid; k; k = k->next) {
+        if (k->kind == NODE_OPTION)
+            continue;
+        if (n == MAX_ARGS)
+            return build_error(b, k->at, "too many arguments");
+        if (rules_eval(b, k, &arg[n]) < 0)
+            return -1;
+        arg[n++].at = k->at;
+    }
+    if (n < (rule ? rule->min : 1) || n > (rule ? rule->max : 1))
+        return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d", (int)call->len,
+                           call->text, rule ? rule->min : 1, rule ? rule->max : 1, n);
+    if (!rule)
+        return emit_activation(b, &arg[0], act, out);
+    return rule->apply(b, call, arg, n, out);
+}
+
+/* ---- sums and products ---- */
+
+struct terms {
+    struct operand *v;
+    size_t n, cap;
+};
+
+/* The terms of a sum, those of nested sums among them; absent tensors drop out. */
+static int eval_terms(struct builder *b, const struct node *sum, struct terms *t)
+{
+    for (const struct node *k = sum->kid; k; k = k->next) {
+        struct operand o;
+
+        if (k->kind == NODE_SUM) {
+            if (eval_terms(b, k, t) < 0)
+                return -1;
+            continue;
+        }
+        if (rules_eval(b, k, &o) < 0)
+            return -1;
+        o.at = k->at;
+        if (o.kind == OPERAND_ABSENT)
+            continue;
+        if (o.kind != OPERAND_VALUE && o.kind != OPERAND_WEIGHT)
+            return build_error(b, k->at, "only values and bias tensors can be added");
+        if (o.kind == OPERAND_VALUE && need_value(b, &o) < 0)
+            return -1;
+        /* what is known whole already is not summed over the ranks again */
+        if (o.kind == OPERAND_VALUE && type_of(b, &o)->place == PLACE_PARTIAL &&
+            type_of(b, &o)->whole >= 0)
+            o.index = type_of(b, &o)->whole;
+        t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
+        t->v[t->n++] = o;
+    }
+    return 0;
+}
+
+static int emit_pair(struct builder *b, enum op op, int x, int y, enum place place)
+{
+    struct axis col;
+    struct inst *inst;
+
+    axis_copy(&col, &b->type[x].col);
+    inst = build_emit(b, op, &col, place, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    inst->src[inst->nsrc++] = y;
+    return inst->dst;
+}
+
+/* Same columns and rows, or an error. */
+static int check_pair(struct builder *b, const struct operand *x, const struct operand *y,
+                      const char *what)
+{
+    if (!axis_equal(&type_of(b, x)->col, &type_of(b, y)->col))
+        return type_error(b, y->at, what, &type_of(b, x)->col, &type_of(b, y)->col);
+    if (b->p->value[x->index].rows != b->p->value[y->index].rows)
+        return build_error(b, y->at, "%s: the rows differ", what);
+    return 0;
+}
+
+/* Add weight vectors to the value X, in its place. */
+static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct model_tensor *w;
+        struct inst *inst;
+
+        if (t->v[i].kind != OPERAND_WEIGHT)
+            continue;
+        w = need_weight(b, &t->v[i], 1);
+        if (!w)
+            return -1;
+        if (!axis_equal(&b->type[x].col, w->axis[0]))
+            return type_error(b, t->v[i].at, "the bias", &b->type[x].col, w->axis[0]);
+        if (b->type[x].place == PLACE_WHOLE)
+            x = build_cut(b, x); /* a vector that is cut goes with a cut value */
+        inst = emit_unary(b, OP_ADD_VECTOR, x, false);
+        inst->weight = build_weight(b, t->v[i].tensor);
+        x = inst->dst;
+    }
+    *out = x;
+    return 0;
+}
+
+/* Partial terms are added first and reduced once, then the others. */
+static int eval_sum(struct builder *b, const struct node *n, struct operand *out)
+{
+    struct terms t = { 0 };
+    const struct operand *first = NULL;
+    int partial = -1, sum = -1, ret = -1;
+    bool any_cut = false, all_partial = true;
+
+    if (eval_terms(b, n, &t) < 0)
+        goto out;
+    for (size_t i = 0; i < t.n; i++) {
+        if (t.v[i].kind != OPERAND_VALUE) {
+            all_partial = false;
+            continue;
+        }
+        if (first && check_pair(b, first, &t.v[i], "the terms of a sum") < 0)
+            goto out;
+        first = first ? first : &t.v[i];
+        any_cut |= type_of(b, &t.v[i])->place == PLACE_CUT;
+        all_partial &= type_of(b, &t.v[i])->place == PLACE_PARTIAL;
+    }
+    if (!first) {
+        build_error(b, n->at, "a sum needs a value");
+        goto out;
+    }
+    for (size_t i = 0; i < t.n; i++)
+        if (t.v[i].kind == OPERAND_VALUE && type_of(b, &t.v[i])->place == PLACE_PARTIAL)
+            partial = partial < 0 ? t.v[i].index
+                                  : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
+    if (!all_partial && partial >= 0)
+        sum = build_whole(b, partial);
+    else
+        sum = partial;
+    if (any_cut && sum >= 0)
+        sum = build_cut(b, sum);
+    for (size_t i = 0; i < t.n; i++) {
+        int v = t.v[i].index;
+
+        if (t.v[i].kind != OPERAND_VALUE || type_of(b, &t.v[i])->place == PLACE_PARTIAL)
+            continue;
+        v = any_cut ? build_cut(b, v) : v;
+        sum = sum < 0 ? v : emit_pair(b, OP_ADD, v, sum, b->type[v].place);
+    }
+    if (add_vectors(b, &t, sum, &sum) < 0)
+        goto out;
+    *out = (struct operand){ .kind = OPERAND_VALUE, .index = sum };
+    ret = 0;
+out:
+    free(t.v);
+    return ret;
+}
+
+static int multiply(struct builder *b, struct operand *x, const struct operand *y)
+{
+    struct inst *inst;
+    int u, v;
+
+    if (y->kind == OPERAND_NUMBER) {
+        inst = emit_unary(b, OP_SCALE, x->index, true);
+        inst->number = y->number;
+        value_operand(x, inst);
+        return 0;
+    }
+    if (need_value(b, x) < 0 || need_value(b, y) < 0 ||
+        check_pair(b, x, y, "the factors of a product") < 0)
+        return -1;
+    u = x->index;
+    v = y->index;
+    if (type_of(b, x)->place == PLACE_CUT || type_of(b, y)->place == PLACE_CUT) {
+        u = build_cut(b, u);
+        v = build_cut(b, v);
+    } else {
+        u = build_whole(b, u);
+        v = build_whole(b, v);
+    }
+    *x = (struct operand){ .kind = OPERAND_VALUE,
+                           .index = emit_pair(b, OP_MUL, u, v, b->type[u].place) };
+    return 0;
+}
+
+static int eval_product(struct builder *b, const struct node *n, struct operand *out)
+{
+    double factor = 1;
+    bool scaled = false, have = false;
+    struct operand o;
+
+    for (const struct node *k = n->kid; k; k = k->next) {
+        if (rules_eval(b, k, &o) < 0)
+            return -1;
+        o.at = k->at;
+        if (o.kind == OPERAND_NUMBER) {
+            factor *= o.number;
+            scaled = true;
+        } else if (have) {
+            if (multiply(b, out, &o) < 0)
+                return -1;
+        } else if (o.kind != OPERAND_VALUE) {
+            return build_error(b, k->at, "only values and numbers can be multiplied");
+        } else {
+            *out = o;
+            have = true;
+        }
+    }
+    if (!have) {
+        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
+        return 0;
+    }
+    o = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
+    return scaled ? multiply(b, out, &o) : need_value(b, out);
+}
+
+/* ---- names ---- */
+
+/* In the last section, rows that are not wanted are dropped on the way in. */
+static int take_rows(struct builder *b, int v)
+{
+    struct inst *inst;
+
+    if (!b->opt->wanted || !b->last_section || b->p->value[v].rows != ROWS_TOKENS)
+        return v;
+    if (b->type[v].taken < 0) {
+        int taken;
+
+        inst = emit_unary(b, OP_TAKE, v, true);
+        taken = inst->dst;
+        b->p->value[taken].rows = ROWS_WANTED;
+        b->type[v].taken = taken;
+    }
+    return b->type[v].taken;
+}
+
+static bool word_is(const struct node *n, const char *word)
+{
+    return strlen(word) == n->len && !memcmp(n->text, word, n->len);
+}
+
+static int eval_name(struct builder *b, const struct node *n, struct operand *out)
+{
+    static const char *const indexes[] = { "ids", "positions", "token_types", NULL };
+    struct expr_value v;
+    struct err e = { 0 };
+    long tensor;
+
+    for (size_t i = b->nbind; i-- > 0;)
+        if (word_is(n, b->bind[i].name)) {
+            *out = (struct operand){ .kind = OPERAND_VALUE,
+                                     .index = take_rows(b, b->bind[i].value) };
+            return 0;
+        }
+    for (int i = 0; indexes[i]; i++)
+        if (word_is(n, indexes[i])) {
+            *out = (struct operand){ .kind = OPERAND_INDEX, .index = i };
+            return 0;
+        }
+    tensor = model_tensor_at(b->m, n->text, n->len, b->layer);
+    if (tensor != -2) {
+        *out = (struct operand){ .kind = tensor < 0 ? OPERAND_ABSENT : OPERAND_WEIGHT,
+                                 .tensor = (size_t)tensor };
+        return 0;
+    }
+    for (size_t i = 0; i < b->m->state->family->rope.n; i++)
+        if (word_is(n, b->m->state->family->rope.v[i].key)) {
+            *out = (struct operand){ .kind = OPERAND_ROPE, .index = (int)i };
+            return 0;
+        }
+    *out = (struct operand){ .kind = OPERAND_WORD };
+    if (word_is(n, "causal") || word_is(n, "all")) {
+        memcpy(out->word, n->text, n->len);
+        return 0;
+    }
+    for (size_t i = 0; i < b->m->state->family->symbols.n; i++) {
+        if (!word_is(n, b->m->state->family->symbols.v[i].key))
+            continue;
+        if (model_eval(b->m, n->text, n->len, b->layer, &v, &e) < 0)
+            return err_set(b->err, e.kind, "%s", e.text);
+        if (v.kind == EXPR_NUMBER || v.kind == EXPR_BOOL)
+            *out = (struct operand){ .kind = OPERAND_NUMBER, .number = v.number };
+        else if (v.kind == EXPR_WORD && v.len < sizeof(out->word))
+            memcpy(out->word, v.word, v.len);
+        else
+            *out = (struct operand){ .kind = OPERAND_ABSENT };
+        return 0;
+    }
+    return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here", (int)n->len,
+                       n->text);
+}
+
+static int eval_segment(struct builder *b, const struct node *n, struct operand *out)
+{
+    char segment[32] = "";
+    struct axis col;
+    uint64_t first = 0;
+    struct operand x;
+    enum place place;
+    struct inst *inst;
+
+    if (rules_eval(b, n->kid, &x) < 0)
+        return -1;
+    x.at = n->kid->at;
+    if (need_value(b, &x) < 0)
+        return -1;
+    if (n->len < sizeof(segment))
+        memcpy(segment, n->text, n->len);
+    if (!axis_segment(&col, &b->type[x.index].col, segment))
+        return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len, n->text);
+    place = b->type[x.index].place;
+    for (int i = 0; i < b->type[x.index].col.n; i++) {
+        const struct leaf *l = &b->type[x.index].col.leaf[i];
+
+        if (!strcmp(l->segment, segment))
+            break;
+        first += place == PLACE_CUT
+                     ? axis_count(&b->type[x.index].col, l->segment, &b->m->scope, b->share)
+                     : l->size;
+    }
+    if (place == PLACE_CUT && !build_cuts(b, &col))
+        place = PLACE_WHOLE;
+    inst = build_emit(b, OP_SEGMENT, &col, place, b->p->value[x.index].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x.index;
+    inst->segment.first = first;
+    value_operand(out, inst);
+    return 0;
+}
+
+int rules_eval(struct builder *b, const struct node *n, struct operand *out)
+{
+    *out = (struct operand){ .kind = OPERAND_ABSENT };
+    switch (n->kind) {
+    case NODE_NUMBER:
+        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = n->number };
+        return 0;
+    case NODE_NAME:
+        return eval_name(b, n, out);
+    case NODE_CALL:
+        return eval_call(b, n, out);
+    case NODE_SUM:
+        return eval_sum(b, n, out);
+    case NODE_PRODUCT:
+        return eval_product(b, n, out);
+    case NODE_SEGMENT:
+        return eval_segment(b, n, out);
+    case NODE_OPTION:
+        break;
+    }
+    return build_error(b, n->at, "expected an operand");
+}

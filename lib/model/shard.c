@@ -1,0 +1,210 @@
+/* shard - what each part of a mesh stores of a model's tensors */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/model.h"
+#include "lib/model/state.h"
+
+int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
+{
+    const struct model_state *s = m->state;
+    bool used[MESH_NAXES] = { [MESH_DP] = true, [MESH_SP] = true, [MESH_PP] = true };
+
+    for (int i = 0; i < s->ndeals; i++) {
+        const struct deal_def *d = &s->deal[i];
+        const struct axis_symbol *sym = &m->scope.sym[d->sym];
+
+        used[d->over] = true;
+        if ((uint64_t)mesh->size[d->over] > sym->value)
+            return err_set(err, ERR_NO, "%s %d: the model has %llu %s",
+                           mesh_axis_names[d->over], mesh->size[d->over],
+                           (unsigned long long)sym->value, sym->name);
+    }
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (mesh->size[a] > 1 && !used[a])
+            return err_set(err, ERR_NO, "%s %d: family %s deals nothing over %s",
+                           mesh_axis_names[a], mesh->size[a], m->family, mesh_axis_names[a]);
+    if (mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
+        return err_set(err, ERR_NO, "pp %d: the model has %d layers", mesh->size[MESH_PP],
+                       s->nlayers);
+    return 0;
+}
+
+struct share *model_shares(const struct model *m, const struct mesh *mesh,
+                           const int coord[MESH_NAXES])
+{
+    struct share *share = xcalloc((size_t)m->scope.n + 1, sizeof(*share));
+
+    for (int i = 0; i < m->scope.n; i++)
+        share[i] = (struct share){ .count = m->scope.sym[i].value, .owned = true };
+    for (int i = 0; i < m->state->ndeals; i++) {
+        const struct deal_def *d = &m->state->deal[i];
+        int parts = mesh->size[d->over], part = coord[d->over];
+
+        if (d->group < 0)
+            share[d->sym] = deal_units(m->scope.sym[d->sym].value, d->grain, parts, part);
+        else
+            deal_groups(m->scope.sym[d->group].value, m->scope.sym[d->within].value, parts,
+                        part, &share[d->group], &share[d->within]);
+    }
+    return share;
+}
+
+struct cutter {
+    const struct model *model;
+    struct mesh mesh;
+    int coord[MESH_NAXES];
+    struct share *share;
+    bool (*cut)[MESH_NAXES]; /* [ndefs]: mesh axes that cut the definition's tensors */
+    struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: made when first asked for */
+    bool *known; /* [ndefs] */
+};
+
+/* The mesh axis that deals the scope's symbol SYM, or -1. */
+static int over_axis(const struct model_state *s, int sym)
+{
+    for (int i = 0; i < s->ndeals; i++)
+        if (s->deal[i].sym == sym || s->deal[i].group == sym || s->deal[i].within == sym)
+            return (int)s->deal[i].over;
+    return -1;
+}
+
+static void find_cuts(struct cutter *c, size_t def)
+{
+    const struct model_state *s = c->model->state;
+    const struct tensor_def *d = &s->def[def];
+
+    for (int k = 0; k < d->ndim; k++)
+        for (int i = 0; i < d->axis[k].n; i++)
+            for (int j = 0; j < d->axis[k].leaf[i].n; j++) {
+                int over = over_axis(s, d->axis[k].leaf[i].digit[j].sym);
+
+                if (over >= 0)
+                    c->cut[def][over] = true;
+            }
+    for (int k = 0; k < 2; k++)
+        if (d->capture[k] >= 0 && over_axis(s, d->capture[k]) >= 0)
+            c->cut[def][over_axis(s, d->capture[k])] = true;
+    c->cut[def][MESH_PP] = d->section >= 0;
+}
+
+int cutter_open(struct cutter **out, const struct model *m, const struct mesh *mesh,
+                const int coord[MESH_NAXES], struct err *err)
+{
+    struct cutter *c;
+
+    if (model_check_mesh(m, mesh, err) < 0)
+        return -1;
+    c = xcalloc(1, sizeof(*c));
+    c->model = m;
+    c->mesh = *mesh;
+    memcpy(c->coord, coord, sizeof(c->coord));
+    c->share = model_shares(m, mesh, coord);
+    c->cut = xcalloc(m->state->ndefs + 1, sizeof(*c->cut));
+    c->runs = xcalloc(m->state->ndefs + 1, sizeof(*c->runs));
+    c->known = xcalloc(m->state->ndefs + 1, sizeof(*c->known));
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        find_cuts(c, i);
+    *out = c;
+    return 0;
+}
+
+void cutter_free(struct cutter *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->model->state->ndefs; i++)
+        for (int k = 0; k < MODEL_MAX_DIMS; k++)
+            runs_clear(&c->runs[i][k]);
+    free(c->share);
+    free(c->cut);
+    free(c->runs);
+    free(c->known);
+    free(c);
+}
+
+/* The pipeline stage that runs layer DEPTH, counted over all repeated sections. */
+static int stage_of(const struct cutter *c, int depth)
+{
+    int stages = c->mesh.size[MESH_PP];
+
+    for (int p = 0; p < stages; p++) {
+        struct share s = deal_units((uint64_t)c->model->state->nlayers, 1, stages, p);
+
+        if ((uint64_t)depth < s.start + s.count)
+            return p;
+    }
+    return stages - 1;
+}
+
+/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)? */
+static bool runs_section(const struct cutter *c, int i, int layer)
+{
+    const struct model_section *sec = &c->model->state->section[i];
+    int stage = c->coord[MESH_PP];
+
+    if (!sec->repeated)
+        return stage_of(c, sec->depth ? sec->depth - 1 : 0) == stage;
+    if (layer >= 0)
+        return stage_of(c, sec->depth + layer) == stage;
+    return stage_of(c, sec->depth) <= stage && stage <= stage_of(c, sec->depth + sec->count - 1);
+}
+
+static bool on_stage(const struct cutter *c, const struct model_tensor *t)
+{
+    const struct tensor_def *d = &c->model->state->def[t->def];
+
+    if (c->mesh.size[MESH_PP] == 1)
+        return true;
+    if (t->section >= 0)
+        return runs_section(c, t->section, t->layer);
+    if (!d->read_by) /* a stored copy of a tied tensor, say: with the first stage */
+        return c->coord[MESH_PP] == 0;
+    for (int i = 0; i < c->model->state->nsections; i++)
+        if (d->read_by >> i & 1 && runs_section(c, i, -1))
+            return true;
+    return false;
+}
+
+/* Is an earlier stage holding T too? */
+static bool earlier_stage(struct cutter *c, const struct model_tensor *t)
+{
+    int stage = c->coord[MESH_PP];
+    bool found = false;
+
+    if (t->section >= 0)
+        return false;
+    for (c->coord[MESH_PP] = 0; c->coord[MESH_PP] < stage && !found; c->coord[MESH_PP]++)
+        found = on_stage(c, t);
+    c->coord[MESH_PP] = stage;
+    return found;
+}
+
+void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
+{
+    const struct model_tensor *t = &c->model->tensor[tensor];
+    const struct tensor_def *d = &c->model->state->def[t->def];
+    int expert = d->capture[1] >= 0 ? d->capture[1] : d->section < 0 ? d->capture[0] : -1;
+
+    *out = (struct slice){ .held = on_stage(c, t), .primary = true, .ndim = t->ndim };
+    if (expert >= 0 && t->expert >= 0) {
+        const struct share *s = &c->share[expert];
+
+        out->held &= (uint64_t)t->expert >= s->start && (uint64_t)t->expert < s->start + s->count;
+    }
+    if (!c->known[t->def]) {
+        for (int k = 0; k < t->ndim; k++)
+            axis_runs(&c->runs[t->def][k], t->axis[k], &c->model->scope, c->share);
+        c->known[t->def] = true;
+    }
+    for (int k = 0; k < t->ndim; k++) {
+        out->runs[k] = &c->runs[t->def][k];
+        out->cut |= out->runs[k]->count != t->axis[k]->size;
+    }
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (a != MESH_PP && !c->cut[t->def][a] && c->coord[a] > 0)
+            out->primary = false;
+    if (out->held && earlier_stage(c, t))
+        out->primary = false;
+}
