@@ -522,10 +522,10 @@ static int apply_attention(struct builder *b, const struct node *call, const str
     static const char *const known[] = { "scale", "window", "softcap", NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale, window, softcap;
+    double scale = 0, window = 0, softcap = 0;
     struct axis col;
     int src[3];
-    bool causal;
+    bool causal = false;
 
     (void)n;
     if (attention_mask(b, &arg[3], &causal) < 0 || check_options(b, call, known) < 0 ||

@@ -1,0 +1,382 @@
+/* cmd - options, help and diagnostics, the same in every program */
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* "tp-shard split", or "tp-shard" */
+static void print_name(FILE *fp, const struct cmd *cmd)
+{
+    if (cmd->program)
+        fprintf(fp, "%s ", cmd->program);
+    fputs(cmd->name, fp);
+}
+
+static const char *program_name(const struct cmd *cmd)
+{
+    return cmd->program ? cmd->program : cmd->name;
+}
+
+/* ---- diagnostics ---- */
+
+int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "%s: ", program_name(cmd));
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs("\nTry '", stderr);
+    print_name(stderr, cmd);
+    fputs(" --help' for more.\n", stderr);
+    return ERR_USAGE;
+}
+
+int cmd_fail(const struct cmd *cmd, const struct err *err)
+{
+    if (err->kind == ERR_USAGE)
+        return cmd_usage(cmd, "%s", err->text);
+    fprintf(stderr, "%s: %s\n", program_name(cmd), err->text);
+    return err->kind == ERR_NONE ? ERR_SYSTEM : (int)err->kind;
+}
+
+void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "%s: ", program_name(cmd));
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+int cmd_finish(const struct cmd *cmd, int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "%s: standard output: %s\n", program_name(cmd),
+            strerror(errno ? errno : EIO));
+    return ERR_SYSTEM;
+}
+
+bool cmd_progress(bool quiet)
+{
+    return !quiet && isatty(STDERR_FILENO);
+}
+
+bool cmd_colour(void)
+{
+    const char *no = getenv("NO_COLOR");
+
+    return (!no || !*no) && isatty(STDOUT_FILENO);
+}
+
+/* ---- help ---- */
+
+static void print_option(const struct opt *o)
+{
+    char left[64];
+    int n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s", o->short_name ? '-' : ' ',
+                     o->short_name ? o->short_name : ' ', o->short_name ? "," : " ",
+                     o->long_name, o->arg ? "=" : "", o->arg ? o->arg : "");
+
+    if (n > 29)
+        printf("%s\n%30s", left, "");
+    else
+        printf("%-30s", left);
+    printf("%s\n", o->help);
+}
+
+static const struct opt help_option = { OPT_FLAG, 'h', "help", NULL, NULL, "print this help",
+                                        NULL, NULL };
+static const struct opt version_option = { OPT_FLAG, 'V', "version", NULL, NULL,
+                                           "print the version and features", NULL, NULL };
+
+static void print_help(const struct cmd *cmd)
+{
+    fputs("Usage: ", stdout);
+    print_name(stdout, cmd);
+    printf(" %s\n%s.\n\n", cmd->synopsis, cmd->summary);
+    for (const struct cmd_sub *s = cmd->subs; s && s->name; s++)
+        printf("  %-14s %s\n", s->name, s->summary);
+    if (cmd->subs)
+        putchar('\n');
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        print_option(o);
+    print_option(&help_option);
+    print_option(&version_option);
+    if (cmd->subs)
+        printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
+    printf("\nSee %s(1).\n", program_name(cmd));
+}
+
+static int print_version(const struct cmd *cmd)
+{
+    printf("%s (shardutils) %s\nfeatures: %s\n", program_name(cmd), PACKAGE_VERSION, FEATURES);
+    return cmd_finish(cmd, EXIT_SUCCESS);
+}
+
+/* ---- values ---- */
+
+static const char *bad_value(const struct opt *o)
+{
+    switch (o->type) {
+    case OPT_INT:
+    case OPT_U64:
+        return "a whole number from 0";
+    case OPT_SIZE:
+        return "a size such as 80GiB";
+    case OPT_DOUBLE:
+        return "a number";
+    default:
+        return "one of the choices";
+    }
+}
+
+static bool set_choice(const struct opt *o, const char *text)
+{
+    for (int i = 0; o->choices[i]; i++)
+        if (!strcmp(o->choices[i], text)) {
+            *(int *)o->value = i;
+            return true;
+        }
+    return false;
+}
+
+static bool set_value(const struct opt *o, const char *text)
+{
+    struct opt_list *list = o->value;
+    int n;
+
+    switch (o->type) {
+    case OPT_FLAG:
+        *(bool *)o->value = true;
+        return true;
+    case OPT_STRING:
+        *(const char **)o->value = text;
+        return true;
+    case OPT_LIST:
+        list->v = xrealloc(list->v, sizeof(*list->v) * (list->n + 1));
+        list->v[list->n++] = text;
+        return true;
+    case OPT_INT:
+        if (!str_int(text, &n) || n < 0)
+            return false;
+        *(int *)o->value = n;
+        return true;
+    case OPT_U64:
+        return str_u64(text, o->value);
+    case OPT_SIZE:
+        return str_size(text, o->value);
+    case OPT_DOUBLE:
+        return str_double(text, o->value);
+    case OPT_CHOICE:
+        return set_choice(o, text);
+    case OPT_END:
+        break;
+    }
+    return false;
+}
+
+static void refuse_value(const struct cmd *cmd, const struct opt *o, const char *text)
+{
+    if (o->type == OPT_CHOICE) {
+        struct str all = { 0 };
+
+        for (int i = 0; o->choices[i]; i++)
+            str_addf(&all, "%s%s", i ? ", " : "", o->choices[i]);
+        cmd_usage(cmd, "--%s: '%s' is none of %s", o->long_name, text, str_text(&all));
+        str_clear(&all);
+    } else {
+        cmd_usage(cmd, "--%s: '%s' is not %s", o->long_name, text, bad_value(o));
+    }
+}
+
+/* ---- parsing ---- */
+
+static void end_with(int status)
+{
+    exit(status);
+}
+
+static void answer(const struct cmd *cmd, const struct opt *o)
+{
+    if (o == &help_option) {
+        print_help(cmd);
+        end_with(cmd_finish(cmd, EXIT_SUCCESS));
+    } else if (o == &version_option) {
+        end_with(print_version(cmd));
+    }
+}
+
+static const struct opt *find_long(const struct cmd *cmd, const char *name, size_t len)
+{
+    const struct opt *own[] = { &help_option, &version_option };
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (strlen(o->long_name) == len && !memcmp(o->long_name, name, len))
+            return o;
+    for (int i = 0; i < 2; i++)
+        if (strlen(own[i]->long_name) == len && !memcmp(own[i]->long_name, name, len))
+            return own[i];
+    return NULL;
+}
+
+static const struct opt *find_short(const struct cmd *cmd, char c)
+{
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (o->short_name == c)
+            return o;
+    return c == 'h' ? &help_option : c == 'V' ? &version_option : NULL;
+}
+
+static void refuse_unknown(const struct cmd *cmd, const char *word, size_t len)
+{
+    const char *best = NULL;
+    char *name = xstrndup(word, len);
+    size_t distance = 4;
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (str_distance(name, o->long_name) < distance) {
+            best = o->long_name;
+            distance = str_distance(name, best);
+        }
+    if (best)
+        cmd_usage(cmd, "unknown option '--%s'; did you mean '--%s'?", name, best);
+    else
+        cmd_usage(cmd, "unknown option '--%s'", name);
+    free(name);
+    end_with(ERR_USAGE);
+}
+
+static void apply(const struct cmd *cmd, const struct opt *o, const char *text)
+{
+    answer(cmd, o);
+    if (!set_value(o, text)) {
+        refuse_value(cmd, o, text);
+        end_with(ERR_USAGE);
+    }
+    if (o->given)
+        *o->given = true;
+}
+
+/* Parse the long option at argv[i]; returns the index of the last word used. */
+static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
+{
+    const char *word = argv[i] + 2;
+    size_t len = strcspn(word, "=");
+    const struct opt *o = find_long(cmd, word, len);
+
+    if (!o)
+        refuse_unknown(cmd, word, len);
+    if (!o)
+        return i;
+    if (o->type == OPT_FLAG) {
+        if (word[len])
+            end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));
+        apply(cmd, o, NULL);
+    } else if (word[len]) {
+        apply(cmd, o, word + len + 1);
+    } else if (i + 1 < argc) {
+        apply(cmd, o, argv[++i]);
+    } else {
+        end_with(cmd_usage(cmd, "--%s needs a value", o->long_name));
+    }
+    return i;
+}
+
+static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
+{
+    for (const char *p = argv[i] + 1; *p; p++) {
+        const struct opt *o = find_short(cmd, *p);
+
+        if (!o) {
+            end_with(cmd_usage(cmd, "unknown option '-%c'", *p));
+        } else if (o->type == OPT_FLAG) {
+            apply(cmd, o, NULL);
+        } else if (p[1]) {
+            apply(cmd, o, p + 1);
+            break;
+        } else if (i + 1 < argc) {
+            apply(cmd, o, argv[++i]);
+            break;
+        } else {
+            end_with(cmd_usage(cmd, "-%c needs a value", *p));
+        }
+    }
+    return i;
+}
+
+char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
+{
+    int n = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--")) {
+            if (cmd->stop_at_command)
+                break;
+            for (i++; i < argc; i++)
+                argv[n++] = argv[i];
+            break;
+        }
+        if (!strncmp(argv[i], "--", 2))
+            i = parse_long(cmd, argc, argv, i);
+        else if (argv[i][0] == '-' && argv[i][1])
+            i = parse_short(cmd, argc, argv, i);
+        else
+            argv[n++] = argv[i];
+    }
+    if (n < cmd->min_args)
+        end_with(cmd_usage(cmd, "an operand is missing"));
+    if (cmd->max_args >= 0 && n > cmd->max_args)
+        end_with(cmd_usage(cmd, "unexpected operand '%s'", argv[cmd->max_args]));
+    if (!cmd->stop_at_command || n < argc)
+        argv[n] = NULL;
+    return argv;
+}
+
+char **cmd_command(const struct cmd *cmd, int argc, char **argv)
+{
+    (void)cmd;
+    for (int i = 1; i < argc; i++)
+        if (argv[i] && !strcmp(argv[i], "--"))
+            return argv + i + 1;
+    return NULL;
+}
+
+int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
+{
+    const struct cmd_sub *best = NULL;
+    size_t distance = 4;
+
+    if (argc < 2)
+        return cmd_usage(cmd, "a command is missing");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        answer(cmd, &help_option);
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+        answer(cmd, &version_option);
+    for (const struct cmd_sub *s = cmd->subs; s->name; s++) {
+        if (!strcmp(s->name, argv[1]))
+            return s->run(cmd->name, argc - 1, argv + 1);
+        if (str_distance(argv[1], s->name) < distance) {
+            best = s;
+            distance = str_distance(argv[1], s->name);
+        }
+    }
+    if (argv[1][0] == '-')
+        return cmd_usage(cmd, "unknown option '%s'", argv[1]);
+    if (best)
+        return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1], best->name);
+    return cmd_usage(cmd, "unknown command '%s'", argv[1]);
+}

@@ -1,0 +1,5 @@
+# cmd - the programs
+noinst_LIBRARIES += %D%/libcmd.a
+cmd_libcmd_a_SOURCES = %D%/cmd.c %D%/cmd.h
+program_libs = %D%/libcmd.a lib/libshardutils.a
+

@@ -1,0 +1,12 @@
+# lib - the library that every program links, not installed
+noinst_LIBRARIES += %D%/libshardutils.a
+lib_libshardutils_a_SOURCES =
+
+include %D%/base/local.mk
+include %D%/text/local.mk
+include %D%/ckpt/local.mk
+include %D%/model/local.mk
+include %D%/cpu/local.mk
+include %D%/run/local.mk
+include %D%/sweep/local.mk
+include %D%/plot/local.mk

@@ -1,0 +1,31 @@
+# lib/model - families, shapes, cuts and programs
+lib_libshardutils_a_SOURCES += \
+    %D%/arena.c \
+    %D%/axis.c %D%/axis.h \
+    %D%/bind.c %D%/bind.h \
+    %D%/build.c %D%/build.h \
+    %D%/deal.c %D%/deal.h \
+    %D%/expr.c %D%/expr.h \
+    %D%/family.c %D%/family.h \
+    %D%/line.c %D%/line.h \
+    %D%/mesh.c %D%/mesh.h \
+    %D%/model.c %D%/model.h \
+    %D%/program.c %D%/program.h \
+    %D%/rotary.c %D%/rotary.h \
+    %D%/rules.c \
+    %D%/shard.c \
+    %D%/state.h
+nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
+
+family_files = \
+    %D%/families/bert.json \
+    %D%/families/gpt2.json \
+    %D%/families/llama.json \
+    %D%/families/mistral.json
+EXTRA_DIST += $(family_files)
+CLEANFILES += %D%/builtins.c
+%D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families
+	$(AM_V_GEN)mkdir -p $(@D) && \
+	files= && for f in $(family_files); do \
+	    if test -f $$f; then files="$$files $$f"; else files="$$files $(srcdir)/$$f"; fi; done && \
+	sh $(top_srcdir)/build-aux/bundle-families $$files > $@.tmp && mv $@.tmp $@

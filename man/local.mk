@@ -1,0 +1,3 @@
+# man - the pages
+dist_man_MANS += \
+    %D%/shardutils-family.5
