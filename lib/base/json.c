@@ -1,6 +1,4 @@
 /* json - a strict reader that keeps positions and refuses duplicate keys */
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,39 +8,11 @@
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 
-/* Nodes and texts come from blocks, each filled from the front; a request larger than
- * a block gets its own. */
-struct block {
-    struct block *next;
-    size_t used, size;
-    _Alignas(8) char bytes[];
-};
-
-enum { BLOCK_SIZE = 64 * 1024 - 64, FEW_MEMBERS = 8 };
-
-static void *take(struct json_doc *doc, size_t n, size_t align)
-{
-    struct block *b = doc->blocks;
-    size_t at = b ? (b->used + align - 1) / align * align : 0;
-
-    if (!b || n > b->size - (at < b->size ? at : b->size)) {
-        size_t size = n > BLOCK_SIZE ? n : BLOCK_SIZE;
-
-        b = xmalloc(sizeof(*b) + size);
-        *b = (struct block){ .next = doc->blocks, .size = size };
-        doc->blocks = b;
-        at = 0;
-    }
-    b->used = at + n;
-    return b->bytes + at;
-}
+enum { FEW_MEMBERS = 8 };
 
 static const char *keep_text(struct json_doc *doc, const struct str *s)
 {
-    char *copy = take(doc, s->len + 1, 1);
-
-    memcpy(copy, s->s, s->len + 1);
-    return copy;
+    return pool_strndup(&doc->pool, s->s, s->len);
 }
 
 /* The node for the value whose first token is at hand. */
@@ -55,7 +25,7 @@ static struct json *new_node(struct json_doc *doc, const struct jsonlex *lex,
         [JSONLEX_TRUE] = JSON_TRUE,     [JSONLEX_FALSE] = JSON_FALSE,
         [JSONLEX_NULL] = JSON_NULL,
     };
-    struct json *node = take(doc, sizeof(*node), _Alignof(struct json));
+    struct json *node = pool_take(&doc->pool, sizeof(*node), _Alignof(struct json));
 
     *node = (struct json){
         .type = TYPES[lex->token], .line = lex->line, .col = lex->col, .key = key
@@ -179,14 +149,7 @@ out:
 
 void json_clear(struct json_doc *doc)
 {
-    struct block *b = doc->blocks;
-
-    while (b) {
-        struct block *next = b->next;
-
-        free(b);
-        b = next;
-    }
+    pool_clear(&doc->pool);
     *doc = (struct json_doc){ 0 };
 }
 

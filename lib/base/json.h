@@ -2,7 +2,7 @@
  *
  * For the formats whose errors must name line and column, or whose memory must
  * stay bounded: family files, manifests, safetensors headers.  cJSON serves
- * elsewhere.  A document is a tree of nodes in one block; every pointer is
+ * elsewhere.  A document is a tree of nodes in one pool; every pointer is
  * borrowed from the document and dies with json_clear. */
 #ifndef LIB_BASE_JSON_H
 #define LIB_BASE_JSON_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/pool.h"
 #include "lib/base/str.h"
 
 enum json_type {
@@ -37,7 +38,7 @@ struct json {
 struct json_doc {
     const char *name; /* borrowed: the file's name for messages */
     const struct json *root;
-    void *blocks; /* private */
+    struct pool pool; /* private */
 };
 
 /* Parse TEXT (N bytes, need not be NUL-terminated) into *doc.  NAME is kept
