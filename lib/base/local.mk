@@ -7,5 +7,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/json.c %D%/json.h \
     %D%/jsonlex.c %D%/jsonlex.h \
     %D%/mem.c %D%/mem.h \
+    %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \
     %D%/str.c %D%/str.h
