@@ -1,0 +1,2 @@
+# build-aux - tools of the build and checks of the house
+EXTRA_DIST += %D%/bundle-families
