@@ -1,1 +1,11 @@
-# lib/cpu
+# lib/cpu - the operations on the CPU, one to a file
+lib_libshardutils_a_SOURCES += \
+    %D%/attention.c \
+    %D%/backend.c \
+    %D%/cpu.h \
+    %D%/elementwise.c \
+    %D%/embedding.c \
+    %D%/linear.c \
+    %D%/norm.c \
+    %D%/rotate.c \
+    %D%/vec.h

@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/arena.c \
     %D%/axis.c %D%/axis.h \
+    %D%/backend.h \
     %D%/bind.c %D%/bind.h \
     %D%/build.c %D%/build.h \
     %D%/deal.c %D%/deal.h \

@@ -1,1 +1,7 @@
-# lib/run
+# lib/run - ranks, what they exchange, and the engine
+lib_libshardutils_a_SOURCES += \
+    %D%/comm-self.c \
+    %D%/comm-shm.c \
+    %D%/comm.h \
+    %D%/engine.c %D%/engine.h \
+    %D%/launch.c %D%/launch.h

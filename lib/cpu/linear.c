@@ -1,0 +1,247 @@
+/* linear - y = x W^T and y = x W
+ *
+ * Few rows are bound by reading the weights: our own loops read each weight once, widen it and use it
+ * for all the rows.  Many rows are bound by arithmetic: a panel of weights is widened to f32 and handed
+ * to oneDNN, or to a plain blocked loop in a build without it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+#ifdef HAVE_DNNL
+#include <dnnl.h>
+#endif
+
+enum {
+    FEW = 8,            /* rows that the memory-bound loops take */
+    PANEL = 1 << 20,    /* weights widened at a time */
+};
+
+static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    return (const char *)w->data + (row * w->cols + col) * (uint64_t)dtype_bits(w->dtype) / 8;
+}
+
+/* ---- few rows ---- */
+
+#define LOAD(type, out, p)                        \
+    do {                                                 \
+        if ((type) == DTYPE_F32)                         \
+            vec_load_f32(out, (const float *)(p));       \
+        else if ((type) == DTYPE_BF16)                   \
+            vec_load_bf16(out, (const uint16_t *)(p));   \
+        else                                             \
+            vec_load_f16(out, (const uint16_t *)(p));    \
+    } while (0)
+
+/* y[i] = w . x_i for ROWS rows of x, N columns; TYPE is a constant after inlining.  Each sum is made by four
+ * interleaved vectors, so its order is the same whatever ROWS is. */
+static inline __attribute__((always_inline)) void dot_rows(float *y, size_t y_stride,
+                                                           const char *w, enum dtype type,
+                                                           const float *x, size_t rows, size_t n)
+{
+    size_t size = type == DTYPE_F32 ? 4 : 2;
+    size_t body = n / (4 * VEC) * (4 * VEC);
+
+    for (size_t i = 0; i < rows; i++) {
+        const float *xi = x + i * n;
+        vec a[4] = { { 0 } }, wv, xv;
+        float tail = 0;
+
+        for (size_t k = 0; k < body; k += 4 * VEC)
+            for (int j = 0; j < 4; j++) {
+                LOAD(type, &wv, w + (k + (size_t)j * VEC) * size);
+                vec_load_f32(&xv, xi + k + (size_t)j * VEC);
+                a[j] += wv * xv;
+            }
+        a[0] = (a[0] + a[1]) + (a[2] + a[3]);
+        for (size_t k = body; k < n; k++) {
+            float wk;
+
+            if (type == DTYPE_F32)
+                memcpy(&wk, w + k * 4, 4);
+            else if (type == DTYPE_BF16)
+                wk = dtype_bf16_to_f32(((const uint16_t *)(const void *)w)[k]);
+            else
+                wk = dtype_f16_to_f32(((const uint16_t *)(const void *)w)[k]);
+            tail += wk * xi[k];
+        }
+        y[i * y_stride] = vec_sum(&a[0]) + tail;
+    }
+}
+
+#define DOT_BLOCK(name, type)                                                                  \
+    CPU_CLONES static void name(float *y, const float *x, size_t rows, const struct matrix *w, \
+                                uint64_t first, uint64_t end)                                  \
+    {                                                                                          \
+        for (uint64_t r = first; r < end; r++)                                                 \
+            dot_rows(y + r, w->rows, element(w, r, 0), type, x, rows, w->cols);                \
+    }
+
+DOT_BLOCK(dot_f32, DTYPE_F32)
+DOT_BLOCK(dot_bf16, DTYPE_BF16)
+DOT_BLOCK(dot_f16, DTYPE_F16)
+
+static void few_linear(float *y, const float *x, size_t rows, const struct matrix *w)
+{
+    enum { STEP = 16 };
+    long steps = (long)((w->rows + STEP - 1) / STEP);
+
+#pragma omp parallel for schedule(static)
+    for (long s = 0; s < steps; s++) {
+        uint64_t first = (uint64_t)s * STEP, end = first + STEP < w->rows ? first + STEP : w->rows;
+
+        if (w->dtype == DTYPE_F32)
+            dot_f32(y, x, rows, w, first, end);
+        else if (w->dtype == DTYPE_BF16)
+            dot_bf16(y, x, rows, w, first, end);
+        else
+            dot_f16(y, x, rows, w, first, end);
+    }
+}
+
+/* y[COLS] += f * w */
+CPU_CLONES static void axpy(float *y, const char *w, enum dtype type, float f, size_t n)
+{
+    if (type == DTYPE_F32)
+        for (size_t k = 0; k < n; k++)
+            y[k] += f * ((const float *)(const void *)w)[k];
+    else if (type == DTYPE_BF16)
+        for (size_t k = 0; k < n; k++)
+            y[k] += f * dtype_bf16_to_f32(((const uint16_t *)(const void *)w)[k]);
+    else
+        for (size_t k = 0; k < n; k++)
+            y[k] += f * dtype_f16_to_f32(((const uint16_t *)(const void *)w)[k]);
+}
+
+static void few_matmul(float *y, const float *x, size_t rows, const struct matrix *w)
+{
+    enum { STEP = 256 };
+    long steps = (long)((w->cols + STEP - 1) / STEP);
+
+#pragma omp parallel for schedule(static)
+    for (long s = 0; s < steps; s++) {
+        uint64_t first = (uint64_t)s * STEP, n = w->cols - first < STEP ? w->cols - first : STEP;
+
+        for (size_t i = 0; i < rows; i++)
+            memset(y + i * w->cols + first, 0, n * sizeof(*y));
+        for (uint64_t k = 0; k < w->rows; k++)
+            for (size_t i = 0; i < rows; i++)
+                axpy(y + i * w->cols + first, element(w, k, first), w->dtype,
+                     x[i * w->rows + k], n);
+    }
+}
+
+/* ---- many rows ---- */
+
+/* C[m][n] (row stride LDC) += or = A[m][k] op(B), op(B) [k][n]; B is [n][k] when TRANSPOSED. */
+static void gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, const float *b,
+                 float *c, size_t ldc, bool add)
+{
+#ifdef HAVE_DNNL
+    dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
+               (dnnl_dim_t)k, b, (dnnl_dim_t)(transposed ? k : n), add ? 1.0f : 0.0f, c,
+               (dnnl_dim_t)ldc);
+#else
+    struct matrix w = { .data = b, .dtype = DTYPE_F32, .rows = n, .cols = k };
+
+#pragma omp parallel for schedule(static)
+    for (long i = 0; i < (long)m; i++) {
+        float *row = c + (size_t)i * ldc;
+
+        if (!add)
+            memset(row, 0, n * sizeof(*row));
+        if (transposed)
+            dot_f32(row, a + (size_t)i * k, 1, &w, 0, n);
+        else
+            for (size_t j = 0; j < k; j++)
+                axpy(row, (const char *)(b + j * n), DTYPE_F32, a[(size_t)i * k + j], n);
+    }
+#endif
+}
+
+CPU_CLONES static void widen_bf16(float *out, const uint16_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = dtype_bf16_to_f32(p[i]);
+}
+
+/* Rows FIRST and on of W as f32: in place, or widened to SCRATCH. */
+static const float *panel(const struct matrix *w, uint64_t first, uint64_t rows, float *scratch)
+{
+    if (w->dtype == DTYPE_F32)
+        return (const float *)(const void *)element(w, first, 0);
+#pragma omp parallel for schedule(static)
+    for (long r = 0; r < (long)rows; r++) {
+        const void *from = element(w, first + (uint64_t)r, 0);
+
+        if (w->dtype == DTYPE_BF16)
+            widen_bf16(scratch + (size_t)r * w->cols, from, w->cols);
+        else
+            dtype_to_f32(w->dtype, from, scratch + (size_t)r * w->cols, w->cols);
+    }
+    return scratch;
+}
+
+static int many(float *y, const float *x, size_t rows, const struct matrix *w, bool transposed,
+                struct err *err)
+{
+    uint64_t step = PANEL / (w->cols ? w->cols : 1);
+    float *scratch = NULL, *block = NULL;
+    int ret = -1;
+
+    step = step < 16 ? 16 : step > w->rows ? w->rows : step;
+    if (w->dtype != DTYPE_F32) {
+        scratch = mem_alloc(step * w->cols * sizeof(*scratch), "a panel of weights", err);
+        if (!scratch)
+            return -1;
+    }
+    if (!transposed && step < w->rows) {
+        block = mem_alloc(rows * step * sizeof(*block), "a panel of activations", err);
+        if (!block)
+            goto out;
+    }
+    for (uint64_t first = 0; first < w->rows; first += step) {
+        uint64_t n = w->rows - first < step ? w->rows - first : step;
+        const float *b = panel(w, first, n, scratch), *a = x;
+
+        if (transposed) {
+            gemm(true, rows, n, w->cols, x, b, y + first, w->rows, false);
+            continue;
+        }
+        for (size_t i = 0; block && i < rows; i++)
+            memcpy(block + i * n, x + i * w->rows + first, n * sizeof(*block));
+        a = block ? block : x;
+        gemm(false, rows, w->cols, n, a, b, y, w->cols, first > 0);
+    }
+    ret = 0;
+out:
+    free(scratch);
+    free(block);
+    return ret;
+}
+
+int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err)
+{
+    if (!w->rows)
+        return 0;
+    if (rows > FEW)
+        return many(y, x, rows, w, true, err);
+    few_linear(y, x, rows, w);
+    return 0;
+}
+
+int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err)
+{
+    if (!w->rows) {
+        memset(y, 0, rows * w->cols * sizeof(*y));
+        return 0;
+    }
+    if (rows > FEW)
+        return many(y, x, rows, w, false, err);
+    few_matmul(y, x, rows, w);
+    return 0;
+}

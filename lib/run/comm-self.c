@@ -1,0 +1,66 @@
+/* comm-self - a group of one rank */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/run/comm.h"
+
+static int self_sum_f32(struct comm *c, float *x, size_t n, struct err *err)
+{
+    (void)c;
+    (void)x;
+    (void)n;
+    (void)err;
+    return 0;
+}
+
+static int self_sum_f64(struct comm *c, double *x, size_t n, struct err *err)
+{
+    (void)c;
+    (void)x;
+    (void)n;
+    (void)err;
+    return 0;
+}
+
+static int self_gather(struct comm *c, const void *mine, void *all, size_t bytes,
+                       struct err *err)
+{
+    (void)c;
+    (void)err;
+    memcpy(all, mine, bytes);
+    return 0;
+}
+
+static int self_broadcast(struct comm *c, void *buf, size_t bytes, int root, struct err *err)
+{
+    (void)c;
+    (void)buf;
+    (void)bytes;
+    (void)root;
+    (void)err;
+    return 0;
+}
+
+static void self_close(struct comm *c)
+{
+    free(c);
+}
+
+static const struct comm_ops comm_self = {
+    .name = "self",
+    .sum_f32 = self_sum_f32,
+    .sum_f64 = self_sum_f64,
+    .gather = self_gather,
+    .broadcast = self_broadcast,
+    .close = self_close,
+};
+
+struct comm *comm_self_open(void)
+{
+    struct comm *c = xcalloc(1, sizeof(*c));
+
+    c->ops = &comm_self;
+    c->size = 1;
+    return c;
+}

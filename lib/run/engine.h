@@ -1,0 +1,53 @@
+/* engine - runs a program on one rank
+ *
+ * An engine holds a program's weights, its cache and one arena for all values.  A step runs the
+ * program on some tokens of one sequence: a prompt or a chunk of it, or one new token.  All ranks of a
+ * group take the same steps. */
+#ifndef LIB_RUN_ENGINE_H
+#define LIB_RUN_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/model/backend.h"
+#include "lib/model/program.h"
+#include "lib/run/comm.h"
+
+struct engine_limits {
+    int threads;
+    size_t tokens;  /* of one step */
+    size_t wanted;  /* rows of one step that reach the outputs */
+    size_t context; /* tokens of a sequence, for the cache */
+};
+
+struct engine;
+
+/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and COMM. */
+int engine_open(struct engine **out, const struct program *program,
+                const struct matrix *weight, struct comm *comm,
+                const struct engine_limits *limits, struct err *err);
+void engine_free(struct engine *e);
+
+struct step {
+    const int32_t *ids;         /* [n] */
+    const int32_t *token_types; /* [n], or NULL: all 0 */
+    const int32_t *targets;     /* [n]: the token that follows each, for "nll"; or NULL */
+    size_t n;                   /* at most limits.tokens */
+    size_t start;               /* position of the first; 0 begins a new sequence */
+    const int32_t *wanted;      /* [nwanted] rows of this step that reach the outputs of a
+                                   program built with .wanted */
+    size_t nwanted;
+};
+
+/* Run STEP.  The outputs stay valid until the next step. */
+int engine_step(struct engine *e, const struct step *step, struct err *err);
+/* Output I of the program: *rows rows of its value's whole_cols. */
+const float *engine_output(const struct engine *e, int i, size_t *rows);
+
+/* Bytes of the cache and the arena. */
+uint64_t engine_cache_bytes(const struct engine *e);
+uint64_t engine_arena_bytes(const struct engine *e);
+
+#endif
