@@ -237,17 +237,17 @@ static void drop_unused(struct program *p)
 
         for (int k = 0; k < 2; k++) {
             if (*ref[k] >= 0 && weight[*ref[k]] < 0)
-                weight[*ref[k]] = -2 - n++;
+                weight[*ref[k]] = n++;
             if (*ref[k] >= 0)
-                *ref[k] = -2 - weight[*ref[k]];
+                *ref[k] = weight[*ref[k]];
         }
     }
     {
         struct weight *kept = xcalloc((size_t)n + 1, sizeof(*kept));
 
         for (int i = 0; i < p->nweights; i++)
-            if (weight[i] < -1)
-                kept[-2 - weight[i]] = p->weight[i];
+            if (weight[i] >= 0)
+                kept[weight[i]] = p->weight[i];
         free(p->weight);
         p->weight = kept;
         p->nweights = n;
