@@ -293,6 +293,8 @@ def f32(t):
 def nll(model, ids, window):
     """Mean negative log-likelihood of every id but the first, windows not overlapping."""
     total = 0.0
+    with torch.no_grad():  # a short input makes dynamic rope forget longer ones
+        model(torch.tensor([ids[:1]]), use_cache=False)
     for at in range(0, len(ids) - 1, window):
         inputs = ids[at:min(at + window, len(ids) - 1)]
         targets = torch.tensor(ids[at + 1:at + 1 + len(inputs)])
