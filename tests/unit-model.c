@@ -114,6 +114,25 @@ static bool axes_equal(const char *x, const char *y)
     return same;
 }
 
+/* Whether the segment SEGMENT of the axis X is the axis Y. */
+static bool segment_equal(const char *x, const char *segment, const char *y)
+{
+    struct err err = { 0 };
+    struct axis a, b, s;
+    bool same;
+
+    if (axis_parse(&a, x, &scope, &err) < 0 || axis_parse(&b, y, &scope, &err) < 0)
+        return false;
+    same = axis_segment(&s, &a, segment);
+    if (same) {
+        same = axis_equal(&s, &b);
+        axis_clear(&s);
+    }
+    axis_clear(&a);
+    axis_clear(&b);
+    return same;
+}
+
 static void test_axes(void)
 {
     /* the second of two ranks that share group 1 */
@@ -135,6 +154,8 @@ static void test_axes(void)
     check_text(runs_text("hidden", share), "0+12", "what is not dealt is whole");
     tap_ok(axes_equal("heads*head_dim", "kv_heads*group*head_dim"),
            "heads equals kv_heads*group");
+    tap_ok(segment_equal("h8.outer(4)*(q:1 + v:1)*h8.inner(4)*head_dim", "v", "h8*head_dim"),
+           "a segment joins the two digits of a head's number");
     tap_ok(!axes_equal("heads*head_dim", "hidden"), "equal sizes are not equal axes");
     check_text(runs_text("heads*", share), "column 7: expected a number, a symbol or '('",
                "an error names the column");

@@ -304,6 +304,24 @@ static const struct leaf *find_leaf(const struct axis *a, const char *segment)
     return NULL;
 }
 
+/* Join neighbouring digits of one symbol that count on from each other, outer(4) and inner(4):
+ * they stand apart only where a segment's name came between them. */
+static void join_digits(struct leaf *l)
+{
+    int n = 0;
+
+    for (int k = 0; k < l->n; k++) {
+        struct digit *last = n ? &l->digit[n - 1] : NULL, *d = &l->digit[k];
+
+        if (last && d->sym >= 0 && last->sym == d->sym && last->div == d->div * d->size)
+            *last = (struct digit){ .sym = d->sym, .size = last->size * d->size,
+                                    .stride = d->stride, .div = d->div };
+        else
+            l->digit[n++] = *d;
+    }
+    l->n = n;
+}
+
 bool axis_segment(struct axis *out, const struct axis *a, const char *segment)
 {
     const struct leaf *from = find_leaf(a, segment);
@@ -320,6 +338,7 @@ bool axis_segment(struct axis *out, const struct axis *a, const char *segment)
         l->digit[k].stride = stride;
         stride *= l->digit[k].size;
     }
+    join_digits(l);
     *out = (struct axis){ .text = xstrdup(segment), .size = l->size, .n = 1, .leaf = l };
     return true;
 }
