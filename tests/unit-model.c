@@ -4,6 +4,7 @@
 #include "lib/model/axis.h"
 #include "lib/model/deal.h"
 #include "lib/model/expr.h"
+#include "lib/model/family.h"
 #include "lib/model/mesh.h"
 #include "tests/tap.h"
 
@@ -227,11 +228,56 @@ static void test_expressions(void)
     cJSON_Delete(c);
 }
 
+/* The lines called NAME in section SECTION of the family TEXT, as "text | text [when]". */
+static char *lines_text(const char *text, const char *section, const char *name)
+{
+    struct family_library *lib = NULL;
+    struct family *f = NULL;
+    struct err err = { 0 };
+    struct str s = { 0 };
+
+    if (family_library_open(&lib, NULL, &err) < 0 ||
+        family_parse(&f, lib, "child.json", text, &err) < 0) {
+        str_add(&s, err.text);
+        family_library_free(lib);
+        return str_steal(&s);
+    }
+    for (size_t i = 0; i < f->nsections; i++)
+        for (size_t k = 0; k < f->section[i].n && !strcmp(f->section[i].name, section); k++) {
+            const struct family_line *l = &f->section[i].line[k];
+
+            if (!strcmp(l->name, name))
+                str_addf(&s, "%s%s [%s]", s.len ? " | " : "", l->text, l->when ? l->when : "");
+        }
+    family_free(f);
+    family_library_free(lib);
+    return str_steal(&s);
+}
+
+static void test_overrides(void)
+{
+    const char *head = "{ \"family\": \"child\", \"extends\": \"llama\", \"forward\": { \"layer\": ";
+    struct str s = { 0 };
+
+    str_addf(&s, "%s{ \"q\": [ { \"line\": \"linear(h, wq)\", \"when\": \"layer == 0\" }, "
+                 "{ \"line\": \"rope(linear(h, wq), rot)\", \"when\": \"layer > 0\" } ] } } }", head);
+    check_text(lines_text(str_text(&s), "layer", "q"),
+               "linear(h, wq) [layer == 0] | rope(linear(h, wq), rot) [layer > 0]",
+               "an override may be a choice of lines");
+    str_clear(&s);
+    str_addf(&s, "%s{ \"nothing\": \"linear(h, wq)\" } } }", head);
+    check_text(lines_text(str_text(&s), "layer", "q"),
+               "child.json:1:77: section 'layer' has no line 'nothing'",
+               "an override that matches nothing is refused");
+    str_clear(&s);
+}
+
 int main(void)
 {
     test_mesh();
     test_deals();
     test_axes();
     test_expressions();
+    test_overrides();
     return tap_done();
 }

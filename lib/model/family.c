@@ -321,7 +321,27 @@ static void delete_lines(struct family_section *s, const char *name)
     s->n = n;
 }
 
-/* "name": replacement, null, or { "line": ..., "after": ... } for a line that is new. */
+/* Put the lines of the list J, told apart by their "when", where line AT of their name stands. */
+static int override_choice(struct family_section *s, const struct json_doc *doc,
+                           const struct json *j, size_t at, struct err *err)
+{
+    if (!j->first)
+        return json_error(doc, j, err, "expected lines");
+    delete_lines(s, j->key);
+    for (const struct json *m = j->first; m; m = m->next) {
+        struct family_line l;
+
+        if (json_get(m, "after"))
+            return json_error(doc, m, err, "a line of a choice has no 'after'");
+        if (line_read(&l, doc, m, j->key, err) < 0)
+            return -1;
+        insert_line(s, at++, l);
+    }
+    return 0;
+}
+
+/* "name": replacement, a list of them told apart by their "when", null, or { "line": ...,
+ * "after": ... } for a line that is new. */
 static int override_line(struct family_section *s, const struct json_doc *doc,
                          const struct json *j, struct err *err)
 {
@@ -336,6 +356,8 @@ static int override_line(struct family_section *s, const struct json_doc *doc,
         delete_lines(s, j->key);
         return 0;
     }
+    if (j->type == JSON_ARRAY)
+        return override_choice(s, doc, j, (size_t)at, err);
     if (line_read(&l, doc, j, j->key, err) < 0)
         return -1;
     if (after) {
