@@ -75,7 +75,7 @@ static void put_head(struct str *b, const struct manifest *m)
     str_addf(b, "{\"format\":\"%s\",\"version\":%d,\n\"mesh\":{", FORMAT, MANIFEST_VERSION);
     for (int a = 0; a < MANIFEST_AXES; a++)
         str_addf(b, "%s\"%s\":%d", a ? "," : "", AXES[a], m->mesh[a]);
-    str_add(b, "},\n\"config\":");
+    str_addf(b, "},\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
     str_add_json(b, m->config);
     str_addf(b, ",\n\"family\":%s", m->family);
 }
@@ -528,6 +528,16 @@ static int read_version(struct reader *r, struct err *err)
     return 0;
 }
 
+static int read_cast(struct reader *r, struct err *err)
+{
+    if (jsonlex_next(&r->lex, err) < 0)
+        return -1;
+    if (r->lex.token != JSONLEX_TRUE && r->lex.token != JSONLEX_FALSE)
+        return jsonlex_error(&r->lex, err, "expected true or false");
+    r->m->cast = r->lex.token == JSONLEX_TRUE;
+    return 0;
+}
+
 static int read_config(struct reader *r, struct err *err)
 {
     return read_text(r, &r->m->config, err);
@@ -565,9 +575,10 @@ static const struct {
     const char *key;
     int (*read)(struct reader *r, struct err *err);
 } members[] = {
-    { "format", read_format }, { "version", read_version }, { "mesh", read_mesh },
-    { "config", read_config }, { "family", read_family },   { "source", read_sources },
-    { "files", read_files },   { "tensors", read_tensors }, { "crc32", skip_value },
+    { "format", read_format },   { "version", read_version }, { "mesh", read_mesh },
+    { "cast", read_cast },       { "config", read_config },   { "family", read_family },
+    { "source", read_sources },  { "files", read_files },     { "tensors", read_tensors },
+    { "crc32", skip_value },
 };
 enum { NMEMBERS = sizeof(members) / sizeof(*members) };
 

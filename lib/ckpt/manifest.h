@@ -48,6 +48,7 @@ struct manifest_tensor {
 struct manifest {
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* rank files: tp * ep * pp */
+    bool cast;               /* types were changed on the way here */
     const char *config;      /* text of config.json */
     const char *family;      /* the flattened family, JSON text */
     struct manifest_source *source;

@@ -5,6 +5,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/backend.h \
     %D%/bind.c %D%/bind.h \
     %D%/build.c %D%/build.h \
+    %D%/checkpoint.c %D%/checkpoint.h \
+    %D%/convert.c %D%/convert.h \
+    %D%/cut.c %D%/cut.h \
     %D%/deal.c %D%/deal.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \

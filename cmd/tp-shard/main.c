@@ -1,0 +1,20 @@
+/* tp-shard - cut a transformer's checkpoint for several ranks, and put it together again */
+#include "cmd/tp-shard/tp-shard.h"
+
+int main(int argc, char **argv)
+{
+    static const struct cmd_sub subs[] = {
+        { "split", "cut a Hugging Face directory into rank files", split_main },
+        { "merge", "put rank files together to a Hugging Face directory", merge_main },
+        { "reshard", "cut a checkpoint for another mesh", reshard_main },
+        { NULL, NULL, NULL },
+    };
+    static const struct cmd cmd = {
+        .name = "tp-shard",
+        .synopsis = "COMMAND [OPTION]... [OPERAND]...",
+        .summary = "Cut the checkpoint of a transformer for several ranks, and merge it again",
+        .subs = subs,
+    };
+
+    return cmd_dispatch(&cmd, argc, argv);
+}

@@ -1,0 +1,45 @@
+/* reshard - cut a checkpoint for another mesh */
+#include "cmd/tp-shard/tp-shard.h"
+
+int reshard_main(const char *program, int argc, char **argv)
+{
+    struct mesh_options m = { 0 };
+    const char *dtype = NULL;
+    bool force = false, quiet = false;
+    const struct opt opts[] = {
+        MESH_OPTIONS(m),
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "store weights as f32, f16 or bf16", NULL,
+          NULL },
+        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL, NULL },
+        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "reshard",
+        .program = program,
+        .synopsis = "[OPTION]... CHECKPOINT OUTPUT",
+        .summary = "Cut CHECKPOINT for another mesh; axes that are not named stay as they are",
+        .opts = opts,
+        .min_args = 2,
+        .max_args = 2,
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct convert_options opt = { .force = force };
+    struct checkpoint *ckpt = NULL;
+    struct err err = { 0 };
+    enum dtype type;
+    struct mesh mesh;
+    int status;
+
+    if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
+        open_checkpoint(&ckpt, operand[0], NULL, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (mesh_from_options(&mesh, &m, &ckpt->mesh, &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+    } else {
+        opt.mesh = &mesh;
+        status = run_convert(&cmd, ckpt, operand[1], &opt, quiet);
+    }
+    checkpoint_close(ckpt);
+    return status;
+}

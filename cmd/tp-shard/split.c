@@ -1,0 +1,47 @@
+/* split - cut a Hugging Face directory into rank files */
+#include "cmd/tp-shard/tp-shard.h"
+
+int split_main(const char *program, int argc, char **argv)
+{
+    struct mesh_options m = { 0 };
+    const char *dtype = NULL, *family = NULL;
+    bool force = false, quiet = false;
+    const struct opt opts[] = {
+        MESH_OPTIONS(m),
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "store weights as f32, f16 or bf16", NULL,
+          NULL },
+        { OPT_STRING, '\0', "family", &family, "FILE", "take the model family from FILE", NULL,
+          NULL },
+        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL, NULL },
+        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "split",
+        .program = program,
+        .synopsis = "[OPTION]... --tp=N MODEL OUTPUT",
+        .summary = "Cut the Hugging Face directory MODEL into one file for each rank",
+        .opts = opts,
+        .min_args = 2,
+        .max_args = 2,
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct convert_options opt = { .force = force };
+    struct checkpoint *ckpt = NULL;
+    struct err err = { 0 };
+    enum dtype type;
+    struct mesh mesh;
+    int status;
+
+    if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
+        mesh_from_options(&mesh, &m, NULL, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (checkpoint_is_sharded(operand[0]))
+        return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
+    if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    opt.mesh = &mesh;
+    status = run_convert(&cmd, ckpt, operand[1], &opt, quiet);
+    checkpoint_close(ckpt);
+    return status;
+}

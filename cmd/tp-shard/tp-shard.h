@@ -1,0 +1,50 @@
+/* tp-shard - what its commands share */
+#ifndef CMD_TP_SHARD_TP_SHARD_H
+#define CMD_TP_SHARD_TP_SHARD_H
+
+#include <stdbool.h>
+
+#include "cmd/cmd.h"
+#include "lib/model/checkpoint.h"
+#include "lib/model/convert.h"
+#include "lib/model/mesh.h"
+
+int split_main(const char *program, int argc, char **argv);
+int merge_main(const char *program, int argc, char **argv);
+int reshard_main(const char *program, int argc, char **argv);
+int verify_main(const char *program, int argc, char **argv);
+int show_main(const char *program, int argc, char **argv);
+int plan_main(const char *program, int argc, char **argv);
+int diff_main(const char *program, int argc, char **argv);
+int families_main(const char *program, int argc, char **argv);
+
+/* The mesh options; sizes that are 0 were not given. */
+struct mesh_options {
+    int tp, sp, ep, dp, pp;
+    const char *spec; /* --mesh */
+};
+
+#define MESH_OPTIONS(m) \
+    { OPT_INT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL }, \
+    { OPT_INT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
+    { OPT_INT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL }, \
+    { OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2", NULL, NULL }
+
+/* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when the options
+ * contradict one another. */
+int mesh_from_options(struct mesh *out, const struct mesh_options *m, const struct mesh *base,
+                      struct err *err);
+
+/* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
+int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
+                    struct err *err);
+
+/* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
+int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
+                      struct err *err);
+
+/* Run convert with progress on a terminal and say what was done; returns the exit status. */
+int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
+                struct convert_options *opt, bool quiet);
+
+#endif
