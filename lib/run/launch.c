@@ -25,6 +25,7 @@ struct group {
     int n, alive;
     int report[2]; /* pipe: a failing rank writes its struct err */
     struct shm *shm;
+    bool pipe_closed; /* a rank died because nobody reads its output any more */
 };
 
 /* ---- the rank's side ---- */
@@ -90,6 +91,7 @@ static void reap(struct group *g, bool *failed, struct err *err)
         g->alive--;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
+        g->pipe_closed |= !*failed && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
         if (!*failed && WIFSIGNALED(status))
             err_set(err, ERR_SYSTEM, "rank %d was killed by signal %d (SIG%s)", r,
                     WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
@@ -164,6 +166,8 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
     }
     if (!failed)
         return 0;
+    if (g->pipe_closed)
+        *sig = SIGPIPE;
     read_report(g, err);
     return -1;
 }

@@ -13,7 +13,7 @@ typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);
 
 /* Run MAIN on NRANKS ranks (in this process when there is one) and wait for the end.  The error of the
  * rank that failed first is passed on; one that died by a signal is ERR_SYSTEM.  *signal is
- * the signal (SIGINT, SIGTERM or SIGHUP) that ended the run, else 0.  Nothing must be buffered in
+ * the signal (SIGINT, SIGTERM, SIGHUP, SIGPIPE) that ended the run, else 0.  Nothing must be buffered in
  * stdio when it is called. */
 int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err *err);
 

@@ -4,4 +4,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-shm.c \
     %D%/comm.h \
     %D%/engine.c %D%/engine.h \
-    %D%/launch.c %D%/launch.h
+    %D%/launch.c %D%/launch.h \
+    %D%/runner.c %D%/runner.h \
+    %D%/store.c %D%/store.h

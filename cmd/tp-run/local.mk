@@ -1,0 +1,11 @@
+# tp-run
+bin_PROGRAMS += bin/tp-run
+bin_tp_run_SOURCES = \
+    %D%/commands.h \
+    %D%/generate.c \
+    %D%/logits.c \
+    %D%/main.c \
+    %D%/sample.c %D%/sample.h \
+    %D%/score.c \
+    %D%/session.c %D%/session.h
+bin_tp_run_LDADD = $(program_libs)

@@ -1,0 +1,198 @@
+/* session - what the commands of tp-run share: the model's options, its words, its ranks */
+#define _GNU_SOURCE
+#include "cmd/tp-run/session.h"
+
+#include <cjson/cJSON.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* ---- ids ---- */
+
+void ids_add(struct ids *ids, int32_t id)
+{
+    ids->v = xgrow(ids->v, &ids->cap, ids->n + 1, sizeof(*ids->v));
+    ids->v[ids->n++] = id;
+}
+
+void ids_clear(struct ids *ids)
+{
+    free(ids->v);
+    *ids = (struct ids){ 0 };
+}
+
+void ids_print_json(struct str *out, const struct ids *ids)
+{
+    str_addc(out, '[');
+    for (size_t i = 0; i < ids->n; i++)
+        str_addf(out, "%s%d", i ? "," : "", (int)ids->v[i]);
+    str_addc(out, ']');
+}
+
+static int check_id(const struct session *s, uint64_t id, const char *what, struct err *err)
+{
+    double vocab;
+
+    if (!model_number(s->store.model, "vocab", &vocab) || (double)id < vocab)
+        return 0;
+    return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
+                   (unsigned long long)id, vocab);
+}
+
+int session_parse_ids(const struct session *s, struct ids *out, const char *text,
+                      const char *what, struct err *err)
+{
+    for (const char *p = text;;) {
+        char word[24];
+        uint64_t id;
+        size_t n;
+
+        p += strspn(p, ", \t\r\n");
+        n = strcspn(p, ", \t\r\n");
+        if (!n)
+            return 0;
+        if (n >= sizeof(word))
+            return err_set(err, ERR_INPUT, "%s: '%.20s...' is no id", what, p);
+        memcpy(word, p, n);
+        word[n] = '\0';
+        if (!str_u64(word, &id) || id > INT32_MAX)
+            return err_set(err, ERR_INPUT, "%s: '%s' is no id", what, word);
+        if (check_id(s, id, what, err) < 0)
+            return -1;
+        ids_add(out, (int32_t)id);
+        p += n;
+    }
+}
+
+int session_encode(const struct session *s, struct ids *out, const char *text, size_t len,
+                   struct err *err)
+{
+    struct tokens tokens = { 0 };
+    int ret = -1;
+
+    if (!s->tokenizer)
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids", s->store.path);
+    if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
+        return -1;
+    for (size_t i = 0; i < tokens.n; i++) {
+        if (check_id(s, tokens.id[i], "tokenizer.json", err) < 0)
+            goto out;
+        ids_add(out, (int32_t)tokens.id[i]);
+    }
+    ret = 0;
+out:
+    tokens_clear(&tokens);
+    return ret;
+}
+
+/* ---- the model's own settings ---- */
+
+static void add_stop_ids(struct session *s, const cJSON *config)
+{
+    const cJSON *eos = cJSON_GetObjectItemCaseSensitive(config, "eos_token_id"), *one;
+
+    if (cJSON_IsNumber(eos))
+        ids_add(&s->stop, eos->valueint);
+    cJSON_ArrayForEach(one, eos)
+        if (cJSON_IsNumber(one))
+            ids_add(&s->stop, one->valueint);
+}
+
+/* generation_config.json counts, and config.json where it says nothing. */
+static int find_stop_ids(struct session *s, struct err *err)
+{
+    static const char *const files[] = { "generation_config.json", "config.json" };
+
+    for (int i = 0; i < 2 && !s->stop.n; i++) {
+        char *path = fs_join_dup(s->store.path, files[i]), *text;
+        cJSON *config;
+
+        if (!fs_exists(path)) {
+            free(path);
+            continue;
+        }
+        if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0) {
+            free(path);
+            return -1;
+        }
+        config = cJSON_Parse(text);
+        free(text);
+        if (!config) {
+            err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+            free(path);
+            return -1;
+        }
+        free(path);
+        add_stop_ids(s, config);
+        cJSON_Delete(config);
+    }
+    return 0;
+}
+
+static int open_tokenizer(struct session *s, struct err *err)
+{
+    char *path = fs_join_dup(s->store.path, "tokenizer.json");
+    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+
+    free(path);
+    return ret;
+}
+
+int session_open(struct session *s, const struct cmd *cmd, const struct session_options *opt,
+                 const char *path, struct err *err)
+{
+    int size[MESH_NAXES] = { 0 };
+
+    *s = (struct session){ .cmd = cmd, .opt = *opt };
+    if (opt->mesh && mesh_parse(size, opt->mesh, err) < 0)
+        return -1;
+    if (opt->tp && size[MESH_TP] && size[MESH_TP] != opt->tp)
+        return err_set(err, ERR_USAGE, "--tp %d and --mesh %s differ", opt->tp, opt->mesh);
+    if (opt->tp)
+        size[MESH_TP] = opt->tp;
+    if (store_open(&s->store, path, size, opt->family, getenv("SHARDUTILS_FAMILY_PATH"), err) < 0)
+        return -1;
+    if (s->store.mesh.nranks != s->store.mesh.size[MESH_TP])
+        return err_set(err, ERR_INPUT, "%s: only meshes over tp can be run", path);
+    s->context = model_context(s->store.model);
+    if (open_tokenizer(s, err) < 0)
+        return -1;
+    return find_stop_ids(s, err);
+}
+
+void session_close(struct session *s)
+{
+    tokenizer_free(s->tokenizer);
+    ids_clear(&s->stop);
+    store_close(&s->store);
+}
+
+int session_threads(const struct session *s)
+{
+    cpu_set_t set;
+    int cores = 1;
+
+    if (s->opt.threads)
+        return s->opt.threads;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        cores = CPU_COUNT(&set);
+    return cores > s->store.mesh.nranks ? cores / s->store.mesh.nranks : 1;
+}
+
+int session_run(struct session *s, rank_main main, void *arg)
+{
+    struct err err = { 0 };
+    int sig;
+
+    fflush(stdout);
+    if (launch_ranks(s->store.mesh.nranks, main, arg, &sig, &err) == 0)
+        return cmd_finish(s->cmd, 0);
+    if (sig)
+        return 128 + sig;
+    return cmd_fail(s->cmd, &err);
+}
