@@ -1,2 +1,12 @@
 # build-aux - tools of the build and checks of the house
-EXTRA_DIST += %D%/bundle-families
+EXTRA_DIST += %D%/bundle-families %D%/check-layers %D%/check-style
+
+# make lint: what needs no compiler
+lint:
+	$(SHELL) $(srcdir)/%D%/check-layers $(srcdir)
+	$(SHELL) $(srcdir)/%D%/check-style $(srcdir)
+	for p in $(srcdir)/man/*.[1-8]; do mandoc -T lint -W warning "$$p" || exit; done
+	if command -v shellcheck > /dev/null; then \
+	    cd $(srcdir) && shellcheck -s sh -e SC1091,SC2154,SC2034,SC2086 bootstrap examples/*.sh tests/*.t \
+	        build-aux/check-layers build-aux/check-style build-aux/bundle-families; fi
+.PHONY: lint

@@ -98,10 +98,11 @@ static void print_option(const struct opt *o)
     printf("%s\n", o->help);
 }
 
-static const struct opt help_option = { OPT_FLAG, 'h', "help", NULL, NULL, "print this help",
-                                        NULL, NULL };
-static const struct opt version_option = { OPT_FLAG, 'V', "version", NULL, NULL,
-                                           "print the version and features", NULL, NULL };
+static const struct opt help_option = { OPT_FLAG,          'h',  "help", NULL, NULL,
+                                        "print this help", NULL, NULL };
+static const struct opt version_option = {
+    OPT_FLAG, 'V', "version", NULL, NULL, "print the version and features", NULL, NULL
+};
 
 static void print_help(const struct cmd *cmd)
 {
@@ -123,7 +124,8 @@ static void print_help(const struct cmd *cmd)
 
 static int print_version(const struct cmd *cmd)
 {
-    printf("%s (shardutils) %s\nfeatures: %s\n", program_name(cmd), PACKAGE_VERSION, FEATURES);
+    printf("%s (shardutils) %s\nfeatures: %s\n", program_name(cmd), PACKAGE_VERSION,
+           FEATURES);
     return cmd_finish(cmd, EXIT_SUCCESS);
 }
 
@@ -377,6 +379,7 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
     if (argv[1][0] == '-')
         return cmd_usage(cmd, "unknown option '%s'", argv[1]);
     if (best)
-        return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1], best->name);
+        return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1],
+                         best->name);
     return cmd_usage(cmd, "unknown command '%s'", argv[1]);
 }

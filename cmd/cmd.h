@@ -31,13 +31,13 @@ struct opt_list {
 
 struct opt {
     enum opt_type type;
-    char short_name;         /* '\0' for none */
+    char short_name; /* '\0' for none */
     const char *long_name;
-    void *value;             /* untouched unless given */
-    const char *arg;         /* its name in --help, "N"; NULL for flags */
-    const char *help;        /* one line, lower case, no full stop */
+    void *value;                /* untouched unless given */
+    const char *arg;            /* its name in --help, "N"; NULL for flags */
+    const char *help;           /* one line, lower case, no full stop */
     const char *const *choices; /* OPT_CHOICE: NULL-terminated words */
-    bool *given;             /* set to true when the option occurs; may be NULL */
+    bool *given;                /* set to true when the option occurs; may be NULL */
 };
 
 /* A program with subcommands has .subs and no .opts; each subcommand has .run. */
@@ -50,13 +50,14 @@ struct cmd {
     bool stop_at_command;   /* everything after the first "--" stays an operand list of
                                its own: see cmd_command */
     const struct cmd_sub *subs; /* ends with .name NULL */
-    const char *program;    /* filled in for subcommands: "tp-shard" */
+    const char *program;        /* filled in for subcommands: "tp-shard" */
 };
 
 struct cmd_sub {
     const char *name;
     const char *summary;
-    int (*run)(const char *program, int argc, char **argv); /* argv[0] is the subcommand */
+    int (*run)(const char *program, int argc,
+               char **argv); /* argv[0] is the subcommand */
 };
 
 /* Run the subcommand argv[1] of CMD, or answer --help and --version, and return the

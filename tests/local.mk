@@ -21,3 +21,20 @@ tests_unit_model_LDADD = $(test_libs)
 shell_tests =
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)
+
+# fuzz targets: fuzz/fuzz-NAME.c has LLVMFuzzerTestOneInput; with its corpus it is also a test
+fuzz_targets =
+check_PROGRAMS += $(fuzz_targets)
+EXTRA_DIST += %D%/fuzz/replay.t
+
+# the tests again under AddressSanitizer and UBSan, in a build of their own
+check-asan:
+	rm -rf build-asan && mkdir build-asan
+	cd build-asan && ../$(srcdir)/configure -q CFLAGS='-O1 -g -fsanitize=address,undefined \
+	    -fno-sanitize-recover=undefined -fno-omit-frame-pointer' $(ASAN_CONFIGURE)
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
+
+check-valgrind: all $(unit_tests)
+	for t in $(unit_tests); do \
+	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
+.PHONY: check-asan check-valgrind

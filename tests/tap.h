@@ -1,7 +1,7 @@
 /* tap - test results in the Test Anything Protocol
  *
- * A unit test is a main() of calls to OK and friends that ends `return tap_done();`.  The plan is
- * printed last.  A check's name is a sentence that states the behaviour. */
+ * A unit test is a main() of calls to OK and friends that ends `return tap_done();`.
+ * The plan is printed last.  A check's name is a sentence that states the behaviour. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 
@@ -14,7 +14,8 @@
 static int tap_count, tap_failed;
 
 /* Report one check; returns whether it passed. */
-static inline __attribute__((format(printf, 2, 3))) bool tap_ok(bool passed, const char *fmt, ...)
+static inline __attribute__((format(printf, 2, 3))) bool tap_ok(bool passed,
+                                                                const char *fmt, ...)
 {
     va_list ap;
 
@@ -35,7 +36,8 @@ static inline bool tap_is(const char *got, const char *want, const char *name)
 
     tap_ok(same, "%s", name);
     if (!same)
-        printf("#   got: %s\n#  want: %s\n", got ? got : "(null)", want ? want : "(null)");
+        printf("#   got: %s\n#  want: %s\n", got ? got : "(null)",
+               want ? want : "(null)");
     return same;
 }
 
@@ -48,9 +50,11 @@ static inline bool tap_is_int(long long got, long long want, const char *name)
 }
 
 /* |got - want| <= tolerance * max(1, |want|) */
-static inline bool tap_is_near(double got, double want, double tolerance, const char *name)
+static inline bool tap_is_near(double got, double want, double tolerance,
+                               const char *name)
 {
-    bool near = fabs(got - want) <= tolerance * fmax(1, fabs(want)) || (isnan(got) && isnan(want));
+    bool near = fabs(got - want) <= tolerance * fmax(1, fabs(want)) ||
+                (isnan(got) && isnan(want));
 
     tap_ok(near, "%s", name);
     if (!near)

@@ -29,8 +29,9 @@ static char *groups_text(uint64_t groups, uint64_t per_group, int parts)
         struct share group, within;
 
         deal_groups(groups, per_group, parts, p, &group, &within);
-        str_addf(&s, "%s%d+%d%s:%d+%d", p ? " " : "", (int)group.start, (int)group.count,
-                 group.owned ? "*" : "", (int)within.start, (int)within.count);
+        str_addf(&s, "%s%d+%d%s:%d+%d", p ? " " : "", (int)group.start,
+                 (int)group.count, group.owned ? "*" : "", (int)within.start,
+                 (int)within.count);
     }
     return str_steal(&s);
 }
@@ -45,7 +46,8 @@ static void test_deals(void)
 {
     check_text(deal_text(52, 1, 8), "0+7 7+7 14+7 21+7 28+6 34+6 40+6 46+6",
                "52 heads over 8 ranks: the first four take seven");
-    check_text(deal_text(10, 4, 3), "0+4 4+4 8+2", "a grain is never split but at the end");
+    check_text(deal_text(10, 4, 3), "0+4 4+4 8+2",
+               "a grain is never split but at the end");
     check_text(deal_text(2, 1, 3), "0+1 1+1 2+0", "the last parts may get nothing");
     check_text(groups_text(10, 4, 4), "0+3*:0+4 3+3*:0+4 6+2*:0+4 8+2*:0+4",
                "groups stay whole when there are enough");
@@ -64,7 +66,8 @@ static void test_mesh(void)
     mesh_one(&base);
     base.size[MESH_TP] = 4;
     tap_ok(mesh_parse(size, "pp=2,ep=3", &err) == 0, "a mesh is named by its axes");
-    tap_ok(mesh_set(&m, size, &base, &err) == 0 && m.size[MESH_TP] == 4 && m.nranks == 24,
+    tap_ok(mesh_set(&m, size, &base, &err) == 0 && m.size[MESH_TP] == 4 &&
+               m.nranks == 24,
            "an axis that is not named is kept from the base");
     mesh_coord(&m, 17, coord);
     tap_ok(coord[MESH_TP] == 1 && coord[MESH_EP] == 1 && coord[MESH_PP] == 1,
@@ -77,9 +80,14 @@ static void test_mesh(void)
 }
 
 static const struct axis_symbol symbols[] = {
-    { "heads", 6, true, 1, 2 },     { "kv_heads", 3, true, -1, -1 }, { "group", 2, true, -1, -1 },
-    { "head_dim", 2, false, -1, -1 }, { "hidden", 12, false, -1, -1 }, { "ffn", 5, true, -1, -1 },
-    { "many", 1ull << 40, false, -1, -1 }, { "h8", 8, true, -1, -1 },
+    { "heads", 6, true, 1, 2 },
+    { "kv_heads", 3, true, -1, -1 },
+    { "group", 2, true, -1, -1 },
+    { "head_dim", 2, false, -1, -1 },
+    { "hidden", 12, false, -1, -1 },
+    { "ffn", 5, true, -1, -1 },
+    { "many", 1ull << 40, false, -1, -1 },
+    { "h8", 8, true, -1, -1 },
 };
 static const struct axis_scope scope = { symbols, sizeof(symbols) / sizeof(*symbols) };
 
@@ -137,11 +145,14 @@ static bool segment_equal(const char *x, const char *segment, const char *y)
 static void test_axes(void)
 {
     /* the second of two ranks that share group 1 */
-    struct share share[] = { { 0, 6, true }, { 1, 1, false }, { 1, 1, true }, { 0, 2, true },
-                             { 0, 12, true }, { 2, 2, true }, { 0, 1, true }, { 3, 2, true } };
+    struct share share[] = { { 0, 6, true }, { 1, 1, false }, { 1, 1, true },
+                             { 0, 2, true }, { 0, 12, true }, { 2, 2, true },
+                             { 0, 1, true }, { 3, 2, true } };
 
-    check_text(runs_text("heads*head_dim", share), "6+2", "a head is cut out of the rows");
-    check_text(runs_text("kv_heads*head_dim", share), "2+2-", "a shared KV head is not owned");
+    check_text(runs_text("heads*head_dim", share), "6+2",
+               "a head is cut out of the rows");
+    check_text(runs_text("kv_heads*head_dim", share), "2+2-",
+               "a shared KV head is not owned");
     check_text(runs_text("q:heads*head_dim + k:kv_heads*head_dim", share), "6+2 14+2-",
                "every segment is cut");
     check_text(runs_text("heads*(q:1 + k:1 + v:1)*head_dim", share), "18+6",
@@ -155,10 +166,12 @@ static void test_axes(void)
     check_text(runs_text("hidden", share), "0+12", "what is not dealt is whole");
     tap_ok(axes_equal("heads*head_dim", "kv_heads*group*head_dim"),
            "heads equals kv_heads*group");
-    tap_ok(segment_equal("h8.outer(4)*(q:1 + v:1)*h8.inner(4)*head_dim", "v", "h8*head_dim"),
+    tap_ok(segment_equal("h8.outer(4)*(q:1 + v:1)*h8.inner(4)*head_dim", "v",
+                         "h8*head_dim"),
            "a segment joins the two digits of a head's number");
     tap_ok(!axes_equal("heads*head_dim", "hidden"), "equal sizes are not equal axes");
-    check_text(runs_text("heads*", share), "column 7: expected a number, a symbol or '('",
+    check_text(runs_text("heads*", share),
+               "column 7: expected a number, a symbol or '('",
                "an error names the column");
     check_text(runs_text("many*many", share), "column 6: the size overflows",
                "an overflow is refused");
@@ -173,9 +186,9 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     const cJSON *item = NULL;
 
     (void)err;
-    cJSON_ArrayForEach(item, (const cJSON *)arg)
-        if (strlen(item->string) == len && !memcmp(item->string, name, len))
-            break;
+    cJSON_ArrayForEach(item,
+                       (const cJSON *)arg) if (strlen(item->string) == len &&
+                                               !memcmp(item->string, name, len)) break;
     *out = expr_from_json(item);
     return 0;
 }
@@ -205,8 +218,9 @@ static char *expr_text(const cJSON *config, const char *text)
 
 static void test_expressions(void)
 {
-    cJSON *c = cJSON_Parse("{\"a\":6,\"b\":4,\"act\":\"gelu\",\"no\":null,\"list\":[\"x\",\"y\"],"
-                           "\"in\":{\"deep\":8},\"flag\":false}");
+    cJSON *c = cJSON_Parse(
+        "{\"a\":6,\"b\":4,\"act\":\"gelu\",\"no\":null,\"list\":[\"x\",\"y\"],"
+        "\"in\":{\"deep\":8},\"flag\":false}");
 
     check_text(expr_text(c, "1 + a*b - 2"), "23", "products bind tighter than sums");
     check_text(expr_text(c, "a/b"), "1.5", "division is exact");
@@ -219,16 +233,19 @@ static void test_expressions(void)
     check_text(expr_text(c, "act == 'gelu' ? 1 : gone.x[0]"), "1", "a choice");
     check_text(expr_text(c, "a > b ? 'more' : 'less'"), "'more'", "a comparison");
     check_text(expr_text(c, "min(a, b) + sqrt(4)"), "6", "functions");
-    check_text(expr_text(c, "a +"), "column 4: an operand is missing", "a missing operand");
-    check_text(expr_text(c, "foo(1)"),
-               "column 1: no function of that name (min max sqrt pow floor ceil log len)",
-               "an unknown function");
+    check_text(expr_text(c, "a +"), "column 4: an operand is missing",
+               "a missing operand");
+    check_text(
+        expr_text(c, "foo(1)"),
+        "column 1: no function of that name (min max sqrt pow floor ceil log len)",
+        "an unknown function");
     check_text(expr_text(c, "a b"), "column 3: expected an operator or the end",
                "a stray operand");
     cJSON_Delete(c);
 }
 
-/* The lines called NAME in section SECTION of the family TEXT, as "text | text [when]". */
+/* The lines called NAME in section SECTION of the family TEXT, as "text | text [when]".
+ */
 static char *lines_text(const char *text, const char *section, const char *name)
 {
     struct family_library *lib = NULL;
@@ -243,11 +260,13 @@ static char *lines_text(const char *text, const char *section, const char *name)
         return str_steal(&s);
     }
     for (size_t i = 0; i < f->nsections; i++)
-        for (size_t k = 0; k < f->section[i].n && !strcmp(f->section[i].name, section); k++) {
+        for (size_t k = 0; k < f->section[i].n && !strcmp(f->section[i].name, section);
+             k++) {
             const struct family_line *l = &f->section[i].line[k];
 
             if (!strcmp(l->name, name))
-                str_addf(&s, "%s%s [%s]", s.len ? " | " : "", l->text, l->when ? l->when : "");
+                str_addf(&s, "%s%s [%s]", s.len ? " | " : "", l->text,
+                         l->when ? l->when : "");
         }
     family_free(f);
     family_library_free(lib);
@@ -256,11 +275,15 @@ static char *lines_text(const char *text, const char *section, const char *name)
 
 static void test_overrides(void)
 {
-    const char *head = "{ \"family\": \"child\", \"extends\": \"llama\", \"forward\": { \"layer\": ";
+    const char *head =
+        "{ \"family\": \"child\", \"extends\": \"llama\", \"forward\": { \"layer\": ";
     struct str s = { 0 };
 
-    str_addf(&s, "%s{ \"q\": [ { \"line\": \"linear(h, wq)\", \"when\": \"layer == 0\" }, "
-                 "{ \"line\": \"rope(linear(h, wq), rot)\", \"when\": \"layer > 0\" } ] } } }", head);
+    str_addf(
+        &s,
+        "%s{ \"q\": [ { \"line\": \"linear(h, wq)\", \"when\": \"layer == 0\" }, "
+        "{ \"line\": \"rope(linear(h, wq), rot)\", \"when\": \"layer > 0\" } ] } } }",
+        head);
     check_text(lines_text(str_text(&s), "layer", "q"),
                "linear(h, wq) [layer == 0] | rope(linear(h, wq), rot) [layer > 0]",
                "an override may be a choice of lines");

@@ -60,7 +60,8 @@ static bool take(struct text *t, int32_t id, bool speaks)
         t->finish = "stop";
     else if (t->ids.n >= t->g->max_tokens)
         t->finish = "length";
-    else if (t->g->session->context && t->prompt->n + t->ids.n >= t->g->session->context)
+    else if (t->g->session->context &&
+             t->prompt->n + t->ids.n >= t->g->session->context)
         t->finish = "context";
     if (!speaks)
         return !t->finish;
@@ -127,7 +128,8 @@ static int continue_text(struct text *t, struct runner *r, bool speaks, struct e
     while (more) {
         int32_t last = t->ids.v[t->ids.n - 1];
 
-        if (runner_feed(r, &last, NULL, 1, t->prompt->n + t->ids.n - 1, 1, NULL, NULL, err) < 0)
+        if (runner_feed(r, &last, NULL, 1, t->prompt->n + t->ids.n - 1, 1, NULL, NULL,
+                        err) < 0)
             return -1;
         more = take(t, next_id(r, t), speaks);
         if (speaks && ferror(stdout))
@@ -199,8 +201,8 @@ static int add_prompt(struct generate *g, struct ids ids, struct err *err)
         return err_set(err, ERR_INPUT, "an empty prompt");
     }
     if (g->session->context && ids.n > g->session->context) {
-        err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu", ids.n,
-                (unsigned long long)g->session->context);
+        err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
+                ids.n, (unsigned long long)g->session->context);
         ids_clear(&ids);
         return -1;
     }
@@ -218,7 +220,8 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
 
     for (size_t i = 0; i < prompts->n; i++) {
         ids = (struct ids){ 0 };
-        if (session_encode(g->session, &ids, prompts->v[i], strlen(prompts->v[i]), err) < 0 ||
+        if (session_encode(g->session, &ids, prompts->v[i], strlen(prompts->v[i]),
+                           err) < 0 ||
             add_prompt(g, ids, err) < 0)
             return -1;
     }
@@ -250,25 +253,26 @@ int generate_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
           "text to continue; may be repeated (default: standard input)", NULL, NULL },
-        { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3", NULL,
-          NULL },
-        { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N", "most new tokens (default 128)", NULL,
-          NULL },
+        { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3",
+          NULL, NULL },
+        { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
+          "most new tokens (default 128)", NULL, NULL },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
           "sample at this temperature (default 0: greedy)", NULL, NULL },
-        { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens", NULL,
-          NULL },
+        { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
+          NULL, NULL },
         { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
           "from the likeliest tokens that sum to P", NULL, NULL },
-        { OPT_U64, '\0', "seed", &g.sampling.seed, "S", "seed of the sampling (default 0)", NULL,
-          NULL },
+        { OPT_U64, '\0', "seed", &g.sampling.seed, "S",
+          "seed of the sampling (default 0)", NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
     const struct cmd cmd = { .name = "generate",
                              .program = program,
                              .synopsis = "[OPTION]... CHECKPOINT",
-                             .summary = "Continue text with a model, streaming the result",
+                             .summary =
+                                 "Continue text with a model, streaming the result",
                              .opts = opts,
                              .min_args = 1,
                              .max_args = 1 };
@@ -277,7 +281,8 @@ int generate_main(const char *program, int argc, char **argv)
     int status;
 
     if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
-        return cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 and at most 1");
+        return cmd_usage(
+            &cmd, "--temperature must be at least 0, --top-p above 0 and at most 1");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         read_prompts(&g, &prompts, &id_lists, &err) < 0)
         status = cmd_fail(&cmd, &err);

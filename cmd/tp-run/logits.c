@@ -16,7 +16,8 @@ struct logits {
 };
 
 /* Write the outputs whose names have a dot (a trace's) or have none to PATH. */
-static int write_outputs(const struct runner *r, const char *path, bool dotted, struct err *err)
+static int write_outputs(const struct runner *r, const char *path, bool dotted,
+                         struct err *err)
 {
     const struct program *p = r->program;
     struct safetensors_header h = { 0 };
@@ -78,8 +79,8 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     return ret;
 }
 
-static int read_input(struct logits *l, const char *ids, const char *types, const char *prompt,
-                      struct err *err)
+static int read_input(struct logits *l, const char *ids, const char *types,
+                      const char *prompt, struct err *err)
 {
     const struct session *s = l->session;
 
@@ -92,8 +93,8 @@ static int read_input(struct logits *l, const char *ids, const char *types, cons
     if (!l->ids.n)
         return err_set(err, ERR_INPUT, "no tokens");
     if (l->types.n && l->types.n != l->ids.n)
-        return err_set(err, ERR_USAGE, "--token-types has %zu numbers for %zu tokens", l->types.n,
-                       l->ids.n);
+        return err_set(err, ERR_USAGE, "--token-types has %zu numbers for %zu tokens",
+                       l->types.n, l->ids.n);
     if (s->context && l->ids.n > s->context)
         return err_set(err, ERR_INPUT, "%zu tokens, the model takes %llu", l->ids.n,
                        (unsigned long long)s->context);
@@ -107,24 +108,28 @@ int logits_main(const char *program, int argc, char **argv)
     struct logits l = { .session = &session };
     const char *ids = NULL, *types = NULL, *prompt = NULL;
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL, NULL },
-        { OPT_STRING, '\0', "prompt", &prompt, "TEXT", "the tokens as text", NULL, NULL },
-        { OPT_STRING, '\0', "token-types", &types, "LIST", "a type for each token (default 0)",
-          NULL, NULL },
-        { OPT_STRING, 'o', "output", &l.out, "FILE", "write the outputs to FILE (safetensors)",
-          NULL, NULL },
-        { OPT_STRING, '\0', "trace", &l.trace, "FILE", "write the value of every line to FILE",
-          NULL, NULL },
+        { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
+          NULL },
+        { OPT_STRING, '\0', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
+          NULL },
+        { OPT_STRING, '\0', "token-types", &types, "LIST",
+          "a type for each token (default 0)", NULL, NULL },
+        { OPT_STRING, 'o', "output", &l.out, "FILE",
+          "write the outputs to FILE (safetensors)", NULL, NULL },
+        { OPT_STRING, '\0', "trace", &l.trace, "FILE",
+          "write the value of every line to FILE", NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
-    const struct cmd cmd = { .name = "logits",
-                             .program = program,
-                             .synopsis = "[OPTION]... -o FILE CHECKPOINT",
-                             .summary = "Write a model's outputs for some tokens as safetensors",
-                             .opts = opts,
-                             .min_args = 1,
-                             .max_args = 1 };
+    const struct cmd cmd = {
+        .name = "logits",
+        .program = program,
+        .synopsis = "[OPTION]... -o FILE CHECKPOINT",
+        .summary = "Write a model's outputs for some tokens as safetensors",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 1
+    };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     int status;

@@ -21,7 +21,8 @@ static int likelier_first(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-int32_t sample(const struct sampling *s, const float *logits, size_t vocab, uint64_t position)
+int32_t sample(const struct sampling *s, const float *logits, size_t vocab,
+               uint64_t position)
 {
     struct candidate *c = xcalloc(vocab, sizeof(*c));
     double largest = -INFINITY, total = 0, sum = 0, draw;

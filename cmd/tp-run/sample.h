@@ -12,9 +12,10 @@ struct sampling {
     uint64_t seed;
 };
 
-/* Draw from softmax(logits / temperature) over the VOCAB logits, limited to the top_k likeliest and then
- * to the fewest likeliest that sum to top_p (Holtzman et al. 2020).  The draw depends on the seed and
- * POSITION alone. */
-int32_t sample(const struct sampling *s, const float *logits, size_t vocab, uint64_t position);
+/* Draw from softmax(logits / temperature) over the VOCAB logits, limited to the top_k
+ * likeliest and then to the fewest likeliest that sum to top_p (Holtzman et al. 2020).
+ * The draw depends on the seed and POSITION alone. */
+int32_t sample(const struct sampling *s, const float *logits, size_t vocab,
+               uint64_t position);
 
 #endif

@@ -51,14 +51,15 @@ static void print_result(const struct score *s, const struct document *d)
         str_add_double(&out, exp(nll));
         str_add(&out, "}\n");
     } else {
-        str_addf(&out, "%s: %zu tokens, nll %.6f, perplexity %.6f\n", d->name, s->counted, nll,
-                 exp(nll));
+        str_addf(&out, "%s: %zu tokens, nll %.6f, perplexity %.6f\n", d->name,
+                 s->counted, nll, exp(nll));
     }
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }
 
-/* Inputs are all tokens but the last, in windows that do not overlap; targets are the next ones. */
+/* Inputs are all tokens but the last, in windows that do not overlap; targets are the
+ * next ones. */
 static int score_document(struct score *s, struct runner *r, const struct document *d,
                           bool speaks, struct err *err)
 {
@@ -69,7 +70,8 @@ static int score_document(struct score *s, struct runner *r, const struct docume
     for (size_t at = 0; at < inputs; at += s->window) {
         size_t n = inputs - at < s->window ? inputs - at : s->window;
 
-        if (runner_feed(r, d->ids.v + at, d->ids.v + at + 1, n, 0, CHUNK, see, s, err) < 0)
+        if (runner_feed(r, d->ids.v + at, d->ids.v + at + 1, n, 0, CHUNK, see, s, err) <
+            0)
             return -1;
         if (speaks && cmd_progress(s->session->opt.quiet))
             fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
@@ -99,7 +101,8 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, &s->session->store, comm, &options, &limits, err) < 0)
         return -1;
     if (!r.program->causal)
-        ret = err_set(err, ERR_INPUT, "family %s is an encoder and predicts no next token",
+        ret = err_set(err, ERR_INPUT,
+                      "family %s is an encoder and predicts no next token",
                       s->session->store.model->family);
     for (size_t i = 0; i < s->ndocs && ret == 0; i++)
         ret = score_document(s, &r, &s->doc[i], comm->rank == 0, err);
@@ -122,8 +125,8 @@ static int add_document(struct score *s, const char *name, bool is_ids, struct e
         ret = session_encode(s->session, &d.ids, text, len, err);
     free(text);
     if (ret == 0 && d.ids.n < 2)
-        ret = err_set(err, ERR_INPUT, "%s: %zu tokens; two are needed to predict one", d.name,
-                      d.ids.n);
+        ret = err_set(err, ERR_INPUT, "%s: %zu tokens; two are needed to predict one",
+                      d.name, d.ids.n);
     if (ret < 0) {
         ids_clear(&d.ids);
         return -1;
@@ -133,8 +136,8 @@ static int add_document(struct score *s, const char *name, bool is_ids, struct e
     return 0;
 }
 
-static int read_documents(struct score *s, char **file, int nfiles, const struct opt_list *ids,
-                          struct err *err)
+static int read_documents(struct score *s, char **file, int nfiles,
+                          const struct opt_list *ids, struct err *err)
 {
     for (int i = 0; i < nfiles; i++)
         if (add_document(s, file[i], false, err) < 0)
@@ -164,21 +167,22 @@ int score_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct score s = { .session = &session };
     const struct opt opts[] = {
-        { OPT_LIST, '\0', "ids-file", &ids, "FILE", "score the ids in FILE instead of text", NULL,
-          NULL },
+        { OPT_LIST, '\0', "ids-file", &ids, "FILE",
+          "score the ids in FILE instead of text", NULL, NULL },
         { OPT_U64, '\0', "window", &s.window, "N",
           "tokens of input at a time (default: the model's maximum)", NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
-    const struct cmd cmd = { .name = "score",
-                             .program = program,
-                             .synopsis = "[OPTION]... [FILE]... CHECKPOINT",
-                             .summary =
-                                 "Print the negative log-likelihood and perplexity of text",
-                             .opts = opts,
-                             .min_args = 1,
-                             .max_args = -1 };
+    const struct cmd cmd = {
+        .name = "score",
+        .program = program,
+        .synopsis = "[OPTION]... [FILE]... CHECKPOINT",
+        .summary = "Print the negative log-likelihood and perplexity of text",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = -1
+    };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     int n = 0, status;

@@ -1,4 +1,5 @@
-/* session - what the commands of tp-run share: the model's options, its words, its ranks */
+/* session - what the commands of tp-run share: the model's options, its words, its
+ * ranks */
 #define _GNU_SOURCE
 #include "cmd/tp-run/session.h"
 
@@ -34,7 +35,8 @@ void ids_print_json(struct str *out, const struct ids *ids)
     str_addc(out, ']');
 }
 
-static int check_id(const struct session *s, uint64_t id, const char *what, struct err *err)
+static int check_id(const struct session *s, uint64_t id, const char *what,
+                    struct err *err)
 {
     double vocab;
 
@@ -69,14 +71,15 @@ int session_parse_ids(const struct session *s, struct ids *out, const char *text
     }
 }
 
-int session_encode(const struct session *s, struct ids *out, const char *text, size_t len,
-                   struct err *err)
+int session_encode(const struct session *s, struct ids *out, const char *text,
+                   size_t len, struct err *err)
 {
     struct tokens tokens = { 0 };
     int ret = -1;
 
     if (!s->tokenizer)
-        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids", s->store.path);
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids",
+                       s->store.path);
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
     for (size_t i = 0; i < tokens.n; i++) {
@@ -98,9 +101,8 @@ static void add_stop_ids(struct session *s, const cJSON *config)
 
     if (cJSON_IsNumber(eos))
         ids_add(&s->stop, eos->valueint);
-    cJSON_ArrayForEach(one, eos)
-        if (cJSON_IsNumber(one))
-            ids_add(&s->stop, one->valueint);
+    cJSON_ArrayForEach(one, eos) if (cJSON_IsNumber(one))
+        ids_add(&s->stop, one->valueint);
 }
 
 /* generation_config.json counts, and config.json where it says nothing. */
@@ -143,8 +145,8 @@ static int open_tokenizer(struct session *s, struct err *err)
     return ret;
 }
 
-int session_open(struct session *s, const struct cmd *cmd, const struct session_options *opt,
-                 const char *path, struct err *err)
+int session_open(struct session *s, const struct cmd *cmd,
+                 const struct session_options *opt, const char *path, struct err *err)
 {
     int size[MESH_NAXES] = { 0 };
 
@@ -152,10 +154,12 @@ int session_open(struct session *s, const struct cmd *cmd, const struct session_
     if (opt->mesh && mesh_parse(size, opt->mesh, err) < 0)
         return -1;
     if (opt->tp && size[MESH_TP] && size[MESH_TP] != opt->tp)
-        return err_set(err, ERR_USAGE, "--tp %d and --mesh %s differ", opt->tp, opt->mesh);
+        return err_set(err, ERR_USAGE, "--tp %d and --mesh %s differ", opt->tp,
+                       opt->mesh);
     if (opt->tp)
         size[MESH_TP] = opt->tp;
-    if (store_open(&s->store, path, size, opt->family, getenv("SHARDUTILS_FAMILY_PATH"), err) < 0)
+    if (store_open(&s->store, path, size, opt->family, getenv("SHARDUTILS_FAMILY_PATH"),
+                   err) < 0)
         return -1;
     if (s->store.mesh.nranks != s->store.mesh.size[MESH_TP])
         return err_set(err, ERR_INPUT, "%s: only meshes over tp can be run", path);

@@ -1,4 +1,5 @@
-/* session - what the commands of tp-run share: the model's options, its words, its ranks */
+/* session - what the commands of tp-run share: the model's options, its words, its
+ * ranks */
 #ifndef CMD_TP_RUN_SESSION_H
 #define CMD_TP_RUN_SESSION_H
 
@@ -18,14 +19,20 @@ struct session_options {
     bool json, quiet;
 };
 
-#define SESSION_OPTIONS(o)                                                                      \
-    { OPT_INT, '\0', "tp", &(o).tp, "N", "tensor-parallel ranks (default: the checkpoint's)",    \
-      NULL, NULL },                                                                             \
-    { OPT_STRING, '\0', "mesh", &(o).mesh, "SPEC", "the layout, such as tp=2", NULL, NULL },     \
-    { OPT_STRING, '\0', "family", &(o).family, "FILE", "use this family file", NULL, NULL },     \
-    { OPT_INT, '\0', "threads", &(o).threads, "N", "threads of each rank", NULL, NULL },         \
-    { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },                       \
-    { OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL }
+#define SESSION_OPTIONS(o)                                                         \
+    { OPT_INT, '\0', "tp",                                                         \
+      &(o).tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",          \
+      NULL,    NULL },                                                             \
+        { OPT_STRING, '\0', "mesh", &(o).mesh, "SPEC", "the layout, such as tp=2", \
+          NULL,       NULL },                                                      \
+        { OPT_STRING, '\0', "family", &(o).family, "FILE", "use this family file", \
+          NULL,       NULL },                                                      \
+        { OPT_INT, '\0', "threads", &(o).threads, "N", "threads of each rank",     \
+          NULL,    NULL },                                                         \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },     \
+    {                                                                              \
+        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL        \
+    }
 
 struct ids {
     int32_t *v;
@@ -42,8 +49,8 @@ struct session {
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */
-int session_open(struct session *s, const struct cmd *cmd, const struct session_options *opt,
-                 const char *path, struct err *err);
+int session_open(struct session *s, const struct cmd *cmd,
+                 const struct session_options *opt, const char *path, struct err *err);
 void session_close(struct session *s);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
@@ -55,8 +62,8 @@ void ids_clear(struct ids *ids);
 /* Parse "1,2,3" (commas or white space), each below the model's vocabulary. */
 int session_parse_ids(const struct session *s, struct ids *out, const char *text,
                       const char *what, struct err *err);
-int session_encode(const struct session *s, struct ids *out, const char *text, size_t len,
-                   struct err *err);
+int session_encode(const struct session *s, struct ids *out, const char *text,
+                   size_t len, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

@@ -182,7 +182,8 @@ static double f8_value(enum dtype t, uint8_t b)
 
 double dtype_get(enum dtype t, const void *p, uint64_t i)
 {
-    const unsigned char *at = (const unsigned char *)p + i * (uint64_t)(types[t].bits / 8);
+    const unsigned char *at =
+        (const unsigned char *)p + i * (uint64_t)(types[t].bits / 8);
     uint16_t u16;
     uint32_t u32;
     uint64_t u64;

@@ -32,11 +32,12 @@ enum dtype {
     DTYPE_COUNT
 };
 
-const char *dtype_name(enum dtype t);    /* "BF16", as in a safetensors header */
-int dtype_bits(enum dtype t);            /* 4 to 64 */
-bool dtype_is_float(enum dtype t);       /* a real floating type */
-bool dtype_parse(enum dtype *t, const char *name); /* safetensors' name, any case, or
-                                                      PyTorch's: "bfloat16", "float32" */
+const char *dtype_name(enum dtype t); /* "BF16", as in a safetensors header */
+int dtype_bits(enum dtype t);         /* 4 to 64 */
+bool dtype_is_float(enum dtype t);    /* a real floating type */
+bool dtype_parse(enum dtype *t,
+                 const char *name); /* safetensors' name, any case, or
+                                       PyTorch's: "bfloat16", "float32" */
 /* Bytes of N elements; false on overflow or when they do not fill whole bytes. */
 bool dtype_bytes(uint64_t *bytes, enum dtype t, uint64_t n);
 

@@ -16,7 +16,8 @@
 
 enum { TRANSFER_MAX = 1 << 30, TEMPORARY_NAMES = 1000 };
 
-int fs_read_file(char **out, size_t *len, const char *path, uint64_t max, struct err *err)
+int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                 struct err *err)
 {
     bool standard = !strcmp(path, "-");
     const char *name = standard ? "standard input" : path;
@@ -68,7 +69,8 @@ static size_t at_most(size_t n)
     return n < TRANSFER_MAX ? n : TRANSFER_MAX;
 }
 
-int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path, struct err *err)
+int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
+             struct err *err)
 {
     char *p = buf;
 
@@ -149,7 +151,8 @@ static int open_beside(char **name, const char *path, struct err *err)
     *name = NULL;
     for (int i = 0; fd < 0 && i < TEMPORARY_NAMES; i++) {
         free(*name);
-        *name = str_dupf("%s/.%s.%ld-%d.tmp", dir, fs_basename(path), (long)getpid(), i);
+        *name =
+            str_dupf("%s/.%s.%ld-%d.tmp", dir, fs_basename(path), (long)getpid(), i);
         fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
@@ -163,7 +166,8 @@ static int open_beside(char **name, const char *path, struct err *err)
     return fd;
 }
 
-int fs_write_file(const char *path, const void *buf, size_t n, bool sync, struct err *err)
+int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
+                  struct err *err)
 {
     char *target = realpath(path, NULL); /* a symbolic link stays one */
     char *temporary = NULL;

@@ -11,21 +11,24 @@
 
 /* Read all of PATH ("-" is standard input) into a fresh NUL-terminated
  * buffer, at most MAX bytes or it is ERR_INPUT.  *len may be NULL. */
-int fs_read_file(char **out, size_t *len, const char *path, uint64_t max, struct err *err);
+int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                 struct err *err);
 
 /* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  A short
  * file is ERR_INPUT ("truncated"). */
-int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path, struct err *err);
+int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
+             struct err *err);
 int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset, const char *path,
               struct err *err);
 int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *err);
 
 /* Write N bytes to PATH by a temporary name in the same directory, synced when
  * SYNC, then renamed; on failure PATH is as it was and nothing is left. */
-int fs_write_file(const char *path, const void *buf, size_t n, bool sync, struct err *err);
+int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
+                  struct err *err);
 
 int fs_sync_dir(const char *path, struct err *err);
-int fs_mkdirs(const char *path, struct err *err); /* as mkdir -p */
+int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
 int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
 /* Names in DIR, sorted by byte value, without "." and "..".  Free each and *names. */
 int fs_list(char ***names, size_t *n, const char *dir, struct err *err);

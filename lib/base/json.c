@@ -97,8 +97,9 @@ static int build(struct json_doc *doc, struct jsonlex *lex, struct err *err)
             continue;
         }
         if (lex->token == JSONLEX_OBJECT_END || lex->token == JSONLEX_ARRAY_END) {
-            const struct json *twice =
-                lex->token == JSONLEX_OBJECT_END ? find_duplicate(open[depth - 1]) : NULL;
+            const struct json *twice = lex->token == JSONLEX_OBJECT_END
+                                           ? find_duplicate(open[depth - 1])
+                                           : NULL;
 
             if (twice)
                 return json_error(doc, twice, err, "duplicate key \"%s\"", twice->key);
@@ -198,7 +199,8 @@ int json_error(const struct json_doc *doc, const struct json *j, struct err *err
     vsnprintf(cause, sizeof(cause), fmt, ap);
     va_end(ap);
     if (j)
-        return err_set(err, ERR_INPUT, "%s:%u:%u: %s", doc->name, j->line, j->col, cause);
+        return err_set(err, ERR_INPUT, "%s:%u:%u: %s", doc->name, j->line, j->col,
+                       cause);
     return err_set(err, ERR_INPUT, "%s: %s", doc->name, cause);
 }
 

@@ -27,10 +27,10 @@ enum json_type {
 
 struct json {
     enum json_type type;
-    uint32_t line, col;       /* of its first byte, from 1; col counts bytes */
-    uint32_t n;               /* members or elements; bytes of a string */
-    const char *key;          /* name inside an object, else NULL */
-    const char *text;         /* string: unescaped, NUL-terminated; number: as written */
+    uint32_t line, col; /* of its first byte, from 1; col counts bytes */
+    uint32_t n;         /* members or elements; bytes of a string */
+    const char *key;    /* name inside an object, else NULL */
+    const char *text;   /* string: unescaped, NUL-terminated; number: as written */
     const struct json *first; /* first member or element */
     const struct json *next;  /* next sibling */
 };
@@ -51,13 +51,14 @@ void json_clear(struct json_doc *doc);
 
 /* The member KEY of OBJ (NULL or not an object: NULL). */
 const struct json *json_get(const struct json *obj, const char *key);
-const char *json_string(const struct json *j); /* NULL unless a string */
+const char *json_string(const struct json *j);      /* NULL unless a string */
 bool json_u64(const struct json *j, uint64_t *out); /* an exact unsigned integer */
 bool json_i64(const struct json *j, int64_t *out);
 bool json_double(const struct json *j, double *out); /* any number */
 bool json_is_true(const struct json *j);
 
-/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position out. */
+/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position out.
+ */
 int json_error(const struct json_doc *doc, const struct json *j, struct err *err,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

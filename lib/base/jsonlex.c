@@ -44,11 +44,13 @@ int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, .
     va_start(ap, fmt);
     vsnprintf(cause, sizeof(cause), fmt, ap);
     va_end(ap);
-    return err_set(err, ERR_INPUT, "%s:%u:%u: %s", lex->name, lex->line, lex->col, cause);
+    return err_set(err, ERR_INPUT, "%s:%u:%u: %s", lex->name, lex->line, lex->col,
+                   cause);
 }
 
 /* An error at the byte P of the present line. */
-static int error_at(struct jsonlex *lex, const char *p, struct err *err, const char *cause)
+static int error_at(struct jsonlex *lex, const char *p, struct err *err,
+                    const char *cause)
 {
     lex->line = lex->at_line;
     lex->col = (uint32_t)(p - lex->line_start) + 1;
@@ -131,8 +133,8 @@ static int read_string(struct jsonlex *lex, struct err *err)
         uint32_t cp;
         size_t used;
 
-        while (p < lex->limit && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 &&
-               *p != '"' && *p != '\\')
+        while (p < lex->limit && (unsigned char)*p >= 0x20 &&
+               (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
             p++;
         str_addn(&lex->text, from, (size_t)(p - from));
         if (p == lex->limit)

@@ -83,8 +83,8 @@ void *mem_alloc(uint64_t size, const char *what, struct err *err)
     void *p = NULL;
 
     if (size <= SIZE_MAX - ALIGNMENT)
-        p = aligned_alloc(ALIGNMENT,
-                          ((size_t)size + ALIGNMENT - (size > 0)) / ALIGNMENT * ALIGNMENT);
+        p = aligned_alloc(ALIGNMENT, ((size_t)size + ALIGNMENT - (size > 0)) /
+                                         ALIGNMENT * ALIGNMENT);
     if (!p)
         err_set(err, ERR_SYSTEM, "%s: no memory for %llu bytes", what,
                 (unsigned long long)size);

@@ -16,8 +16,8 @@ struct rng {
 void rng_init(struct rng *r, uint64_t seed, uint64_t stream);
 uint32_t rng_u32(struct rng *r);
 uint64_t rng_u64(struct rng *r);
-double rng_uniform(struct rng *r);               /* [0, 1), 53 bits */
-uint64_t rng_below(struct rng *r, uint64_t n);   /* [0, n), unbiased; n > 0 */
-double rng_normal(struct rng *r);                /* mean 0, variance 1 */
+double rng_uniform(struct rng *r);             /* [0, 1), 53 bits */
+uint64_t rng_below(struct rng *r, uint64_t n); /* [0, n), unbiased; n > 0 */
+double rng_normal(struct rng *r);              /* mean 0, variance 1 */
 
 #endif

@@ -296,7 +296,8 @@ size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp)
             return 0;
         value = value << 6 | (p[i] & 0x3f);
     }
-    if (value < SMALLEST[len] || value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff))
+    if (value < SMALLEST[len] || value > 0x10ffff ||
+        (value >= 0xd800 && value <= 0xdfff))
         return 0;
     *cp = value;
     return len;

@@ -21,7 +21,8 @@ char *str_steal(struct str *s); /* the text, now the caller's; *s is empty */
 void str_add(struct str *s, const char *text);
 void str_addn(struct str *s, const void *bytes, size_t n);
 void str_addc(struct str *s, char c);
-void str_addf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void str_addf(struct str *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Append TEXT as a JSON string with its quotes.  Bytes that are not UTF-8
  * become U+FFFD, so the output is always valid JSON. */
 void str_add_json(struct str *s, const char *text);
@@ -50,7 +51,8 @@ const char *str_human(char buf[32], uint64_t bytes);
 
 /* True when the N bytes are well-formed UTF-8 (RFC 3629). */
 bool str_is_utf8(const char *s, size_t n);
-/* Decode one code point at S (N > 0 bytes left) to *cp; returns bytes used, 0 if ill-formed. */
+/* Decode one code point at S (N > 0 bytes left) to *cp; returns bytes used, 0 if
+ * ill-formed. */
 size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp);
 /* Encode CP to OUT (room for 4); returns bytes written. */
 size_t str_utf8_encode(uint32_t cp, char out[4]);

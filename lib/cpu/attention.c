@@ -1,7 +1,7 @@
 /* attention - softmax(scale * q k^T) v over the keys each query may see
  *
- * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al. 2023).  One
- * query of one head at a time, threads over (query, head). */
+ * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al.
+ * 2023).  One query of one head at a time, threads over (query, head). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +36,11 @@ CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
         y[i] += f * x[i];
 }
 
-/* One query of one head: y[value_dim].  SCORE has room for the keys from FIRST to END. */
-static void one(float *y, const float *q, const struct inst *inst, const float *k, size_t k_stride,
-                const float *v, size_t v_stride, size_t first, size_t end, float *score)
+/* One query of one head: y[value_dim].  SCORE has room for the keys from FIRST to END.
+ */
+static void one(float *y, const float *q, const struct inst *inst, const float *k,
+                size_t k_stride, const float *v, size_t v_stride, size_t first,
+                size_t end, float *score)
 {
     float cap = (float)inst->attention.softcap, scale = (float)inst->attention.scale;
     size_t value_dim = inst->attention.value_dim;
@@ -59,7 +61,8 @@ static void one(float *y, const float *q, const struct inst *inst, const float *
     }
     memset(y, 0, value_dim * sizeof(*y));
     for (size_t t = first; t < end; t++)
-        add_scaled(y, v + t * v_stride, (float)((double)score[t - first] / sum), value_dim);
+        add_scaled(y, v + t * v_stride, (float)((double)score[t - first] / sum),
+                   value_dim);
 }
 
 int cpu_attention(float *y, const float *q, const struct inst *inst,
@@ -76,7 +79,8 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
 #endif
     if (!heads || !step->rows)
         return 0;
-    score = mem_alloc((uint64_t)threads * step->keys * sizeof(*score), "attention scores", err);
+    score = mem_alloc((uint64_t)threads * step->keys * sizeof(*score),
+                      "attention scores", err);
     if (!score)
         return -1;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
@@ -95,9 +99,10 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
             first = position + 1 - window;
         if (window && !inst->attention.causal && position + window < end)
             end = position + window;
-        one(y + ((size_t)row * heads + head) * value_dim, q + ((size_t)row * heads + head) * dim,
-            inst, step->k + kv * dim, kv_heads * dim, step->v + kv * value_dim,
-            kv_heads * value_dim, first, end, mine);
+        one(y + ((size_t)row * heads + head) * value_dim,
+            q + ((size_t)row * heads + head) * dim, inst, step->k + kv * dim,
+            kv_heads * dim, step->v + kv * value_dim, kv_heads * value_dim, first, end,
+            mine);
     }
     free(score);
     return 0;

@@ -6,15 +6,18 @@
 
 void cpu_embedding(float *y, const struct matrix *w, const int32_t *index, size_t rows,
                    uint64_t offset, uint64_t first);
-int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err);
-int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err);
+int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w,
+               struct err *err);
+int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w,
+               struct err *err);
 void cpu_add(float *y, const float *x, const float *z, size_t n);
 void cpu_mul(float *y, const float *x, const float *z, size_t n);
 void cpu_scale(float *y, const float *x, double number, size_t n);
 void cpu_softcap(float *y, const float *x, double number, size_t n);
 void cpu_activation(float *y, const float *x, enum activation act, size_t n);
 void cpu_add_vector(float *y, const float *x, const struct matrix *w, size_t rows);
-void cpu_group_sum(double *sum, const float *x, const double *mean, size_t groups, size_t width);
+void cpu_group_sum(double *sum, const float *x, const double *mean, size_t groups,
+                   size_t width);
 void cpu_group_scale(float *y, const float *x, const double *mean, const double *factor,
                      size_t groups, size_t width, const struct matrix *w, double plus,
                      const struct matrix *b);

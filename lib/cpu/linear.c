@@ -1,8 +1,9 @@
 /* linear - y = x W^T and y = x W
  *
- * Few rows are bound by reading the weights: our own loops read each weight once, widen it and use it
- * for all the rows.  Many rows are bound by arithmetic: a panel of weights is widened to f32 and handed
- * to oneDNN, or to a plain blocked loop in a build without it. */
+ * Few rows are bound by reading the weights: our own loops read each weight once, widen
+ * it and use it for all the rows.  Many rows are bound by arithmetic: a panel of
+ * weights is widened to f32 and handed to oneDNN, or to a plain blocked loop in a build
+ * without it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,32 +17,34 @@
 #endif
 
 enum {
-    FEW = 8,            /* rows that the memory-bound loops take */
-    PANEL = 1 << 20,    /* weights widened at a time */
+    FEW = 8,         /* rows that the memory-bound loops take */
+    PANEL = 1 << 20, /* weights widened at a time */
 };
 
 static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
 {
-    return (const char *)w->data + (row * w->cols + col) * (uint64_t)dtype_bits(w->dtype) / 8;
+    return (const char *)w->data +
+           (row * w->cols + col) * (uint64_t)dtype_bits(w->dtype) / 8;
 }
 
 /* ---- few rows ---- */
 
-#define LOAD(type, out, p)                        \
-    do {                                                 \
-        if ((type) == DTYPE_F32)                         \
-            vec_load_f32(out, (const float *)(p));       \
-        else if ((type) == DTYPE_BF16)                   \
-            vec_load_bf16(out, (const uint16_t *)(p));   \
-        else                                             \
-            vec_load_f16(out, (const uint16_t *)(p));    \
+#define LOAD(type, out, p)                             \
+    do {                                               \
+        if ((type) == DTYPE_F32)                       \
+            vec_load_f32(out, (const float *)(p));     \
+        else if ((type) == DTYPE_BF16)                 \
+            vec_load_bf16(out, (const uint16_t *)(p)); \
+        else                                           \
+            vec_load_f16(out, (const uint16_t *)(p));  \
     } while (0)
 
-/* y[i] = w . x_i for ROWS rows of x, N columns; TYPE is a constant after inlining.  Each sum is made by four
- * interleaved vectors, so its order is the same whatever ROWS is. */
-static inline __attribute__((always_inline)) void dot_rows(float *y, size_t y_stride,
-                                                           const char *w, enum dtype type,
-                                                           const float *x, size_t rows, size_t n)
+/* y[i] = w . x_i for ROWS rows of x, N columns; TYPE is a constant after inlining. Each
+ * sum is made by four interleaved vectors, so its order is the same whatever ROWS is.
+ */
+static inline __attribute__((always_inline)) void
+dot_rows(float *y, size_t y_stride, const char *w, enum dtype type, const float *x,
+         size_t rows, size_t n)
 {
     size_t size = type == DTYPE_F32 ? 4 : 2;
     size_t body = n / (4 * VEC) * (4 * VEC);
@@ -73,12 +76,12 @@ static inline __attribute__((always_inline)) void dot_rows(float *y, size_t y_st
     }
 }
 
-#define DOT_BLOCK(name, type)                                                                  \
-    CPU_CLONES static void name(float *y, const float *x, size_t rows, const struct matrix *w, \
-                                uint64_t first, uint64_t end)                                  \
-    {                                                                                          \
-        for (uint64_t r = first; r < end; r++)                                                 \
-            dot_rows(y + r, w->rows, element(w, r, 0), type, x, rows, w->cols);                \
+#define DOT_BLOCK(name, type)                                                         \
+    CPU_CLONES static void name(float *y, const float *x, size_t rows,                \
+                                const struct matrix *w, uint64_t first, uint64_t end) \
+    {                                                                                 \
+        for (uint64_t r = first; r < end; r++)                                        \
+            dot_rows(y + r, w->rows, element(w, r, 0), type, x, rows, w->cols);       \
     }
 
 DOT_BLOCK(dot_f32, DTYPE_F32)
@@ -92,7 +95,8 @@ static void few_linear(float *y, const float *x, size_t rows, const struct matri
 
 #pragma omp parallel for schedule(static)
     for (long s = 0; s < steps; s++) {
-        uint64_t first = (uint64_t)s * STEP, end = first + STEP < w->rows ? first + STEP : w->rows;
+        uint64_t first = (uint64_t)s * STEP,
+                 end = first + STEP < w->rows ? first + STEP : w->rows;
 
         if (w->dtype == DTYPE_F32)
             dot_f32(y, x, rows, w, first, end);
@@ -124,7 +128,8 @@ static void few_matmul(float *y, const float *x, size_t rows, const struct matri
 
 #pragma omp parallel for schedule(static)
     for (long s = 0; s < steps; s++) {
-        uint64_t first = (uint64_t)s * STEP, n = w->cols - first < STEP ? w->cols - first : STEP;
+        uint64_t first = (uint64_t)s * STEP,
+                 n = w->cols - first < STEP ? w->cols - first : STEP;
 
         for (size_t i = 0; i < rows; i++)
             memset(y + i * w->cols + first, 0, n * sizeof(*y));
@@ -137,14 +142,15 @@ static void few_matmul(float *y, const float *x, size_t rows, const struct matri
 
 /* ---- many rows ---- */
 
-/* C[m][n] (row stride LDC) += or = A[m][k] op(B), op(B) [k][n]; B is [n][k] when TRANSPOSED. */
-static void gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, const float *b,
-                 float *c, size_t ldc, bool add)
+/* C[m][n] (row stride LDC) += or = A[m][k] op(B), op(B) [k][n]; B is [n][k] when
+ * TRANSPOSED. */
+static void gemm(bool transposed, size_t m, size_t n, size_t k, const float *a,
+                 const float *b, float *c, size_t ldc, bool add)
 {
 #ifdef HAVE_DNNL
-    dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
-               (dnnl_dim_t)k, b, (dnnl_dim_t)(transposed ? k : n), add ? 1.0f : 0.0f, c,
-               (dnnl_dim_t)ldc);
+    dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k,
+               1.0f, a, (dnnl_dim_t)k, b, (dnnl_dim_t)(transposed ? k : n),
+               add ? 1.0f : 0.0f, c, (dnnl_dim_t)ldc);
 #else
     struct matrix w = { .data = b, .dtype = DTYPE_F32, .rows = n, .cols = k };
 
@@ -158,7 +164,8 @@ static void gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, 
             dot_f32(row, a + (size_t)i * k, 1, &w, 0, n);
         else
             for (size_t j = 0; j < k; j++)
-                axpy(row, (const char *)(b + j * n), DTYPE_F32, a[(size_t)i * k + j], n);
+                axpy(row, (const char *)(b + j * n), DTYPE_F32, a[(size_t)i * k + j],
+                     n);
     }
 #endif
 }
@@ -170,7 +177,8 @@ CPU_CLONES static void widen_bf16(float *out, const uint16_t *p, size_t n)
 }
 
 /* Rows FIRST and on of W as f32: in place, or widened to SCRATCH. */
-static const float *panel(const struct matrix *w, uint64_t first, uint64_t rows, float *scratch)
+static const float *panel(const struct matrix *w, uint64_t first, uint64_t rows,
+                          float *scratch)
 {
     if (w->dtype == DTYPE_F32)
         return (const float *)(const void *)element(w, first, 0);
@@ -186,8 +194,8 @@ static const float *panel(const struct matrix *w, uint64_t first, uint64_t rows,
     return scratch;
 }
 
-static int many(float *y, const float *x, size_t rows, const struct matrix *w, bool transposed,
-                struct err *err)
+static int many(float *y, const float *x, size_t rows, const struct matrix *w,
+                bool transposed, struct err *err)
 {
     uint64_t step = PANEL / (w->cols ? w->cols : 1);
     float *scratch = NULL, *block = NULL;
@@ -195,7 +203,8 @@ static int many(float *y, const float *x, size_t rows, const struct matrix *w, b
 
     step = step < 16 ? 16 : step > w->rows ? w->rows : step;
     if (w->dtype != DTYPE_F32) {
-        scratch = mem_alloc(step * w->cols * sizeof(*scratch), "a panel of weights", err);
+        scratch =
+            mem_alloc(step * w->cols * sizeof(*scratch), "a panel of weights", err);
         if (!scratch)
             return -1;
     }
@@ -224,7 +233,8 @@ out:
     return ret;
 }
 
-int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err)
+int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w,
+               struct err *err)
 {
     if (!w->rows)
         return 0;
@@ -234,7 +244,8 @@ int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w, st
     return 0;
 }
 
-int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w, struct err *err)
+int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w,
+               struct err *err)
 {
     if (!w->rows) {
         memset(y, 0, rows * w->cols * sizeof(*y));

@@ -1,10 +1,12 @@
-/* norm - the two halves of RMS norm (Zhang and Sennrich 2019) and layer norm (Ba et al. 2016)
+/* norm - the two halves of RMS norm (Zhang and Sennrich 2019) and layer norm (Ba et al.
+ * 2016)
  *
- * A norm is split where ranks may have to add their sums: group_sum makes the sums, group_scale uses
- * them. */
+ * A norm is split where ranks may have to add their sums: group_sum makes the sums,
+ * group_scale uses them. */
 #include "lib/cpu/cpu.h"
 
-void cpu_group_sum(double *sum, const float *x, const double *mean, size_t groups, size_t width)
+void cpu_group_sum(double *sum, const float *x, const double *mean, size_t groups,
+                   size_t width)
 {
 #pragma omp parallel for schedule(static) if (groups * width > 16384)
     for (long g = 0; g < (long)groups; g++) {

@@ -1,6 +1,7 @@
 /* rotate - rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 34)
  *
- * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first dim columns of a head. */
+ * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first dim columns of a
+ * head. */
 #include <string.h>
 
 #include "lib/cpu/cpu.h"
@@ -13,7 +14,8 @@ void cpu_rope(float *y, const float *x, size_t rows, size_t cols, size_t head,
 
     for (size_t i = 0; i < rows; i++)
         for (size_t h = 0; h < cols; h += head) {
-            const float *from = x + i * cols + h, *c = cos + i * half, *s = sin + i * half;
+            const float *from = x + i * cols + h, *c = cos + i * half,
+                        *s = sin + i * half;
             float *to = y + i * cols + h;
 
             for (size_t k = 0; k < half; k++) {

@@ -1,6 +1,7 @@
 /* vec - sixteen floats at a time, from weights of any stored type
  *
- * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks for. */
+ * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks for.
+ */
 #ifndef LIB_CPU_VEC_H
 #define LIB_CPU_VEC_H
 
@@ -9,7 +10,8 @@
 
 #include "lib/base/dtype.h"
 
-/* One copy of a function for each generation of x86-64, chosen when the program starts. */
+/* One copy of a function for each generation of x86-64, chosen when the program starts.
+ */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define CPU_CLONES \
@@ -30,7 +32,8 @@ static inline __attribute__((always_inline)) void vec_load_f32(vec *out, const f
 }
 
 /* bf16 is the upper half of an f32 */
-static inline __attribute__((always_inline)) void vec_load_bf16(vec *out, const uint16_t *p)
+static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
+                                                                const uint16_t *p)
 {
     vec_u16 h;
     vec_u32 w;
@@ -41,7 +44,8 @@ static inline __attribute__((always_inline)) void vec_load_bf16(vec *out, const 
 }
 
 /* f16: rebias the exponent by a multiplication, which also makes subnormals right */
-static inline __attribute__((always_inline)) void vec_load_f16(vec *out, const uint16_t *p)
+static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
+                                                               const uint16_t *p)
 {
     vec_u16 h;
     vec_u32 w, sign, mag, special;
@@ -55,7 +59,8 @@ static inline __attribute__((always_inline)) void vec_load_f16(vec *out, const u
     memcpy(&scaled, &mag, sizeof(scaled));
     scaled *= 0x1p112f;
     memcpy(&w, &scaled, sizeof(w));
-    w = (w & ~((vec_u32)(special != 0u))) | ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
+    w = (w & ~((vec_u32)(special != 0u))) |
+        ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
     w |= sign;
     memcpy(out, &w, sizeof(*out));
 }

@@ -1,7 +1,8 @@
 /* arena - where each value of a program lies in one block of memory
  *
- * A value lives from the instruction that makes it to the last that reads it; two values share
- * room when their lives do not meet.  First fit, in the order of the instructions. */
+ * A value lives from the instruction that makes it to the last that reads it; two
+ * values share room when their lives do not meet.  First fit, in the order of the
+ * instructions. */
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
@@ -47,7 +48,9 @@ static uint64_t take(struct blocks *b, uint64_t size, int last)
 static bool value_bytes(const struct value *v, uint64_t max_tokens, uint64_t max_wanted,
                         uint64_t *bytes)
 {
-    uint64_t rows = v->rows == ROWS_TOKENS ? max_tokens : v->rows == ROWS_WANTED ? max_wanted : 1;
+    uint64_t rows = v->rows == ROWS_TOKENS   ? max_tokens
+                    : v->rows == ROWS_WANTED ? max_wanted
+                                             : 1;
 
     if (!mem_mul(bytes, rows, v->cols) || !mem_mul(bytes, *bytes, sizeof(float)) ||
         !mem_add(bytes, *bytes, 63))

@@ -60,13 +60,15 @@ static size_t word_length(const char *p)
 static int find_symbol(const struct axis_scope *scope, const char *name, size_t len)
 {
     for (int i = 0; i < scope->n; i++)
-        if (strlen(scope->sym[i].name) == len && !strncmp(scope->sym[i].name, name, len))
+        if (strlen(scope->sym[i].name) == len &&
+            !strncmp(scope->sym[i].name, name, len))
             return i;
     return -1;
 }
 
 /* Multiply SUM by a digit that varies faster: every leaf gets it as its last digit. */
-static int sum_append(struct parser *ps, const char *at, struct sum *sum, struct digit d)
+static int sum_append(struct parser *ps, const char *at, struct sum *sum,
+                      struct digit d)
 {
     if (!mem_mul(&sum->size, sum->size, d.size))
         return fail(ps, at, "the size overflows");
@@ -94,10 +96,12 @@ static int append_symbol(struct parser *ps, const char *at, struct sum *sum, int
             return fail(ps, at, "a symbol dealt in groups has no outer digit");
         if (append_symbol(ps, at, sum, s->group, ps->scope->sym[s->group].value, 1) < 0)
             return -1;
-        return append_symbol(ps, at, sum, s->within, ps->scope->sym[s->within].value, 1);
+        return append_symbol(ps, at, sum, s->within, ps->scope->sym[s->within].value,
+                             1);
     }
-    return sum_append(ps, at, sum,
-                      (struct digit){ .sym = sym, .size = size, .stride = 1, .div = div });
+    return sum_append(
+        ps, at, sum,
+        (struct digit){ .sym = sym, .size = size, .stride = 1, .div = div });
 }
 
 static int parse_symbol(struct parser *ps, struct sum *sum)
@@ -133,7 +137,8 @@ static int parse_symbol(struct parser *ps, struct sum *sum)
 }
 
 /* Multiply SUM by the sum INNER, which varies faster: the leaves are crossed. */
-static int sum_cross(struct parser *ps, const char *at, struct sum *sum, const struct sum *inner)
+static int sum_cross(struct parser *ps, const char *at, struct sum *sum,
+                     const struct sum *inner)
 {
     struct sum out = { 0 };
     int ret = -1;
@@ -188,7 +193,10 @@ static int parse_factor(struct parser *ps, struct sum *term)
         if (!n || n > UINT64_C(1) << 48)
             return fail(ps, at, "a factor must be at least 1");
         /* 1 as a factor says nothing; in a segment it stands for "one element" */
-        return n == 1 ? 0 : sum_append(ps, at, term, (struct digit){ .sym = -1, .size = n, .stride = 1, .div = 1 });
+        return n == 1 ? 0
+                      : sum_append(ps, at, term,
+                                   (struct digit){
+                                       .sym = -1, .size = n, .stride = 1, .div = 1 });
     }
     if (word_length(at))
         return parse_symbol(ps, term);
@@ -208,7 +216,9 @@ static int parse_factor(struct parser *ps, struct sum *term)
 
 static int parse_term(struct parser *ps, struct sum *out)
 {
-    struct sum term = { .leaf = xcalloc(1, sizeof(*term.leaf)), .n = 1, .cap = 1, .size = 1 };
+    struct sum term = {
+        .leaf = xcalloc(1, sizeof(*term.leaf)), .n = 1, .cap = 1, .size = 1
+    };
     const char *at;
     size_t len;
     char segment[sizeof(term.leaf->segment)] = "";
@@ -278,7 +288,9 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
     struct parser ps = { .text = text, .p = text, .scope = scope, .err = err };
     struct sum sum = { 0 };
 
-    if (parse_sum(&ps, &sum) < 0 || (skip_space(&ps), *ps.p && fail(&ps, ps.p, "expected '*', '+' or the end") < 0)) {
+    if (parse_sum(&ps, &sum) < 0 ||
+        (skip_space(&ps),
+         *ps.p && fail(&ps, ps.p, "expected '*', '+' or the end") < 0)) {
         free(sum.leaf);
         return -1;
     }
@@ -304,8 +316,8 @@ static const struct leaf *find_leaf(const struct axis *a, const char *segment)
     return NULL;
 }
 
-/* Join neighbouring digits of one symbol that count on from each other, outer(4) and inner(4):
- * they stand apart only where a segment's name came between them. */
+/* Join neighbouring digits of one symbol that count on from each other, outer(4) and
+ * inner(4): they stand apart only where a segment's name came between them. */
 static void join_digits(struct leaf *l)
 {
     int n = 0;
@@ -314,8 +326,10 @@ static void join_digits(struct leaf *l)
         struct digit *last = n ? &l->digit[n - 1] : NULL, *d = &l->digit[k];
 
         if (last && d->sym >= 0 && last->sym == d->sym && last->div == d->div * d->size)
-            *last = (struct digit){ .sym = d->sym, .size = last->size * d->size,
-                                    .stride = d->stride, .div = d->div };
+            *last = (struct digit){ .sym = d->sym,
+                                    .size = last->size * d->size,
+                                    .stride = d->stride,
+                                    .div = d->div };
         else
             l->digit[n++] = *d;
     }
@@ -339,7 +353,8 @@ bool axis_segment(struct axis *out, const struct axis *a, const char *segment)
         stride *= l->digit[k].size;
     }
     join_digits(l);
-    *out = (struct axis){ .text = xstrdup(segment), .size = l->size, .n = 1, .leaf = l };
+    *out =
+        (struct axis){ .text = xstrdup(segment), .size = l->size, .n = 1, .leaf = l };
     return true;
 }
 
@@ -413,8 +428,8 @@ void axis_print(struct str *out, const struct axis *a, const struct axis_scope *
 
 /* ---- runs ---- */
 
-/* A leaf read in the part's storage order: one loop for each dealt symbol over the units of its
- * share, then one for each free digit. */
+/* A leaf read in the part's storage order: one loop for each dealt symbol over the
+ * units of its share, then one for each free digit. */
 struct loop {
     int sym;               /* dealt symbol, or -1 for a free digit */
     uint64_t start, count; /* units or values */
@@ -423,8 +438,8 @@ struct loop {
     const struct digit *digit; /* the free digit */
 };
 
-/* Is group symbol SYM accompanied in L by the units within its groups?  Then no two parts hold
- * the same element, whoever owns the group. */
+/* Is group symbol SYM accompanied in L by the units within its groups?  Then no two
+ * parts hold the same element, whoever owns the group. */
 static bool has_within(const struct leaf *l, const struct axis_scope *scope, int sym)
 {
     for (int i = 0; i < scope->n; i++)
@@ -434,8 +449,8 @@ static bool has_within(const struct leaf *l, const struct axis_scope *scope, int
     return false;
 }
 
-static int make_loops(struct loop *loop, const struct leaf *l, const struct axis_scope *scope,
-                      const struct share *share)
+static int make_loops(struct loop *loop, const struct leaf *l,
+                      const struct axis_scope *scope, const struct share *share)
 {
     int n = 0;
 
@@ -448,12 +463,12 @@ static int make_loops(struct loop *loop, const struct leaf *l, const struct axis
         for (int i = 0; i < n; i++)
             seen |= loop[i].sym == sym;
         if (!seen)
-            loop[n++] = (struct loop){ .sym = sym,
-                                       .start = share[sym].start,
-                                       .count = share[sym].count,
-                                       .owned = share[sym].owned ||
-                                                has_within(l, scope, sym),
-                                       .leaf = l };
+            loop[n++] =
+                (struct loop){ .sym = sym,
+                               .start = share[sym].start,
+                               .count = share[sym].count,
+                               .owned = share[sym].owned || has_within(l, scope, sym),
+                               .leaf = l };
     }
     for (int k = 0; k < l->n; k++) {
         int sym = l->digit[k].sym;
@@ -484,7 +499,8 @@ static uint64_t loop_offset(const struct loop *loop, uint64_t i)
     return offset;
 }
 
-static void add_run(struct runs *out, size_t *cap, uint64_t start, uint64_t count, bool owned)
+static void add_run(struct runs *out, size_t *cap, uint64_t start, uint64_t count,
+                    bool owned)
 {
     struct run *last = out->n ? &out->v[out->n - 1] : NULL;
 
@@ -554,8 +570,8 @@ void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *
     }
 }
 
-uint64_t axis_count(const struct axis *a, const char *segment, const struct axis_scope *scope,
-                    const struct share *share)
+uint64_t axis_count(const struct axis *a, const char *segment,
+                    const struct axis_scope *scope, const struct share *share)
 {
     uint64_t total = 0;
 

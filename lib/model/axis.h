@@ -1,10 +1,11 @@
 /* axis - one axis of a tensor or value, written as the size it has
  *
- * "heads*head_dim", "q:heads*head_dim + k:kv_heads*head_dim", "heads*(q:1 + k:1 + v:1)*head_dim":
- * factors in memory order, segments named.  An axis is kept as leaves, one per segment, in
- * memory order; a leaf is a row of digits (mixed radix) with their strides.  A symbol that is dealt
- * in groups is written by its digits: heads = kv_heads*group, so equal axes look equal.
- * An axis is immutable and owned by the table that made it. */
+ * "heads*head_dim", "q:heads*head_dim + k:kv_heads*head_dim", "heads*(q:1 + k:1 +
+ * v:1)*head_dim": factors in memory order, segments named.  An axis is kept as leaves,
+ * one per segment, in memory order; a leaf is a row of digits (mixed radix) with their
+ * strides.  A symbol that is dealt in groups is written by its digits: heads =
+ * kv_heads*group, so equal axes look equal. An axis is immutable and owned by the table
+ * that made it. */
 #ifndef LIB_MODEL_AXIS_H
 #define LIB_MODEL_AXIS_H
 
@@ -40,12 +41,12 @@ struct axis {
     struct leaf *leaf;
 };
 
-/* What an axis expression may refer to: symbols by name, with their values, and how they
- * are dealt.  Filled by the model (see model.h). */
+/* What an axis expression may refer to: symbols by name, with their values, and how
+ * they are dealt.  Filled by the model (see model.h). */
 struct axis_symbol {
     const char *name;
     uint64_t value;
-    bool dealt;       /* some mesh axis deals it */
+    bool dealt;        /* some mesh axis deals it */
     int group, within; /* symbols of its digits when dealt in groups, else -1, -1 */
 };
 
@@ -54,10 +55,12 @@ struct axis_scope {
     int n;
 };
 
-/* Parse TEXT.  On failure *err says the column within TEXT: "column 7: cause"; *out untouched. */
+/* Parse TEXT.  On failure *err says the column within TEXT: "column 7: cause"; *out
+ * untouched. */
 int axis_parse(struct axis *out, const char *text, const struct axis_scope *scope,
                struct err *err);
-/* Make an axis of one unnamed leaf with the digits of A's segment SEGMENT; false if it has none. */
+/* Make an axis of one unnamed leaf with the digits of A's segment SEGMENT; false if it
+ * has none. */
 bool axis_segment(struct axis *out, const struct axis *a, const char *segment);
 void axis_copy(struct axis *out, const struct axis *a);
 void axis_clear(struct axis *a);
@@ -65,7 +68,8 @@ void axis_clear(struct axis *a);
 /* Same leaves: segments and digits (symbol and size), in order. */
 bool axis_equal(const struct axis *a, const struct axis *b);
 
-/* The dealt symbol in A that PART cuts, or -1: the first digit whose symbol is dealt. */
+/* The dealt symbol in A that PART cuts, or -1: the first digit whose symbol is dealt.
+ */
 int axis_dealt(const struct axis *a, const struct axis_scope *scope);
 
 /* A run of consecutive elements of an axis that a part holds. */
@@ -80,13 +84,14 @@ struct runs {
     uint64_t count; /* elements held: the sum of the counts */
 };
 
-/* The runs of A held by a part whose share of symbol i is SHARE[i] (the whole range where it is
- * not cut).  The caller releases with runs_clear. */
+/* The runs of A held by a part whose share of symbol i is SHARE[i] (the whole range
+ * where it is not cut).  The caller releases with runs_clear. */
 void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
                const struct share *share);
-/* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs' count. */
-uint64_t axis_count(const struct axis *a, const char *segment, const struct axis_scope *scope,
-                    const struct share *share);
+/* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs' count.
+ */
+uint64_t axis_count(const struct axis *a, const char *segment,
+                    const struct axis_scope *scope, const struct share *share);
 void runs_clear(struct runs *r);
 
 /* Write A's normal form ("kv_heads*group*head_dim") for messages. */

@@ -1,9 +1,10 @@
 /* backend - the table of operations that the engine runs a program with
  *
- * Activations are row-major [rows][cols] f32 and never overlap their results unless a comment says so.
- * Weights come in their stored type and are widened on the fly; sums are f32, statistics double, in an
- * order that depends on neither the number of threads nor the number of rows.  A backend is listed
- * in run/engine.c; the first whose probe succeeds is used. */
+ * Activations are row-major [rows][cols] f32 and never overlap their results unless a
+ * comment says so. Weights come in their stored type and are widened on the fly; sums
+ * are f32, statistics double, in an order that depends on neither the number of threads
+ * nor the number of rows.  A backend is listed in run/engine.c; the first whose probe
+ * succeeds is used. */
 #ifndef LIB_MODEL_BACKEND_H
 #define LIB_MODEL_BACKEND_H
 
@@ -24,10 +25,10 @@ struct matrix {
 
 /* What attention reads besides its instruction. */
 struct attention_step {
-    size_t rows;            /* queries of this step */
-    size_t keys;            /* keys and values, the rows of this step among them */
+    size_t rows;             /* queries of this step */
+    size_t keys;             /* keys and values, the rows of this step among them */
     const int32_t *position; /* [rows] of the queries; keys are at 0, 1, 2, ... */
-    const float *k, *v;     /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
+    const float *k, *v;      /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
 };
 
 struct backend {
@@ -36,10 +37,12 @@ struct backend {
     /* Threads for the operations that follow, at least 1. */
     void (*set_threads)(int n);
 
-    /* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is not there */
-    void (*embedding)(float *y, const struct matrix *w, const int32_t *index, size_t rows,
-                      uint64_t offset, uint64_t first);
-    /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  Fails only for want of memory. */
+    /* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is
+     * not there */
+    void (*embedding)(float *y, const struct matrix *w, const int32_t *index,
+                      size_t rows, uint64_t offset, uint64_t first);
+    /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  Fails only for want of
+     * memory. */
     int (*linear)(float *y, const float *x, size_t rows, const struct matrix *w,
                   struct err *err);
     int (*matmul)(float *y, const float *x, size_t rows, const struct matrix *w,
@@ -51,15 +54,15 @@ struct backend {
     void (*softcap)(float *y, const float *x, double number, size_t n);
     void (*activation)(float *y, const float *x, enum activation act, size_t n);
     void (*add_vector)(float *y, const float *x, const struct matrix *w, size_t rows);
-    /* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when MEAN is
-     * given; groups in all = rows * cols / width */
+    /* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when
+     * MEAN is given; groups in all = rows * cols / width */
     void (*group_sum)(double *sum, const float *x, const double *mean, size_t groups,
                       size_t width);
-    /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN, W and B may be NULL; W and B repeat
-     * every WIDTH columns */
-    void (*group_scale)(float *y, const float *x, const double *mean, const double *factor,
-                        size_t groups, size_t width, const struct matrix *w, double plus,
-                        const struct matrix *b);
+    /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN, W and B may be NULL; W and
+     * B repeat every WIDTH columns */
+    void (*group_scale)(float *y, const float *x, const double *mean,
+                        const double *factor, size_t groups, size_t width,
+                        const struct matrix *w, double plus, const struct matrix *b);
     /* turn each head by cos[row][dim/2], sin[row][dim/2] */
     void (*rope)(float *y, const float *x, size_t rows, size_t cols, size_t head,
                  const struct rope *r, const float *cos, const float *sin);

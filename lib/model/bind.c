@@ -1,4 +1,5 @@
-/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own names */
+/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own
+ * names */
 #include "lib/model/bind.h"
 
 #include <ctype.h>
@@ -36,7 +37,8 @@ static int expand(char ***name, size_t *n, const char *pattern)
     }
     for (const char *p = open + 1; p <= close;) {
         size_t len = strcspn(p, "|}");
-        char *one = str_dupf("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, p, close + 1);
+        char *one = str_dupf("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, p,
+                             close + 1);
         int ret = expand(name, n, one);
 
         free(one);
@@ -47,8 +49,8 @@ static int expand(char ***name, size_t *n, const char *pattern)
     return 0;
 }
 
-static int add_capture(struct model *m, struct tensor_def *d, const char *name, size_t len,
-                       struct err *err)
+static int add_capture(struct model *m, struct tensor_def *d, const char *name,
+                       size_t len, struct err *err)
 {
     const struct family_table *t = &m->state->family->captures;
     int slot = d->capture[0] < 0 ? 0 : 1;
@@ -57,20 +59,23 @@ static int add_capture(struct model *m, struct tensor_def *d, const char *name, 
     while (i < t->n && (strlen(t->v[i].key) != len || memcmp(t->v[i].key, name, len)))
         i++;
     if (i == t->n || !json_string(t->v[i].json))
-        return family_error(d->entry->doc, d->entry->json->first, (size_t)(name - d->pattern), err,
-                            "'%.*s' is no capture", (int)len, name);
+        return family_error(d->entry->doc, d->entry->json->first,
+                            (size_t)(name - d->pattern), err, "'%.*s' is no capture",
+                            (int)len, name);
     if (d->capture[slot] >= 0)
-        return family_error(d->entry->doc, d->entry->json->first, (size_t)(name - d->pattern), err,
-                            "more than two captures");
+        return family_error(d->entry->doc, d->entry->json->first,
+                            (size_t)(name - d->pattern), err, "more than two captures");
     for (int k = 0; k < m->scope.n; k++)
         if (!strcmp(m->scope.sym[k].name, t->v[i].json->text))
             d->capture[slot] = k;
     if (d->capture[slot] < 0)
-        return err_set(err, ERR_INPUT, "%s: family %s needs '%s', a whole number from 1",
+        return err_set(err, ERR_INPUT,
+                       "%s: family %s needs '%s', a whole number from 1",
                        m->state->config_name, m->family, t->v[i].json->text);
     d->capture_name[slot] = t->v[i].key;
     for (int k = 0; k < m->state->nsections; k++)
-        if (m->state->section[k].repeated && !strcmp(m->state->section[k].name, t->v[i].key)) {
+        if (m->state->section[k].repeated &&
+            !strcmp(m->state->section[k].name, t->v[i].key)) {
             if (slot != 0)
                 return family_error(d->entry->doc, d->entry->json->first,
                                     (size_t)(name - d->pattern), err,
@@ -90,8 +95,8 @@ int bind_pattern(struct model *m, struct tensor_def *d, struct err *err)
         size_t len;
 
         if (!close)
-            return family_error(d->entry->doc, d->entry->json->first, (size_t)(in - d->pattern),
-                                err, "'{' is not closed");
+            return family_error(d->entry->doc, d->entry->json->first,
+                                (size_t)(in - d->pattern), err, "'{' is not closed");
         len = (size_t)(close - p - 1);
         while (in && (strncmp(in + 1, p + 1, len) || in[1 + len] != '}'))
             in = strchr(in + 1, '{');
@@ -116,7 +121,8 @@ static bool match_name(const char *pattern, const char *name, uint64_t value[2])
             name++;
             continue;
         }
-        if (!isdigit((unsigned char)*name) || (*name == '0' && isdigit((unsigned char)name[1])))
+        if (!isdigit((unsigned char)*name) ||
+            (*name == '0' && isdigit((unsigned char)name[1])))
             return false;
         value[slot] = 0;
         for (; isdigit((unsigned char)*name); name++)
@@ -143,13 +149,15 @@ static char *make_name(const char *pattern, const uint64_t value[2])
     return str_steal(&out);
 }
 
-static uint64_t capture_count(const struct model *m, const struct tensor_def *d, int slot)
+static uint64_t capture_count(const struct model *m, const struct tensor_def *d,
+                              int slot)
 {
     return d->capture[slot] < 0 ? 1 : m->scope.sym[d->capture[slot]].value;
 }
 
 /* The tensor of D with these captures, or -1. */
-static long tensor_index(const struct model *m, const struct tensor_def *d, const uint64_t value[2])
+static long tensor_index(const struct model *m, const struct tensor_def *d,
+                         const uint64_t value[2])
 {
     for (int k = 0; k < 2; k++)
         if (value[k] >= capture_count(m, d, k))
@@ -180,7 +188,8 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
         t->axis[k] = &d->axis[k];
     t->name = make_name(d->name[0], value);
     if (d->tied_def >= 0)
-        t->tied = (int)(m->state->def[d->tied_def].first + (m->ntensors - 1 - d->first));
+        t->tied =
+            (int)(m->state->def[d->tied_def].first + (m->ntensors - 1 - d->first));
 }
 
 int bind_tensors(struct model *m, struct err *err)
@@ -194,8 +203,8 @@ int bind_tensors(struct model *m, struct err *err)
         d->first = (size_t)total;
         d->count = (size_t)(capture_count(m, d, 0) * capture_count(m, d, 1));
         total += d->count;
-        if (capture_count(m, d, 0) > MAX_TENSORS || capture_count(m, d, 1) > MAX_TENSORS ||
-            total > MAX_TENSORS)
+        if (capture_count(m, d, 0) > MAX_TENSORS ||
+            capture_count(m, d, 1) > MAX_TENSORS || total > MAX_TENSORS)
             return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
                            MAX_TENSORS);
         if (d->tied_def >= 0 && s->def[d->tied_def].count != d->count)
@@ -232,7 +241,8 @@ static long match_tensor(const struct model *m, const char *name)
 
         for (size_t k = 0; k < d->nnames; k++) {
             uint64_t value[2] = { 0, 0 };
-            long t = match_name(d->name[k], name, value) ? tensor_index(m, d, value) : -1;
+            long t =
+                match_name(d->name[k], name, value) ? tensor_index(m, d, value) : -1;
 
             if (t >= 0)
                 return t;
@@ -345,7 +355,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
     }
     for (size_t t = 0; t < m->ntensors; t++)
         if (m->tensor[t].source < 0 && !m->tensor[t].optional)
-            return err_set(err, ERR_INPUT, "tensor %s is missing, which family %s needs",
+            return err_set(err, ERR_INPUT,
+                           "tensor %s is missing, which family %s needs",
                            m->tensor[t].name, m->family);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own names */
+/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own
+ * names */
 #ifndef LIB_MODEL_BIND_H
 #define LIB_MODEL_BIND_H
 

@@ -16,8 +16,8 @@ int build_error(struct builder *b, size_t at, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at, b->err, "%s",
-                        what);
+    return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at, b->err,
+                        "%s", what);
 }
 
 bool build_cuts(const struct builder *b, const struct axis *a)
@@ -37,8 +37,8 @@ bool build_cuts(const struct builder *b, const struct axis *a)
     return false;
 }
 
-struct inst *build_emit(struct builder *b, enum op op, const struct axis *col, enum place place,
-                        enum rows rows)
+struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
+                        enum place place, enum rows rows)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -53,13 +53,17 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col, e
         .section = b->section,
         .layer = b->layer,
         .rows = rows,
-        .cols = place == PLACE_CUT ? axis_count(col, NULL, &b->m->scope, b->share) : col->size,
+        .cols = place == PLACE_CUT ? axis_count(col, NULL, &b->m->scope, b->share)
+                                   : col->size,
         .whole_cols = col->size,
         .first = p->ninsts,
         .last = p->ninsts,
     };
     inst = &p->inst[p->ninsts++];
-    *inst = (struct inst){ .op = op, .dst = v, .weight = -1, .weight2 = -1,
+    *inst = (struct inst){ .op = op,
+                           .dst = v,
+                           .weight = -1,
+                           .weight2 = -1,
                            .line = p->nlines ? p->nlines - 1 : 0 };
     return inst;
 }
@@ -76,7 +80,8 @@ int build_weight(struct builder *b, size_t tensor)
         w.rows = k ? w.rows * w.cols : 1;
         w.cols = axis_count(t->axis[k], NULL, &b->m->scope, b->share);
     }
-    p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1, sizeof(*p->weight));
+    p->weight =
+        xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1, sizeof(*p->weight));
     p->weight[p->nweights] = w;
     b->weight_of[tensor] = ++p->nweights;
     return p->nweights - 1;
@@ -84,8 +89,8 @@ int build_weight(struct builder *b, size_t tensor)
 
 /* ---- conversions ---- */
 
-/* Where the element at offset START of A lies in the whole value: whole values are kept in storage
- * order (segment, unit, rest) like their parts. */
+/* Where the element at offset START of A lies in the whole value: whole values are kept
+ * in storage order (segment, unit, rest) like their parts. */
 static uint64_t whole_position(const struct runs *whole, uint64_t start, uint64_t *left)
 {
     uint64_t position = 0;
@@ -122,10 +127,12 @@ static struct runs part_places(const struct builder *b, const struct axis *a, in
     for (size_t i = 0; i < runs.n; i++)
         for (uint64_t done = 0; done < runs.v[i].count;) {
             uint64_t left, at = whole_position(&whole, runs.v[i].start + done, &left);
-            uint64_t count = runs.v[i].count - done < left ? runs.v[i].count - done : left;
+            uint64_t count =
+                runs.v[i].count - done < left ? runs.v[i].count - done : left;
             struct run *last = out.n ? &out.v[out.n - 1] : NULL;
 
-            if (last && last->start + last->count == at && last->owned == runs.v[i].owned) {
+            if (last && last->start + last->count == at &&
+                last->owned == runs.v[i].owned) {
                 last->count += count;
             } else {
                 out.v = xgrow(out.v, &cap, out.n + 1, sizeof(*out.v));
@@ -173,7 +180,8 @@ static int find_gather(struct builder *b, const struct axis *a)
         free(g.runs);
         return k;
     }
-    p->gather = xgrow(p->gather, &b->gather_cap, (size_t)p->ngathers + 1, sizeof(*p->gather));
+    p->gather =
+        xgrow(p->gather, &b->gather_cap, (size_t)p->ngathers + 1, sizeof(*p->gather));
     p->gather[p->ngathers] = g;
     return p->ngathers++;
 }

@@ -1,8 +1,8 @@
 /* build - a program under construction: values with types and places
  *
- * Every value has a column axis (its type) and a place over the tensor group: whole on every
- * rank, cut along a dealt symbol of that axis, or partial (a sum over the ranks still to be
- * made).  Conversions are made once per value and remembered. */
+ * Every value has a column axis (its type) and a place over the tensor group: whole on
+ * every rank, cut along a dealt symbol of that axis, or partial (a sum over the ranks
+ * still to be made).  Conversions are made once per value and remembered. */
 #ifndef LIB_MODEL_BUILD_H
 #define LIB_MODEL_BUILD_H
 
@@ -43,7 +43,7 @@ struct operand {
 struct binding {
     const char *name;
     int value;
-    int depth; /* sections entered when it was made: 0 outlives a layer */
+    int depth;     /* sections entered when it was made: 0 outlives a layer */
     bool assigned; /* in this section or layer */
 };
 
@@ -51,14 +51,14 @@ struct builder {
     struct program *p;
     const struct model *m;
     const struct program_options *opt;
-    struct share *share;   /* of this rank */
-    struct type *type;     /* [p->nvalues] */
-    int *weight_of;        /* [model->ntensors]: index into p->weight plus 1, or 0 */
+    struct share *share; /* of this rank */
+    struct type *type;   /* [p->nvalues] */
+    int *weight_of;      /* [model->ntensors]: index into p->weight plus 1, or 0 */
     size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap;
     struct binding *bind;
     size_t nbind, bind_cap;
-    int section, layer;    /* being built */
-    bool last_section;     /* rows may be taken */
+    int section, layer; /* being built */
+    bool last_section;  /* rows may be taken */
     const struct family_line *line;
     struct err *err;
 };
@@ -69,10 +69,10 @@ int build_error(struct builder *b, size_t at, const char *fmt, ...)
 
 /* True when the mesh cuts values along A. */
 bool build_cuts(const struct builder *b, const struct axis *a);
-/* A new value of column axis COL (copied), and its instruction, of whose other fields the caller fills
- * what the op needs.  The pointer is valid until the next call. */
-struct inst *build_emit(struct builder *b, enum op op, const struct axis *col, enum place place,
-                        enum rows rows);
+/* A new value of column axis COL (copied), and its instruction, of whose other fields
+ * the caller fills what the op needs.  The pointer is valid until the next call. */
+struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
+                        enum place place, enum rows rows);
 /* The value V in the place wanted: a conversion is inserted where it is not. */
 int build_whole(struct builder *b, int v);
 int build_cut(struct builder *b, int v);

@@ -1,11 +1,11 @@
 /* deal - which units of a symbol each rank is dealt
  *
- * A family says which of its symbols are dealt over which mesh axis: heads, ffn and vocab
- * over tp, experts over ep.  Units go out in order, the first ranks taking the remainder.
- * Heads that come in groups (one KV head each) are dealt by whole groups; when there are
- * more ranks than groups, a group's query heads are dealt over the ranks that share it and
- * its KV head is held by all of them, the first being the owner.  So the share of a rank
- * is always a range of groups times a range within each group. */
+ * A family says which of its symbols are dealt over which mesh axis: heads, ffn and
+ * vocab over tp, experts over ep.  Units go out in order, the first ranks taking the
+ * remainder. Heads that come in groups (one KV head each) are dealt by whole groups;
+ * when there are more ranks than groups, a group's query heads are dealt over the ranks
+ * that share it and its KV head is held by all of them, the first being the owner.  So
+ * the share of a rank is always a range of groups times a range within each group. */
 #ifndef LIB_MODEL_DEAL_H
 #define LIB_MODEL_DEAL_H
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One pass: parse and evaluate together.  Where a branch is not taken it is parsed with .skip
- * set, which looks nothing up. */
+/* One pass: parse and evaluate together.  Where a branch is not taken it is parsed with
+ * .skip set, which looks nothing up. */
 struct reader {
     const char *text, *p, *end;
     const struct expr_env *env;
@@ -70,7 +70,8 @@ bool expr_is_true(const struct expr_value *v)
 
 bool expr_word_is(const struct expr_value *v, const char *word)
 {
-    return v->kind == EXPR_WORD && strlen(word) == v->len && !memcmp(v->word, word, v->len);
+    return v->kind == EXPR_WORD && strlen(word) == v->len &&
+           !memcmp(v->word, word, v->len);
 }
 
 static bool is_numeric(const struct expr_value *v)
@@ -97,7 +98,8 @@ static void skip_space(struct reader *r)
         r->p++;
 }
 
-/* Take the operator OP when it is next; one that is the start of a longer one is not. */
+/* Take the operator OP when it is next; one that is the start of a longer one is not.
+ */
 static bool take(struct reader *r, const char *op)
 {
     size_t n = strlen(op), left;
@@ -158,7 +160,8 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
         if (strlen(functions[i].name) == len && !memcmp(functions[i].name, at, len))
             f = &functions[i];
     if (!f)
-        return fail(r, at, "no function of that name (min max sqrt pow floor ceil log len)");
+        return fail(r, at,
+                    "no function of that name (min max sqrt pow floor ceil log len)");
     do {
         if (n == 2)
             return fail(r, r->p, "too many arguments");
@@ -179,7 +182,8 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
     }
     if (!is_numeric(&arg[0]) || (n == 2 && !is_numeric(&arg[1])))
         return 0;
-    *out = number(f->one ? f->one(arg[0].number) : f->two(arg[0].number, arg[1].number));
+    *out =
+        number(f->one ? f->one(arg[0].number) : f->two(arg[0].number, arg[1].number));
     return 0;
 }
 
@@ -192,7 +196,8 @@ static int parse_literal(struct reader *r, struct expr_value *out)
     char *end;
 
     while (r->p + n < r->end && n + 1 < sizeof(digits) &&
-           (isdigit((unsigned char)r->p[n]) || r->p[n] == '.' || tolower(r->p[n]) == 'e' ||
+           (isdigit((unsigned char)r->p[n]) || r->p[n] == '.' ||
+            tolower(r->p[n]) == 'e' ||
             (n && strchr("+-", r->p[n]) && tolower(r->p[n - 1]) == 'e'))) {
         digits[n] = r->p[n];
         n++;
@@ -257,10 +262,9 @@ static int parse_member(struct reader *r, struct expr_value *out)
     if (!len)
         return fail(r, r->p, "expected a key after '.'");
     if (out->kind == EXPR_JSON)
-        cJSON_ArrayForEach(member, out->json)
-            if (member->string && strlen(member->string) == len &&
-                !memcmp(member->string, r->p, len))
-                break;
+        cJSON_ArrayForEach(
+            member, out->json) if (member->string && strlen(member->string) == len &&
+                                   !memcmp(member->string, r->p, len)) break;
     r->p += len;
     *out = member ? expr_from_json(member) : null_value();
     return 0;
@@ -283,8 +287,9 @@ static int parse_postfix(struct reader *r, struct expr_value *out)
                 return -1;
             if (!take(r, "]"))
                 return fail(r, r->p, "expected ']'");
-            if (out->kind == EXPR_JSON && cJSON_IsArray(out->json) && is_numeric(&index) &&
-                index.number >= 0 && index.number < cJSON_GetArraySize(out->json))
+            if (out->kind == EXPR_JSON && cJSON_IsArray(out->json) &&
+                is_numeric(&index) && index.number >= 0 &&
+                index.number < cJSON_GetArraySize(out->json))
                 *out = expr_from_json(cJSON_GetArrayItem(out->json, (int)index.number));
             else
                 *out = null_value();
@@ -496,10 +501,12 @@ static int parse_ternary(struct reader *r, struct expr_value *out)
     return 0;
 }
 
-int expr_eval(struct expr_value *out, const char *text, size_t n, const struct expr_env *env,
-              struct err *err)
+int expr_eval(struct expr_value *out, const char *text, size_t n,
+              const struct expr_env *env, struct err *err)
 {
-    struct reader r = { .text = text, .p = text, .end = text + n, .env = env, .err = err };
+    struct reader r = {
+        .text = text, .p = text, .end = text + n, .env = env, .err = err
+    };
     struct expr_value v;
 
     if (parse_ternary(&r, &v) < 0)

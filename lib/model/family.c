@@ -17,7 +17,7 @@ enum { MAX_FILE = 1 << 20, MAX_PARENTS = 8 };
 
 struct library_item {
     char *file, *name;
-    char *owned;      /* text read from a file, else NULL */
+    char *owned; /* text read from a file, else NULL */
     const char *text;
     struct json_doc doc;
 };
@@ -29,8 +29,8 @@ struct family_library {
     size_t nnames;
 };
 
-static int add_item(struct family_library *lib, const char *file, const char *text, char *owned,
-                    struct err *err)
+static int add_item(struct family_library *lib, const char *file, const char *text,
+                    char *owned, struct err *err)
 {
     struct library_item item = { .owned = owned, .text = text };
     const char *name;
@@ -154,7 +154,8 @@ const char *family_library_name(const struct family_library *lib, size_t i)
     return lib->name[i];
 }
 
-static const struct library_item *find_item(const struct family_library *lib, const char *name)
+static const struct library_item *find_item(const struct family_library *lib,
+                                            const char *name)
 {
     for (size_t i = 0; lib && i < lib->n; i++)
         if (!strcmp(lib->item[i].name, name))
@@ -201,7 +202,8 @@ static void table_remove(struct family_table *t, const char *key)
     t->n = n;
 }
 
-/* Fold the members of OBJ into T: a new name is added, a known one replaced, null deletes. */
+/* Fold the members of OBJ into T: a new name is added, a known one replaced, null
+ * deletes. */
 static int table_merge(struct family_table *t, const struct json_doc *doc,
                        const struct json *obj, struct err *err)
 {
@@ -213,7 +215,8 @@ static int table_merge(struct family_table *t, const struct json_doc *doc,
 
         if (j->type == JSON_NULL) {
             if (!old)
-                return json_error(doc, j, err, "'%s' is deleted but was not there", j->key);
+                return json_error(doc, j, err, "'%s' is deleted but was not there",
+                                  j->key);
             table_remove(t, j->key);
         } else if (old) {
             *old = e;
@@ -250,8 +253,9 @@ static void line_clear(struct family_line *l)
 }
 
 /* Take "name = text" from the string J; or, when NAME is given, "text" alone. */
-static int line_parse(struct family_line *out, const struct json_doc *doc, const struct json *j,
-                      const char *name, const char *when, struct err *err)
+static int line_parse(struct family_line *out, const struct json_doc *doc,
+                      const struct json *j, const char *name, const char *when,
+                      struct err *err)
 {
     const char *text, *p;
 
@@ -271,10 +275,10 @@ static int line_parse(struct family_line *out, const struct json_doc *doc, const
     return 0;
 }
 
-/* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an object with
- * "line" and "when". */
-static int line_read(struct family_line *out, const struct json_doc *doc, const struct json *j,
-                     const char *name, struct err *err)
+/* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
+ * object with "line" and "when". */
+static int line_read(struct family_line *out, const struct json_doc *doc,
+                     const struct json *j, const char *name, struct err *err)
 {
     const struct json *when;
 
@@ -321,7 +325,8 @@ static void delete_lines(struct family_section *s, const char *name)
     s->n = n;
 }
 
-/* Put the lines of the list J, told apart by their "when", where line AT of their name stands. */
+/* Put the lines of the list J, told apart by their "when", where line AT of their name
+ * stands. */
 static int override_choice(struct family_section *s, const struct json_doc *doc,
                            const struct json *j, size_t at, struct err *err)
 {
@@ -340,8 +345,8 @@ static int override_choice(struct family_section *s, const struct json_doc *doc,
     return 0;
 }
 
-/* "name": replacement, a list of them told apart by their "when", null, or { "line": ...,
- * "after": ... } for a line that is new. */
+/* "name": replacement, a list of them told apart by their "when", null, or { "line":
+ * ..., "after": ... } for a line that is new. */
 static int override_line(struct family_section *s, const struct json_doc *doc,
                          const struct json *j, struct err *err)
 {
@@ -350,8 +355,8 @@ static int override_line(struct family_section *s, const struct json_doc *doc,
     struct family_line l;
 
     if (at < 0)
-        return json_error(doc, after ? after : j, err, "section '%s' has no line '%s'", s->name,
-                          after && json_string(after) ? after->text : j->key);
+        return json_error(doc, after ? after : j, err, "section '%s' has no line '%s'",
+                          s->name, after && json_string(after) ? after->text : j->key);
     if (j->type == JSON_NULL) {
         delete_lines(s, j->key);
         return 0;
@@ -377,21 +382,23 @@ static struct family_section *find_section(struct family *f, const char *name)
     return NULL;
 }
 
-static int section_merge(struct family *f, const struct json_doc *doc, const struct json *j,
-                         struct err *err)
+static int section_merge(struct family *f, const struct json_doc *doc,
+                         const struct json *j, struct err *err)
 {
     struct family_section *s = find_section(f, j->key);
 
     if (j->type == JSON_OBJECT) {
         if (!s)
-            return json_error(doc, j, err, "there is no section '%s' to override", j->key);
+            return json_error(doc, j, err, "there is no section '%s' to override",
+                              j->key);
         for (const struct json *m = j->first; m; m = m->next)
             if (override_line(s, doc, m, err) < 0)
                 return -1;
         return 0;
     }
     if (j->type != JSON_ARRAY)
-        return json_error(doc, j, err, "expected a list of lines, or an object that overrides");
+        return json_error(doc, j, err,
+                          "expected a list of lines, or an object that overrides");
     if (!s) {
         f->section = xrealloc(f->section, sizeof(*f->section) * (f->nsections + 1));
         s = &f->section[f->nsections++];
@@ -414,8 +421,9 @@ static int section_merge(struct family *f, const struct json_doc *doc, const str
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = { "family", "summary", "extends", "match",   "symbols", "captures",
-                                         "deal",   "rope",    "tensors", "carry",   "forward", NULL };
+    static const char *const known[] = { "family",  "summary",  "extends", "match",
+                                         "symbols", "captures", "deal",    "rope",
+                                         "tensors", "carry",    "forward", NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -464,8 +472,8 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
 }
 
 /* Load TEXT and, first, what it extends; fold each into F. */
-static int load_chain(struct family *f, const struct family_library *lib, const char *file,
-                      const char *text, struct err *err)
+static int load_chain(struct family *f, const struct family_library *lib,
+                      const char *file, const char *text, struct err *err)
 {
     struct family_state *s = f->state;
     int me = s->ndocs;
@@ -473,8 +481,9 @@ static int load_chain(struct family *f, const struct family_library *lib, const 
     const struct library_item *parent;
 
     if (me == MAX_PARENTS)
-        return err_set(err, ERR_INPUT, "%s: extends itself, or more than %d families deep",
-                       file, MAX_PARENTS);
+        return err_set(err, ERR_INPUT,
+                       "%s: extends itself, or more than %d families deep", file,
+                       MAX_PARENTS);
     s->file[me] = xstrdup(file);
     s->text[me] = xstrdup(text);
     if (json_parse(&s->doc[me], s->file[me], s->text[me], strlen(text), err) < 0) {
@@ -487,7 +496,8 @@ static int load_chain(struct family *f, const struct family_library *lib, const 
     if (extends) {
         parent = json_string(extends) ? find_item(lib, extends->text) : NULL;
         if (!parent)
-            return json_error(&s->doc[me], extends, err, "extends a family that is not known");
+            return json_error(&s->doc[me], extends, err,
+                              "extends a family that is not known");
         if (load_chain(f, lib, parent->file, parent->text, err) < 0)
             return -1;
     }
@@ -496,8 +506,8 @@ static int load_chain(struct family *f, const struct family_library *lib, const 
     return fold(f, &s->doc[me], err);
 }
 
-int family_parse(struct family **out, const struct family_library *lib, const char *file,
-                 const char *text, struct err *err)
+int family_parse(struct family **out, const struct family_library *lib,
+                 const char *file, const char *text, struct err *err)
 {
     struct family *f = xcalloc(1, sizeof(*f));
 
@@ -572,30 +582,33 @@ int family_find(struct family **out, const struct family_library *lib, const cha
     const struct library_item *item = find_item(lib, name);
 
     if (!item)
-        return err_set(err, ERR_INPUT, "no family is called '%s'; the nearest is '%s'", name,
-                       nearest(name, lib->name, lib->nnames));
+        return err_set(err, ERR_INPUT, "no family is called '%s'; the nearest is '%s'",
+                       name, nearest(name, lib->name, lib->nnames));
     return family_parse(out, lib, item->file, item->text, err);
 }
 
-static int config_lookup(void *arg, const char *name, size_t len, struct expr_value *out,
-                         struct err *err)
+static int config_lookup(void *arg, const char *name, size_t len,
+                         struct expr_value *out, struct err *err)
 {
     const cJSON *member;
 
     (void)err;
     *out = (struct expr_value){ .kind = EXPR_NULL };
-    cJSON_ArrayForEach(member, (const cJSON *)arg)
-        if (member->string && strlen(member->string) == len && !memcmp(member->string, name, len))
-            *out = expr_from_json(member);
+    cJSON_ArrayForEach(
+        member, (const cJSON *)arg) if (member->string &&
+                                        strlen(member->string) == len &&
+                                        !memcmp(member->string, name, len)) *out =
+        expr_from_json(member);
     return 0;
 }
 
 /* Does ITEM's "match" accept CONFIG?  1, 0, or -1 with *err set. */
-static int item_matches(const struct library_item *item, const cJSON *config, const char *type,
-                        struct err *err)
+static int item_matches(const struct library_item *item, const cJSON *config,
+                        const char *type, struct err *err)
 {
     const struct json *match = json_get(item->doc.root, "match");
-    const struct json *types = json_get(match, "model_type"), *when = json_get(match, "when");
+    const struct json *types = json_get(match, "model_type"),
+                      *when = json_get(match, "when");
     struct expr_env env = { .lookup = config_lookup, .arg = (void *)config };
     struct expr_value v;
     bool found = false;
@@ -611,15 +624,16 @@ static int item_matches(const struct library_item *item, const cJSON *config, co
     return expr_is_true(&v);
 }
 
-int family_match(struct family **out, const struct family_library *lib, const cJSON *config,
-                 const char *config_name, struct err *err)
+int family_match(struct family **out, const struct family_library *lib,
+                 const cJSON *config, const char *config_name, struct err *err)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(config, "model_type");
     const char **known;
     size_t n = 0;
 
     if (!cJSON_IsString(type))
-        return err_set(err, ERR_INPUT, "%s: no \"model_type\"; choose a family with --family",
+        return err_set(err, ERR_INPUT,
+                       "%s: no \"model_type\"; choose a family with --family",
                        config_name);
     for (size_t i = 0; i < lib->n; i++) {
         int yes = item_matches(&lib->item[i], config, type->valuestring, err);
@@ -634,12 +648,14 @@ int family_match(struct family **out, const struct family_library *lib, const cJ
         const struct json *types =
             json_get(json_get(lib->item[i].doc.root, "match"), "model_type");
 
-        for (const struct json *j = types ? types->first : NULL; j && n < (i + 1) * 16; j = j->next)
+        for (const struct json *j = types ? types->first : NULL; j && n < (i + 1) * 16;
+             j = j->next)
             if (json_string(j))
                 known[n++] = j->text;
     }
-    err_set(err, ERR_INPUT, "%s: no family matches model_type '%s'; the nearest is '%s'",
-            config_name, type->valuestring, n ? nearest(type->valuestring, known, n) : "none");
+    err_set(err, ERR_INPUT,
+            "%s: no family matches model_type '%s'; the nearest is '%s'", config_name,
+            type->valuestring, n ? nearest(type->valuestring, known, n) : "none");
     free(known);
     return -1;
 }

@@ -1,8 +1,9 @@
 /* family - family files: read, inherited, flattened
  *
- * A family file describes one architecture (shardutils-family(5)).  A library is the built-in families
- * and those a user adds; a family is one of them with what it extends folded in.  Every entry remembers
- * the file, line and column it came from, so that later errors can name them. */
+ * A family file describes one architecture (shardutils-family(5)).  A library is the
+ * built-in families and those a user adds; a family is one of them with what it extends
+ * folded in.  Every entry remembers the file, line and column it came from, so that
+ * later errors can name them. */
 #ifndef LIB_MODEL_FAMILY_H
 #define LIB_MODEL_FAMILY_H
 
@@ -51,24 +52,26 @@ struct family {
 
 struct family_library;
 
-/* The built-in families and every *.json in the directories and files of PATH (colon-separated, or NULL).
- * A user's family hides a built-in one of its name. */
+/* The built-in families and every *.json in the directories and files of PATH
+ * (colon-separated, or NULL). A user's family hides a built-in one of its name. */
 int family_library_open(struct family_library **out, const char *path, struct err *err);
 void family_library_free(struct family_library *lib);
 size_t family_library_count(const struct family_library *lib);
-const char *family_library_name(const struct family_library *lib, size_t i); /* sorted */
+const char *family_library_name(const struct family_library *lib,
+                                size_t i); /* sorted */
 
-/* The family called NAME, the one that CONFIG asks for (CONFIG_NAME is for messages), or the one in
- * FILE.  Unknown names and model types are ERR_INPUT and name the nearest known. */
+/* The family called NAME, the one that CONFIG asks for (CONFIG_NAME is for messages),
+ * or the one in FILE.  Unknown names and model types are ERR_INPUT and name the nearest
+ * known. */
 int family_find(struct family **out, const struct family_library *lib, const char *name,
                 struct err *err);
-int family_match(struct family **out, const struct family_library *lib, const cJSON *config,
-                 const char *config_name, struct err *err);
+int family_match(struct family **out, const struct family_library *lib,
+                 const cJSON *config, const char *config_name, struct err *err);
 int family_read(struct family **out, const struct family_library *lib, const char *file,
                 struct err *err);
 /* A family from TEXT, which is copied; FILE is its name for messages. */
-int family_parse(struct family **out, const struct family_library *lib, const char *file,
-                 const char *text, struct err *err);
+int family_parse(struct family **out, const struct family_library *lib,
+                 const char *file, const char *text, struct err *err);
 void family_free(struct family *f);
 
 /* Append the flattened family as JSON: itself a family file that extends nothing. */
@@ -78,7 +81,8 @@ const struct family_entry *family_get(const struct family_table *t, const char *
 
 /* ERR_INPUT "FILE:LINE:COL: " and the cause, at byte OFFSET of the entry's string. */
 int family_error(const struct json_doc *doc, const struct json *j, size_t offset,
-                 struct err *err, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+                 struct err *err, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* The families compiled in; the list ends with .name NULL. */
 struct family_builtin {

@@ -46,7 +46,8 @@ static size_t word_length(const char *p)
     return n;
 }
 
-static struct node *node_new(struct reader *r, enum node_kind kind, const char *at, size_t len)
+static struct node *node_new(struct reader *r, enum node_kind kind, const char *at,
+                             size_t len)
 {
     struct node *n = xcalloc(1, sizeof(*n));
 
@@ -68,7 +69,8 @@ void node_free(struct node *n)
     }
 }
 
-/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no option. */
+/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no option.
+ */
 static struct node *parse_option(struct reader *r)
 {
     const char *at, *p;
@@ -179,7 +181,8 @@ static int parse_part(struct reader *r, struct node **out)
 }
 
 /* Kids joined by OP; a single one stands for itself. */
-static int parse_joined(struct reader *r, struct node **out, char op, enum node_kind kind,
+static int parse_joined(struct reader *r, struct node **out, char op,
+                        enum node_kind kind,
                         int (*parse)(struct reader *, struct node **))
 {
     struct node *first, **tail;

@@ -1,8 +1,8 @@
 /* line - one line of a forward pass as a tree
  *
  *   sum := product ('+' product)*      product := part ('*' part)*
- *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with '.segment's
- *   arg := sum | name '=' an expression of expr.h, which is kept as text */
+ *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
+ * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text */
 #ifndef LIB_MODEL_LINE_H
 #define LIB_MODEL_LINE_H
 
@@ -22,7 +22,7 @@ enum node_kind {
 
 struct node {
     enum node_kind kind;
-    size_t at; /* byte of the line where it begins */
+    size_t at;        /* byte of the line where it begins */
     const char *text; /* borrowed from the line */
     size_t len;
     const char *expr;

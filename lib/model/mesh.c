@@ -5,7 +5,9 @@
 
 #include "lib/base/str.h"
 
-const char *const mesh_axis_names[MESH_NAXES + 1] = { "tp", "sp", "ep", "dp", "pp", NULL };
+const char *const mesh_axis_names[MESH_NAXES + 1] = {
+    "tp", "sp", "ep", "dp", "pp", NULL
+};
 
 void mesh_one(struct mesh *m)
 {
@@ -37,7 +39,8 @@ int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base
 static int find_axis(const char *name, size_t len)
 {
     for (int a = 0; a < MESH_NAXES; a++)
-        if (strlen(mesh_axis_names[a]) == len && !strncmp(mesh_axis_names[a], name, len))
+        if (strlen(mesh_axis_names[a]) == len &&
+            !strncmp(mesh_axis_names[a], name, len))
             return a;
     return -1;
 }
@@ -55,8 +58,9 @@ int mesh_parse(int size[MESH_NAXES], const char *spec, struct err *err)
         char number[16];
 
         if (axis < 0)
-            return err_set(err, ERR_USAGE, "mesh '%s': '%.*s' is no axis (tp sp ep dp pp)",
-                           spec, (int)name, p);
+            return err_set(err, ERR_USAGE,
+                           "mesh '%s': '%.*s' is no axis (tp sp ep dp pp)", spec,
+                           (int)name, p);
         if (seen[axis])
             return err_set(err, ERR_USAGE, "mesh '%s': %s is given twice", spec,
                            mesh_axis_names[axis]);
@@ -66,7 +70,8 @@ int mesh_parse(int size[MESH_NAXES], const char *spec, struct err *err)
         memcpy(number, p + name + 1, len - name - 1);
         number[len - name - 1] = '\0';
         if (!str_int(number, &out[axis]) || out[axis] < 1)
-            return err_set(err, ERR_USAGE, "mesh '%s': '%s' is not a size", spec, number);
+            return err_set(err, ERR_USAGE, "mesh '%s': '%s' is not a size", spec,
+                           number);
         seen[axis] = true;
         p += len + (p[len] == ',');
     }

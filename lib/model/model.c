@@ -23,7 +23,8 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
                   struct err *err);
 
 /* "FILE:LINE:COL: cause" from *err's "column C: cause". */
-static int place_error(const struct json_doc *doc, const struct json *j, struct err *err)
+static int place_error(const struct json_doc *doc, const struct json *j,
+                       struct err *err)
 {
     char what[sizeof(err->text)];
     unsigned column = 1;
@@ -37,21 +38,23 @@ static int place_error(const struct json_doc *doc, const struct json *j, struct 
     return family_error(doc, j, column - 1, err, "%s", what + used);
 }
 
-static int eval_symbol(struct model_state *s, size_t i, struct expr_value *out, struct err *err)
+static int eval_symbol(struct model_state *s, size_t i, struct expr_value *out,
+                       struct err *err)
 {
     struct symbol_def *d = &s->symbol[i];
     struct eval e = { .s = s, .layer = -1, .self = d->entry->key };
     struct expr_env env = { .lookup = lookup, .arg = &e };
 
     if (d->state == SYMBOL_BUSY)
-        return family_error(d->entry->doc, d->entry->json, 0, err, "'%s' is defined by itself",
-                            d->entry->key);
+        return family_error(d->entry->doc, d->entry->json, 0, err,
+                            "'%s' is defined by itself", d->entry->key);
     if (d->state == SYMBOL_NEW) {
         if (!json_string(d->entry->json))
             return family_error(d->entry->doc, d->entry->json, 0, err,
                                 "expected an expression");
         d->state = SYMBOL_BUSY;
-        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env, err) < 0) {
+        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env, err) <
+            0) {
             d->state = SYMBOL_NEW;
             return place_error(d->entry->doc, d->entry->json, err);
         }
@@ -77,9 +80,10 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
         for (size_t i = 0; i < t->n; i++)
             if (strlen(t->v[i].key) == len && !memcmp(t->v[i].key, name, len))
                 return eval_symbol(e->s, i, out, err);
-    cJSON_ArrayForEach(member, e->s->config)
-        if (member->string && strlen(member->string) == len && !memcmp(member->string, name, len))
-            *out = expr_from_json(member);
+    cJSON_ArrayForEach(
+        member, e->s->config) if (member->string && strlen(member->string) == len &&
+                                  !memcmp(member->string, name, len)) *out =
+        expr_from_json(member);
     return 0;
 }
 
@@ -158,10 +162,10 @@ static int make_scope(struct model *m, struct err *err)
     return 0;
 }
 
-/* The scope's symbol NAME that a deal or capture needs; its absence is told as a missing
- * config key. */
-static int need_symbol(const struct model *m, const char *name, const struct family_entry *e,
-                       int *out, struct err *err)
+/* The scope's symbol NAME that a deal or capture needs; its absence is told as a
+ * missing config key. */
+static int need_symbol(const struct model *m, const char *name,
+                       const struct family_entry *e, int *out, struct err *err)
 {
     const struct family_entry *def = family_get(&m->state->family->symbols, name);
 
@@ -170,7 +174,8 @@ static int need_symbol(const struct model *m, const char *name, const struct fam
         return 0;
     if (!def)
         return family_error(e->doc, e->json, 0, err, "'%s' is no symbol", name);
-    return err_set(err, ERR_INPUT, "%s: family %s needs '%s' (%s), a whole number from 1",
+    return err_set(err, ERR_INPUT,
+                   "%s: family %s needs '%s' (%s), a whole number from 1",
                    m->state->config_name, m->family, name, json_string(def->json));
 }
 
@@ -187,11 +192,12 @@ static int deal_in_groups(struct model *m, struct deal_def *d, const char *group
                        (unsigned long long)sym[d->sym].value, groups,
                        (unsigned long long)sym[d->group].value);
     d->within = m->scope.n++;
-    sym[d->within] = (struct axis_symbol){ .name = "group",
-                                           .value = sym[d->sym].value / sym[d->group].value,
-                                           .dealt = true,
-                                           .group = -1,
-                                           .within = -1 };
+    sym[d->within] =
+        (struct axis_symbol){ .name = "group",
+                              .value = sym[d->sym].value / sym[d->group].value,
+                              .dealt = true,
+                              .group = -1,
+                              .within = -1 };
     sym[d->group].dealt = true;
     sym[d->sym].group = d->group;
     sym[d->sym].within = d->within;
@@ -203,17 +209,21 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
     struct model_state *s = m->state;
     struct deal_def *d = &s->deal[s->ndeals];
     const char *over = json_string(json_get(e->json, "over"));
-    const struct json *groups = json_get(e->json, "groups"), *grain = json_get(e->json, "grain");
+    const struct json *groups = json_get(e->json, "groups"),
+                      *grain = json_get(e->json, "grain");
     int axis = 0;
 
     *d = (struct deal_def){ .group = -1, .within = -1, .grain = 1 };
     for (const struct json *j = e->json->first; j; j = j->next)
-        if (strcmp(j->key, "over") && strcmp(j->key, "groups") && strcmp(j->key, "grain"))
-            return family_error(e->doc, j, 0, err, "unknown key '%s' of a deal", j->key);
+        if (strcmp(j->key, "over") && strcmp(j->key, "groups") &&
+            strcmp(j->key, "grain"))
+            return family_error(e->doc, j, 0, err, "unknown key '%s' of a deal",
+                                j->key);
     while (mesh_axis_names[axis] && (!over || strcmp(mesh_axis_names[axis], over)))
         axis++;
     if (!mesh_axis_names[axis])
-        return family_error(e->doc, e->json, 0, err, "\"over\" must name tp, sp, ep, dp or pp");
+        return family_error(e->doc, e->json, 0, err,
+                            "\"over\" must name tp, sp, ep, dp or pp");
     d->over = (enum mesh_axis)axis;
     if (grain && !json_u64(grain, &d->grain))
         return family_error(e->doc, grain, 0, err, "expected a number");
@@ -253,7 +263,8 @@ static int make_sections(struct model *m, struct err *err)
         const struct family_entry *e = family_get(&f->captures, f->section[i].name);
         int sym;
 
-        *sec = (struct model_section){ .name = f->section[i].name, .count = 1,
+        *sec = (struct model_section){ .name = f->section[i].name,
+                                       .count = 1,
                                        .depth = s->nlayers };
         if (!e)
             continue;
@@ -295,7 +306,8 @@ static uint64_t readers(const struct family *f, const char *key)
 
 /* The options object that ends a tensor's list. */
 static int read_options(struct model *m, struct tensor_def *d, const struct json *o,
-                        const char **tied_to, const struct json **tied_when, struct err *err)
+                        const char **tied_to, const struct json **tied_when,
+                        struct err *err)
 {
     const struct json_doc *doc = d->entry->doc;
 
@@ -322,14 +334,16 @@ static int read_options(struct model *m, struct tensor_def *d, const struct json
 static struct tensor_def *find_def(struct model_state *s, const char *key, size_t len)
 {
     for (size_t i = 0; i < s->ndefs; i++)
-        if (strlen(s->def[i].entry->key) == len && !memcmp(s->def[i].entry->key, key, len))
+        if (strlen(s->def[i].entry->key) == len &&
+            !memcmp(s->def[i].entry->key, key, len))
             return &s->def[i];
     return NULL;
 }
 
-/* When TEXT names a symbol of the family that got no value, say so: the config lacks it. */
-static int missing_symbol(const struct model *m, const struct family_entry *e, const char *text,
-                          struct err *err)
+/* When TEXT names a symbol of the family that got no value, say so: the config lacks
+ * it. */
+static int missing_symbol(const struct model *m, const struct family_entry *e,
+                          const char *text, struct err *err)
 {
     for (size_t i = 0; i < m->state->family->symbols.n; i++) {
         const char *key = m->state->family->symbols.v[i].key;
@@ -352,7 +366,9 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     const char *tied_to = NULL;
     bool exists, tied;
 
-    *d = (struct tensor_def){ .entry = e, .tied_def = -1, .section = -1, .capture = { -1, -1 } };
+    *d = (struct tensor_def){
+        .entry = e, .tied_def = -1, .section = -1, .capture = { -1, -1 }
+    };
     if (e->json->type != JSON_ARRAY || !json_string(j))
         return family_error(e->doc, e->json, 0, err, "expected [name, axis, ...]");
     d->pattern = j->text;
@@ -365,23 +381,26 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         return -1;
     if (!exists)
         return 0;
-    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, &tied, err) < 0)
+    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, &tied,
+                   err) < 0)
         return -1;
     if (tied_to && tied) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
 
         if (!to)
-            return family_error(e->doc, e->json, 0, err, "tied to '%s', which is not above it",
-                                tied_to);
+            return family_error(e->doc, e->json, 0, err,
+                                "tied to '%s', which is not above it", tied_to);
         d->tied_def = (int)(to - s->def);
         to->read_by |= d->read_by;
     }
     s->ndefs++;
     for (j = j->next; j && j->type != JSON_OBJECT; j = j->next) {
         if (!json_string(j) || d->ndim == MODEL_MAX_DIMS)
-            return family_error(e->doc, j, 0, err, "expected at most %d axes", MODEL_MAX_DIMS);
+            return family_error(e->doc, j, 0, err, "expected at most %d axes",
+                                MODEL_MAX_DIMS);
         if (axis_parse(&d->axis[d->ndim], j->text, &m->scope, err) < 0)
-            return missing_symbol(m, e, j->text, err) < 0 ? -1 : place_error(e->doc, j, err);
+            return missing_symbol(m, e, j->text, err) < 0 ? -1
+                                                          : place_error(e->doc, j, err);
         d->ndim++;
     }
     return bind_pattern(m, d, err);
@@ -401,8 +420,8 @@ static int make_tensors(struct model *m, struct err *err)
 
 /* ---- opening ---- */
 
-static int open_with(struct model **out, struct family *f, cJSON *config, const char *name,
-                     struct err *err)
+static int open_with(struct model **out, struct family *f, cJSON *config,
+                     const char *name, struct err *err)
 {
     struct model *m = xcalloc(1, sizeof(*m));
     struct str text = { 0 };

@@ -1,8 +1,9 @@
 /* model - a family bound to one config.json: symbols, tensors, cuts
  *
- * What every program knows about a model comes from here.  A model is made from a family and a
- * config (model_open), then, where there are weights, bound to the tensors that a checkpoint really
- * has (model_bind).  It is read-only afterwards and may be shared. */
+ * What every program knows about a model comes from here.  A model is made from a
+ * family and a config (model_open), then, where there are weights, bound to the tensors
+ * that a checkpoint really has (model_bind).  It is read-only afterwards and may be
+ * shared. */
 #ifndef LIB_MODEL_MODEL_H
 #define LIB_MODEL_MODEL_H
 
@@ -22,22 +23,23 @@ enum { MODEL_MAX_DIMS = 8 };
 
 /* One logical tensor: "wq" of layer 3. */
 struct model_tensor {
-    const char *key;   /* the family's word: "wq" */
-    const char *name;  /* in the checkpoint: "model.layers.3.self_attn.q_proj.weight" */
+    const char *key;  /* the family's word: "wq" */
+    const char *name; /* in the checkpoint: "model.layers.3.self_attn.q_proj.weight" */
     int ndim;
-    const struct axis *axis[MODEL_MAX_DIMS]; /* outermost first; sizes are the file's shape */
-    int def;           /* private: index of its definition */
-    int layer;         /* value of the repeated section's capture, or -1 */
-    int section;       /* repeated section that its capture names, or -1 */
-    int expert;        /* value of the expert capture, or -1 */
-    int tied;          /* index of the tensor it is tied to, or -1; a tied tensor need
-                          not be stored */
-    bool optional;     /* may be missing from the checkpoint */
-    int source;        /* after model_bind: index of the input, -1 when not stored */
+    const struct axis
+        *axis[MODEL_MAX_DIMS]; /* outermost first; sizes are the file's shape */
+    int def;                   /* private: index of its definition */
+    int layer;                 /* value of the repeated section's capture, or -1 */
+    int section;               /* repeated section that its capture names, or -1 */
+    int expert;                /* value of the expert capture, or -1 */
+    int tied;      /* index of the tensor it is tied to, or -1; a tied tensor need
+                      not be stored */
+    bool optional; /* may be missing from the checkpoint */
+    int source;    /* after model_bind: index of the input, -1 when not stored */
 };
 
 struct model {
-    const char *family;  /* name: "llama" */
+    const char *family;      /* name: "llama" */
     struct axis_scope scope; /* symbols with whole numbers for values */
     struct model_tensor *tensor;
     size_t ntensors;
@@ -46,10 +48,11 @@ struct model {
     struct model_state *state; /* private */
 };
 
-/* Find the family for CONFIG (the text of a config.json; NAME is its file name for messages) among the
- * built-in families and those found on PATH (a colon-separated list of directories and files, or
- * NULL), or take FAMILY_FILE when not NULL, and bind it.  Errors: an unknown
- * model_type (ERR_INPUT, names the nearest), a missing key (names key and family). */
+/* Find the family for CONFIG (the text of a config.json; NAME is its file name for
+ * messages) among the built-in families and those found on PATH (a colon-separated list
+ * of directories and files, or NULL), or take FAMILY_FILE when not NULL, and bind it.
+ * Errors: an unknown model_type (ERR_INPUT, names the nearest), a missing key (names
+ * key and family). */
 int model_open(struct model **out, const char *name, const char *config,
                const char *family_file, const char *path, struct err *err);
 /* The same from a manifest's flattened family text. */
@@ -68,39 +71,46 @@ struct model_input {
     const uint64_t *shape;
 };
 
-/* Match the N inputs to tensors: sets .name and .source of each tensor and the carry list.  A tensor that
- * no rule matches, a missing one, or a wrong shape is ERR_INPUT and names it. */
-int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err);
+/* Match the N inputs to tensors: sets .name and .source of each tensor and the carry
+ * list.  A tensor that no rule matches, a missing one, or a wrong shape is ERR_INPUT
+ * and names it. */
+int model_bind(struct model *m, const struct model_input *in, size_t n,
+               struct err *err);
 
 /* The tensor called NAME (as bound), or -1. */
 long model_find(const struct model *m, const char *name);
 
 /* A number from the config through the family's SYMBOL; false when there is none. */
 bool model_number(const struct model *m, const char *symbol, double *out);
-/* Largest number of tokens the model is made for (symbol "context"), 0 when unbounded. */
+/* Largest number of tokens the model is made for (symbol "context"), 0 when unbounded.
+ */
 uint64_t model_context(const struct model *m);
 
-/* Refuse a mesh that this model cannot be cut to, with the reason (ERR_NO; "tp 9: llama has 8 heads"). */
+/* Refuse a mesh that this model cannot be cut to, with the reason (ERR_NO; "tp 9: llama
+ * has 8 heads"). */
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err);
 
-/* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees it. */
+/* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees
+ * it. */
 struct share *model_shares(const struct model *m, const struct mesh *mesh,
                            const int coord[MESH_NAXES]);
 
-/* What the part at COORD of MESH stores of a tensor.  The part's elements are the product of
- * the axes' runs, row-major in that order, and its stored shape is each axis' count. */
+/* What the part at COORD of MESH stores of a tensor.  The part's elements are the
+ * product of the axes' runs, row-major in that order, and its stored shape is each
+ * axis' count. */
 struct slice {
-    bool held;    /* false: nothing of it is stored there (another pipeline stage, expert) */
-    bool primary; /* no other part differing only along mesh axes that do not cut it comes
-                     before: replicas are not primary.  An element is owned when the slice is
-                     primary and all its runs are owned */
+    bool held; /* false: nothing of it is stored there (another pipeline stage, expert)
+                */
+    bool primary; /* no other part differing only along mesh axes that do not cut it
+                     comes before: replicas are not primary.  An element is owned when
+                     the slice is primary and all its runs are owned */
     bool cut;     /* some axis is cut by this mesh */
     int ndim;
     const struct runs *runs[MODEL_MAX_DIMS]; /* borrowed from the cutter */
 };
 
-/* A cutter answers for one mesh and one part; it caches runs per axis, so that a model of 100,000
- * tensors needs little. */
+/* A cutter answers for one mesh and one part; it caches runs per axis, so that a model
+ * of 100,000 tensors needs little. */
 struct cutter;
 int cutter_open(struct cutter **out, const struct model *m, const struct mesh *mesh,
                 const int coord[MESH_NAXES], struct err *err);

@@ -18,8 +18,8 @@ static struct binding *find_binding(struct builder *b, const char *name)
     return NULL;
 }
 
-/* Bind NAME to V.  A name is assigned once in a section or layer; a layer's result may take the
- * name of its input. */
+/* Bind NAME to V.  A name is assigned once in a section or layer; a layer's result may
+ * take the name of its input. */
 static int assign(struct builder *b, const char *name, int v, int depth)
 {
     struct binding *old = find_binding(b, name);
@@ -100,7 +100,8 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
     int ret = -1;
 
     b->line = line;
-    if (model_when(b->m, line->when, line->doc, line->json, b->layer, &wanted, b->err) < 0)
+    if (model_when(b->m, line->when, line->doc, line->json, b->layer, &wanted, b->err) <
+        0)
         return -1;
     if (!wanted)
         return 0;
@@ -153,8 +154,9 @@ static int build_sections(struct builder *b)
 
 /* ---- outputs ---- */
 
-static const char *const output_names[] = { "logits", "last_hidden_state", "pooler_output",
-                                            "seq_relationship_logits", NULL };
+static const char *const output_names[] = { "logits", "last_hidden_state",
+                                            "pooler_output", "seq_relationship_logits",
+                                            NULL };
 
 /* One column computed from each row of the logits. */
 static int row_result(struct builder *b, enum op op, int logits, const char *name)
@@ -188,7 +190,8 @@ static int build_tail(struct builder *b)
     const struct binding *logits = find_binding(b, "logits");
 
     if (b->opt->tail != TAIL_NONE && !logits)
-        return err_set(b->err, ERR_INPUT, "family %s: this model has no logits", b->m->family);
+        return err_set(b->err, ERR_INPUT, "family %s: this model has no logits",
+                       b->m->family);
     switch (b->opt->tail) {
     case TAIL_NLL:
         return row_result(b, OP_NLL, logits->value, "nll");
@@ -286,12 +289,14 @@ static int build_ropes(struct builder *b)
     return 0;
 }
 
-int program_build(struct program **out, const struct model *model, const struct mesh *mesh,
-                  const int coord[MESH_NAXES], const struct program_options *opt,
-                  struct err *err)
+int program_build(struct program **out, const struct model *model,
+                  const struct mesh *mesh, const int coord[MESH_NAXES],
+                  const struct program_options *opt, struct err *err)
 {
     struct program *p = xcalloc(1, sizeof(*p));
-    struct builder b = { .p = p, .m = model, .opt = opt, .err = err, .section = -1, .layer = -1 };
+    struct builder b = {
+        .p = p, .m = model, .opt = opt, .err = err, .section = -1, .layer = -1
+    };
     int ret = -1;
 
     p->model = model;
@@ -348,17 +353,28 @@ void program_free(struct program *p)
 /* ---- printing ---- */
 
 static const char *const op_names[OP_COUNT] = {
-    [OP_EMBEDDING] = "embedding", [OP_LINEAR] = "linear",
-    [OP_MATMUL] = "matmul",       [OP_ADD] = "add",
-    [OP_MUL] = "mul",             [OP_ADD_VECTOR] = "add_vector",
-    [OP_SCALE] = "scale",         [OP_ACTIVATION] = "activation",
-    [OP_SOFTCAP] = "softcap",     [OP_RMSNORM] = "rmsnorm",
-    [OP_LAYERNORM] = "layernorm", [OP_ROPE] = "rope",
-    [OP_KEEP] = "keep",           [OP_ATTENTION] = "attention",
-    [OP_SEGMENT] = "segment",     [OP_TAKE] = "take",
-    [OP_FIRST] = "first",         [OP_ALLREDUCE] = "allreduce",
-    [OP_ALLGATHER] = "allgather", [OP_SLICE] = "slice",
-    [OP_NLL] = "nll",             [OP_ARGMAX] = "argmax",
+    [OP_EMBEDDING] = "embedding",
+    [OP_LINEAR] = "linear",
+    [OP_MATMUL] = "matmul",
+    [OP_ADD] = "add",
+    [OP_MUL] = "mul",
+    [OP_ADD_VECTOR] = "add_vector",
+    [OP_SCALE] = "scale",
+    [OP_ACTIVATION] = "activation",
+    [OP_SOFTCAP] = "softcap",
+    [OP_RMSNORM] = "rmsnorm",
+    [OP_LAYERNORM] = "layernorm",
+    [OP_ROPE] = "rope",
+    [OP_KEEP] = "keep",
+    [OP_ATTENTION] = "attention",
+    [OP_SEGMENT] = "segment",
+    [OP_TAKE] = "take",
+    [OP_FIRST] = "first",
+    [OP_ALLREDUCE] = "allreduce",
+    [OP_ALLGATHER] = "allgather",
+    [OP_SLICE] = "slice",
+    [OP_NLL] = "nll",
+    [OP_ARGMAX] = "argmax",
 };
 
 void program_print(struct str *out, const struct program *p)
@@ -374,8 +390,8 @@ void program_print(struct str *out, const struct program *p)
             str_addf(out, " %%%d", inst->src[k]);
         if (inst->weight >= 0)
             str_addf(out, " %s", p->model->tensor[p->weight[inst->weight].tensor].name);
-        str_addf(out, " [%s, %llu of %llu]%s%s\n", rows[v->rows], (unsigned long long)v->cols,
-                 (unsigned long long)v->whole_cols, v->name ? "  # " : "",
-                 v->name ? p->line[inst->line] : "");
+        str_addf(out, " [%s, %llu of %llu]%s%s\n", rows[v->rows],
+                 (unsigned long long)v->cols, (unsigned long long)v->whole_cols,
+                 v->name ? "  # " : "", v->name ? p->line[inst->line] : "");
     }
 }

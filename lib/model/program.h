@@ -1,9 +1,10 @@
 /* program - the forward pass of one rank, typed and placed
  *
- * The family's lines, unrolled over layers, become instructions on values.  Each value is
- * [rows][cols] f32: rows are tokens, cols the elements this rank holds.  Collectives have been
- * inserted where a cut or partial value is needed whole.  Every rank of a tensor group has the
- * same list of instructions; only local sizes differ.  DESIGN: DESIGN.md sections 2 and 5. */
+ * The family's lines, unrolled over layers, become instructions on values.  Each value
+ * is [rows][cols] f32: rows are tokens, cols the elements this rank holds.  Collectives
+ * have been inserted where a cut or partial value is needed whole.  Every rank of a
+ * tensor group has the same list of instructions; only local sizes differ.  DESIGN:
+ * DESIGN.md sections 2 and 5. */
 #ifndef LIB_MODEL_PROGRAM_H
 #define LIB_MODEL_PROGRAM_H
 
@@ -17,19 +18,19 @@
 #include "lib/model/model.h"
 
 enum op {
-    OP_EMBEDDING, /* y[t] = table[index[t] - first]; zero where the row is not held */
-    OP_LINEAR,    /* y = x W^T, W [cols(y)][cols(x)] */
-    OP_MATMUL,    /* y = x W,   W [cols(x)][cols(y)] */
-    OP_ADD,       /* y = a + b, both values of the same shape */
-    OP_MUL,       /* y = a * b */
+    OP_EMBEDDING,  /* y[t] = table[index[t] - first]; zero where the row is not held */
+    OP_LINEAR,     /* y = x W^T, W [cols(y)][cols(x)] */
+    OP_MATMUL,     /* y = x W,   W [cols(x)][cols(y)] */
+    OP_ADD,        /* y = a + b, both values of the same shape */
+    OP_MUL,        /* y = a * b */
     OP_ADD_VECTOR, /* y = a + w, w a weight [cols] added to every row */
-    OP_SCALE,     /* y = a * number */
+    OP_SCALE,      /* y = a * number */
     OP_ACTIVATION,
-    OP_SOFTCAP,   /* y = number * tanh(a / number) */
-    OP_RMSNORM,   /* over groups of norm.width columns; weight [width] or [cols] */
+    OP_SOFTCAP, /* y = number * tanh(a / number) */
+    OP_RMSNORM, /* over groups of norm.width columns; weight [width] or [cols] */
     OP_LAYERNORM,
     OP_ROPE,
-    OP_KEEP,      /* append the rows to the cache; the value stands for all rows so far */
+    OP_KEEP, /* append the rows to the cache; the value stands for all rows so far */
     OP_ATTENTION,
     OP_SEGMENT,   /* y = columns [first, first + cols(y)) of a */
     OP_TAKE,      /* y = the wanted rows of a (rows given at each step) */
@@ -37,15 +38,27 @@ enum op {
     OP_ALLREDUCE, /* y = sum of a over the ranks of the tensor group */
     OP_ALLGATHER, /* y = all parts' columns in global order (see .gather) */
     OP_SLICE,     /* y = this rank's columns of a whole a (see .gather) */
-    OP_NLL,       /* y[t][0] = log sum exp(a[t]) - a[t][target[t]]; over a cut axis the row
-                     statistics are exchanged */
-    OP_ARGMAX,    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */
+    OP_NLL,    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]]; over a cut axis the row
+                  statistics are exchanged */
+    OP_ARGMAX, /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */
     OP_COUNT
 };
 
-enum rows { ROWS_TOKENS, ROWS_WANTED, ROWS_ONE }; /* all tokens of the step; the wanted; one */
+enum rows {
+    ROWS_TOKENS,
+    ROWS_WANTED,
+    ROWS_ONE
+}; /* all tokens of the step; the wanted; one */
 enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES };
-enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_TANH, ACT_SIGMOID, ACT_QUICK_GELU };
+enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_GELU_TANH,
+    ACT_RELU,
+    ACT_TANH,
+    ACT_SIGMOID,
+    ACT_QUICK_GELU
+};
 
 struct value {
     const char *name; /* the line's word: "q"; NULL for what lies inside a line */
@@ -60,44 +73,47 @@ struct value {
 
 /* A weight as an instruction uses it: this rank's part of a tensor, row-major. */
 struct weight {
-    size_t tensor; /* index into the model; tied tensors are resolved */
+    size_t tensor;       /* index into the model; tied tensors are resolved */
     uint64_t rows, cols; /* local; a vector has rows 1 */
 };
 
-/* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al. 2021). */
+/* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al.
+ * 2021). */
 struct rope {
-    uint64_t dim;       /* leading columns of each head that are rotated; even */
-    bool interleaved;   /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
-    double *inv_freq;   /* [dim/2] */
-    double scale;       /* of both cosine and sine (yarn's attention factor), else 1 */
-    bool dynamic;       /* recompute for sequences longer than context: program_rope_dynamic */
+    uint64_t dim;     /* leading columns of each head that are rotated; even */
+    bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
+    double *inv_freq; /* [dim/2] */
+    double scale;     /* of both cosine and sine (yarn's attention factor), else 1 */
+    bool
+        dynamic; /* recompute for sequences longer than context: program_rope_dynamic */
     double theta, factor;
-    uint64_t context;   /* original length */
+    uint64_t context; /* original length */
 };
 
 struct inst {
     enum op op;
-    int dst;      /* value */
-    int src[4];   /* values */
+    int dst;    /* value */
+    int src[4]; /* values */
     int nsrc;
-    int weight;   /* index into program.weight, or -1 */
-    int weight2;  /* layernorm's bias, or -1 */
-    int line;     /* index into program.line, for messages */
+    int weight;  /* index into program.weight, or -1 */
+    int weight2; /* layernorm's bias, or -1 */
+    int line;    /* index into program.line, for messages */
     union {
         struct {
             enum index index;
-            uint64_t first; /* row of the whole table that local row 0 is */
+            uint64_t first;  /* row of the whole table that local row 0 is */
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
         double number; /* OP_SCALE, OP_SOFTCAP */
         enum activation act;
         struct {
             double eps;
-            uint64_t width;       /* columns normed together on this rank */
-            uint64_t whole_width; /* over all ranks: larger when the axis is cut; then
-                                     sums of squares (and sums) are added over the ranks */
-            bool plus_one;        /* weight + 1 (Gemma) */
-            bool owned;           /* this rank's columns count in the sums */
+            uint64_t width; /* columns normed together on this rank */
+            uint64_t
+                whole_width; /* over all ranks: larger when the axis is cut; then
+                                sums of squares (and sums) are added over the ranks */
+            bool plus_one;   /* weight + 1 (Gemma) */
+            bool owned;      /* this rank's columns count in the sums */
         } norm;
         struct {
             int table;     /* index into program.rope */
@@ -107,14 +123,16 @@ struct inst {
             int slot; /* index of the cache entry, 0 .. program.nslots-1 */
         } keep;
         struct {
-            uint64_t heads, kv_heads; /* local; head h reads kv head h / (heads/kv_heads) */
+            uint64_t heads,
+                kv_heads; /* local; head h reads kv head h / (heads/kv_heads) */
             uint64_t head_dim, value_dim;
-            uint64_t group_start, groups;  /* first KV group and number of groups held */
+            uint64_t group_start, groups; /* first KV group and number of groups held */
             uint64_t within_start, within; /* first head and heads inside each group */
-            uint64_t per_group, all_heads; /* of the whole model: global head = (group_start + g)
-                                              * per_group + within_start + i */
-            double scale, softcap;         /* softcap 0: none */
-            uint64_t window;               /* a query sees keys at distance < window; 0: all */
+            uint64_t per_group,
+                all_heads; /* of the whole model: global head = (group_start + g)
+                            * per_group + within_start + i */
+            double scale, softcap; /* softcap 0: none */
+            uint64_t window;       /* a query sees keys at distance < window; 0: all */
             bool causal;
         } attention;
         struct {
@@ -124,9 +142,9 @@ struct inst {
             int gather; /* index into program.gather */
         } gather;
         struct {
-            uint64_t first;  /* column of the whole row that local column 0 is */
-            uint64_t vocab;  /* whole columns that count (padding is beyond) */
-            bool cut;        /* exchange over the ranks */
+            uint64_t first; /* column of the whole row that local column 0 is */
+            uint64_t vocab; /* whole columns that count (padding is beyond) */
+            bool cut;       /* exchange over the ranks */
         } row;
     };
 };
@@ -151,16 +169,17 @@ struct program {
     int nropes;
     struct gather *gather;
     int ngathers;
-    int nslots;          /* cache entries: values under OP_KEEP */
-    int *slot_value;     /* [nslots]: the value, for its cols */
+    int nslots;      /* cache entries: values under OP_KEEP */
+    int *slot_value; /* [nslots]: the value, for its cols */
     struct program_output {
-        const char *name; /* "logits", "last_hidden_state", or "layer.3.q" when tracing */
-        int value;        /* whole */
-    } *output;
+        const char
+            *name; /* "logits", "last_hidden_state", or "layer.3.q" when tracing */
+        int value; /* whole */
+    } * output;
     int noutputs;
-    char **line;       /* "layer.3.q = ...", for messages */
+    char **line; /* "layer.3.q = ...", for messages */
     int nlines;
-    bool causal;       /* some attention is causal: text can be generated */
+    bool causal; /* some attention is causal: text can be generated */
     bool dynamic_rope;
 };
 
@@ -173,16 +192,16 @@ enum program_tail {
 
 struct program_options {
     enum program_tail tail;
-    bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins: only the
-                    wanted rows of the step reach the outputs */
+    bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
+                    only the wanted rows of the step reach the outputs */
     bool trace;  /* every line's value is an output, whole */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
  * program_free.  Errors name family file, line and column. */
-int program_build(struct program **out, const struct model *model, const struct mesh *mesh,
-                  const int coord[MESH_NAXES], const struct program_options *opt,
-                  struct err *err);
+int program_build(struct program **out, const struct model *model,
+                  const struct mesh *mesh, const int coord[MESH_NAXES],
+                  const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
 /* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
@@ -191,9 +210,9 @@ void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 /* Print the program, one instruction a line with types and placements. */
 void program_print(struct str *out, const struct program *p);
 
-/* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned; kept
- * values get UINT64_MAX), when a step has at most MAX_TOKENS tokens and MAX_WANTED wanted
- * rows.  OFFSET has room for nvalues.  False on overflow. */
+/* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
+ * kept values get UINT64_MAX), when a step has at most MAX_TOKENS tokens and MAX_WANTED
+ * wanted rows.  OFFSET has room for nvalues.  False on overflow. */
 bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wanted,
                    uint64_t *offset, uint64_t *bytes);
 

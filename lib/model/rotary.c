@@ -1,7 +1,8 @@
 /* rotary - the angles of rotary position embeddings, with the scalings of long contexts
  *
- * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.  Dynamic NTK and
- * YaRN: Peng et al. 2023, arXiv:2309.00071.  llama3: the scaling published with Llama 3.1. */
+ * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.
+ * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  llama3: the scaling
+ * published with Llama 3.1. */
 #include "lib/model/rotary.h"
 
 #include <math.h>
@@ -12,10 +13,10 @@
 
 static const double PI = 3.14159265358979323846;
 
-static const char *const fields[] = { "style", "dim",  "theta",     "type",   "factor",
-                                      "original", "context", "low", "high",  "fast",
-                                      "slow",  "attention", "mscale", "mscale_all", "truncate",
-                                      NULL };
+static const char *const fields[] = { "style",  "dim",        "theta",    "type",
+                                      "factor", "original",   "context",  "low",
+                                      "high",   "fast",       "slow",     "attention",
+                                      "mscale", "mscale_all", "truncate", NULL };
 
 /* A table being evaluated. */
 struct table {
@@ -144,10 +145,12 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         get_number(t, "context", original, &context) < 0)
         return -1;
     /* without a factor, YaRN's is the ratio of the two lengths */
-    if (get_number(t, "factor", expr_word_is(type, "yarn") ? context / original : NAN, &factor) < 0)
+    if (get_number(t, "factor", expr_word_is(type, "yarn") ? context / original : NAN,
+                   &factor) < 0)
         return -1;
     if (!(factor > 0) || !(original >= 1) || !(context >= 1))
-        return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling", t->m->state->config_name);
+        return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling",
+                       t->m->state->config_name);
     r->factor = factor;
     if (expr_word_is(type, "linear")) {
         for (uint64_t i = 0; i < r->dim / 2; i++)
@@ -163,9 +166,10 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         return scale_llama3(t, r, factor, original);
     if (expr_word_is(type, "yarn"))
         return scale_yarn(t, r, factor, original);
-    return err_set(t->err, ERR_INPUT,
-                   "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, yarn)",
-                   t->m->state->config_name, (int)type->len, type->word ? type->word : "");
+    return err_set(
+        t->err, ERR_INPUT,
+        "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, yarn)",
+        t->m->state->config_name, (int)type->len, type->word ? type->word : "");
 }
 
 int rotary_init(struct rope *out, const struct model *m, const struct family_entry *e,
@@ -182,14 +186,17 @@ int rotary_init(struct rope *out, const struct model *m, const struct family_ent
         while (fields[i] && j->key && strcmp(fields[i], j->key))
             i++;
         if (!fields[i])
-            return family_error(e->doc, j, 0, err, "unknown key '%s' of a rotary table", j->key);
+            return family_error(e->doc, j, 0, err, "unknown key '%s' of a rotary table",
+                                j->key);
     }
     if (get(&t, "style", &style) < 0 || get(&t, "type", &type) < 0 ||
-        get_number(&t, "dim", NAN, &dim) < 0 || get_number(&t, "theta", NAN, &r.theta) < 0)
+        get_number(&t, "dim", NAN, &dim) < 0 ||
+        get_number(&t, "theta", NAN, &r.theta) < 0)
         return -1;
     r.interleaved = expr_word_is(&style, "interleaved");
     if (!r.interleaved && !expr_word_is(&style, "half"))
-        return family_error(e->doc, e->json, 0, err, "\"style\" must be 'half' or 'interleaved'");
+        return family_error(e->doc, e->json, 0, err,
+                            "\"style\" must be 'half' or 'interleaved'");
     dim = floor(dim);
     if (dim < 2 || dim > 1 << 20 || fmod(dim, 2) != 0 || !(r.theta > 0))
         return err_set(err, ERR_INPUT, "%s: rotary dimension %g and base %g",

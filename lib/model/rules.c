@@ -1,7 +1,8 @@
 /* rules - how each operation of the family language is typed, placed and emitted
  *
- * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial value, an
- * operation that is linear in an argument keeps it partial, every other one needs it whole. */
+ * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial
+ * value, an operation that is linear in an argument keeps it partial, every other one
+ * needs it whole. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 struct rule {
     const char *name;
     int min, max; /* arguments without options */
-    int (*apply)(struct builder *b, const struct node *call, const struct operand *arg, int n,
-                 struct operand *out);
+    int (*apply)(struct builder *b, const struct node *call, const struct operand *arg,
+                 int n, struct operand *out);
 };
 
 static const struct type *type_of(const struct builder *b, const struct operand *o)
@@ -27,8 +28,8 @@ static void value_operand(struct operand *out, const struct inst *inst)
     *out = (struct operand){ .kind = OPERAND_VALUE, .index = inst->dst };
 }
 
-static int type_error(struct builder *b, size_t at, const char *what, const struct axis *x,
-                      const struct axis *y)
+static int type_error(struct builder *b, size_t at, const char *what,
+                      const struct axis *x, const struct axis *y)
 {
     struct str left = { 0 }, right = { 0 };
 
@@ -51,7 +52,8 @@ static int need_value(struct builder *b, const struct operand *o)
     return 0;
 }
 
-static const struct model_tensor *need_weight(struct builder *b, const struct operand *o, int ndim)
+static const struct model_tensor *need_weight(struct builder *b,
+                                              const struct operand *o, int ndim)
 {
     const struct model_tensor *t;
 
@@ -61,7 +63,8 @@ static const struct model_tensor *need_weight(struct builder *b, const struct op
     }
     t = &b->m->tensor[o->tensor];
     if (t->ndim != ndim) {
-        build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key, t->ndim);
+        build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key,
+                    t->ndim);
         return NULL;
     }
     return t;
@@ -75,7 +78,8 @@ static int get_option(struct builder *b, const struct node *call, const char *na
 
     *out = (struct expr_value){ .kind = EXPR_NULL };
     for (const struct node *n = call->kid; n; n = n->next) {
-        if (n->kind != NODE_OPTION || strlen(name) != n->len || memcmp(n->text, name, n->len))
+        if (n->kind != NODE_OPTION || strlen(name) != n->len ||
+            memcmp(n->text, name, n->len))
             continue;
         if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
             return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
@@ -97,14 +101,16 @@ static int number_option(struct builder *b, const struct node *call, const char 
 }
 
 /* Refuse options that are not among the NULL-terminated KNOWN. */
-static int check_options(struct builder *b, const struct node *call, const char *const *known)
+static int check_options(struct builder *b, const struct node *call,
+                         const char *const *known)
 {
     for (const struct node *n = call->kid; n; n = n->next) {
         int i = 0;
 
         if (n->kind != NODE_OPTION)
             continue;
-        while (known[i] && (strlen(known[i]) != n->len || memcmp(known[i], n->text, n->len)))
+        while (known[i] &&
+               (strlen(known[i]) != n->len || memcmp(known[i], n->text, n->len)))
             i++;
         if (!known[i])
             return build_error(b, n->at, "'%.*s' has no option '%.*s'", (int)call->len,
@@ -117,8 +123,8 @@ static const char *const no_options[] = { NULL };
 
 /* ---- operations ---- */
 
-static int apply_embedding(struct builder *b, const struct node *call, const struct operand *arg,
-                           int n, struct operand *out)
+static int apply_embedding(struct builder *b, const struct node *call,
+                           const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "offset", NULL };
     const struct model_tensor *t = need_weight(b, &arg[1], 2);
@@ -170,7 +176,8 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     in = t->axis[op == OP_LINEAR];
     to = t->axis[op != OP_LINEAR];
     if (!axis_equal(&b->type[x].col, in))
-        return type_error(b, arg[1].at, op == OP_LINEAR ? "linear contracts" : "matmul contracts",
+        return type_error(b, arg[1].at,
+                          op == OP_LINEAR ? "linear contracts" : "matmul contracts",
                           &b->type[x].col, in);
     cut_in = build_cuts(b, in);
     cut_to = build_cuts(b, to);
@@ -188,8 +195,8 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     return 0;
 }
 
-static int apply_linear(struct builder *b, const struct node *call, const struct operand *arg,
-                        int n, struct operand *out)
+static int apply_linear(struct builder *b, const struct node *call,
+                        const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
     if (check_options(b, call, no_options) < 0)
@@ -197,8 +204,8 @@ static int apply_linear(struct builder *b, const struct node *call, const struct
     return apply_product(b, arg, OP_LINEAR, out);
 }
 
-static int apply_matmul(struct builder *b, const struct node *call, const struct operand *arg,
-                        int n, struct operand *out)
+static int apply_matmul(struct builder *b, const struct node *call,
+                        const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
     if (check_options(b, call, no_options) < 0)
@@ -232,9 +239,10 @@ static bool owns(const struct builder *b, const struct axis *a)
     return owned;
 }
 
-/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's columns. */
-static int apply_norm(struct builder *b, const struct node *call, const struct operand *arg, int n,
-                      enum op op, struct operand *out)
+/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's columns.
+ */
+static int apply_norm(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, enum op op, struct operand *out)
 {
     static const char *const known[] = { "plus", NULL };
     const struct operand *eps = &arg[n - 1];
@@ -264,13 +272,15 @@ static int apply_norm(struct builder *b, const struct node *call, const struct o
         if (!t)
             return -1;
         if (!is_suffix(&b->type[x].col, t->axis[0]))
-            return type_error(b, arg[i].at, "the norm's weight", &b->type[x].col, t->axis[0]);
+            return type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
+                              t->axis[0]);
         over = t->axis[0];
     }
     cut = b->type[x].place == PLACE_CUT && build_cuts(b, over);
     {
         struct axis col;
-        uint64_t width = cut ? axis_count(over, NULL, &b->m->scope, b->share) : over->size;
+        uint64_t width =
+            cut ? axis_count(over, NULL, &b->m->scope, b->share) : over->size;
         uint64_t whole_width = over->size;
         bool owned = !cut || owns(b, over);
 
@@ -292,20 +302,20 @@ static int apply_norm(struct builder *b, const struct node *call, const struct o
     return 0;
 }
 
-static int apply_rmsnorm(struct builder *b, const struct node *call, const struct operand *arg,
-                         int n, struct operand *out)
+static int apply_rmsnorm(struct builder *b, const struct node *call,
+                         const struct operand *arg, int n, struct operand *out)
 {
     return apply_norm(b, call, arg, n, OP_RMSNORM, out);
 }
 
-static int apply_layernorm(struct builder *b, const struct node *call, const struct operand *arg,
-                           int n, struct operand *out)
+static int apply_layernorm(struct builder *b, const struct node *call,
+                           const struct operand *arg, int n, struct operand *out)
 {
     return apply_norm(b, call, arg, n, OP_LAYERNORM, out);
 }
 
-/* An instruction of one value that keeps its type; partial ones are made whole first unless
- * LINEAR. */
+/* An instruction of one value that keeps its type; partial ones are made whole first
+ * unless LINEAR. */
 static struct inst *emit_unary(struct builder *b, enum op op, int x, bool linear)
 {
     struct axis col;
@@ -341,7 +351,8 @@ static const struct {
 static int find_activation(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof(activations) / sizeof(*activations); i++)
-        if (strlen(activations[i].name) == len && !memcmp(activations[i].name, name, len))
+        if (strlen(activations[i].name) == len &&
+            !memcmp(activations[i].name, name, len))
             return (int)activations[i].act;
     return -1;
 }
@@ -359,8 +370,8 @@ static int emit_activation(struct builder *b, const struct operand *x, int act,
     return 0;
 }
 
-static int apply_activation(struct builder *b, const struct node *call, const struct operand *arg,
-                            int n, struct operand *out)
+static int apply_activation(struct builder *b, const struct node *call,
+                            const struct operand *arg, int n, struct operand *out)
 {
     int act;
 
@@ -375,8 +386,8 @@ static int apply_activation(struct builder *b, const struct node *call, const st
     return emit_activation(b, &arg[0], act, out);
 }
 
-static int apply_softcap(struct builder *b, const struct node *call, const struct operand *arg,
-                         int n, struct operand *out)
+static int apply_softcap(struct builder *b, const struct node *call,
+                         const struct operand *arg, int n, struct operand *out)
 {
     struct inst *inst;
 
@@ -403,8 +414,8 @@ static uint64_t head_size(const struct axis *x)
     return l->n ? l->digit[l->n - 1].size : 1;
 }
 
-static int apply_rope(struct builder *b, const struct node *call, const struct operand *arg, int n,
-                      struct operand *out)
+static int apply_rope(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out)
 {
     uint64_t head;
     struct inst *inst;
@@ -418,9 +429,9 @@ static int apply_rope(struct builder *b, const struct node *call, const struct o
         return build_error(b, arg[0].at, "rope needs one segment");
     head = head_size(&type_of(b, &arg[0])->col);
     if (b->p->rope[arg[1].index].dim > head)
-        return build_error(b, arg[1].at, "the table turns %llu columns, a head has %llu",
-                           (unsigned long long)b->p->rope[arg[1].index].dim,
-                           (unsigned long long)head);
+        return build_error(
+            b, arg[1].at, "the table turns %llu columns, a head has %llu",
+            (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
     inst = emit_unary(b, OP_ROPE, arg[0].index, false);
     inst->rope.table = arg[1].index;
     inst->rope.head = head;
@@ -428,8 +439,8 @@ static int apply_rope(struct builder *b, const struct node *call, const struct o
     return 0;
 }
 
-static int apply_keep(struct builder *b, const struct node *call, const struct operand *arg, int n,
-                      struct operand *out)
+static int apply_keep(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -442,16 +453,17 @@ static int apply_keep(struct builder *b, const struct node *call, const struct o
     inst = emit_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
     inst->keep.slot = p->nslots;
     p->value[inst->dst].kept = true;
-    p->slot_value = xrealloc(p->slot_value, sizeof(*p->slot_value) * (size_t)(p->nslots + 1));
+    p->slot_value =
+        xrealloc(p->slot_value, sizeof(*p->slot_value) * (size_t)(p->nslots + 1));
     p->slot_value[p->nslots++] = inst->dst;
     value_operand(out, inst);
     return 0;
 }
 
-/* Fill the attention's head counts from the digits of q and k; false when they do not fit:
- * k's head digits must be q's, less the last ("group"). */
-static bool head_layout(const struct builder *b, const struct axis *q, const struct axis *k,
-                        struct inst *inst)
+/* Fill the attention's head counts from the digits of q and k; false when they do not
+ * fit: k's head digits must be q's, less the last ("group"). */
+static bool head_layout(const struct builder *b, const struct axis *q,
+                        const struct axis *k, struct inst *inst)
 {
     const struct leaf *lq = &q->leaf[0], *lk = &k->leaf[0];
     int nq = lq->n - 1, nk = lk->n - 1;
@@ -459,7 +471,8 @@ static bool head_layout(const struct builder *b, const struct axis *q, const str
 
     if (q->n != 1 || k->n != 1 || nk < 0 || nq < nk || nq > nk + 1 || nk > 1)
         return false;
-    if (lq->digit[nq].sym != lk->digit[nk].sym || lq->digit[nq].size != lk->digit[nk].size)
+    if (lq->digit[nq].sym != lk->digit[nk].sym ||
+        lq->digit[nq].size != lk->digit[nk].size)
         return false;
     inst->attention.groups = inst->attention.within = inst->attention.per_group = 1;
     inst->attention.group_start = inst->attention.within_start = 0;
@@ -469,7 +482,8 @@ static bool head_layout(const struct builder *b, const struct axis *q, const str
 
         if (sym >= 0 && b->m->scope.sym[sym].dealt)
             s = b->share[sym];
-        if (i < nk && (lk->digit[i].sym != sym || lk->digit[i].size != lq->digit[i].size))
+        if (i < nk &&
+            (lk->digit[i].sym != sym || lk->digit[i].size != lq->digit[i].size))
             return false;
         all *= lq->digit[i].size;
         if (i < nk) {
@@ -516,8 +530,8 @@ static int attention_mask(struct builder *b, const struct operand *o, bool *caus
     return 0;
 }
 
-static int apply_attention(struct builder *b, const struct node *call, const struct operand *arg,
-                           int n, struct operand *out)
+static int apply_attention(struct builder *b, const struct node *call,
+                           const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "scale", "window", "softcap", NULL };
     struct program *p = b->p;
@@ -535,15 +549,18 @@ static int apply_attention(struct builder *b, const struct node *call, const str
         return -1;
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
-            return build_error(b, arg[i].at, "expected a value%s", i ? "" : " that is not kept");
+            return build_error(b, arg[i].at, "expected a value%s",
+                               i ? "" : " that is not kept");
         if (p->value[arg[i].index].rows != ROWS_TOKENS)
             return build_error(b, arg[i].at, "attention needs the rows of all tokens");
-        src[i] = p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
+        src[i] =
+            p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
     }
     if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
         return type_error(b, arg[1].at, "the heads of q and k", &b->type[src[0]].col,
                           &b->type[src[1]].col);
-    if (b->type[src[2]].col.n != 1 || b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
+    if (b->type[src[2]].col.n != 1 ||
+        b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
         return type_error(b, arg[2].at, "the heads of k and v", &b->type[src[1]].col,
                           &b->type[src[2]].col);
     attention_axis(&col, &b->type[src[0]].col, &b->type[src[2]].col);
@@ -563,8 +580,8 @@ static int apply_attention(struct builder *b, const struct node *call, const str
     return 0;
 }
 
-static int apply_first(struct builder *b, const struct node *call, const struct operand *arg, int n,
-                       struct operand *out)
+static int apply_first(struct builder *b, const struct node *call,
+                       const struct operand *arg, int n, struct operand *out)
 {
     struct inst *inst;
 
@@ -580,16 +597,11 @@ static int apply_first(struct builder *b, const struct node *call, const struct 
 }
 
 static const struct rule rules[] = {
-    { "embedding", 2, 2, apply_embedding },
-    { "linear", 2, 2, apply_linear },
-    { "matmul", 2, 2, apply_matmul },
-    { "rmsnorm", 2, 3, apply_rmsnorm },
-    { "layernorm", 2, 4, apply_layernorm },
-    { "activation", 2, 2, apply_activation },
-    { "softcap", 2, 2, apply_softcap },
-    { "rope", 2, 2, apply_rope },
-    { "keep", 1, 1, apply_keep },
-    { "attention", 4, 4, apply_attention },
+    { "embedding", 2, 2, apply_embedding }, { "linear", 2, 2, apply_linear },
+    { "matmul", 2, 2, apply_matmul },       { "rmsnorm", 2, 3, apply_rmsnorm },
+    { "layernorm", 2, 4, apply_layernorm }, { "activation", 2, 2, apply_activation },
+    { "softcap", 2, 2, apply_softcap },     { "rope", 2, 2, apply_rope },
+    { "keep", 1, 1, apply_keep },           { "attention", 4, 4, apply_attention },
     { "first", 1, 1, apply_first },
 };
 
@@ -602,7 +614,8 @@ static int eval_call(struct builder *b, const struct node *call, struct operand 
     int n = 0, act;
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-        if (strlen(rules[i].name) == call->len && !memcmp(rules[i].name, call->text, call->len))
+        if (strlen(rules[i].name) == call->len &&
+            !memcmp(rules[i].name, call->text, call->len))
             rule = &rules[i];
     act = rule ? -1 : find_activation(call->text, call->len);
     if (!rule && act < 0)
@@ -618,8 +631,9 @@ static int eval_call(struct builder *b, const struct node *call, struct operand 
         arg[n++].at = k->at;
     }
     if (n < (rule ? rule->min : 1) || n > (rule ? rule->max : 1))
-        return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d", (int)call->len,
-                           call->text, rule ? rule->min : 1, rule ? rule->max : 1, n);
+        return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d",
+                           (int)call->len, call->text, rule ? rule->min : 1,
+                           rule ? rule->max : 1, n);
     if (!rule)
         return emit_activation(b, &arg[0], act, out);
     return rule->apply(b, call, arg, n, out);
@@ -676,8 +690,8 @@ static int emit_pair(struct builder *b, enum op op, int x, int y, enum place pla
 }
 
 /* Same columns and rows, or an error. */
-static int check_pair(struct builder *b, const struct operand *x, const struct operand *y,
-                      const char *what)
+static int check_pair(struct builder *b, const struct operand *x,
+                      const struct operand *y, const char *what)
 {
     if (!axis_equal(&type_of(b, x)->col, &type_of(b, y)->col))
         return type_error(b, y->at, what, &type_of(b, x)->col, &type_of(b, y)->col);
@@ -737,8 +751,9 @@ static int eval_sum(struct builder *b, const struct node *n, struct operand *out
     }
     for (size_t i = 0; i < t.n; i++)
         if (t.v[i].kind == OPERAND_VALUE && type_of(b, &t.v[i])->place == PLACE_PARTIAL)
-            partial = partial < 0 ? t.v[i].index
-                                  : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
+            partial = partial < 0
+                          ? t.v[i].index
+                          : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
     if (!all_partial && partial >= 0)
         sum = build_whole(b, partial);
     else
@@ -893,8 +908,8 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
             *out = (struct operand){ .kind = OPERAND_ABSENT };
         return 0;
     }
-    return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here", (int)n->len,
-                       n->text);
+    return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here",
+                       (int)n->len, n->text);
 }
 
 static int eval_segment(struct builder *b, const struct node *n, struct operand *out)
@@ -914,16 +929,17 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
     if (n->len < sizeof(segment))
         memcpy(segment, n->text, n->len);
     if (!axis_segment(&col, &b->type[x.index].col, segment))
-        return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len, n->text);
+        return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len,
+                           n->text);
     place = b->type[x.index].place;
     for (int i = 0; i < b->type[x.index].col.n; i++) {
         const struct leaf *l = &b->type[x.index].col.leaf[i];
 
         if (!strcmp(l->segment, segment))
             break;
-        first += place == PLACE_CUT
-                     ? axis_count(&b->type[x.index].col, l->segment, &b->m->scope, b->share)
-                     : l->size;
+        first += place == PLACE_CUT ? axis_count(&b->type[x.index].col, l->segment,
+                                                 &b->m->scope, b->share)
+                                    : l->size;
     }
     if (place == PLACE_CUT && !build_cuts(b, &col))
         place = PLACE_WHOLE;

@@ -24,10 +24,11 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
     for (int a = 0; a < MESH_NAXES; a++)
         if (mesh->size[a] > 1 && !used[a])
             return err_set(err, ERR_NO, "%s %d: family %s deals nothing over %s",
-                           mesh_axis_names[a], mesh->size[a], m->family, mesh_axis_names[a]);
+                           mesh_axis_names[a], mesh->size[a], m->family,
+                           mesh_axis_names[a]);
     if (mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
-        return err_set(err, ERR_NO, "pp %d: the model has %d layers", mesh->size[MESH_PP],
-                       s->nlayers);
+        return err_set(err, ERR_NO, "pp %d: the model has %d layers",
+                       mesh->size[MESH_PP], s->nlayers);
     return 0;
 }
 
@@ -43,10 +44,11 @@ struct share *model_shares(const struct model *m, const struct mesh *mesh,
         int parts = mesh->size[d->over], part = coord[d->over];
 
         if (d->group < 0)
-            share[d->sym] = deal_units(m->scope.sym[d->sym].value, d->grain, parts, part);
+            share[d->sym] =
+                deal_units(m->scope.sym[d->sym].value, d->grain, parts, part);
         else
-            deal_groups(m->scope.sym[d->group].value, m->scope.sym[d->within].value, parts,
-                        part, &share[d->group], &share[d->within]);
+            deal_groups(m->scope.sym[d->group].value, m->scope.sym[d->within].value,
+                        parts, part, &share[d->group], &share[d->within]);
     }
     return share;
 }
@@ -58,14 +60,15 @@ struct cutter {
     struct share *share;
     bool (*cut)[MESH_NAXES]; /* [ndefs]: mesh axes that cut the definition's tensors */
     struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: made when first asked for */
-    bool *known; /* [ndefs] */
+    bool *known;                         /* [ndefs] */
 };
 
 /* The mesh axis that deals the scope's symbol SYM, or -1. */
 static int over_axis(const struct model_state *s, int sym)
 {
     for (int i = 0; i < s->ndeals; i++)
-        if (s->deal[i].sym == sym || s->deal[i].group == sym || s->deal[i].within == sym)
+        if (s->deal[i].sym == sym || s->deal[i].group == sym ||
+            s->deal[i].within == sym)
             return (int)s->deal[i].over;
     return -1;
 }
@@ -148,7 +151,8 @@ static bool runs_section(const struct cutter *c, int i, int layer)
         return stage_of(c, sec->depth ? sec->depth - 1 : 0) == stage;
     if (layer >= 0)
         return stage_of(c, sec->depth + layer) == stage;
-    return stage_of(c, sec->depth) <= stage && stage <= stage_of(c, sec->depth + sec->count - 1);
+    return stage_of(c, sec->depth) <= stage &&
+           stage <= stage_of(c, sec->depth + sec->count - 1);
 }
 
 static bool on_stage(const struct cutter *c, const struct model_tensor *t)
@@ -175,7 +179,8 @@ static bool earlier_stage(struct cutter *c, const struct model_tensor *t)
 
     if (t->section >= 0)
         return false;
-    for (c->coord[MESH_PP] = 0; c->coord[MESH_PP] < stage && !found; c->coord[MESH_PP]++)
+    for (c->coord[MESH_PP] = 0; c->coord[MESH_PP] < stage && !found;
+         c->coord[MESH_PP]++)
         found = on_stage(c, t);
     c->coord[MESH_PP] = stage;
     return found;
@@ -185,13 +190,16 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
 {
     const struct model_tensor *t = &c->model->tensor[tensor];
     const struct tensor_def *d = &c->model->state->def[t->def];
-    int expert = d->capture[1] >= 0 ? d->capture[1] : d->section < 0 ? d->capture[0] : -1;
+    int expert = d->capture[1] >= 0 ? d->capture[1]
+                 : d->section < 0   ? d->capture[0]
+                                    : -1;
 
     *out = (struct slice){ .held = on_stage(c, t), .primary = true, .ndim = t->ndim };
     if (expert >= 0 && t->expert >= 0) {
         const struct share *s = &c->share[expert];
 
-        out->held &= (uint64_t)t->expert >= s->start && (uint64_t)t->expert < s->start + s->count;
+        out->held &= (uint64_t)t->expert >= s->start &&
+                     (uint64_t)t->expert < s->start + s->count;
     }
     if (!c->known[t->def]) {
         for (int k = 0; k < t->ndim; k++)

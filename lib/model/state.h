@@ -10,27 +10,27 @@
 struct model_section {
     const char *name;
     bool repeated;
-    int count;  /* layers; 1 when not repeated */
-    int depth;  /* layers of the repeated sections before it */
+    int count; /* layers; 1 when not repeated */
+    int depth; /* layers of the repeated sections before it */
 };
 
 /* A tensor of the family: all tensors of one name pattern. */
 struct tensor_def {
     const struct family_entry *entry;
     const char *pattern;
-    const char *when;      /* NULL: always */
+    const char *when; /* NULL: always */
     const struct json *when_json;
     int ndim;
     struct axis axis[MODEL_MAX_DIMS];
-    int tied_def;          /* -1: not tied */
+    int tied_def; /* -1: not tied */
     bool optional;
-    char **name;           /* patterns with the alternatives written out */
+    char **name; /* patterns with the alternatives written out */
     size_t nnames;
-    int capture[2];        /* symbols of its captures in order of appearance, -1 */
+    int capture[2]; /* symbols of its captures in order of appearance, -1 */
     const char *capture_name[2];
-    int section;           /* that its capture repeats, or -1 */
-    size_t first, count;   /* its tensors in model.tensor */
-    uint64_t read_by;      /* bit per section whose lines name it */
+    int section;         /* that its capture repeats, or -1 */
+    size_t first, count; /* its tensors in model.tensor */
+    uint64_t read_by;    /* bit per section whose lines name it */
 };
 
 /* One symbol's definition, evaluated once. */
@@ -42,9 +42,9 @@ struct symbol_def {
 
 /* How a symbol is dealt. */
 struct deal_def {
-    int sym;            /* in the scope; the whole symbol ("heads") */
+    int sym; /* in the scope; the whole symbol ("heads") */
     enum mesh_axis over;
-    int group, within;  /* in the scope, or -1 */
+    int group, within; /* in the scope, or -1 */
     uint64_t grain;
 };
 
@@ -52,20 +52,20 @@ struct model_state {
     struct family *family;
     cJSON *config;
     char *config_name;
-    char *text;               /* flattened family */
+    char *text; /* flattened family */
     struct symbol_def *symbol;
     struct axis_symbol *scope;
     struct deal_def *deal;
     int ndeals;
     struct model_section *section;
     int nsections;
-    int nlayers;              /* of all repeated sections */
+    int nlayers; /* of all repeated sections */
     struct tensor_def *def;
     size_t ndefs;
 };
 
-/* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the value of
- * "layer" when at least 0.  On failure *err has "column C: cause" only. */
+/* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
+ * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
 int model_eval(const struct model *m, const char *text, size_t n, int layer,
                struct expr_value *out, struct err *err);
 
@@ -73,8 +73,9 @@ int model_eval(const struct model *m, const char *text, size_t n, int layer,
 int model_when(const struct model *m, const char *when, const struct json_doc *doc,
                const struct json *j, int layer, bool *out, struct err *err);
 
-/* The tensor KEY of layer LAYER (-1 outside repeated sections), tied ones resolved to what they
- * are tied to; -1 when the model has no such tensor, -2 when the family has no such key. */
+/* The tensor KEY of layer LAYER (-1 outside repeated sections), tied ones resolved to
+ * what they are tied to; -1 when the model has no such tensor, -2 when the family has
+ * no such key. */
 long model_tensor_at(const struct model *m, const char *key, size_t len, int layer);
 
 #endif

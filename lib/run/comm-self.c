@@ -32,7 +32,8 @@ static int self_gather(struct comm *c, const void *mine, void *all, size_t bytes
     return 0;
 }
 
-static int self_broadcast(struct comm *c, void *buf, size_t bytes, int root, struct err *err)
+static int self_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                          struct err *err)
 {
     (void)c;
     (void)buf;

@@ -1,9 +1,10 @@
 /* comm-shm - ranks on one machine, through shared memory
  *
- * Each rank has two slots and a counter of the operations it has posted.  An operation of at most a
- * slot's size is: copy into the own slot, raise the own counter, wait until all counters have come as
- * far, read all slots.  The two slots alternate: who posts operation n+2 into the slot of n has waited
- * for all to post n+1, hence all have read n.  Larger operations are cut into slots. */
+ * Each rank has two slots and a counter of the operations it has posted.  An operation
+ * of at most a slot's size is: copy into the own slot, raise the own counter, wait
+ * until all counters have come as far, read all slots.  The two slots alternate: who
+ * posts operation n+2 into the slot of n has waited for all to post n+1, hence all have
+ * read n.  Larger operations are cut into slots. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <sched.h>
@@ -21,9 +22,9 @@
 #include "lib/run/comm.h"
 
 enum {
-    SLOT = 1 << 18,   /* bytes */
-    SPINS = 2000,     /* looks before giving up the processor */
-    YIELDS = 50,      /* turns given to others before sleeping */
+    SLOT = 1 << 18,      /* bytes */
+    SPINS = 2000,        /* looks before giving up the processor */
+    YIELDS = 50,         /* turns given to others before sleeping */
     SLEEP_NS = 50000000, /* a sleeper looks for an abort this often */
 };
 
@@ -36,8 +37,8 @@ struct post {
 struct shm {
     _Alignas(128) _Atomic int aborted;
     int nranks;
-    size_t bytes;  /* of the whole mapping */
-    size_t slots;  /* offset of the first slot */
+    size_t bytes; /* of the whole mapping */
+    size_t slots; /* offset of the first slot */
     struct post post[];
 };
 
@@ -52,7 +53,8 @@ int shm_open_group(struct shm **out, int nranks, struct err *err)
     size_t head = sizeof(struct shm) + (size_t)nranks * sizeof(struct post);
     size_t slots = (head + 4095) / 4096 * 4096;
     size_t bytes = slots + (size_t)nranks * 2 * SLOT;
-    struct shm *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shm *s =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (s == MAP_FAILED)
         return err_errno(err, "shared memory for %d ranks", nranks);
@@ -88,7 +90,8 @@ static char *slot(const struct shm_comm *c, int rank)
 
 static bool has_come(const struct post *p, uint32_t count)
 {
-    return (int32_t)(atomic_load_explicit(&p->count, memory_order_acquire) - count) >= 0;
+    return (int32_t)(atomic_load_explicit(&p->count, memory_order_acquire) - count) >=
+           0;
 }
 
 static inline void pause_briefly(void)
@@ -118,7 +121,8 @@ static int wait_for(struct shm_comm *c, int r, uint32_t count, struct err *err)
         uint32_t seen = atomic_load(&p->count);
 
         if (atomic_load(&c->shm->aborted))
-            return err_set(err, ERR_SYSTEM, "rank %d: another rank is gone", c->comm.rank);
+            return err_set(err, ERR_SYSTEM, "rank %d: another rank is gone",
+                           c->comm.rank);
         if ((int32_t)(seen - count) >= 0)
             break;
         atomic_fetch_add(&p->sleepers, 1);
@@ -128,7 +132,8 @@ static int wait_for(struct shm_comm *c, int r, uint32_t count, struct err *err)
     return 0;
 }
 
-/* Post what the own slot holds and wait for all; the slots may be read until the next post. */
+/* Post what the own slot holds and wait for all; the slots may be read until the next
+ * post. */
 static int exchange(struct shm_comm *c, struct err *err)
 {
     struct post *mine = &c->shm->post[c->comm.rank];
@@ -208,7 +213,8 @@ static int shm_gather(struct comm *comm, const void *mine, void *all, size_t byt
     return 0;
 }
 
-static int shm_broadcast(struct comm *comm, void *buf, size_t bytes, int root, struct err *err)
+static int shm_broadcast(struct comm *comm, void *buf, size_t bytes, int root,
+                         struct err *err)
 {
     struct shm_comm *c = (struct shm_comm *)comm;
 

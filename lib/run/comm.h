@@ -1,8 +1,8 @@
 /* comm - how the ranks of a group exchange values
  *
- * Every rank of the group calls the same operations in the same order.  Sums are made in
- * rank order, so they do not depend on who arrives first.  When a rank is gone the others' waits end
- * with ERR_SYSTEM. */
+ * Every rank of the group calls the same operations in the same order.  Sums are made
+ * in rank order, so they do not depend on who arrives first.  When a rank is gone the
+ * others' waits end with ERR_SYSTEM. */
 #ifndef LIB_RUN_COMM_H
 #define LIB_RUN_COMM_H
 
@@ -21,17 +21,19 @@ struct comm_ops {
     int (*sum_f32)(struct comm *c, float *x, size_t n, struct err *err);
     int (*sum_f64)(struct comm *c, double *x, size_t n, struct err *err);
     /* all[rank][bytes] = each rank's mine[bytes] */
-    int (*gather)(struct comm *c, const void *mine, void *all, size_t bytes, struct err *err);
+    int (*gather)(struct comm *c, const void *mine, void *all, size_t bytes,
+                  struct err *err);
     /* buf[bytes] of rank ROOT, to all */
-    int (*broadcast)(struct comm *c, void *buf, size_t bytes, int root, struct err *err);
+    int (*broadcast)(struct comm *c, void *buf, size_t bytes, int root,
+                     struct err *err);
     void (*close)(struct comm *c);
 };
 
 /* A group of one rank; there is nothing to exchange. */
 struct comm *comm_self_open(void);
 
-/* Memory for a group of NRANKS processes on this machine: anonymous and shared, so it must be made
- * before they are forked, and nothing is left when they are gone. */
+/* Memory for a group of NRANKS processes on this machine: anonymous and shared, so it
+ * must be made before they are forked, and nothing is left when they are gone. */
 struct shm;
 int shm_open_group(struct shm **out, int nranks, struct err *err);
 void shm_close_group(struct shm *s);

@@ -23,13 +23,13 @@ struct engine {
     struct engine_limits limits;
     char *arena;
     uint64_t arena_bytes, cache_bytes;
-    uint64_t *offset;        /* [nvalues] */
-    float **cache;           /* [nslots]: [context][cols] */
+    uint64_t *offset;          /* [nvalues] */
+    float **cache;             /* [nslots]: [context][cols] */
     struct rotation *rotation; /* [nropes] */
     int32_t *position, *types; /* [tokens] */
-    double *stat;            /* two numbers a group; grown as needed */
+    double *stat;              /* two numbers a group; grown as needed */
     size_t stat_cap;
-    float *exchange;         /* for gathers: own and all ranks' columns */
+    float *exchange; /* for gathers: own and all ranks' columns */
     size_t exchange_cap;
     const struct step *step;
 };
@@ -88,7 +88,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->position = xcalloc(limits->tokens + 1, sizeof(*e->position));
     e->types = xcalloc(limits->tokens + 1, sizeof(*e->types));
     open_rotations(e);
-    if (!program_arena(program, limits->tokens, limits->wanted, e->offset, &e->arena_bytes)) {
+    if (!program_arena(program, limits->tokens, limits->wanted, e->offset,
+                       &e->arena_bytes)) {
         err_set(err, ERR_SYSTEM, "the arena overflows");
         goto fail;
     }
@@ -178,7 +179,8 @@ static int run_norm(struct engine *e, const struct inst *inst, struct err *err)
     size_t width = inst->norm.width, groups = width ? rows * cols / width : 0;
     bool cut = inst->norm.whole_width != width, center = inst->op == OP_LAYERNORM;
     size_t count = cut ? rows : groups; /* an empty part still takes part in the sums */
-    double *mean = stats(e, 3 * count + 1), *square = mean + count, *zero = square + count;
+    double *mean = stats(e, 3 * count + 1), *square = mean + count,
+           *zero = square + count;
     const float *x = value(e, inst->src[0]);
     double n = (double)inst->norm.whole_width;
 
@@ -197,8 +199,8 @@ static int run_norm(struct engine *e, const struct inst *inst, struct err *err)
         return -1;
     for (size_t i = 0; i < count; i++)
         square[i] = 1 / sqrt(square[i] / n + inst->norm.eps);
-    e->ops->group_scale(value(e, inst->dst), x, center ? mean : NULL, square, groups, width,
-                        weight_of(e, inst->weight), inst->norm.plus_one,
+    e->ops->group_scale(value(e, inst->dst), x, center ? mean : NULL, square, groups,
+                        width, weight_of(e, inst->weight), inst->norm.plus_one,
                         weight_of(e, inst->weight2));
     return 0;
 }
@@ -222,7 +224,8 @@ static int run_attention(struct engine *e, const struct inst *inst, struct err *
     }
     s.k = side[0];
     s.v = side[1];
-    return e->ops->attention(value(e, inst->dst), value(e, inst->src[0]), inst, &s, err);
+    return e->ops->attention(value(e, inst->dst), value(e, inst->src[0]), inst, &s,
+                             err);
 }
 
 /* Columns of all ranks side by side, each rank's put where its runs say. */
@@ -278,7 +281,8 @@ static void run_segment(struct engine *e, const struct inst *inst)
 
     for (size_t i = 0; i < rows; i++)
         memcpy(value(e, inst->dst) + i * cols,
-               value(e, inst->src[0]) + i * from + inst->segment.first, cols * sizeof(float));
+               value(e, inst->src[0]) + i * from + inst->segment.first,
+               cols * sizeof(float));
 }
 
 static void run_take(struct engine *e, const struct inst *inst)
@@ -298,9 +302,12 @@ struct row_part {
     double index;    /* of the largest */
 };
 
-static struct row_part look_at_row(const float *x, size_t n, uint64_t first, int64_t target)
+static struct row_part look_at_row(const float *x, size_t n, uint64_t first,
+                                   int64_t target)
 {
-    struct row_part r = { .max = -INFINITY, .target = -INFINITY, .index = (double)first };
+    struct row_part r = { .max = -INFINITY,
+                          .target = -INFINITY,
+                          .index = (double)first };
 
     for (size_t i = 0; i < n; i++)
         if ((double)x[i] > r.max) {
@@ -314,15 +321,16 @@ static struct row_part look_at_row(const float *x, size_t n, uint64_t first, int
     return r;
 }
 
-/* OP_NLL and OP_ARGMAX: each rank sums up its columns, then all combine them in rank order. */
+/* OP_NLL and OP_ARGMAX: each rank sums up its columns, then all combine them in rank
+ * order. */
 static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
 {
     size_t rows = rows_of(e, inst->src[0]), cols = e->p->value[inst->src[0]].cols;
     int parts = inst->row.cut ? e->comm->size : 1;
     struct row_part *mine, *all;
 
-    mine = (struct row_part *)(void *)stats(
-        e, rows * (size_t)(parts + 1) * sizeof(*mine) / sizeof(double));
+    mine = (struct row_part *)(void *)stats(e, rows * (size_t)(parts + 1) *
+                                                   sizeof(*mine) / sizeof(double));
     all = inst->row.cut ? mine + rows : mine;
     for (size_t i = 0; i < rows; i++) {
         size_t row = e->p->value[inst->src[0]].rows == ROWS_WANTED && e->step->wanted
@@ -330,7 +338,8 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
                          : i;
         int64_t target = e->step->targets ? e->step->targets[row] : -1;
 
-        mine[i] = look_at_row(value(e, inst->src[0]) + i * cols, cols, inst->row.first, target);
+        mine[i] = look_at_row(value(e, inst->src[0]) + i * cols, cols, inst->row.first,
+                              target);
     }
     if (inst->row.cut &&
         e->comm->ops->gather(e->comm, mine, all, rows * sizeof(*mine), err) < 0)
@@ -358,15 +367,19 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
 
 static const int32_t *index_of(const struct engine *e, enum index index)
 {
-    return index == INDEX_IDS ? e->step->ids : index == INDEX_POSITIONS ? e->position : e->types;
+    return index == INDEX_IDS         ? e->step->ids
+           : index == INDEX_POSITIONS ? e->position
+                                      : e->types;
 }
 
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
     const struct program *p = e->p;
-    size_t rows = rows_of(e, inst->dst), cols = p->value[inst->dst].cols, n = rows * cols;
+    size_t rows = rows_of(e, inst->dst), cols = p->value[inst->dst].cols,
+           n = rows * cols;
     float *y = p->value[inst->dst].kept ? NULL : value(e, inst->dst);
-    const float *x = inst->nsrc && !p->value[inst->src[0]].kept ? value(e, inst->src[0]) : NULL;
+    const float *x =
+        inst->nsrc && !p->value[inst->src[0]].kept ? value(e, inst->src[0]) : NULL;
     const struct matrix *w = weight_of(e, inst->weight);
 
     switch (inst->op) {
@@ -401,7 +414,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return run_norm(e, inst, err);
     case OP_ROPE:
         e->ops->rope(y, x, rows, cols, inst->rope.head, &p->rope[inst->rope.table],
-                     e->rotation[inst->rope.table].cos, e->rotation[inst->rope.table].sin);
+                     e->rotation[inst->rope.table].cos,
+                     e->rotation[inst->rope.table].sin);
         return 0;
     case OP_KEEP:
         memcpy(e->cache[inst->keep.slot] + e->step->start * cols, x, n * sizeof(*x));
@@ -444,7 +458,8 @@ static void set_rotations(struct engine *e)
         size_t half = r->dim / 2;
 
         if (r->dynamic)
-            program_rope_dynamic(r, e->step->start + e->step->n, e->rotation[t].inv_freq);
+            program_rope_dynamic(r, e->step->start + e->step->n,
+                                 e->rotation[t].inv_freq);
         for (size_t i = 0; i < e->step->n; i++)
             for (size_t k = 0; k < half; k++) {
                 double angle = (double)e->position[i] * e->rotation[t].inv_freq[k];
@@ -459,8 +474,9 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
 {
     if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
         (e->p->nslots && step->start + step->n > e->limits.context))
-        return err_set(err, ERR_SYSTEM, "a step of %zu tokens at %zu is beyond the limits",
-                       step->n, step->start);
+        return err_set(err, ERR_SYSTEM,
+                       "a step of %zu tokens at %zu is beyond the limits", step->n,
+                       step->start);
     e->step = step;
     for (size_t i = 0; i < step->n; i++) {
         e->position[i] = (int32_t)(step->start + i);

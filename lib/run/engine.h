@@ -1,8 +1,8 @@
 /* engine - runs a program on one rank
  *
- * An engine holds a program's weights, its cache and one arena for all values.  A step runs the
- * program on some tokens of one sequence: a prompt or a chunk of it, or one new token.  All ranks of a
- * group take the same steps. */
+ * An engine holds a program's weights, its cache and one arena for all values.  A step
+ * runs the program on some tokens of one sequence: a prompt or a chunk of it, or one
+ * new token.  All ranks of a group take the same steps. */
 #ifndef LIB_RUN_ENGINE_H
 #define LIB_RUN_ENGINE_H
 
@@ -24,7 +24,8 @@ struct engine_limits {
 
 struct engine;
 
-/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and COMM. */
+/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and
+ * COMM. */
 int engine_open(struct engine **out, const struct program *program,
                 const struct matrix *weight, struct comm *comm,
                 const struct engine_limits *limits, struct err *err);
@@ -33,11 +34,11 @@ void engine_free(struct engine *e);
 struct step {
     const int32_t *ids;         /* [n] */
     const int32_t *token_types; /* [n], or NULL: all 0 */
-    const int32_t *targets;     /* [n]: the token that follows each, for "nll"; or NULL */
-    size_t n;                   /* at most limits.tokens */
-    size_t start;               /* position of the first; 0 begins a new sequence */
-    const int32_t *wanted;      /* [nwanted] rows of this step that reach the outputs of a
-                                   program built with .wanted */
+    const int32_t *targets; /* [n]: the token that follows each, for "nll"; or NULL */
+    size_t n;               /* at most limits.tokens */
+    size_t start;           /* position of the first; 0 begins a new sequence */
+    const int32_t *wanted;  /* [nwanted] rows of this step that reach the outputs of a
+                               program built with .wanted */
     size_t nwanted;
 };
 

@@ -21,7 +21,7 @@
 enum { GRACE_MS = 1500 }; /* between asking a rank to end and making it */
 
 struct group {
-    pid_t *pid;    /* [n]; 0 when it has ended */
+    pid_t *pid; /* [n]; 0 when it has ended */
     int n, alive;
     int report[2]; /* pipe: a failing rank writes its struct err */
     struct shm *shm;
@@ -79,7 +79,8 @@ static void signal_all(const struct group *g, int sig)
             kill(g->pid[r], sig);
 }
 
-/* Reap who has ended.  The first failure without a report of its own is told in *err. */
+/* Reap who has ended.  The first failure without a report of its own is told in *err.
+ */
 static void reap(struct group *g, bool *failed, struct err *err)
 {
     for (int r = 0; r < g->n; r++) {
@@ -91,12 +92,14 @@ static void reap(struct group *g, bool *failed, struct err *err)
         g->alive--;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
-        g->pipe_closed |= !*failed && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
+        g->pipe_closed |=
+            !*failed && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
         if (!*failed && WIFSIGNALED(status))
             err_set(err, ERR_SYSTEM, "rank %d was killed by signal %d (SIG%s)", r,
                     WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
         else if (!*failed)
-            err_set(err, ERR_SYSTEM, "rank %d ended with status %d", r, WEXITSTATUS(status));
+            err_set(err, ERR_SYSTEM, "rank %d ended with status %d", r,
+                    WEXITSTATUS(status));
         *failed = true;
     }
 }

@@ -2,14 +2,15 @@
 #include "lib/run/runner.h"
 
 int runner_open(struct runner *r, const struct store *store, struct comm *comm,
-                const struct program_options *options, const struct engine_limits *limits,
-                struct err *err)
+                const struct program_options *options,
+                const struct engine_limits *limits, struct err *err)
 {
     int coord[MESH_NAXES];
 
     *r = (struct runner){ 0 };
     mesh_coord(&store->mesh, comm->rank, coord);
-    if (program_build(&r->program, store->model, &store->mesh, coord, options, err) < 0 ||
+    if (program_build(&r->program, store->model, &store->mesh, coord, options, err) <
+            0 ||
         weights_open(&r->weights, store, r->program, err) < 0 ||
         engine_open(&r->engine, r->program, r->weights.matrix, comm, limits, err) < 0) {
         runner_close(r);
@@ -28,8 +29,8 @@ void runner_close(struct runner *r)
 
 int runner_feed(struct runner *r, const int32_t *ids, const int32_t *targets, size_t n,
                 size_t start, size_t chunk,
-                void (*see)(void *arg, struct engine *e, size_t first, size_t count), void *arg,
-                struct err *err)
+                void (*see)(void *arg, struct engine *e, size_t first, size_t count),
+                void *arg, struct err *err)
 {
     for (size_t at = 0; at < n; at += chunk) {
         size_t count = n - at < chunk ? n - at : chunk;

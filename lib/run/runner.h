@@ -13,16 +13,16 @@ struct runner {
 
 /* Make rank COMM->rank of STORE's mesh ready.  STORE and COMM must outlive it. */
 int runner_open(struct runner *r, const struct store *store, struct comm *comm,
-                const struct program_options *options, const struct engine_limits *limits,
-                struct err *err);
+                const struct program_options *options,
+                const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 
-/* Run the N tokens at IDS (and TARGETS, or NULL) from position START in steps of at most CHUNK.
- * Only the last row of all is wanted.  After each step SEE is called with the step's first index in IDS, unless
- * it is NULL. */
+/* Run the N tokens at IDS (and TARGETS, or NULL) from position START in steps of at
+ * most CHUNK. Only the last row of all is wanted.  After each step SEE is called with
+ * the step's first index in IDS, unless it is NULL. */
 int runner_feed(struct runner *r, const int32_t *ids, const int32_t *targets, size_t n,
                 size_t start, size_t chunk,
-                void (*see)(void *arg, struct engine *e, size_t first, size_t count), void *arg,
-                struct err *err);
+                void (*see)(void *arg, struct engine *e, size_t first, size_t count),
+                void *arg, struct err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* store - the weights on disk that a rank runs: a sharded checkpoint or a Hugging Face directory */
+/* store - the weights on disk that a rank runs: a sharded checkpoint or a Hugging Face
+ * directory */
 #include "lib/run/store.h"
 
 #include <fcntl.h>
@@ -52,17 +53,20 @@ static int open_sharded(struct store *s, const char *file, const int size[MESH_N
     s->sharded = true;
     for (int a = 0; a < MESH_NAXES; a++)
         if (size[a] && size[a] != s->manifest.mesh[a])
-            return err_set(err, ERR_USAGE,
-                           "%s is cut for %s %d, not %d; cut it anew from a merged copy", s->path,
-                           mesh_axis_names[a], s->manifest.mesh[a], size[a]);
+            return err_set(
+                err, ERR_USAGE,
+                "%s is cut for %s %d, not %d; cut it anew from a merged copy", s->path,
+                mesh_axis_names[a], s->manifest.mesh[a], size[a]);
     if (mesh_set(&s->mesh, s->manifest.mesh, NULL, err) < 0 ||
-        model_open_flat(&s->model, file, s->manifest.config, s->manifest.family, err) < 0)
+        model_open_flat(&s->model, file, s->manifest.config, s->manifest.family, err) <
+            0)
         return -1;
     return bind_manifest(s, err);
 }
 
-static int open_source(struct store *s, const int size[MESH_NAXES], const char *family_file,
-                       const char *family_path, struct err *err)
+static int open_source(struct store *s, const int size[MESH_NAXES],
+                       const char *family_file, const char *family_path,
+                       struct err *err)
 {
     if (source_open(&s->source, s->path, err) < 0)
         return -1;
@@ -71,8 +75,8 @@ static int open_source(struct store *s, const int size[MESH_NAXES], const char *
         return err_set(err, ERR_INPUT, "%s: no config.json", s->path);
     }
     if (mesh_set(&s->mesh, size, NULL, err) < 0 ||
-        model_open(&s->model, s->source.config_path, s->source.config, family_file, family_path,
-                   err) < 0)
+        model_open(&s->model, s->source.config_path, s->source.config, family_file,
+                   family_path, err) < 0)
         return -1;
     return bind_source(s, err);
 }
@@ -136,11 +140,12 @@ static int check_type(const char *name, enum dtype t, struct err *err)
 {
     if (t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_F16)
         return 0;
-    return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s", name, dtype_name(t));
+    return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s", name,
+                   dtype_name(t));
 }
 
-/* Copy the part of dimension D and on of a tensor at SRC to *to; STRIDE[d] is the bytes of one
- * step along d. */
+/* Copy the part of dimension D and on of a tensor at SRC to *to; STRIDE[d] is the bytes
+ * of one step along d. */
 static void gather(char **to, const char *src, const struct slice *slice,
                    const struct model_tensor *t, const uint64_t *stride, int d)
 {
@@ -162,7 +167,8 @@ static void gather(char **to, const char *src, const struct slice *slice,
 }
 
 /* Is the slice one run of bytes in the file?  *start elements in. */
-static bool is_one_run(const struct slice *slice, const struct model_tensor *t, uint64_t *start)
+static bool is_one_run(const struct slice *slice, const struct model_tensor *t,
+                       uint64_t *start)
 {
     uint64_t inner = 1;
 
@@ -178,8 +184,9 @@ static bool is_one_run(const struct slice *slice, const struct model_tensor *t, 
     return true;
 }
 
-static int slice_weight(struct weights *w, int i, const struct store *s, struct cutter *cutter,
-                        const struct weight *need, struct err *err)
+static int slice_weight(struct weights *w, int i, const struct store *s,
+                        struct cutter *cutter, const struct weight *need,
+                        struct err *err)
 {
     const struct model_tensor *t = &s->model->tensor[need->tensor];
     const struct tensor *stored = &s->source.tensor[t->source];
@@ -191,7 +198,8 @@ static int slice_weight(struct weights *w, int i, const struct store *s, struct 
 
     bytes *= size;
     cutter_slice(cutter, need->tensor, &slice);
-    w->matrix[i] = (struct matrix){ .dtype = stored->dtype, .rows = need->rows,
+    w->matrix[i] = (struct matrix){ .dtype = stored->dtype,
+                                    .rows = need->rows,
                                     .cols = need->cols };
     w->bytes += bytes;
     if (is_one_run(&slice, t, &start)) {
@@ -210,8 +218,8 @@ static int slice_weight(struct weights *w, int i, const struct store *s, struct 
     return 0;
 }
 
-static int open_slices(struct weights *w, const struct store *s, const struct program *p,
-                       struct err *err)
+static int open_slices(struct weights *w, const struct store *s,
+                       const struct program *p, struct err *err)
 {
     struct cutter *cutter;
     int ret = -1;
@@ -226,7 +234,8 @@ static int open_slices(struct weights *w, const struct store *s, const struct pr
         }
     for (size_t f = 0; f < w->nmaps; f++)
         if (w->map[f].size != s->source.file[f].size) {
-            err_set(err, ERR_INPUT, "%s: changed while it was read", s->source.file[f].path);
+            err_set(err, ERR_INPUT, "%s: changed while it was read",
+                    s->source.file[f].path);
             goto out;
         }
     for (int i = 0; i < p->nweights; i++) {
@@ -243,8 +252,9 @@ out:
 }
 
 /* The file as a whole is checked; when it is damaged, the tensor is looked for. */
-static int check_crc(const struct store *s, int part, const char *path, const struct mapping *m,
-                     const struct safetensors *st, struct err *err)
+static int check_crc(const struct store *s, int part, const char *path,
+                     const struct mapping *m, const struct safetensors *st,
+                     struct err *err)
 {
     const struct manifest_file *f = NULL;
 
@@ -252,8 +262,9 @@ static int check_crc(const struct store *s, int part, const char *path, const st
         if (s->manifest.file[i].part == part)
             f = &s->manifest.file[i];
     if (!f || f->size != m->size)
-        return err_set(err, ERR_INPUT, "%s: %llu bytes, but the manifest says %llu", path,
-                       (unsigned long long)m->size, (unsigned long long)(f ? f->size : 0));
+        return err_set(err, ERR_INPUT, "%s: %llu bytes, but the manifest says %llu",
+                       path, (unsigned long long)m->size,
+                       (unsigned long long)(f ? f->size : 0));
     if (hash_crc32(0, m->data, m->size) == f->crc)
         return 0;
     for (size_t i = 0; i < s->manifest.ntensors; i++) {
@@ -261,16 +272,18 @@ static int check_crc(const struct store *s, int part, const char *path, const st
 
         for (size_t k = 0; k < st->n; k++)
             if (!strcmp(st->tensor[k].name, t->name) && manifest_holds(t, part) &&
-                hash_crc32(0, m->data + st->tensor[k].offset, st->tensor[k].size) != t->crc[part])
-                return err_set(err, ERR_INPUT, "%s: tensor %s is damaged (wrong CRC-32)", path,
+                hash_crc32(0, m->data + st->tensor[k].offset, st->tensor[k].size) !=
+                    t->crc[part])
+                return err_set(err, ERR_INPUT,
+                               "%s: tensor %s is damaged (wrong CRC-32)", path,
                                t->name);
     }
     return err_set(err, ERR_INPUT, "%s: damaged (wrong CRC-32)", path);
 }
 
-static int use_part(struct weights *w, int i, const struct store *s, const struct weight *need,
-                    const struct safetensors *st, const struct tensor_index *index,
-                    const char *path, struct err *err)
+static int use_part(struct weights *w, int i, const struct store *s,
+                    const struct weight *need, const struct safetensors *st,
+                    const struct tensor_index *index, const char *path, struct err *err)
 {
     const char *name = s->model->tensor[need->tensor].name;
     long at = tensor_index_find(index, name);
@@ -282,8 +295,9 @@ static int use_part(struct weights *w, int i, const struct store *s, const struc
     if (check_type(name, t->dtype, err) < 0)
         return -1;
     if (t->size != need->rows * need->cols * (uint64_t)dtype_bits(t->dtype) / 8)
-        return err_set(err, ERR_INPUT, "%s: tensor %s has %llu bytes, expected %llu x %llu", path,
-                       name, (unsigned long long)t->size, (unsigned long long)need->rows,
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor %s has %llu bytes, expected %llu x %llu", path, name,
+                       (unsigned long long)t->size, (unsigned long long)need->rows,
                        (unsigned long long)need->cols);
     w->matrix[i] = (struct matrix){ .data = w->map[0].data + t->offset,
                                     .dtype = t->dtype,
@@ -328,14 +342,15 @@ out:
     return ret;
 }
 
-int weights_open(struct weights *w, const struct store *s, const struct program *program,
-                 struct err *err)
+int weights_open(struct weights *w, const struct store *s,
+                 const struct program *program, struct err *err)
 {
     *w = (struct weights){ 0 };
     w->matrix = xcalloc((size_t)program->nweights + 1, sizeof(*w->matrix));
     w->copy = xcalloc((size_t)program->nweights + 1, sizeof(*w->copy));
     w->n = program->nweights;
-    if ((s->sharded ? open_part(w, s, program, err) : open_slices(w, s, program, err)) == 0)
+    if ((s->sharded ? open_part(w, s, program, err)
+                    : open_slices(w, s, program, err)) == 0)
         return 0;
     weights_close(w);
     return -1;

@@ -1,6 +1,8 @@
-/* store - the weights on disk that a rank runs: a sharded checkpoint or a Hugging Face directory
+/* store - the weights on disk that a rank runs: a sharded checkpoint or a Hugging Face
+ * directory
  *
- * A Hugging Face directory is cut while it is loaded, by the same slices that tp-shard writes. */
+ * A Hugging Face directory is cut while it is loaded, by the same slices that tp-shard
+ * writes. */
 #ifndef LIB_RUN_STORE_H
 #define LIB_RUN_STORE_H
 
@@ -22,9 +24,9 @@ struct store {
     struct mesh mesh;
 };
 
-/* Open PATH and bind its model.  SIZE is the mesh asked for, 0 where an axis is not named; a checkpoint keeps
- * its own, and another one asked for is ERR_USAGE.  FAMILY_FILE and FAMILY_PATH as model_open's; a
- * checkpoint brings its family. */
+/* Open PATH and bind its model.  SIZE is the mesh asked for, 0 where an axis is not
+ * named; a checkpoint keeps its own, and another one asked for is ERR_USAGE.
+ * FAMILY_FILE and FAMILY_PATH as model_open's; a checkpoint brings its family. */
 int store_open(struct store *s, const char *path, const int size[MESH_NAXES],
                const char *family_file, const char *family_path, struct err *err);
 void store_close(struct store *s);
@@ -39,9 +41,10 @@ struct weights {
     int n;       /* private */
 };
 
-/* Load what PROGRAM needs.  A checkpoint's file is checked against the manifest first. */
-int weights_open(struct weights *w, const struct store *s, const struct program *program,
-                 struct err *err);
+/* Load what PROGRAM needs.  A checkpoint's file is checked against the manifest first.
+ */
+int weights_open(struct weights *w, const struct store *s,
+                 const struct program *program, struct err *err);
 void weights_close(struct weights *w);
 
 #endif

@@ -69,7 +69,8 @@ static struct merge *find_merge(const struct bpe *b, uint32_t left, uint32_t rig
 {
     size_t at = hash_pair(left, right) & (b->merges - 1);
 
-    while (b->merge[at].used && (b->merge[at].left != left || b->merge[at].right != right))
+    while (b->merge[at].used &&
+           (b->merge[at].left != left || b->merge[at].right != right))
         at = (at + 1) & (b->merges - 1);
     return &b->merge[at];
 }
@@ -93,7 +94,8 @@ size_t bpe_size(const struct bpe *b)
 
 /* ---- opening ---- */
 
-static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab, struct err *err)
+static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab,
+                      struct err *err)
 {
     const cJSON *j;
     size_t n = 0, bytes = 0;
@@ -103,7 +105,8 @@ static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab, struc
     {
         if (!cJSON_IsNumber(j) || j->valuedouble < 0 || j->valuedouble > MAX_ID ||
             j->valuedouble != (double)j->valueint)
-            return err_set(err, ERR_INPUT, "%s: vocab: '%s' has no valid id", path, j->string);
+            return err_set(err, ERR_INPUT, "%s: vocab: '%s' has no valid id", path,
+                           j->string);
         n++;
         bytes += strlen(j->string) + 1;
         if ((size_t)j->valueint >= b->size)
@@ -119,8 +122,8 @@ static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab, struc
         struct word *w = find_word(b, j->string, len);
 
         if (w->text || b->text[j->valueint])
-            return err_set(err, ERR_INPUT, "%s: vocab: '%s' or its id is given twice", path,
-                           j->string);
+            return err_set(err, ERR_INPUT, "%s: vocab: '%s' or its id is given twice",
+                           path, j->string);
         memcpy(to, j->string, len + 1);
         *w = (struct word){ to, (uint32_t)len, (uint32_t)j->valueint };
         b->text[j->valueint] = to;
@@ -130,7 +133,8 @@ static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab, struc
 }
 
 /* The two sides of a merge: "a b", or ["a", "b"]. */
-static bool merge_sides(const cJSON *j, const char **left, size_t *left_len, const char **right)
+static bool merge_sides(const cJSON *j, const char **left, size_t *left_len,
+                        const char **right)
 {
     const char *space;
 
@@ -152,7 +156,8 @@ static bool merge_sides(const cJSON *j, const char **left, size_t *left_len, con
     return true;
 }
 
-static int read_merges(struct bpe *b, const char *path, const cJSON *merges, struct err *err)
+static int read_merges(struct bpe *b, const char *path, const cJSON *merges,
+                       struct err *err)
 {
     const cJSON *j;
     uint32_t rank = 0;
@@ -169,7 +174,8 @@ static int read_merges(struct bpe *b, const char *path, const cJSON *merges, str
 
         if (!merge_sides(j, &left, &len, &right)) {
             str_clear(&joined);
-            return err_set(err, ERR_INPUT, "%s: merges: number %u is no pair", path, rank);
+            return err_set(err, ERR_INPUT, "%s: merges: number %u is no pair", path,
+                           rank);
         }
         str_reset(&joined);
         str_addn(&joined, left, len);
@@ -179,7 +185,8 @@ static int read_merges(struct bpe *b, const char *path, const cJSON *merges, str
         id = bpe_id(b, str_text(&joined), joined.len);
         if (l < 0 || r < 0 || id < 0) {
             str_clear(&joined);
-            return err_set(err, ERR_INPUT, "%s: merges: number %u is not in the vocabulary", path,
+            return err_set(err, ERR_INPUT,
+                           "%s: merges: number %u is not in the vocabulary", path,
                            rank);
         }
         m = find_merge(b, (uint32_t)l, (uint32_t)r);
@@ -193,18 +200,20 @@ static int read_merges(struct bpe *b, const char *path, const cJSON *merges, str
 static int check_options(const char *path, const cJSON *model, struct err *err)
 {
     static const char *const flags[] = { "fuse_unk", "byte_fallback", "ignore_merges" };
-    static const char *const words[] = { "continuing_subword_prefix", "end_of_word_suffix",
-                                         "unk_token" };
+    static const char *const words[] = { "continuing_subword_prefix",
+                                         "end_of_word_suffix", "unk_token" };
 
     for (int i = 0; i < 3; i++) {
         const cJSON *j = cJSON_GetObjectItemCaseSensitive(model, flags[i]);
         const cJSON *w = cJSON_GetObjectItemCaseSensitive(model, words[i]);
 
         if (cJSON_IsTrue(j))
-            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path, flags[i]);
+            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path,
+                           flags[i]);
         /* an unknown token never occurs where all 256 bytes are in the vocabulary */
         if (i < 2 && cJSON_IsString(w) && *w->valuestring)
-            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path, words[i]);
+            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path,
+                           words[i]);
     }
     return 0;
 }
@@ -241,15 +250,17 @@ void bpe_free(struct bpe *b)
 
 /* ---- encoding ---- */
 
-/* Symbols in a list, and the merges that are possible now in a heap by (rank, place). */
+/* Symbols in a list, and the merges that are possible now in a heap by (rank, place).
+ */
 struct symbol {
     uint32_t id;
-    int prev, next; /* -1 at the ends; a symbol that was merged away has id UINT32_MAX */
+    int prev,
+        next; /* -1 at the ends; a symbol that was merged away has id UINT32_MAX */
 };
 
 struct candidate {
     uint32_t rank, id;
-    int at;              /* index of the left symbol */
+    int at;               /* index of the left symbol */
     uint32_t left, right; /* what the symbols were when this was found */
 };
 
@@ -294,7 +305,8 @@ static struct candidate pop(struct heap *h)
     return top;
 }
 
-static void consider(const struct bpe *b, struct heap *h, const struct symbol *s, int at)
+static void consider(const struct bpe *b, struct heap *h, const struct symbol *s,
+                     int at)
 {
     const struct merge *m;
 
@@ -340,7 +352,8 @@ int bpe_encode(const struct bpe *b, const char *piece, size_t len, struct tokens
         long id = used ? bpe_id(b, piece + at, used) : NONE;
 
         if (id < 0) {
-            err_set(err, ERR_INPUT, "the vocabulary lacks '%.*s'", (int)used, piece + at);
+            err_set(err, ERR_INPUT, "the vocabulary lacks '%.*s'", (int)used,
+                    piece + at);
             free(s);
             return -1;
         }

@@ -11,8 +11,8 @@ struct bpe;
 /* From the "model" of a tokenizer.json; PATH is for messages. */
 int bpe_open(struct bpe **out, const char *path, const cJSON *model, struct err *err);
 void bpe_free(struct bpe *b);
-/* Append the ids of the piece of LEN bytes, already mapped to the vocabulary's alphabet.  A symbol that is
- * not in the vocabulary is ERR_INPUT. */
+/* Append the ids of the piece of LEN bytes, already mapped to the vocabulary's
+ * alphabet.  A symbol that is not in the vocabulary is ERR_INPUT. */
 int bpe_encode(const struct bpe *b, const char *piece, size_t len, struct tokens *out,
                struct err *err);
 long bpe_id(const struct bpe *b, const char *text, size_t len);

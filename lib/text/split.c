@@ -9,8 +9,8 @@
 #include "lib/base/mem.h"
 
 /* What GPT-2's byte-level stage splits by (Radford et al. 2019). */
-static const char GPT2_PATTERN[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char GPT2_PATTERN[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+                                   "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /* What becomes of a match: dropped, a piece of its own, or joined to a neighbour. */
 enum behavior { REMOVED, ISOLATED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS };
@@ -35,8 +35,8 @@ static int compile(struct stage *s, const char *path, const char *pattern, bool 
     PCRE2_SIZE at;
     uint32_t options = literal ? PCRE2_LITERAL | PCRE2_UTF : PCRE2_UTF | PCRE2_UCP;
 
-    s->pattern =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code, &at, NULL);
+    s->pattern = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options,
+                               &code, &at, NULL);
     if (!s->pattern) {
         PCRE2_UCHAR what[128] = "";
 
@@ -62,19 +62,24 @@ static bool flag(const cJSON *j, const char *name, bool otherwise)
     return cJSON_IsBool(v) ? cJSON_IsTrue(v) : otherwise;
 }
 
-static int add_byte_level(struct splitter *s, const char *path, const cJSON *j, struct err *err)
+static int add_byte_level(struct splitter *s, const char *path, const cJSON *j,
+                          struct err *err)
 {
     struct stage *stage = add_stage(s);
 
     s->byte_level = true;
     stage->prefix_space = flag(j, "add_prefix_space", true);
-    return flag(j, "use_regex", true) ? compile(stage, path, GPT2_PATTERN, false, err) : 0;
+    return flag(j, "use_regex", true) ? compile(stage, path, GPT2_PATTERN, false, err)
+                                      : 0;
 }
 
-static int add_split(struct splitter *s, const char *path, const cJSON *j, struct err *err)
+static int add_split(struct splitter *s, const char *path, const cJSON *j,
+                     struct err *err)
 {
-    static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
-                                         "MergedWithNext", "Contiguous", NULL };
+    static const char *const names[] = {
+        "Removed",        "Isolated",   "MergedWithPrevious",
+        "MergedWithNext", "Contiguous", NULL
+    };
     const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(pattern, "Regex");
     const cJSON *string = cJSON_GetObjectItemCaseSensitive(pattern, "String");
@@ -82,20 +87,24 @@ static int add_split(struct splitter *s, const char *path, const cJSON *j, struc
     struct stage *stage = add_stage(s);
     int i = 0;
 
-    while (names[i] && (!cJSON_IsString(behavior) || strcmp(names[i], behavior->valuestring)))
+    while (names[i] &&
+           (!cJSON_IsString(behavior) || strcmp(names[i], behavior->valuestring)))
         i++;
     if (!names[i])
-        return err_set(err, ERR_INPUT, "%s: pre_tokenizer: unknown behavior of a Split", path);
+        return err_set(err, ERR_INPUT, "%s: pre_tokenizer: unknown behavior of a Split",
+                       path);
     stage->behavior = (enum behavior)i;
     stage->invert = flag(j, "invert", false);
     if (cJSON_IsString(regex))
         return compile(stage, path, regex->valuestring, false, err);
     if (cJSON_IsString(string))
         return compile(stage, path, string->valuestring, true, err);
-    return err_set(err, ERR_INPUT, "%s: pre_tokenizer: a Split without a pattern", path);
+    return err_set(err, ERR_INPUT, "%s: pre_tokenizer: a Split without a pattern",
+                   path);
 }
 
-static int add_digits(struct splitter *s, const char *path, const cJSON *j, struct err *err)
+static int add_digits(struct splitter *s, const char *path, const cJSON *j,
+                      struct err *err)
 {
     struct stage *stage = add_stage(s);
 
@@ -103,19 +112,22 @@ static int add_digits(struct splitter *s, const char *path, const cJSON *j, stru
     return compile(stage, path, "\\p{N}", false, err);
 }
 
-static int add_json(struct splitter *s, const char *path, const cJSON *j, struct err *err);
+static int add_json(struct splitter *s, const char *path, const cJSON *j,
+                    struct err *err);
 
-static int add_sequence(struct splitter *s, const char *path, const cJSON *j, struct err *err)
+static int add_sequence(struct splitter *s, const char *path, const cJSON *j,
+                        struct err *err)
 {
     const cJSON *one;
 
-    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(j, "pretokenizers"))
-        if (add_json(s, path, one, err) < 0)
-            return -1;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(
+                                j, "pretokenizers")) if (add_json(s, path, one, err) <
+                                                         0) return -1;
     return 0;
 }
 
-static int add_json(struct splitter *s, const char *path, const cJSON *j, struct err *err)
+static int add_json(struct splitter *s, const char *path, const cJSON *j,
+                    struct err *err)
 {
     static const struct {
         const char *type;
@@ -126,14 +138,16 @@ static int add_json(struct splitter *s, const char *path, const cJSON *j, struct
                    { "Sequence", add_sequence } };
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(j, "type");
 
-    for (size_t i = 0; cJSON_IsString(type) && i < sizeof(stages) / sizeof(*stages); i++)
+    for (size_t i = 0; cJSON_IsString(type) && i < sizeof(stages) / sizeof(*stages);
+         i++)
         if (!strcmp(stages[i].type, type->valuestring))
             return stages[i].add(s, path, j, err);
     return err_set(err, ERR_INPUT, "%s: pre_tokenizer of type '%s' is not known", path,
                    cJSON_IsString(type) ? type->valuestring : "?");
 }
 
-int splitter_open(struct splitter **out, const char *path, const cJSON *j, struct err *err)
+int splitter_open(struct splitter **out, const char *path, const cJSON *j,
+                  struct err *err)
 {
     struct splitter *s = xcalloc(1, sizeof(*s));
 
@@ -174,8 +188,8 @@ static void add_piece(struct pieces *out, size_t start, size_t end)
     out->v[out->n++] = (struct piece){ start, end - start };
 }
 
-/* A stretch of a piece that is a match or lies between matches, joined to its neighbours as the
- * behavior says. */
+/* A stretch of a piece that is a match or lies between matches, joined to its
+ * neighbours as the behavior says. */
 struct joiner {
     const struct stage *stage;
     struct pieces *out;
@@ -235,15 +249,17 @@ static int split_piece(const struct stage *s, pcre2_match_data *data, const char
 
     while (at < p.len) {
         PCRE2_SIZE *range;
-        int n = pcre2_match(s->pattern, (PCRE2_SPTR)base, p.len, at, PCRE2_NO_UTF_CHECK, data,
-                            NULL);
+        int n = pcre2_match(s->pattern, (PCRE2_SPTR)base, p.len, at, PCRE2_NO_UTF_CHECK,
+                            data, NULL);
 
         if (n == PCRE2_ERROR_NOMATCH)
             break;
         if (n < 0)
-            return err_set(err, ERR_INPUT, "the tokenizer's pattern fails on this text (%d)", n);
+            return err_set(err, ERR_INPUT,
+                           "the tokenizer's pattern fails on this text (%d)", n);
         range = pcre2_get_ovector_pointer(data);
-        if (range[1] == range[0]) { /* an empty match: go on behind the next character */
+        if (range[1] ==
+            range[0]) { /* an empty match: go on behind the next character */
             do
                 at++;
             while (at < p.len && ((unsigned char)base[at] & 0xc0) == 0x80);

@@ -20,7 +20,8 @@ struct pieces {
 };
 
 /* From "pre_tokenizer"; null does not split.  PATH is for messages. */
-int splitter_open(struct splitter **out, const char *path, const cJSON *j, struct err *err);
+int splitter_open(struct splitter **out, const char *path, const cJSON *j,
+                  struct err *err);
 void splitter_free(struct splitter *s);
 /* True when pieces are to be mapped byte by byte (a ByteLevel stage). */
 bool splitter_is_byte_level(const struct splitter *s);

@@ -48,15 +48,16 @@ static void add_token(struct tokens *t, uint32_t id)
     t->id[t->n++] = id;
 }
 
-/* GPT-2's alphabet: printable Latin-1 characters stand for themselves, the other bytes for the
- * code points from 256 on, in order. */
+/* GPT-2's alphabet: printable Latin-1 characters stand for themselves, the other bytes
+ * for the code points from 256 on, in order. */
 static void make_alphabet(struct tokenizer *t)
 {
     uint32_t next = 256;
 
     memset(t->char_byte, -1, sizeof(t->char_byte));
     for (uint32_t b = 0; b < 256; b++) {
-        bool printable = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+        bool printable =
+            (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
 
         t->byte_char[b] = printable ? b : next++;
         t->char_byte[t->byte_char[b]] = (int16_t)b;
@@ -77,7 +78,8 @@ static bool is_absent(const cJSON *j)
     return !j || cJSON_IsNull(j);
 }
 
-static int read_added(struct tokenizer *t, const char *path, const cJSON *list, struct err *err)
+static int read_added(struct tokenizer *t, const char *path, const cJSON *list,
+                      struct err *err)
 {
     const cJSON *j;
 
@@ -99,7 +101,8 @@ static int read_added(struct tokenizer *t, const char *path, const cJSON *list, 
             .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "special")),
             .lstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "lstrip")),
             .rstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "rstrip")),
-            .single_word = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "single_word")),
+            .single_word =
+                cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "single_word")),
         };
     }
     return 0;
@@ -113,7 +116,8 @@ static int add_special_part(struct tokenizer *t, const char *path, const cJSON *
     const cJSON *id;
 
     if (!cJSON_IsArray(ids))
-        return err_set(err, ERR_INPUT, "%s: post_processor: no ids for '%s'", path, name);
+        return err_set(err, ERR_INPUT, "%s: post_processor: no ids for '%s'", path,
+                       name);
     cJSON_ArrayForEach(id, ids)
     {
         if (!cJSON_IsNumber(id) || id->valueint < 0)
@@ -123,14 +127,15 @@ static int add_special_part(struct tokenizer *t, const char *path, const cJSON *
     return 0;
 }
 
-static int read_template(struct tokenizer *t, const char *path, const cJSON *j, struct err *err)
+static int read_template(struct tokenizer *t, const char *path, const cJSON *j,
+                         struct err *err)
 {
     const cJSON *single = cJSON_GetObjectItemCaseSensitive(j, "single");
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(j, "special_tokens"), *one, *s;
     size_t room = (size_t)cJSON_GetArraySize(single);
 
-    cJSON_ArrayForEach(s, all)
-        room += (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(s, "ids"));
+    cJSON_ArrayForEach(s, all) room +=
+        (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(s, "ids"));
     t->part = xcalloc(room * (room + 1) + 1, sizeof(*t->part));
     cJSON_ArrayForEach(one, single)
     {
@@ -158,7 +163,8 @@ static int read_post_processor(struct tokenizer *t, const char *path, const cJSO
                    type_of(j));
 }
 
-static int read_stages(struct tokenizer *t, const char *path, const cJSON *root, struct err *err)
+static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
+                       struct err *err)
 {
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
     const cJSON *normalizer = cJSON_GetObjectItemCaseSensitive(root, "normalizer");
@@ -177,15 +183,18 @@ static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
                        type_of(decoder));
     t->byte_decoder = !is_absent(decoder);
     if (splitter_open(&t->splitter, path,
-                      cJSON_GetObjectItemCaseSensitive(root, "pre_tokenizer"), err) < 0 ||
-        read_added(t, path, cJSON_GetObjectItemCaseSensitive(root, "added_tokens"), err) < 0 ||
-        read_post_processor(t, path, cJSON_GetObjectItemCaseSensitive(root, "post_processor"),
-                            err) < 0)
+                      cJSON_GetObjectItemCaseSensitive(root, "pre_tokenizer"),
+                      err) < 0 ||
+        read_added(t, path, cJSON_GetObjectItemCaseSensitive(root, "added_tokens"),
+                   err) < 0 ||
+        read_post_processor(
+            t, path, cJSON_GetObjectItemCaseSensitive(root, "post_processor"), err) < 0)
         return -1;
     return bpe_open(&t->bpe, path, model, err);
 }
 
-int tokenizer_parse(struct tokenizer **out, const char *path, const char *text, struct err *err)
+int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
+                    struct err *err)
 {
     cJSON *root = cJSON_Parse(text);
     struct tokenizer *t;
@@ -242,7 +251,8 @@ static int encode_piece(const struct tokenizer *t, const char *piece, size_t len
     for (size_t i = 0; i < len; i++) {
         char utf8[4];
 
-        str_addn(&mapped, utf8, str_utf8_encode(t->byte_char[(unsigned char)piece[i]], utf8));
+        str_addn(&mapped, utf8,
+                 str_utf8_encode(t->byte_char[(unsigned char)piece[i]], utf8));
     }
     ret = bpe_encode(t->bpe, str_text(&mapped), mapped.len, out, err);
     str_clear(&mapped);
@@ -275,12 +285,13 @@ static bool is_space(char c)
 
 static bool is_word(unsigned char c)
 {
-    return c >= 0x80 || c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+    return c >= 0x80 || c == '_' || (c >= '0' && c <= '9') ||
+           ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
 }
 
 /* The longest added token at AT. */
-static const struct added *added_at(const struct tokenizer *t, const char *text, size_t len,
-                                    size_t at)
+static const struct added *added_at(const struct tokenizer *t, const char *text,
+                                    size_t len, size_t at)
 {
     const struct added *best = NULL;
 
@@ -290,8 +301,9 @@ static const struct added *added_at(const struct tokenizer *t, const char *text,
         if (a->len > len - at || memcmp(text + at, a->text, a->len) ||
             (best && best->len >= a->len))
             continue;
-        if (a->single_word && ((at && is_word((unsigned char)text[at - 1])) ||
-                               (at + a->len < len && is_word((unsigned char)text[at + a->len]))))
+        if (a->single_word &&
+            ((at && is_word((unsigned char)text[at - 1])) ||
+             (at + a->len < len && is_word((unsigned char)text[at + a->len]))))
             continue;
         best = a;
     }
@@ -339,8 +351,8 @@ static void clean(struct str *out, const char *text, size_t len)
     }
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool add_special,
-                     struct tokens *out, struct err *err)
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
+                     bool add_special, struct tokens *out, struct err *err)
 {
     struct str s = { 0 };
     size_t before = out->n;
@@ -376,7 +388,8 @@ static const struct added *find_added(const struct tokenizer *t, uint32_t id)
 }
 
 /* The bytes that ID stands for; they need not be whole characters. */
-static void add_bytes(const struct tokenizer *t, uint32_t id, bool skip_special, struct str *out)
+static void add_bytes(const struct tokenizer *t, uint32_t id, bool skip_special,
+                      struct str *out)
 {
     const struct added *a = find_added(t, id);
     const char *text = bpe_text(t->bpe, id);
@@ -402,8 +415,8 @@ static void add_bytes(const struct tokenizer *t, uint32_t id, bool skip_special,
     }
 }
 
-void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, bool skip_special,
-                      struct str *out)
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
+                      bool skip_special, struct str *out)
 {
     struct str bytes = { 0 };
 

@@ -1,8 +1,9 @@
 /* tokenizer - text to ids and back, as a Hugging Face tokenizer.json says
  *
- * Byte-level BPE (GPT-2's and what is built like it).  The stages of the file are a pipeline: added tokens,
- * normalizer, pre-tokenizer, model, post-processor; and a decoder.  A stage of a type that is not known is
- * refused when the file is opened, never skipped. */
+ * Byte-level BPE (GPT-2's and what is built like it).  The stages of the file are a
+ * pipeline: added tokens, normalizer, pre-tokenizer, model, post-processor; and a
+ * decoder.  A stage of a type that is not known is refused when the file is opened,
+ * never skipped. */
 #ifndef LIB_TEXT_TOKENIZER_H
 #define LIB_TEXT_TOKENIZER_H
 
@@ -25,22 +26,25 @@ void tokens_clear(struct tokens *t);
 /* Open the file at PATH.  ERR_INPUT names file and cause. */
 int tokenizer_open(struct tokenizer **out, const char *path, struct err *err);
 /* The same from TEXT. */
-int tokenizer_parse(struct tokenizer **out, const char *path, const char *text, struct err *err);
+int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
+                    struct err *err);
 void tokenizer_free(struct tokenizer *t);
 
-/* Append the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 is read as U+FFFD.  With
- * ADD_SPECIAL the post-processor adds its tokens.  Fails when a piece has no id. */
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool add_special,
-                     struct tokens *out, struct err *err);
+/* Append the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 is read as U+FFFD.
+ * With ADD_SPECIAL the post-processor adds its tokens.  Fails when a piece has no id.
+ */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
+                     bool add_special, struct tokens *out, struct err *err);
 /* Append the text of N ids; ids that are not known are left out. */
-void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, bool skip_special,
-                      struct str *out);
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
+                      bool skip_special, struct str *out);
 /* The id of a token's exact text, or -1. */
 long tokenizer_id(const struct tokenizer *t, const char *token);
 /* One more than the largest id. */
 size_t tokenizer_size(const struct tokenizer *t);
 
-/* Text that comes id by id: each feed appends the bytes that are complete UTF-8 so far. */
+/* Text that comes id by id: each feed appends the bytes that are complete UTF-8 so far.
+ */
 struct token_stream;
 struct token_stream *token_stream_new(const struct tokenizer *t, bool skip_special);
 void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out);
