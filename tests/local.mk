@@ -18,23 +18,52 @@ TESTS += $(unit_tests)
 tests_unit_model_LDADD = $(test_libs)
 
 # programs and pipelines
-shell_tests =
+shell_tests = \
+    %D%/fuzz/fuzz.t \
+    %D%/house.t
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)
 
-# fuzz targets: fuzz/fuzz-NAME.c has LLVMFuzzerTestOneInput; with its corpus it is also a test
-fuzz_targets =
-check_PROGRAMS += $(fuzz_targets)
-EXTRA_DIST += %D%/fuzz/replay.t
+# fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
+# of it in `make fuzz`
+fuzz_names = family index json manifest safetensors tokenizer
+fuzz_programs = \
+    %D%/fuzz/fuzz-family \
+    %D%/fuzz/fuzz-index \
+    %D%/fuzz/fuzz-json \
+    %D%/fuzz/fuzz-manifest \
+    %D%/fuzz/fuzz-safetensors \
+    %D%/fuzz/fuzz-tokenizer
+check_PROGRAMS += $(fuzz_programs)
+tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
+LDADD = $(test_libs)
+EXTRA_DIST += %D%/fuzz/corpus
+
+FUZZ_SECONDS = 60
+fuzz: check-asan-tree
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
+	for n in $(fuzz_names); do echo "fuzz-$$n"; \
+	    ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) tests/fuzz/corpus/$$n/* \
+	        | grep -v '^ok' || exit; done
 
 # the tests again under AddressSanitizer and UBSan, in a build of their own
+check-asan-tree:
+	test -f build-asan/Makefile || { rm -rf build-asan && \
+	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=build-asan && cd build-asan && \
+	./configure -q CFLAGS='-O1 -g -fsanitize=address,undefined \
+	    -fno-sanitize-recover=undefined -fno-omit-frame-pointer'; }
+
 check-asan:
-	rm -rf build-asan && mkdir build-asan
-	cd build-asan && ../$(srcdir)/configure -q CFLAGS='-O1 -g -fsanitize=address,undefined \
-	    -fno-sanitize-recover=undefined -fno-omit-frame-pointer' $(ASAN_CONFIGURE)
+	rm -rf build-asan
+	$(MAKE) $(AM_MAKEFLAGS) check-asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
 
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
-.PHONY: check-asan check-valgrind
+.PHONY: check-asan check-asan-tree check-valgrind fuzz
