@@ -7,6 +7,11 @@ int main(int argc, char **argv)
         { "split", "cut a Hugging Face directory into rank files", split_main },
         { "merge", "put rank files together to a Hugging Face directory", merge_main },
         { "reshard", "cut a checkpoint for another mesh", reshard_main },
+        { "verify", "look for damage in a checkpoint", verify_main },
+        { "sum", "write checksums of a directory or file, for verify", sum_main },
+        { "show", "list the tensors of a checkpoint or file", show_main },
+        { "plan", "tell what each rank would hold", plan_main },
+        { "families", "list and print model families", families_main },
         { NULL, NULL, NULL },
     };
     static const struct cmd cmd = {

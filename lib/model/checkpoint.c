@@ -71,7 +71,8 @@ static int bind(struct checkpoint *c, struct err *err)
     return 0;
 }
 
-static int open_sharded(struct checkpoint *c, struct err *err)
+static int open_sharded(struct checkpoint *c, const struct checkpoint_options *opt,
+                        struct err *err)
 {
     char *path = fs_join_dup(c->path, MANIFEST_NAME);
     struct manifest *m = &c->manifest;
@@ -91,7 +92,7 @@ static int open_sharded(struct checkpoint *c, struct err *err)
                                         .shape = m->tensor[i].shape,
                                         .dtype = m->tensor[i].dtype,
                                         .ndim = m->tensor[i].ndim };
-    ret = model_open_flat(&c->model, path, m->config, m->family, err);
+    ret = opt->no_model ? 0 : model_open_flat(&c->model, path, m->config, m->family, err);
 out:
     free(path);
     return ret;
@@ -136,13 +137,14 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     struct checkpoint *c = xcalloc(1, sizeof(*c));
     int ret = -1;
 
+    opt = opt ? opt : &none;
     c->path = xstrdup(path);
     if (!fs_exists(path)) {
         err_set(err, ERR_INPUT, "%s: no such file or directory", path);
         goto out;
     }
     c->sharded = checkpoint_is_sharded(path);
-    if (c->sharded ? open_sharded(c, err) < 0 : open_source(c, opt ? opt : &none, err) < 0)
+    if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;
     c->which = xmalloc(c->ntensors * sizeof(*c->which));
     for (size_t i = 0; i < c->ntensors; i++)

@@ -54,6 +54,7 @@ struct cut {
     int ndim;
     uint64_t dim[MODEL_MAX_DIMS];
     int row_axis;
+    uint64_t first, rows; /* of axis 0, to be copied */
     unsigned char *block, *cast, *stage; /* BLOCK bytes, at least a row; cast: NULL or converted */
     uint64_t block_cap, cast_cap, stage_cap;
     struct runs whole[MODEL_MAX_DIMS]; /* one run over each axis, for parts that hold all */
@@ -422,12 +423,14 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
     uint64_t out_row = whole_row(c, c->to.dtype, flat);
     uint64_t wide = in_row > out_row ? in_row : out_row;
     uint64_t step = BLOCK / wide ? BLOCK / wide : 1;
-    uint64_t index[MODEL_MAX_DIMS] = { 0 };
-    uint64_t rows = c->dim[c->row_axis];
+    uint64_t low[MODEL_MAX_DIMS] = { c->first }, high[MODEL_MAX_DIMS];
+    uint64_t index[MODEL_MAX_DIMS] = { c->first };
     int k;
 
-    if (step > rows)
-        step = rows;
+    memcpy(high, c->dim, sizeof(high));
+    high[0] = c->first + c->rows;
+    if (step > high[c->row_axis] - low[c->row_axis])
+        step = high[c->row_axis] - low[c->row_axis];
     if (reserve(&c->block, &c->block_cap, step * in_row, err) < 0 ||
         reserve(&c->stage, &c->stage_cap, step * wide, err) < 0 ||
         (cast && reserve(&c->cast, &c->cast_cap, step * out_row, err) < 0))
@@ -437,8 +440,8 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
             locate_outer(c, &c->from.part[i], index);
         for (int i = 0; i < c->to.api->nparts; i++)
             locate_outer(c, &c->to.part[i], index);
-        for (uint64_t r0 = 0; r0 < rows; r0 += step) {
-            uint64_t n = rows - r0 < step ? rows - r0 : step;
+        for (uint64_t r0 = low[c->row_axis]; r0 < high[c->row_axis]; r0 += step) {
+            uint64_t left = high[c->row_axis] - r0, n = left < step ? left : step;
 
             for (int i = 0; i < c->from.api->nparts; i++)
                 if (c->from.part[i].used && c->from.part[i].outer_held &&
@@ -454,9 +457,9 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
                     return -1;
         }
         for (k = c->row_axis - 1; k >= 0; k--) {
-            if (++index[k] < c->dim[k])
+            if (++index[k] < high[k])
                 break;
-            index[k] = 0;
+            index[k] = low[k];
         }
     } while (k >= 0);
     return 0;
@@ -466,7 +469,7 @@ int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *f
              const struct cut_side *to, uint32_t *from_crc, bool *read, uint32_t *to_crc,
              uint64_t *overflows, struct err *err)
 {
-    bool flat = t->from == t->to && !any_cut(from, t) && !any_cut(to, t);
+    bool flat = t->from == t->to && !t->rows && !any_cut(from, t) && !any_cut(to, t);
     uint64_t elements = 1, bytes, none = 0;
 
     for (int k = 0; k < t->ndim; k++)
@@ -484,6 +487,8 @@ int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *f
         c->ndim = t->ndim;
         memcpy(c->dim, t->shape, (size_t)t->ndim * sizeof(*t->shape));
     }
+    c->first = t->first;
+    c->rows = t->rows ? t->rows : c->dim[0];
     set_whole_runs(c);
     c->row_axis = flat ? 0 : choose_row_axis(c, t);
     if (prepare(c, &c->from, from, t, t->from, flat, true, err) < 0 ||

@@ -31,6 +31,9 @@ struct cut_tensor {
     int ndim;
     const uint64_t *shape;
     enum dtype from, to; /* elements are converted when they differ */
+    /* Only the rows [first, first + rows) of the first axis (of the elements, where there is one
+     * axis or none or it is carried); no CRC-32 is made then.  rows 0: all. */
+    uint64_t first, rows;
 };
 
 struct cut; /* the buffers, for any number of tensors */

@@ -1,6 +1,7 @@
 # lib/model - families, shapes, cuts and programs
 lib_libshardutils_a_SOURCES += \
     %D%/arena.c \
+    %D%/audit.c %D%/audit.h \
     %D%/axis.c %D%/axis.h \
     %D%/backend.h \
     %D%/bind.c %D%/bind.h \
