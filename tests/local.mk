@@ -17,10 +17,17 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_model_LDADD = $(test_libs)
 
+# what shell tests compare with
+check_PROGRAMS += %D%/compare-tensors
+tests_compare_tensors_LDADD = $(test_libs)
+EXTRA_DIST += %D%/data %D%/oracle
+
 # programs and pipelines
 shell_tests = \
+    %D%/families.t \
     %D%/fuzz/fuzz.t \
-    %D%/house.t
+    %D%/house.t \
+    %D%/models.t
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)
 
