@@ -12,10 +12,12 @@ test_libs = lib/libshardutils.a
 EXTRA_DIST += %D%/lib.sh %D%/tap.h
 
 # unit tests: unit-NAME.c
-unit_tests = %D%/unit-model
+unit_tests = %D%/unit-model %D%/unit-pruner %D%/unit-sampling
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_model_LDADD = $(test_libs)
+tests_unit_pruner_LDADD = $(test_libs)
+tests_unit_sampling_LDADD = $(test_libs)
 
 # what shell tests compare with
 check_PROGRAMS += %D%/compare-tensors

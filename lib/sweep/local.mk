@@ -1,1 +1,24 @@
-# lib/sweep
+# lib/sweep - search spaces, samplers, pruners, importance
+lib_libshardutils_a_SOURCES += \
+    %D%/cma-es.c \
+    %D%/cma.c %D%/cma.h \
+    %D%/dist.c %D%/dist.h \
+    %D%/grid.c \
+    %D%/halving.c \
+    %D%/history.c %D%/history.h \
+    %D%/importance.c %D%/importance.h \
+    %D%/linalg.c %D%/linalg.h \
+    %D%/nsga2.c \
+    %D%/pareto.c %D%/pareto.h \
+    %D%/parzen.c %D%/parzen.h \
+    %D%/percentile.c \
+    %D%/pruner.c %D%/pruner.h \
+    %D%/qmc.c %D%/qmc.h \
+    %D%/random.c \
+    %D%/sampler.c %D%/sampler.h \
+    %D%/settings.c %D%/settings.h \
+    %D%/sobol.c %D%/sobol.h \
+    %D%/space.c %D%/space.h \
+    %D%/special.c %D%/special.h \
+    %D%/tpe.c \
+    %D%/truncnorm.c %D%/truncnorm.h
