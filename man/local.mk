@@ -1,3 +1,5 @@
 # man - the pages
 dist_man_MANS += \
-    %D%/shardutils-family.5
+    %D%/shardutils-family.5 \
+    %D%/shardutils.7 \
+    %D%/tp-run.1

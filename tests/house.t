@@ -12,7 +12,7 @@ help_options() {
 
 # the options that PAGE documents, in .It lines
 page_options() {
-    sed -n 's/^\.It .*Fl -\([a-z0-9-]*\).*/\1/p' "$1" | sort -u
+    sed -n 's/^\.It Fl \(. , \)\{0,1\}-\([a-z][a-z0-9-]*\).*/\2/p' "$1" | sort -u
 }
 
 for page in "$top_srcdir"/man/*.1; do

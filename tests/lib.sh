@@ -46,9 +46,13 @@ skip() {
 }
 
 ok() {
-    name=$1
+    ok_name=$1
     shift
-    if "$@" > ok.out 2>&1; then pass "$name"; else fail "$name" "$*" "$(head -n 20 ok.out)"; fi
+    if "$@" > ok.out 2>&1; then
+        pass "$ok_name"
+    else
+        fail "$ok_name" "$*" "$(head -n 20 ok.out)"
+    fi
 }
 
 run() {

@@ -19,17 +19,17 @@ tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
 
-# what shell tests compare with
-check_PROGRAMS += %D%/compare-tensors
-tests_compare_tensors_LDADD = $(test_libs)
+# programs and pipelines, and what they are compared with
+check_PROGRAMS += %D%/compare-tensors %D%/tokenize
 EXTRA_DIST += %D%/data %D%/oracle
-
-# programs and pipelines
 shell_tests = \
+    %D%/examples.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
-    %D%/models.t
+    %D%/models.t \
+    %D%/tokenizer.t \
+    %D%/tp-run.t
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)
 

@@ -1,0 +1,127 @@
+#!/bin/sh
+# tp-run.t - generating, scoring, and what goes wrong
+. "$top_srcdir/tests/lib.sh"
+heldout=$bard/heldout.txt
+
+run tp-run generate --prompt 'ROMEO:' --max-tokens 12 --tp 2 "$bard"
+status_is 0 "a Hugging Face directory is cut while it is loaded"
+out_is "
+I'll give thee leave to be a bride" "text is streamed"
+err_empty "and nothing is said besides"
+run tp-run generate --prompt 'ROMEO:' --max-tokens 3 --json "$bard"
+out_has '"prompt_ids":[856,59],"ids":[11,74,456],"text":"\nI'"'"'ll","finish":"length"' \
+    "--json has ids, text and finish"
+run tp-run generate --ids 856,59 --max-tokens 3 --json "$bard"
+out_has '"ids":[11,74,456]' "a prompt may be ids"
+run tp-run generate --prompt A --prompt B --max-tokens 2 --json "$bard"
+ok "several prompts need no reload" test "$(wc -l < out)" -eq 2
+printf 'ROMEO:' > prompt
+status=0
+tp-run generate --max-tokens 3 --json "$bard" < prompt > out 2> err || status=$?
+out_has '"ids":[11,74,456]' "standard input is the prompt when none is given"
+seq -s, 1 510 > ids
+run tp-run generate --ids "$(cat ids)" --max-tokens 9 --json --tp 3 "$bard"
+out_has '"finish":"context"' "a text stops at the model's context"
+
+tp-run generate --prompt 'O' --temperature 1 --top-k 50 --top-p 0.9 --seed 5 --json "$bard" |
+    sed 's/,"tokens_per.*//' > one
+tp-run generate --prompt 'O' --temperature 1 --top-k 50 --top-p 0.9 --seed 5 --json "$bard" |
+    sed 's/,"tokens_per.*//' > two
+tp-run generate --prompt 'O' --temperature 1 --top-k 50 --top-p 0.9 --seed 6 --json "$bard" |
+    sed 's/,"tokens_per.*//' > three
+ok "--seed makes a run reproducible" cmp one two
+ok "another seed gives another text" sh -c '! cmp -s one three'
+
+for tp in 1 2 3 6; do
+    run tp-run score --window 256 --json --tp "$tp" "$heldout" "$bard"
+    ok "bard scores 3.00387 at tp $tp" \
+        awk -v x="$(json out nll)" 'BEGIN { exit !(x > 3.00386 && x < 3.00388) }'
+    out_has '"tokens":5082' "and predicts every token but the first at tp $tp"
+done
+run tp-run score "$heldout" "$heldout" "$bard"
+ok "several files need no reload" test "$(wc -l < out)" -eq 2
+
+# what goes wrong
+run tp-run generate --prompt x --tp 7 "$bard"
+status_is 1 "more ranks than heads do not fit"
+err_is "tp-run: tp 7: the model has 6 heads" "and the reason is told"
+run tp-run generate --prompt x --temperature -1 "$bard"
+status_is 2 "a temperature below nought is a usage error"
+run tp-run generate --prompt x nowhere
+status_is 3 "a missing model is bad input"
+err_lines 1 "told in one line"
+run tp-run generate --ids 5,1024 "$bard"
+err_is "tp-run: --ids: id 1024 is not in the vocabulary of 1024" "an unknown id is refused"
+run tp-run generate --ids 1,x "$bard"
+err_is "tp-run: --ids: 'x' is no id" "what is no id is refused"
+run tp-run score "$top_srcdir/COPYING" --window 1000 "$bard"
+err_is "tp-run: --window 1000: the model takes 512 tokens" "a window beyond the context is refused"
+if [ -w /dev/full ]; then
+    status=0
+    tp-run generate --prompt x --max-tokens 4 --tp 2 "$bard" > /dev/full 2> err || status=$?
+    status_is 4 "output that cannot be written is an error of the machine"
+    err_lines 1 "told in one line"
+fi
+
+tp-shard split --tp 2 "$bard" b2
+run tp-run generate --prompt x --tp 3 b2
+status_is 2 "a checkpoint is not run with another mesh"
+cp -r b2 flipped
+size=$(wc -c < flipped/rank-tp1-pp0.safetensors)
+printf '\377' | dd of=flipped/rank-tp1-pp0.safetensors bs=1 seek=$((size / 2)) conv=notrunc 2> dd.err
+run tp-run generate --prompt x flipped
+status_is 3 "a damaged rank file is refused before the first token"
+ok "and nothing was said" test ! -s out
+err_has "flipped/rank-tp1-pp0.safetensors: tensor " "the error names file and tensor"
+err_lines 1 "in one line"
+cp -r b2 short
+head -c 1000 b2/rank-tp0-pp0.safetensors > short/rank-tp0-pp0.safetensors
+run tp-run generate --prompt x short
+status_is 3 "a truncated rank file is refused"
+cp -r b2 gone
+rm gone/rank-tp1-pp0.safetensors
+run tp-run generate --prompt x gone
+status_is 4 "a missing rank file is told"
+err_lines 1 "in one line"
+
+# a rank that is killed
+ranks() {
+    pgrep -P "$1" 2> /dev/null | wc -l
+}
+if command -v pgrep > /dev/null; then
+    : > out
+    tp-run generate --prompt 'ROMEO:' --temperature 1 --seed 1 --max-tokens 500 --prompt A --prompt B \
+        --prompt C --prompt D --prompt E --prompt F --prompt G --prompt H b2 > out 2> err &
+    pid=$!
+    while [ ! -s out ] && kill -0 "$pid" 2> /dev/null; do sleep 0.01; done
+    victim=$(pgrep -P "$pid" | tail -n 1)
+    kill -KILL "$victim"
+    start=$(date +%s)
+    status=0
+    wait "$pid" || status=$?
+    end=$(date +%s)
+    status_is 4 "a killed rank ends the run"
+    err_is "tp-run: rank 1 was killed by signal 9 (SIGKILL)" "with one line"
+    ok "within 5 seconds" test $((end - start)) -le 5
+    ok "and no rank is left" test "$(ranks "$pid")" -eq 0
+
+    : > out
+    tp-run generate --prompt 'ROMEO:' --temperature 1 --max-tokens 500 --prompt A --prompt B --prompt C \
+        --prompt D --prompt E --prompt F --prompt G --prompt H b2 > out 2> err &
+    pid=$!
+    while [ ! -s out ] && kill -0 "$pid" 2> /dev/null; do sleep 0.01; done
+    kids=$(pgrep -P "$pid")
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    status_is 143 "SIGTERM ends the run with 128 + 15"
+    err_empty "without a word"
+    left=0
+    for kid in $kids; do
+        kill -0 "$kid" 2> /dev/null && left=$((left + 1))
+    done
+    ok "and no rank is left after it" test "$left" -eq 0
+else
+    skip "a killed rank ends the run" "no pgrep"
+fi
+done_testing
