@@ -37,6 +37,13 @@ logits() {
         "$compare" "$dir/expected.safetensors" "tp$1.safetensors" 1e-4 $outputs
 }
 
+typed() {
+    tp-run logits --tp "$1" --ids "$ids" --token-types "$(list "$expected" token_type_ids)" \
+        -o typed.safetensors "$dir" &&
+        "$compare" "$dir/expected.safetensors" typed.safetensors 1e-4 \
+            $(for o in $outputs; do echo "typed.$o=$o"; done)
+}
+
 # half of what any two may differ by
 like_one() {
     "$compare" tp1.safetensors "tp$1.safetensors" 5e-6 $outputs
@@ -74,7 +81,9 @@ for dir in "$data"/models/*/; do
     at_tp "$model: the outputs at tp 1 to $heads are those of transformers" "$all" logits
     at_tp "$model: the outputs do not depend on tp" "$all" like_one
     case $model in
-    bert-*) ;;
+    bert-*)
+        at_tp "$model: token types count as in transformers" "1 $heads" typed
+        ;;
     *)
         at_tp "$model: the likelihood is that of transformers, in windows too" "1 2 $heads" \
             likelihood

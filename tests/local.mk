@@ -28,6 +28,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
     %D%/models.t \
+    %D%/roundtrip.t \
     %D%/tokenizer.t \
     %D%/tp-run.t
 dist_check_SCRIPTS += $(shell_tests)

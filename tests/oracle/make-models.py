@@ -11,7 +11,7 @@ in float64 with eager attention:
     expected.safetensors   input_ids [T] i64; f32 logits [T, vocab] of a causal model;
                            last_hidden_state [T, hidden] with pooler_output [hidden] or
                            logits of an encoder, and again as typed.* under token_type_ids
-    expected.json          ids (the same input), nll (mean over all targets, one window),
+    expected.json          ids (the same input), token_type_ids, nll (mean over all targets),
                            windowed (nll in windows of `window` tokens), greedy (a prompt,
                            its continuation, the smallest gap between first and second
                            logit on the way), f32_spread (how far `transformers` in float32
@@ -337,9 +337,10 @@ def causal(model, ids, tensors, facts):
     return inputs, logits
 
 
-def encoder(model, ids, tensors, rng):
+def encoder(model, ids, tensors, facts, rng):
     types = (np.sort(rng.randint(0, model.config.type_vocab_size, len(ids)))).tolist()
     tensors["token_type_ids"] = torch.tensor(types)
+    facts["token_type_ids"] = types
     for prefix, given in (("", None), ("typed.", types)):
         inputs = {"input_ids": torch.tensor([ids])}
         if given:
@@ -381,7 +382,7 @@ def write_expected(path, name):
     if kind == CAUSAL:
         inputs, wide = causal(model, ids, tensors, facts)
     else:
-        inputs, wide = encoder(model, ids, tensors, rng)
+        inputs, wide = encoder(model, ids, tensors, facts, rng)
     facts["f32_spread"] = spread(path, kind, inputs, wide)
     save_file(tensors, os.path.join(path, "expected.safetensors"))
     for entry in os.scandir(path):
