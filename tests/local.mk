@@ -12,9 +12,14 @@ test_libs = lib/libshardutils.a
 EXTRA_DIST += %D%/lib.sh %D%/tap.h
 
 # unit tests: unit-NAME.c
-unit_tests = %D%/unit-model %D%/unit-pruner %D%/unit-sampling
+unit_tests = \
+    %D%/unit-base \
+    %D%/unit-model \
+    %D%/unit-pruner \
+    %D%/unit-sampling
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
+tests_unit_base_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
@@ -30,7 +35,9 @@ shell_tests = \
     %D%/models.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
-    %D%/tp-run.t
+    %D%/tp-run.t \
+    %D%/tp-shard-safety.t \
+    %D%/tp-shard.t
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)
 

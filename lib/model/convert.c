@@ -321,6 +321,21 @@ static const char *small_name(const struct checkpoint *k, size_t i)
                       : k->source.small[i];
 }
 
+/* Write a small file in place: the directory has not its name yet. */
+static int write_small(const char *path, const char *text, size_t n, struct err *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int ret;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = fs_write(fd, text, n, path, err);
+    if (ret == 0 && fsync(fd) < 0)
+        ret = err_errno(err, "%s", path);
+    close(fd);
+    return ret;
+}
+
 static int copy_small(struct convert *c, size_t i, struct err *err)
 {
     const struct checkpoint *k = c->from;
@@ -338,7 +353,7 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
         err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
         goto out;
     }
-    ret = fs_write_file(to, text, n, true, err);
+    ret = write_small(to, text, n, err);
 out:
     free(text);
     free(from);

@@ -1,0 +1,94 @@
+#!/bin/sh
+# tp-shard.t - cutting, merging, cutting anew, and what the other commands print
+. "$top_srcdir/tests/lib.sh"
+models=$data/models
+
+# round_trip MODEL TP: split and merge give the weights and config back
+round_trip() {
+    rm -rf cut whole
+    tp-shard split -q --tp "$2" "$1" cut && tp-shard verify -q cut &&
+        tp-shard merge -q cut whole || return 1
+    for f in "$1"/model*.safetensors "$1"/*.json; do
+        cmp "$f" "whole/${f##*/}" || return 1
+    done
+}
+
+for tp in 1 2 3 4 5 6; do
+    ok "bard cut for $tp ranks merges to what it was" round_trip "$bard" "$tp"
+done
+for tp in 1 2 4 8; do
+    ok "stories260K cut for $tp ranks merges to what it was" \
+        round_trip "$models/stories260K/hf" "$tp"
+done
+ok "uneven heads in shared groups merge to what they were" round_trip "$models/llama-groups" 4
+ok "seven heads on five ranks merge to what they were" round_trip "$models/llama-awkward" 5
+ok "four files with an index merge to what they were" round_trip "$models/llama-sharded" 3
+ok "fused, transposed projections merge to what they were" round_trip "$models/gpt2-awkward" 3
+ok "mask buffers are carried through" round_trip "$models/gpt2-hub" 4
+ok "an encoder with a pretraining head merges to what it was" round_trip "$models/bert-legacy" 4
+ok "tied tensors that are stored twice stay two" round_trip "$models/bert-mlm" 5
+
+# from one mesh to another
+tp-shard split -q --tp 2 "$bard" b2
+tp-shard split -q --tp 3 "$bard" b3
+tp-shard split -q --mesh tp=2,pp=3 "$bard" b2p3
+run tp-shard reshard -q --tp 3 b2 b23
+status_is 0 "a checkpoint is cut anew"
+ok "cutting anew equals merging and cutting" diff -r b3 b23
+run tp-shard reshard -q --pp 3 b2 b2p3r
+ok "stages are cut like ranks, and an axis that is not named is kept" diff -r b2p3 b2p3r
+tp-shard reshard -q --tp 6 --pp 1 b2p3 b6 && tp-shard reshard -q --tp 1 b6 b1 &&
+    tp-shard merge -q b1 back
+ok "2 x 3, 6 and 1 parts come back to the original" \
+    cmp "$bard/model.safetensors" back/model.safetensors
+run tp-shard split --tp 2 b2 again
+status_is 2 "split leaves what is cut to reshard"
+err_lines 2 "and says so in two lines"
+
+# types
+tp-shard split -q --tp 3 --dtype f32 "$bard" f32 && tp-shard merge -q --dtype bf16 f32 bf16
+ok "bfloat16 widened to f32 and narrowed again is what it was" \
+    cmp "$bard/model.safetensors" bf16/model.safetensors
+run tp-shard merge -q f32 wide
+run tp-shard show --json wide
+out_has '"dtypes":{"F32":57}' "merge keeps the type that was cut to"
+run tp-shard split --tp 2 --dtype int8 "$bard" int8
+status_is 2 "a type that is no real floating one is refused"
+
+# show and plan
+run tp-shard show --json "$bard"
+status_is 0 "a directory is shown"
+out_has '{"type":"summary","family":"llama","params":2828736,"tensors":57,"bytes":5657472,"dtypes":{"BF16":57}}' \
+    "the last line sums up"
+run tp-shard show "$bard/model.safetensors"
+out_has "57 tensors, 2828736 parameters, 5.40 MiB" "a single file is shown"
+run tp-shard plan --tp 4 "$bard"
+out_has "[32, 192] x2 [64, 192] x2" "plan tells the shapes of an uneven cut"
+run tp-shard plan --tp 2 --json "$bard"
+out_has '{"type":"part","part":1,"file":"rank-tp1-pp0.safetensors"' "plan tells each part's file"
+run tp-shard plan --tp 7 "$bard"
+status_is 1 "more ranks than heads are an honest no"
+err_is "tp-shard: tp 7: the model has 6 heads" "which says why"
+
+# families
+run tp-shard families
+out_has "llama" "families lists llama"
+tp-shard families llama > llama.json
+run tp-shard families --family llama.json
+ok "a printed family is a family file" cmp llama.json out
+
+# verdicts on single files
+while IFS='	' read -r file verdict _; do
+    case $verdict in
+    accept*)
+        run tp-shard show "$data/safetensors-cases/$file"
+        status_is 0 "$file is taken"
+        ;;
+    reject*)
+        run tp-shard show "$data/safetensors-cases/$file"
+        status_is 3 "$file is refused"
+        err_lines 1 "$file is refused in one line"
+        ;;
+    esac
+done < "$data/safetensors-cases/expected.tsv"
+done_testing
