@@ -181,11 +181,12 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
         limits.context = g->session->context;
     if (limits.tokens > longest)
         limits.tokens = longest;
-    if (runner_open(&r, &g->session->store, comm, &options, &limits, err) < 0)
+    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, comm, &options,
+                    &limits, err) < 0)
         return -1;
     if (!r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
-                      g->session->store.model->family);
+                      g->session->checkpoint->model->family);
     for (size_t i = 0; i < g->nprompts && ret == 0; i++)
         ret = one_prompt(g, &r, i, comm->rank == 0, err);
     runner_close(&r);

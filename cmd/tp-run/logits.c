@@ -68,7 +68,8 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret;
 
-    if (runner_open(&r, &l->session->store, comm, &options, &limits, err) < 0)
+    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, comm, &options,
+                    &limits, err) < 0)
         return -1;
     ret = engine_step(r.engine, &step, err);
     if (ret == 0 && comm->rank == 0 && l->out)

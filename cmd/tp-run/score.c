@@ -98,12 +98,13 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret = 0;
 
-    if (runner_open(&r, &s->session->store, comm, &options, &limits, err) < 0)
+    if (runner_open(&r, s->session->checkpoint, &s->session->mesh, comm, &options,
+                    &limits, err) < 0)
         return -1;
     if (!r.program->causal)
         ret = err_set(err, ERR_INPUT,
                       "family %s is an encoder and predicts no next token",
-                      s->session->store.model->family);
+                      s->session->checkpoint->model->family);
     for (size_t i = 0; i < s->ndocs && ret == 0; i++)
         ret = score_document(s, &r, &s->doc[i], comm->rank == 0, err);
     runner_close(&r);

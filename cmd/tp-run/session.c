@@ -40,7 +40,7 @@ static int check_id(const struct session *s, uint64_t id, const char *what,
 {
     double vocab;
 
-    if (!model_number(s->store.model, "vocab", &vocab) || (double)id < vocab)
+    if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
         return 0;
     return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
                    (unsigned long long)id, vocab);
@@ -79,7 +79,7 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
 
     if (!s->tokenizer)
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids",
-                       s->store.path);
+                       s->checkpoint->path);
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
     for (size_t i = 0; i < tokens.n; i++) {
@@ -111,7 +111,7 @@ static int find_stop_ids(struct session *s, struct err *err)
     static const char *const files[] = { "generation_config.json", "config.json" };
 
     for (int i = 0; i < 2 && !s->stop.n; i++) {
-        char *path = fs_join_dup(s->store.path, files[i]), *text;
+        char *path = fs_join_dup(s->checkpoint->path, files[i]), *text;
         cJSON *config;
 
         if (!fs_exists(path)) {
@@ -138,7 +138,7 @@ static int find_stop_ids(struct session *s, struct err *err)
 
 static int open_tokenizer(struct session *s, struct err *err)
 {
-    char *path = fs_join_dup(s->store.path, "tokenizer.json");
+    char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
     int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
 
     free(path);
@@ -148,6 +148,7 @@ static int open_tokenizer(struct session *s, struct err *err)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
+    struct checkpoint_options options = { 0 };
     int size[MESH_NAXES] = { 0 };
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
@@ -158,12 +159,18 @@ int session_open(struct session *s, const struct cmd *cmd,
                        opt->mesh);
     if (opt->tp)
         size[MESH_TP] = opt->tp;
-    if (store_open(&s->store, path, size, opt->family, getenv("SHARDUTILS_FAMILY_PATH"),
-                   err) < 0)
+    options.family_file = opt->family;
+    options.family_path = getenv("SHARDUTILS_FAMILY_PATH");
+    if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
-    if (s->store.mesh.nranks != s->store.mesh.size[MESH_TP])
-        return err_set(err, ERR_INPUT, "%s: only meshes over tp can be run", path);
-    s->context = model_context(s->store.model);
+    if (!s->checkpoint->model)
+        return err_set(err, ERR_INPUT, "%s: no config.json", path);
+    if (mesh_set(&s->mesh, size, &s->checkpoint->mesh, err) < 0 ||
+        model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
+        return -1;
+    if (s->mesh.nranks != s->mesh.size[MESH_TP])
+        return err_set(err, ERR_INPUT, "%s: only layouts over tp can be run", path);
+    s->context = model_context(s->checkpoint->model);
     if (open_tokenizer(s, err) < 0)
         return -1;
     return find_stop_ids(s, err);
@@ -173,7 +180,7 @@ void session_close(struct session *s)
 {
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
-    store_close(&s->store);
+    checkpoint_close(s->checkpoint);
 }
 
 int session_threads(const struct session *s)
@@ -185,7 +192,7 @@ int session_threads(const struct session *s)
         return s->opt.threads;
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         cores = CPU_COUNT(&set);
-    return cores > s->store.mesh.nranks ? cores / s->store.mesh.nranks : 1;
+    return cores > s->mesh.nranks ? cores / s->mesh.nranks : 1;
 }
 
 int session_run(struct session *s, rank_main main, void *arg)
@@ -194,7 +201,7 @@ int session_run(struct session *s, rank_main main, void *arg)
     int sig;
 
     fflush(stdout);
-    if (launch_ranks(s->store.mesh.nranks, main, arg, &sig, &err) == 0)
+    if (launch_ranks(s->mesh.nranks, main, arg, &sig, &err) == 0)
         return cmd_finish(s->cmd, 0);
     if (sig)
         return 128 + sig;

@@ -42,7 +42,8 @@ struct ids {
 struct session {
     const struct cmd *cmd;
     struct session_options opt;
-    struct store store;
+    struct checkpoint *checkpoint;
+    struct mesh mesh;
     struct tokenizer *tokenizer; /* NULL: the model has none */
     struct ids stop;             /* ids that end a text */
     uint64_t context;            /* most tokens of a sequence */

@@ -6,4 +6,4 @@ lib_libshardutils_a_SOURCES += \
     %D%/engine.c %D%/engine.h \
     %D%/launch.c %D%/launch.h \
     %D%/runner.c %D%/runner.h \
-    %D%/store.c %D%/store.h
+    %D%/weights.c %D%/weights.h

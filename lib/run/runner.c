@@ -1,17 +1,16 @@
 /* runner - one rank ready to run: its program, weights and engine */
 #include "lib/run/runner.h"
 
-int runner_open(struct runner *r, const struct store *store, struct comm *comm,
-                const struct program_options *options,
+int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
+                struct comm *comm, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
     int coord[MESH_NAXES];
 
     *r = (struct runner){ 0 };
-    mesh_coord(&store->mesh, comm->rank, coord);
-    if (program_build(&r->program, store->model, &store->mesh, coord, options, err) <
-            0 ||
-        weights_open(&r->weights, store, r->program, err) < 0 ||
+    mesh_coord(mesh, comm->rank, coord);
+    if (program_build(&r->program, c->model, mesh, coord, options, err) < 0 ||
+        weights_open(&r->weights, c, r->program, err) < 0 ||
         engine_open(&r->engine, r->program, r->weights.matrix, comm, limits, err) < 0) {
         runner_close(r);
         return -1;

@@ -3,7 +3,7 @@
 #define LIB_RUN_RUNNER_H
 
 #include "lib/run/engine.h"
-#include "lib/run/store.h"
+#include "lib/run/weights.h"
 
 struct runner {
     struct program *program;
@@ -11,9 +11,9 @@ struct runner {
     struct engine *engine;
 };
 
-/* Make rank COMM->rank of STORE's mesh ready.  STORE and COMM must outlive it. */
-int runner_open(struct runner *r, const struct store *store, struct comm *comm,
-                const struct program_options *options,
+/* Make rank COMM->rank of MESH ready to run C.  C and COMM must outlive it. */
+int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
+                struct comm *comm, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 

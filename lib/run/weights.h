@@ -1,0 +1,23 @@
+/* weights - the weights of one rank in memory */
+#ifndef LIB_RUN_WEIGHTS_H
+#define LIB_RUN_WEIGHTS_H
+
+#include "lib/base/err.h"
+#include "lib/model/backend.h"
+#include "lib/model/checkpoint.h"
+#include "lib/model/program.h"
+
+struct weights {
+    struct matrix *matrix; /* [n]: the program's weights, as they are stored */
+    int n;
+    uint64_t bytes; /* of all of them */
+};
+
+/* Load what PROGRAM needs from C, whatever mesh its files are cut for.  The CRC-32 of
+ * all that is read from rank files is checked.  Types other than f32, bf16 and f16 are
+ * ERR_INPUT. */
+int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
+                 struct err *err);
+void weights_close(struct weights *w);
+
+#endif
