@@ -2,4 +2,6 @@
 dist_man_MANS += \
     %D%/shardutils-family.5 \
     %D%/shardutils.7 \
-    %D%/tp-run.1
+    %D%/shardutils-checkpoint.5 \
+    %D%/tp-run.1 \
+    %D%/tp-shard.1
