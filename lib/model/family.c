@@ -421,9 +421,10 @@ static int section_merge(struct family *f, const struct json_doc *doc,
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = { "family",  "summary",  "extends", "match",
-                                         "symbols", "captures", "deal",    "rope",
-                                         "tensors", "carry",    "forward", NULL };
+    static const char *const known[] = { "family", "summary", "example",  "extends",
+                                         "match",  "symbols", "captures", "deal",
+                                         "rope",   "tensors", "carry",    "forward",
+                                         NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -468,6 +469,8 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
     f->name = json_string(json_get(doc->root, "family"));
     if (json_string(json_get(doc->root, "summary")))
         f->summary = json_string(json_get(doc->root, "summary"));
+    if (json_get(doc->root, "example"))
+        f->example = json_get(doc->root, "example");
     return 0;
 }
 
@@ -700,6 +703,10 @@ void family_print(struct str *out, const struct family *f)
     if (match) {
         str_add(out, ",\n  \"match\": ");
         json_print(out, match);
+    }
+    if (f->example) {
+        str_add(out, ",\n  \"example\": ");
+        json_print(out, f->example);
     }
     print_table(out, "symbols", &f->symbols);
     print_table(out, "captures", &f->captures);

@@ -8,6 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/build.c %D%/build.h \
     %D%/checkpoint.c %D%/checkpoint.h \
     %D%/convert.c %D%/convert.h \
+    %D%/check.c %D%/check.h \
     %D%/cut.c %D%/cut.h \
     %D%/deal.c %D%/deal.h \
     %D%/expr.c %D%/expr.h \
