@@ -16,13 +16,15 @@ unit_tests = \
     %D%/unit-base \
     %D%/unit-model \
     %D%/unit-pruner \
-    %D%/unit-sampling
+    %D%/unit-sampling \
+    %D%/unit-space
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
+tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/tokenize
@@ -43,13 +45,14 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = family index json manifest safetensors tokenizer
+fuzz_names = family index json manifest safetensors space tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-safetensors \
+    %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
@@ -57,6 +60,8 @@ tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus

@@ -3,6 +3,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/cma-es.c \
     %D%/cma.c %D%/cma.h \
     %D%/dist.c %D%/dist.h \
+    %D%/format-optuna.c %D%/format-ray.c %D%/format-sigopt.c %D%/format-wandb.c \
+    %D%/formats.h \
     %D%/grid.c \
     %D%/halving.c \
     %D%/history.c %D%/history.h \
@@ -20,5 +22,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/sobol.c %D%/sobol.h \
     %D%/space.c %D%/space.h \
     %D%/special.c %D%/special.h \
+    %D%/sweepfile.c %D%/sweepfile.h \
     %D%/tpe.c \
-    %D%/truncnorm.c %D%/truncnorm.h
+    %D%/truncnorm.c %D%/truncnorm.h \
+    %D%/wandb-command.c \
+    %D%/yaml.c %D%/yaml.h
