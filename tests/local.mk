@@ -74,11 +74,12 @@ fuzz: check-asan-tree
 	        | grep -v '^ok' || exit; done
 
 # the tests again under AddressSanitizer and UBSan, in a build of their own
+ASAN_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer
 check-asan-tree:
 	test -f build-asan/Makefile || { rm -rf build-asan && \
 	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=build-asan && cd build-asan && \
-	./configure -q CFLAGS='-O1 -g -fsanitize=address,undefined \
-	    -fno-sanitize-recover=undefined -fno-omit-frame-pointer'; }
+	./configure -q CFLAGS='$(ASAN_CFLAGS)'; }
 
 check-asan:
 	rm -rf build-asan
@@ -89,3 +90,13 @@ check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
 .PHONY: check-asan check-asan-tree check-valgrind fuzz
+
+# measured as ratios within one run; never part of a test
+bench_programs = %D%/bench/make-model %D%/bench/probe
+EXTRA_PROGRAMS = $(bench_programs)
+CLEANFILES += $(bench_programs)
+EXTRA_DIST += %D%/bench/tp-run.sh
+bench: all $(bench_programs)
+	for b in $(srcdir)/%D%/bench/*.sh; do \
+	    echo "== $$b"; top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' sh "$$b" || exit; done
+.PHONY: bench

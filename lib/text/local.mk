@@ -1,5 +1,5 @@
 # lib/text - tokenizers
 lib_libshardutils_a_SOURCES += \
     %D%/bpe.c %D%/bpe.h \
-    %D%/split.c %D%/split.h \
+    %D%/splitter.c %D%/splitter.h \
     %D%/tokenizer.c %D%/tokenizer.h

@@ -8,7 +8,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/text/bpe.h"
-#include "lib/text/split.h"
+#include "lib/text/splitter.h"
 
 enum { MAX_FILE = 1 << 28 };
 

@@ -1,6 +1,6 @@
-/* split - cut text into pieces: the pre-tokenizers of a tokenizer.json */
-#ifndef LIB_TEXT_SPLIT_H
-#define LIB_TEXT_SPLIT_H
+/* splitter - cut text into pieces: the pre-tokenizers of a tokenizer.json */
+#ifndef LIB_TEXT_SPLITTER_H
+#define LIB_TEXT_SPLITTER_H
 
 #include <cjson/cJSON.h>
 

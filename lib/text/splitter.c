@@ -1,6 +1,6 @@
-/* split - cut text into pieces: the pre-tokenizers of a tokenizer.json */
+/* splitter - cut text into pieces: the pre-tokenizers of a tokenizer.json */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "lib/text/split.h"
+#include "lib/text/splitter.h"
 
 #include <pcre2.h>
 #include <stdlib.h>
