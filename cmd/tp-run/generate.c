@@ -212,35 +212,40 @@ static int add_prompt(struct generate *g, struct ids ids, struct err *err)
     return 0;
 }
 
+/* The prompt in TEXT (LEN bytes), or, when IS_IDS, the ids it lists. */
+static int read_prompt(struct generate *g, const char *text, size_t len, bool is_ids,
+                       struct err *err)
+{
+    struct ids ids = { 0 };
+    int ret = is_ids ? session_parse_ids(g->session, &ids, text, "--ids", err)
+                     : session_encode(g->session, &ids, text, len, err);
+
+    if (ret == 0)
+        return add_prompt(g, ids, err);
+    ids_clear(&ids);
+    return -1;
+}
+
 static int read_prompts(struct generate *g, const struct opt_list *prompts,
                         const struct opt_list *id_lists, struct err *err)
 {
-    struct ids ids;
     char *text;
     size_t len;
+    int ret;
 
-    for (size_t i = 0; i < prompts->n; i++) {
-        ids = (struct ids){ 0 };
-        if (session_encode(g->session, &ids, prompts->v[i], strlen(prompts->v[i]),
-                           err) < 0 ||
-            add_prompt(g, ids, err) < 0)
+    for (size_t i = 0; i < prompts->n; i++)
+        if (read_prompt(g, prompts->v[i], strlen(prompts->v[i]), false, err) < 0)
             return -1;
-    }
-    for (size_t i = 0; i < id_lists->n; i++) {
-        ids = (struct ids){ 0 };
-        if (session_parse_ids(g->session, &ids, id_lists->v[i], "--ids", err) < 0 ||
-            add_prompt(g, ids, err) < 0)
+    for (size_t i = 0; i < id_lists->n; i++)
+        if (read_prompt(g, id_lists->v[i], 0, true, err) < 0)
             return -1;
-    }
     if (g->nprompts)
         return 0;
     if (fs_read_file(&text, &len, "-", 1 << 30, err) < 0)
         return -1;
-    ids = (struct ids){ 0 };
-    if (session_encode(g->session, &ids, text, len, err) == 0)
-        add_prompt(g, ids, err);
+    ret = read_prompt(g, text, len, false, err);
     free(text);
-    return g->nprompts ? 0 : -1;
+    return ret;
 }
 
 int generate_main(const char *program, int argc, char **argv)
@@ -282,10 +287,10 @@ int generate_main(const char *program, int argc, char **argv)
     int status;
 
     if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
-        return cmd_usage(
-            &cmd, "--temperature must be at least 0, --top-p above 0 and at most 1");
-    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-        read_prompts(&g, &prompts, &id_lists, &err) < 0)
+        status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
+                                 "and at most 1");
+    else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+             read_prompts(&g, &prompts, &id_lists, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, generate_rank, &g);
