@@ -55,6 +55,27 @@ out_has '"dtypes":{"F32":57}' "merge keeps the type that was cut to"
 run tp-shard split --tp 2 --dtype int8 "$bard" int8
 status_is 2 "a type that is no real floating one is refused"
 
+# differences
+run tp-shard diff b3 "$bard"
+status_is 0 "what is cut equals what is whole"
+ok "and nothing is said" test ! -s out
+run tp-shard diff b2p3 b6
+status_is 0 "two cuts of one model are equal"
+run tp-shard diff --all --json b2 f32
+status_is 1 "another type is a difference"
+out_has '"type":"summary","tensors":57,"differing":57,"first":"lm_head.weight","max_abs":0,"max_rel":0}' \
+    "though the values are the same"
+cp -R "$bard" other
+chmod -R u+w other
+size=$(wc -c < other/model.safetensors)
+printf '\200\077' | dd of=other/model.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2> dd.err
+run tp-shard diff "$bard" other/model.safetensors
+status_is 1 "one changed element is a difference"
+out_has "1 elements differ from number " "and its number is told"
+run tp-shard diff "$bard" "$models/llama-gqa"
+out_has "against" "other shapes are differences"
+out_has "only in the first" "missing tensors too"
+
 # show and plan
 run tp-shard show --json "$bard"
 status_is 0 "a directory is shown"

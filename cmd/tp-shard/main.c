@@ -9,6 +9,7 @@ int main(int argc, char **argv)
         { "reshard", "cut a checkpoint for another mesh", reshard_main },
         { "verify", "look for damage in a checkpoint", verify_main },
         { "sum", "write checksums of a directory or file, for verify", sum_main },
+        { "diff", "compare two checkpoints tensor by tensor", diff_main },
         { "show", "list the tensors of a checkpoint or file", show_main },
         { "plan", "tell what each rank would hold", plan_main },
         { "families", "list and print model families", families_main },

@@ -15,6 +15,7 @@ int reshard_main(const char *program, int argc, char **argv);
 int verify_main(const char *program, int argc, char **argv);
 int show_main(const char *program, int argc, char **argv);
 int plan_main(const char *program, int argc, char **argv);
+int diff_main(const char *program, int argc, char **argv);
 int sum_main(const char *program, int argc, char **argv);
 int families_main(const char *program, int argc, char **argv);
 

@@ -376,6 +376,19 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
     return 0;
 }
 
+int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i, uint64_t first,
+                         uint64_t rows, const struct cut_side *to, struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+
+    if (checkpoint_open_files(c, -1, err) < 0)
+        return -1;
+    c->files->tensor = i;
+    t.first = first;
+    t.rows = rows;
+    return cut_copy(cut, &t, &c->files->side, to, NULL, NULL, NULL, NULL, err);
+}
+
 /* ---- loading a part ---- */
 
 struct loader {

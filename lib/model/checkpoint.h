@@ -59,6 +59,9 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err);
 int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype dtype,
                     const struct cut_side *to, uint32_t *whole_crc, uint32_t *to_crc,
                     uint64_t *overflows, struct err *err);
+/* Copy the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, nothing being checked. */
+int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i, uint64_t first,
+                         uint64_t rows, const struct cut_side *to, struct err *err);
 /* Tensor I as cut_copy wants it. */
 struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
                                         enum dtype dtype);
