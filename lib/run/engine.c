@@ -31,7 +31,7 @@ struct engine {
     size_t stat_cap;
     float *exchange; /* for gathers: own and all ranks' columns */
     size_t exchange_cap;
-    const struct step *step;
+    struct step step; /* the last; its arrays are the caller's while it runs */
 };
 
 /* ---- opening ---- */
@@ -142,13 +142,13 @@ static size_t rows_of(const struct engine *e, int v)
 {
     switch (e->p->value[v].rows) {
     case ROWS_WANTED:
-        return e->step->nwanted;
+        return e->step.nwanted;
     case ROWS_ONE:
         return 1;
     case ROWS_TOKENS:
         break;
     }
-    return e->step->n;
+    return e->step.n;
 }
 
 static float *value(const struct engine *e, int v)
@@ -208,16 +208,16 @@ static int run_norm(struct engine *e, const struct inst *inst, struct err *err)
 static int run_attention(struct engine *e, const struct inst *inst, struct err *err)
 {
     const struct program *p = e->p;
-    struct attention_step s = { .rows = e->step->n, .position = e->position };
+    struct attention_step s = { .rows = e->step.n, .position = e->position };
     const float *side[2];
 
-    s.keys = e->step->n;
+    s.keys = e->step.n;
     for (int i = 0; i < 2; i++) {
         int v = inst->src[1 + i];
 
         if (p->value[v].kept) {
             side[i] = e->cache[p->inst[p->value[v].first].keep.slot];
-            s.keys = e->step->start + e->step->n;
+            s.keys = e->step.start + e->step.n;
         } else {
             side[i] = value(e, v);
         }
@@ -289,9 +289,9 @@ static void run_take(struct engine *e, const struct inst *inst)
 {
     size_t cols = e->p->value[inst->dst].cols;
 
-    for (size_t i = 0; i < e->step->nwanted; i++)
+    for (size_t i = 0; i < e->step.nwanted; i++)
         memcpy(value(e, inst->dst) + i * cols,
-               value(e, inst->src[0]) + (size_t)e->step->wanted[i] * cols,
+               value(e, inst->src[0]) + (size_t)e->step.wanted[i] * cols,
                cols * sizeof(float));
 }
 
@@ -333,10 +333,10 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
                                                    sizeof(*mine) / sizeof(double));
     all = inst->row.cut ? mine + rows : mine;
     for (size_t i = 0; i < rows; i++) {
-        size_t row = e->p->value[inst->src[0]].rows == ROWS_WANTED && e->step->wanted
-                         ? (size_t)e->step->wanted[i]
+        size_t row = e->p->value[inst->src[0]].rows == ROWS_WANTED && e->step.wanted
+                         ? (size_t)e->step.wanted[i]
                          : i;
-        int64_t target = e->step->targets ? e->step->targets[row] : -1;
+        int64_t target = e->step.targets ? e->step.targets[row] : -1;
 
         mine[i] = look_at_row(value(e, inst->src[0]) + i * cols, cols, inst->row.first,
                               target);
@@ -367,7 +367,7 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
 
 static const int32_t *index_of(const struct engine *e, enum index index)
 {
-    return index == INDEX_IDS         ? e->step->ids
+    return index == INDEX_IDS         ? e->step.ids
            : index == INDEX_POSITIONS ? e->position
                                       : e->types;
 }
@@ -418,7 +418,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
                      e->rotation[inst->rope.table].sin);
         return 0;
     case OP_KEEP:
-        memcpy(e->cache[inst->keep.slot] + e->step->start * cols, x, n * sizeof(*x));
+        memcpy(e->cache[inst->keep.slot] + e->step.start * cols, x, n * sizeof(*x));
         return 0;
     case OP_ATTENTION:
         return run_attention(e, inst, err);
@@ -458,9 +458,9 @@ static void set_rotations(struct engine *e)
         size_t half = r->dim / 2;
 
         if (r->dynamic)
-            program_rope_dynamic(r, e->step->start + e->step->n,
+            program_rope_dynamic(r, e->step.start + e->step.n,
                                  e->rotation[t].inv_freq);
-        for (size_t i = 0; i < e->step->n; i++)
+        for (size_t i = 0; i < e->step.n; i++)
             for (size_t k = 0; k < half; k++) {
                 double angle = (double)e->position[i] * e->rotation[t].inv_freq[k];
 
@@ -477,7 +477,7 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu tokens at %zu is beyond the limits", step->n,
                        step->start);
-    e->step = step;
+    e->step = *step;
     for (size_t i = 0; i < step->n; i++) {
         e->position[i] = (int32_t)(step->start + i);
         e->types[i] = step->token_types ? step->token_types[i] : 0;
