@@ -507,6 +507,25 @@ out:
     return ret;
 }
 
+/* What the family ties and the source stores twice must be equal. */
+static int check_tied(const struct convert *c, struct err *err)
+{
+    const struct checkpoint *k = c->from;
+
+    for (size_t i = 0; i < k->model->ntensors; i++) {
+        const struct model_tensor *t = &k->model->tensor[i], *to;
+
+        if (t->tied < 0 || t->source < 0)
+            continue;
+        to = &k->model->tensor[t->tied];
+        if (to->source >= 0 && (k->tensor[t->source].dtype != k->tensor[to->source].dtype ||
+                                c->whole_crc[t->source] != c->whole_crc[to->source]))
+            return err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
+                           k->path, t->name, to->name);
+    }
+    return 0;
+}
+
 struct stretch {
     uint64_t offset, bytes;
     uint32_t crc;
@@ -766,7 +785,8 @@ int convert(struct checkpoint *ckpt, const char *path, const struct convert_opti
     choose_dtypes(&c);
     if (checkpoint_open_files(ckpt, -1, err) < 0 || open_output(&c, path, err) < 0 ||
         (opt->mesh ? make_parts(&c, err) : make_sources(&c, err)) < 0 ||
-        copy_tensors(&c, err) < 0 || copy_all_small(&c, err) < 0)
+        copy_tensors(&c, err) < 0 || (!ckpt->sharded && check_tied(&c, err) < 0) ||
+        copy_all_small(&c, err) < 0)
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
         goto out;

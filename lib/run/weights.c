@@ -2,6 +2,7 @@
 #include "lib/run/weights.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 
@@ -30,6 +31,48 @@ static int load(struct weights *w, int i, struct loader *loader,
     return data ? loader_read(loader, need->tensor, data, err) : -1;
 }
 
+/* A copy of a tied tensor must be what was loaded as weight I. */
+static int check_copy(const struct weights *w, int i, struct loader *loader,
+                      const struct checkpoint *c, size_t copy, struct err *err)
+{
+    const struct model_tensor *t = &c->model->tensor[copy];
+    const struct model_tensor *to = &c->model->tensor[t->tied];
+    uint64_t bytes;
+    char *data;
+    bool same;
+
+    same = c->tensor[t->source].dtype == c->tensor[to->source].dtype;
+    if (loader_bytes(loader, copy, &bytes, err) < 0)
+        return -1;
+    data = mem_alloc(bytes, t->name, err);
+    if (!data || loader_read(loader, copy, data, err) < 0) {
+        free(data);
+        return -1;
+    }
+    same = same && !memcmp(data, w->matrix[i].data, (size_t)bytes);
+    free(data);
+    return same ? 0 : err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
+                              c->path, t->name, to->name);
+}
+
+/* The copies that an uncut checkpoint stores; those of a cut one were compared then. */
+static int check_copies(const struct weights *w, struct loader *loader,
+                        const struct checkpoint *c, const struct program *program,
+                        struct err *err)
+{
+    for (size_t t = 0; t < c->model->ntensors && !c->sharded; t++) {
+        const struct model_tensor *copy = &c->model->tensor[t];
+
+        if (copy->tied < 0 || copy->source < 0)
+            continue;
+        for (int i = 0; i < w->n; i++)
+            if (program->weight[i].tensor == (size_t)copy->tied &&
+                check_copy(w, i, loader, c, t, err) < 0)
+                return -1;
+    }
+    return 0;
+}
+
 int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
                  struct err *err)
 {
@@ -42,6 +85,8 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
     for (int i = 0; i < w->n && ret == 0; i++)
         ret = load(w, i, loader, c, &program->weight[i], err);
+    if (ret == 0)
+        ret = check_copies(w, loader, c, program, err);
     loader_close(loader);
     if (ret < 0)
         weights_close(w);
