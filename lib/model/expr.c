@@ -261,6 +261,8 @@ static int parse_member(struct reader *r, struct expr_value *out)
 
     if (!len)
         return fail(r, r->p, "expected a key after '.'");
+    if (out->kind != EXPR_NULL && !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
+        return fail(r, r->p, "a key of what is no object");
     if (out->kind == EXPR_JSON)
         cJSON_ArrayForEach(
             member, out->json) if (member->string && strlen(member->string) == len &&
