@@ -137,6 +137,8 @@ static const char *bad_value(const struct opt *o)
     case OPT_INT:
     case OPT_U64:
         return "a whole number from 0";
+    case OPT_COUNT:
+        return "a whole number from 1";
     case OPT_SIZE:
         return "a size such as 80GiB";
     case OPT_DOUBLE:
@@ -173,7 +175,8 @@ static bool set_value(const struct opt *o, const char *text)
         list->v[list->n++] = text;
         return true;
     case OPT_INT:
-        if (!str_int(text, &n) || n < 0)
+    case OPT_COUNT:
+        if (!str_int(text, &n) || n < (o->type == OPT_COUNT))
             return false;
         *(int *)o->value = n;
         return true;

@@ -18,6 +18,7 @@ enum opt_type {
     OPT_STRING, /* const char ** */
     OPT_LIST,   /* struct opt_list *: may be given again, or as given once */
     OPT_INT,    /* int *, at least 0 */
+    OPT_COUNT,  /* int *, at least 1 */
     OPT_U64,    /* uint64_t * */
     OPT_SIZE,   /* uint64_t *: bytes with a suffix (str_size) */
     OPT_DOUBLE, /* double *, finite */

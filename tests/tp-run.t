@@ -124,4 +124,55 @@ if command -v pgrep > /dev/null; then
 else
     skip "a killed rank ends the run" "no pgrep"
 fi
+
+# lists of numbers
+model=$data/models/llama-gqa
+run tp-run logits --ids 1,,2 -o l "$model"
+err_is "tp-run: --ids: '' is no id" "an id left out is refused"
+run tp-run logits --ids 1,2, -o l "$model"
+err_is "tp-run: --ids: no id after the last comma" "so is a comma at the end"
+run tp-run logits --ids 1,2 --token-types 0,1 -o l "$model"
+err_is "tp-run: --token-types: family llama has no token types" \
+    "token types are refused where the model has none"
+run tp-run logits --ids 1,2 --token-types 0,2 -o l "$data/models/bert-mlm"
+err_is "tp-run: --token-types: type 2 is none of the model's 2" \
+    "a token type that the model lacks is refused"
+run tp-run score --window 0 "$heldout" "$bard"
+status_is 2 "a window of nothing is a usage error"
+run tp-run logits --tp 0 --ids 1 -o l "$model"
+err_has "tp-run: --tp: '0' is not a whole number from 1" "so are no ranks"
+run tp-run generate --ids 1,2 --max-tokens 18446744073709551615 --json "$model"
+out_has '"finish":"context"' "the largest number of tokens ends at the context"
+
+# a tied tensor stored twice
+cp -r "$data/models/gpt2-awkward" twice
+chmod -R u+w twice
+header=$(od -An -tu8 -N8 twice/model.safetensors | tr -d ' ')
+at=$(head -c $((header + 8)) twice/model.safetensors | tail -c +9 |
+    sed 's/.*"lm_head.weight":[^}]*"data_offsets":\[\([0-9]*\),.*/\1/')
+printf 'x' | dd of=twice/model.safetensors bs=1 conv=notrunc seek=$((8 + header + at + 7)) \
+    2> dd.err
+for command in "tp-run logits --tp 3 --ids 1 -o l twice" "tp-shard split -q --tp 2 twice cut"; do
+    run $command
+    err_is "${command%% *}: twice: tensors lm_head.weight and transformer.wte.weight are tied but differ" \
+        "${command%% *} refuses a tied tensor whose copy differs"
+done
+
+# a dynamic rotary base follows the window's length, however it is cut into steps
+cp -r "$data/models/llama-dynamic" dynamic
+chmod -R u+w dynamic
+sed 's/"max_position_embeddings": 16/"max_position_embeddings": 400/' \
+    "$data/models/llama-dynamic/config.json" > dynamic/config.json
+awk 'BEGIN { for (i = 0; i < 701; i++) { x = (x * 31 + 17) % 97; print x } }' > ids
+tp-run logits --ids "$(head -n 700 ids | paste -sd, -)" -o l dynamic
+header=$(od -An -tu8 -N8 l | tr -d ' ')
+nll=$(od -An -v -tf4 -w400 -j $((8 + header)) l | paste -d ' ' - ids | awk '
+    NF == 101 { if (NR > 1) sum -= row[$101 + 1] - log(total); total = 0
+        for (i = 1; i <= 100; i++) { row[i] = $i; total += exp($i) } }
+    NF == 1 { sum -= row[$1 + 1] - log(total) }
+    END { print sum / (NR - 1) }')
+run tp-run score --json --ids-file ids dynamic
+ok "a dynamic rotary base is that of the whole window" \
+    awk -v a="$nll" -v b="$(json out nll)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
+
 done_testing

@@ -87,7 +87,7 @@ static int read_input(struct logits *l, const char *ids, const char *types,
 
     if (ids && session_parse_ids(s, &l->ids, ids, "--ids", err) < 0)
         return -1;
-    if (types && session_parse_ids(s, &l->types, types, "--token-types", err) < 0)
+    if (types && session_parse_types(s, &l->types, types, "--token-types", err) < 0)
         return -1;
     if (prompt && session_encode(s, &l->ids, prompt, strlen(prompt), err) < 0)
         return -1;

@@ -21,6 +21,7 @@ struct score {
     struct document *doc;
     size_t ndocs;
     uint64_t window;
+    bool windowed; /* --window was given */
     double sum; /* of the present document's nll */
     size_t counted;
 };
@@ -70,8 +71,7 @@ static int score_document(struct score *s, struct runner *r, const struct docume
     for (size_t at = 0; at < inputs; at += s->window) {
         size_t n = inputs - at < s->window ? inputs - at : s->window;
 
-        if (runner_feed(r, d->ids.v + at, d->ids.v + at + 1, n, 0, CHUNK, see, s, err) <
-            0)
+        if (runner_feed(r, d->ids.v + at, d->ids.v + at + 1, n, 0, see, s, err) < 0)
             return -1;
         if (speaks && cmd_progress(s->session->opt.quiet))
             fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
@@ -171,7 +171,7 @@ int score_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
         { OPT_U64, '\0', "window", &s.window, "N",
-          "tokens of input at a time (default: the model's maximum)", NULL, NULL },
+          "tokens of input at a time (default: the model's maximum)", NULL, &s.windowed },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -188,6 +188,10 @@ int score_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int n = 0, status;
 
+    if (s.windowed && !s.window) {
+        free(ids.v);
+        return cmd_usage(&cmd, "--window: '0' is not a whole number from 1");
+    }
     while (operand[n])
         n++;
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||

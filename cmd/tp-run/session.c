@@ -46,29 +46,64 @@ static int check_id(const struct session *s, uint64_t id, const char *what,
                    (unsigned long long)id, vocab);
 }
 
-int session_parse_ids(const struct session *s, struct ids *out, const char *text,
-                      const char *what, struct err *err)
+static int check_type(const struct session *s, uint64_t type, const char *what,
+                      struct err *err)
 {
-    for (const char *p = text;;) {
+    const struct model *m = s->checkpoint->model;
+    double types;
+
+    if (!model_number(m, "types", &types))
+        return err_set(err, ERR_INPUT, "%s: family %s has no token types", what, m->family);
+    if ((double)type < types)
+        return 0;
+    return err_set(err, ERR_INPUT, "%s: type %llu is none of the model's %.0f", what,
+                   (unsigned long long)type, types);
+}
+
+/* Numbers with commas or white space between; each must pass CHECK. */
+static int parse_numbers(const struct session *s, struct ids *out, const char *text,
+                         const char *what,
+                         int (*check)(const struct session *s, uint64_t id,
+                                      const char *what, struct err *err),
+                         struct err *err)
+{
+    static const char space[] = " \t\r\n";
+    const char *p = text + strspn(text, space);
+
+    while (*p) {
+        size_t n = strcspn(p, ", \t\r\n");
         char word[24];
         uint64_t id;
-        size_t n;
 
-        p += strspn(p, ", \t\r\n");
-        n = strcspn(p, ", \t\r\n");
-        if (!n)
-            return 0;
         if (n >= sizeof(word))
             return err_set(err, ERR_INPUT, "%s: '%.20s...' is no id", what, p);
         memcpy(word, p, n);
         word[n] = '\0';
         if (!str_u64(word, &id) || id > INT32_MAX)
             return err_set(err, ERR_INPUT, "%s: '%s' is no id", what, word);
-        if (check_id(s, id, what, err) < 0)
+        if (check(s, id, what, err) < 0)
             return -1;
         ids_add(out, (int32_t)id);
-        p += n;
+        p += n + strspn(p + n, space);
+        if (*p != ',')
+            continue;
+        p += 1 + strspn(p + 1, space);
+        if (!*p)
+            return err_set(err, ERR_INPUT, "%s: no id after the last comma", what);
     }
+    return 0;
+}
+
+int session_parse_ids(const struct session *s, struct ids *out, const char *text,
+                      const char *what, struct err *err)
+{
+    return parse_numbers(s, out, text, what, check_id, err);
+}
+
+int session_parse_types(const struct session *s, struct ids *out, const char *text,
+                        const char *what, struct err *err)
+{
+    return parse_numbers(s, out, text, what, check_type, err);
 }
 
 int session_encode(const struct session *s, struct ids *out, const char *text,

@@ -20,14 +20,14 @@ struct session_options {
 };
 
 #define SESSION_OPTIONS(o)                                                         \
-    { OPT_INT, '\0', "tp",                                                         \
+    { OPT_COUNT, '\0', "tp",                                                       \
       &(o).tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",          \
       NULL,    NULL },                                                             \
         { OPT_STRING, '\0', "mesh", &(o).mesh, "SPEC", "the layout, such as tp=2", \
           NULL,       NULL },                                                      \
         { OPT_STRING, '\0', "family", &(o).family, "FILE", "use this family file", \
           NULL,       NULL },                                                      \
-        { OPT_INT, '\0', "threads", &(o).threads, "N", "threads of each rank",     \
+        { OPT_COUNT, '\0', "threads", &(o).threads, "N", "threads of each rank",   \
           NULL,    NULL },                                                         \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },     \
     {                                                                              \
@@ -60,9 +60,12 @@ int session_threads(const struct session *s);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);
-/* Parse "1,2,3" (commas or white space), each below the model's vocabulary. */
+/* Parse "1,2,3" (commas or white space), each below the model's vocabulary; or token
+ * types, below their number.  WHAT is for messages. */
 int session_parse_ids(const struct session *s, struct ids *out, const char *text,
                       const char *what, struct err *err);
+int session_parse_types(const struct session *s, struct ids *out, const char *text,
+                        const char *what, struct err *err);
 int session_encode(const struct session *s, struct ids *out, const char *text,
                    size_t len, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);

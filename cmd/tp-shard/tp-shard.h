@@ -26,9 +26,9 @@ struct mesh_options {
 };
 
 #define MESH_OPTIONS(m) \
-    { OPT_INT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL }, \
-    { OPT_INT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
-    { OPT_INT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL }, \
+    { OPT_COUNT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL }, \
+    { OPT_COUNT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
+    { OPT_COUNT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL }, \
     { OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2", NULL, NULL }
 
 /* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when the options

@@ -154,7 +154,7 @@ int verify_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_STRING, '\0', "ranks", &v.ranks, "LIST", "these rank files only: 0,2-3", NULL,
           NULL },
-        { OPT_INT, 'j', "jobs", &v.jobs, "N", "read N files at a time", NULL, NULL },
+        { OPT_COUNT, 'j', "jobs", &v.jobs, "N", "read N files at a time", NULL, NULL },
         { OPT_FLAG, '\0', "json", &v.json, NULL, "print JSON, one object a line", NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &v.quiet, NULL, "print findings only", NULL, NULL },
         { .type = OPT_END },
