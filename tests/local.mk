@@ -92,10 +92,13 @@ check-valgrind: all $(unit_tests)
 .PHONY: check-asan check-asan-tree check-valgrind fuzz
 
 # measured as ratios within one run; never part of a test
-bench_programs = %D%/bench/make-model %D%/bench/probe
+bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/tp-run.sh
+EXTRA_DIST += %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh
+tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
+    %D%/bench/objectives.c %D%/bench/objectives.h
+tests_bench_bench_sampler_LDADD = $(test_libs) $(YAML_LIBS)
 bench: all $(bench_programs)
 	for b in $(srcdir)/%D%/bench/*.sh; do \
 	    echo "== $$b"; top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' sh "$$b" || exit; done

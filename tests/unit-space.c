@@ -390,6 +390,67 @@ static void test_distinct(void)
     sweepfile_clear(&f);
 }
 
+/* Points with x > 0.3 violate a constraint, and the loss falls with x. */
+static void test_constraints(void)
+{
+    static const char *const specs[] = { "tpe", "nsga-ii:population=20" };
+    struct sweepfile f;
+
+    parse(&f, "x: uniform(0, 1)\ny: uniform(0, 1)\n");
+    for (size_t s = 0; s < sizeof(specs) / sizeof(*specs); s++) {
+        struct sampler_choice c;
+        struct history h;
+        double x[2];
+        int generation, feasible = 0;
+
+        sampler_parse(&c, specs[s], &err);
+        history_init(&h, 2, 1);
+        for (int i = 0; i < 200; i++) {
+            struct past *t;
+
+            sampler_draw(x, &generation, &c, &f.space, &h, 3, i, NULL);
+            t = history_add(&h, i, PAST_COMPLETE);
+            memcpy(t->x, x, sizeof(x));
+            t->loss[0] = -x[0] + x[1];
+            t->violation = fmax(0, x[0] - 0.3);
+            t->generation = generation;
+            feasible += i >= 100 && x[0] <= 0.3;
+        }
+        tap_ok(feasible > 45, "%s learns to stay feasible: %d of the last 100",
+               specs[s], feasible);
+        history_clear(&h);
+    }
+    sweepfile_clear(&f);
+}
+
+/* Trials whose check failed before they ran teach the estimator as well. */
+static void test_failed_check(void)
+{
+    struct sweepfile f;
+    struct sampler_choice c;
+    struct history h;
+    double x[1];
+    int generation, feasible = 0;
+
+    parse(&f, "x: uniform(0, 1)\n");
+    sampler_parse(&c, "tpe", &err);
+    history_init(&h, 1, 1);
+    for (int i = 0; i < 120; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 3, i, NULL);
+        t = history_add(&h, i, x[0] > 0.4 ? PAST_FAILED : PAST_COMPLETE);
+        t->x[0] = x[0];
+        t->loss[0] = -x[0];
+        t->violation = x[0] > 0.4;
+        feasible += i >= 60 && x[0] <= 0.4;
+    }
+    tap_ok(feasible > 30, "tpe keeps away from what failed its check: %d of 60",
+           feasible);
+    history_clear(&h);
+    sweepfile_clear(&f);
+}
+
 int main(void)
 {
 #ifndef HAVE_YAML
@@ -404,5 +465,7 @@ int main(void)
     test_draws();
     test_grid();
     test_distinct();
+    test_constraints();
+    test_failed_check();
     return tap_done();
 }

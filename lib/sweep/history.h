@@ -18,7 +18,6 @@ struct past {
     double *x;         /* [nparams]: values as in dist.h; NaN: the trial has none */
     double *loss;      /* [nobjectives]; set when complete */
     double violation;  /* sum of the positive constraints; above 0: infeasible */
-    bool constrained;  /* it has constraints */
     int64_t last_step; /* of its intermediate values, -1 without any */
     double last_loss;  /* the value there, as a loss; NaN is legal */
     int generation;    /* what the sampler noted on the trial, -1 for nothing */
