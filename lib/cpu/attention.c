@@ -1,7 +1,9 @@
 /* attention - softmax(scale * q k^T) v over the keys each query may see
  *
  * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al.
- * 2023).  One query of one head at a time, threads over (query, head). */
+ * 2023).  Threads take blocks of queries of one head.  A block is two matrix products
+ * around a softmax of its rows; a single query, as when decoding, is done by dot
+ * products. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,8 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+enum { BLOCK = 64 }; /* queries */
 
 CPU_CLONES static float dot(const float *a, const float *b, size_t n)
 {
@@ -36,41 +40,126 @@ CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
         y[i] += f * x[i];
 }
 
-/* One query of one head: y[value_dim].  SCORE has room for the keys from FIRST to END.
- */
-static void one(float *y, const float *q, const struct inst *inst, const float *k,
-                size_t k_stride, const float *v, size_t v_stride, size_t first,
-                size_t end, float *score)
+/* Scores [n] to weights that sum to 1. */
+CPU_CLONES static void softmax(float *s, size_t n, float scale, float cap)
 {
-    float cap = (float)inst->attention.softcap, scale = (float)inst->attention.scale;
-    size_t value_dim = inst->attention.value_dim;
-    float max = -INFINITY;
+    float max = -INFINITY, factor;
     double sum = 0;
+    size_t i = 0;
 
-    for (size_t t = first; t < end; t++) {
-        float s = scale * dot(q, k + t * k_stride, inst->attention.head_dim);
-
+    for (size_t k = 0; k < n; k++) {
+        s[k] *= scale;
         if (cap > 0)
-            s = cap * tanhf(s / cap);
-        score[t - first] = s;
-        max = s > max ? s : max;
+            s[k] = cap * tanhf(s[k] / cap);
+        max = s[k] > max ? s[k] : max;
     }
-    for (size_t t = first; t < end; t++) {
-        score[t - first] = expf(score[t - first] - max);
-        sum += (double)score[t - first];
+    for (; i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, s + i);
+        v -= max;
+        vec_exp(&v, &v);
+        memcpy(s + i, &v, sizeof(v));
+        sum += (double)vec_sum(&v);
     }
+    for (; i < n; i++) {
+        s[i] = expf(s[i] - max);
+        sum += (double)s[i];
+    }
+    factor = (float)(1 / sum);
+    for (size_t k = 0; k < n; k++)
+        s[k] *= factor;
+}
+
+/* What the threads share. */
+struct job {
+    const struct inst *inst;
+    const struct attention_step *step;
+    const float *q;
+    float *y;
+    size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
+};
+
+/* The keys that the query at POSITION sees: from *first to *end. */
+static void visible(const struct job *j, size_t position, size_t *first, size_t *end)
+{
+    size_t window = j->inst->attention.window;
+
+    *first = 0;
+    *end = j->step->keys;
+    if (j->inst->attention.causal && position + 1 < *end)
+        *end = position + 1;
+    if (window && position + 1 > window)
+        *first = position + 1 - window;
+    if (window && !j->inst->attention.causal && position + window < *end)
+        *end = position + window;
+}
+
+static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
+                      float *score)
+{
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+    const float *q = j->q + row * j->q_stride + head * dim;
+    const float *k = j->step->k + kv * dim, *v = j->step->v + kv * value_dim;
+    float *y = j->y + row * j->y_stride + head * value_dim;
+    size_t first, end;
+
+    visible(j, (size_t)j->step->position[row], &first, &end);
+    for (size_t t = first; t < end; t++)
+        score[t - first] = dot(q, k + t * j->k_stride, dim);
+    softmax(score, end - first, (float)j->inst->attention.scale,
+            (float)j->inst->attention.softcap);
     memset(y, 0, value_dim * sizeof(*y));
     for (size_t t = first; t < end; t++)
-        add_scaled(y, v + t * v_stride, (float)((double)score[t - first] / sum),
-                   value_dim);
+        add_scaled(y, v + t * j->v_stride, score[t - first], value_dim);
+}
+
+/* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
+static void many_queries(const struct job *j, size_t row, size_t rows, size_t head,
+                         size_t kv, float *score)
+{
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+    size_t low = j->step->keys, high = 0, n;
+
+    for (size_t i = 0; i < rows; i++) {
+        size_t first, end;
+
+        visible(j, (size_t)j->step->position[row + i], &first, &end);
+        low = first < low ? first : low;
+        high = end > high ? end : high;
+    }
+    n = high - low;
+    cpu_gemm(true, rows, n, dim, j->q + row * j->q_stride + head * dim, j->q_stride,
+             j->step->k + low * j->k_stride + kv * dim, j->k_stride, score, n, false);
+    for (size_t i = 0; i < rows; i++) {
+        size_t first, end;
+        float *s = score + i * n;
+
+        visible(j, (size_t)j->step->position[row + i], &first, &end);
+        softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
+                (float)j->inst->attention.softcap);
+        memset(s, 0, (first - low) * sizeof(*s));
+        memset(s + (end - low), 0, (high - end) * sizeof(*s));
+    }
+    cpu_gemm(false, rows, value_dim, n, score, n,
+             j->step->v + low * j->v_stride + kv * value_dim, j->v_stride,
+             j->y + row * j->y_stride + head * value_dim, j->y_stride, false);
 }
 
 int cpu_attention(float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err)
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
-    size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
-    size_t per_kv = kv_heads ? heads / kv_heads : 1;
+    size_t block = step->rows > 1 ? BLOCK : 1;
+    size_t blocks = (step->rows + block - 1) / block;
+    struct job j = { .inst = inst,
+                     .step = step,
+                     .q = q,
+                     .y = y,
+                     .q_stride = heads * inst->attention.head_dim,
+                     .k_stride = kv_heads * inst->attention.head_dim,
+                     .v_stride = kv_heads * inst->attention.value_dim,
+                     .y_stride = heads * inst->attention.value_dim };
     float *score;
     int threads = 1;
 
@@ -79,30 +168,23 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
 #endif
     if (!heads || !step->rows)
         return 0;
-    score = mem_alloc((uint64_t)threads * step->keys * sizeof(*score),
+    score = mem_alloc((uint64_t)threads * block * step->keys * sizeof(*score),
                       "attention scores", err);
     if (!score)
         return -1;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
-    for (long i = 0; i < (long)(step->rows * heads); i++) {
-        size_t row = (size_t)i / heads, head = (size_t)i % heads, kv = head / per_kv;
-        size_t position = (size_t)step->position[row], first = 0, end = step->keys;
-        uint64_t window = inst->attention.window;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (long i = 0; i < (long)(blocks * heads); i++) {
+        size_t row = (size_t)i / heads * block, head = (size_t)i % heads;
+        size_t rows = step->rows - row < block ? step->rows - row : block;
         float *mine = score;
 
 #ifdef _OPENMP
-        mine += (size_t)omp_get_thread_num() * step->keys;
+        mine += (size_t)omp_get_thread_num() * block * step->keys;
 #endif
-        if (inst->attention.causal && position + 1 < end)
-            end = position + 1;
-        if (window && position + 1 > window)
-            first = position + 1 - window;
-        if (window && !inst->attention.causal && position + window < end)
-            end = position + window;
-        one(y + ((size_t)row * heads + head) * value_dim,
-            q + ((size_t)row * heads + head) * dim, inst, step->k + kv * dim,
-            kv_heads * dim, step->v + kv * value_dim, kv_heads * value_dim, first, end,
-            mine);
+        if (block == 1)
+            one_query(&j, row, head, head / (heads / kv_heads), mine);
+        else
+            many_queries(&j, row, rows, head, head / (heads / kv_heads), mine);
     }
     free(score);
     return 0;

@@ -1,5 +1,6 @@
 /* elementwise - sums, products and activations, element by element */
 #include <math.h>
+#include <string.h>
 
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
@@ -33,10 +34,29 @@ void cpu_softcap(float *y, const float *x, double number, size_t n)
         y[i] = c * tanhf(x[i] / c);
 }
 
+/* SILU (Elfwing et al. 2018) is the activation that is everywhere: sixteen at a time.
+ */
+CPU_CLONES static void silu(float *y, const float *x, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + VEC <= n; i += VEC) {
+        vec v, e, minus;
+
+        vec_load_f32(&v, x + i);
+        minus = -v;
+        vec_exp(&e, &minus);
+        v = v / (1.0f + e);
+        memcpy(y + i, &v, sizeof(v));
+    }
+    for (; i < n; i++)
+        y[i] = x[i] / (1 + expf(-x[i]));
+}
+
 static float apply(enum activation act, float x)
 {
     switch (act) {
-    case ACT_SILU: /* Elfwing et al. 2018 */
+    case ACT_SILU:
         return x / (1 + expf(-x));
     case ACT_GELU: /* Hendrycks and Gimpel 2016: x times the normal distribution of x */
         return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
@@ -57,9 +77,18 @@ static float apply(enum activation act, float x)
 
 void cpu_activation(float *y, const float *x, enum activation act, size_t n)
 {
-#pragma omp parallel for schedule(static) if (n > 16384)
-    for (long i = 0; i < (long)n; i++)
-        y[i] = apply(act, x[i]);
+    enum { STEP = 1 << 14 };
+
+#pragma omp parallel for schedule(static) if (n > STEP)
+    for (long at = 0; at < (long)n; at += STEP) {
+        size_t end = n - (size_t)at < STEP ? n : (size_t)at + STEP;
+
+        if (act == ACT_SILU)
+            silu(y + at, x + at, end - (size_t)at);
+        else
+            for (size_t i = (size_t)at; i < end; i++)
+                y[i] = apply(act, x[i]);
+    }
 }
 
 void cpu_add_vector(float *y, const float *x, const struct matrix *w, size_t rows)

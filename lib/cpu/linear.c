@@ -39,6 +39,16 @@ static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
             vec_load_f16(out, (const uint16_t *)(p));  \
     } while (0)
 
+/* ACC += the VEC weights at W times the VEC numbers at X */
+#define ADD_PRODUCT(acc, type, w, x) \
+    do {                             \
+        vec wv, xv;                  \
+                                     \
+        LOAD(type, &wv, w);          \
+        vec_load_f32(&xv, x);        \
+        (acc) += wv * xv;            \
+    } while (0)
+
 /* y[i] = w . x_i for ROWS rows of x, N columns; TYPE is a constant after inlining. Each
  * sum is made by four interleaved vectors, so its order is the same whatever ROWS is.
  */
@@ -51,16 +61,16 @@ dot_rows(float *y, size_t y_stride, const char *w, enum dtype type, const float 
 
     for (size_t i = 0; i < rows; i++) {
         const float *xi = x + i * n;
-        vec a[4] = { { 0 } }, wv, xv;
+        vec a0 = { 0 }, a1 = { 0 }, a2 = { 0 }, a3 = { 0 };
         float tail = 0;
 
-        for (size_t k = 0; k < body; k += 4 * VEC)
-            for (int j = 0; j < 4; j++) {
-                LOAD(type, &wv, w + (k + (size_t)j * VEC) * size);
-                vec_load_f32(&xv, xi + k + (size_t)j * VEC);
-                a[j] += wv * xv;
-            }
-        a[0] = (a[0] + a[1]) + (a[2] + a[3]);
+        for (size_t k = 0; k < body; k += 4 * VEC) {
+            ADD_PRODUCT(a0, type, w + k * size, xi + k);
+            ADD_PRODUCT(a1, type, w + (k + VEC) * size, xi + k + VEC);
+            ADD_PRODUCT(a2, type, w + (k + 2 * VEC) * size, xi + k + 2 * VEC);
+            ADD_PRODUCT(a3, type, w + (k + 3 * VEC) * size, xi + k + 3 * VEC);
+        }
+        a0 = (a0 + a1) + (a2 + a3);
         for (size_t k = body; k < n; k++) {
             float wk;
 
@@ -72,7 +82,7 @@ dot_rows(float *y, size_t y_stride, const char *w, enum dtype type, const float 
                 wk = dtype_f16_to_f32(((const uint16_t *)(const void *)w)[k]);
             tail += wk * xi[k];
         }
-        y[i * y_stride] = vec_sum(&a[0]) + tail;
+        y[i * y_stride] = vec_sum(&a0) + tail;
     }
 }
 
@@ -142,30 +152,30 @@ static void few_matmul(float *y, const float *x, size_t rows, const struct matri
 
 /* ---- many rows ---- */
 
-/* C[m][n] (row stride LDC) += or = A[m][k] op(B), op(B) [k][n]; B is [n][k] when
- * TRANSPOSED. */
-static void gemm(bool transposed, size_t m, size_t n, size_t k, const float *a,
-                 const float *b, float *c, size_t ldc, bool add)
+void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
+              const float *b, size_t ldb, float *c, size_t ldc, bool add)
 {
 #ifdef HAVE_DNNL
     dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k,
-               1.0f, a, (dnnl_dim_t)k, b, (dnnl_dim_t)(transposed ? k : n),
-               add ? 1.0f : 0.0f, c, (dnnl_dim_t)ldc);
+               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, add ? 1.0f : 0.0f, c,
+               (dnnl_dim_t)ldc);
 #else
-    struct matrix w = { .data = b, .dtype = DTYPE_F32, .rows = n, .cols = k };
-
 #pragma omp parallel for schedule(static)
     for (long i = 0; i < (long)m; i++) {
-        float *row = c + (size_t)i * ldc;
+        const float *row = a + (size_t)i * lda;
+        float *to = c + (size_t)i * ldc;
 
         if (!add)
-            memset(row, 0, n * sizeof(*row));
-        if (transposed)
-            dot_f32(row, a + (size_t)i * k, 1, &w, 0, n);
-        else
-            for (size_t j = 0; j < k; j++)
-                axpy(row, (const char *)(b + j * n), DTYPE_F32, a[(size_t)i * k + j],
-                     n);
+            memset(to, 0, n * sizeof(*to));
+        for (size_t j = 0; transposed && j < n; j++) {
+            struct matrix one = { b + j * ldb, DTYPE_F32, 1, k };
+            float sum;
+
+            dot_f32(&sum, row, 1, &one, 0, 1);
+            to[j] += sum;
+        }
+        for (size_t j = 0; !transposed && j < k; j++)
+            axpy(to, (const char *)(b + j * ldb), DTYPE_F32, row[j], n);
     }
 #endif
 }
@@ -202,6 +212,8 @@ static int many(float *y, const float *x, size_t rows, const struct matrix *w,
     int ret = -1;
 
     step = step < 16 ? 16 : step > w->rows ? w->rows : step;
+    if (w->dtype == DTYPE_F32)
+        step = w->rows; /* needs no widening, so no panels */
     if (w->dtype != DTYPE_F32) {
         scratch =
             mem_alloc(step * w->cols * sizeof(*scratch), "a panel of weights", err);
@@ -218,13 +230,14 @@ static int many(float *y, const float *x, size_t rows, const struct matrix *w,
         const float *b = panel(w, first, n, scratch), *a = x;
 
         if (transposed) {
-            gemm(true, rows, n, w->cols, x, b, y + first, w->rows, false);
+            cpu_gemm(true, rows, n, w->cols, x, w->cols, b, w->cols, y + first, w->rows,
+                     false);
             continue;
         }
         for (size_t i = 0; block && i < rows; i++)
             memcpy(block + i * n, x + i * w->rows + first, n * sizeof(*block));
         a = block ? block : x;
-        gemm(false, rows, w->cols, n, a, b, y, w->cols, first > 0);
+        cpu_gemm(false, rows, w->cols, n, a, n, b, w->cols, y, w->cols, first > 0);
     }
     ret = 0;
 out:

@@ -23,6 +23,7 @@
 enum { VEC = 16 };
 
 typedef float vec __attribute__((vector_size(64)));
+typedef int32_t vec_i32 __attribute__((vector_size(64)));
 typedef uint32_t vec_u32 __attribute__((vector_size(64)));
 typedef uint16_t vec_u16 __attribute__((vector_size(32)));
 
@@ -63,6 +64,39 @@ static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
         ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
     w |= sign;
     memcpy(out, &w, sizeof(*out));
+}
+
+/* Each lane not below LOW and not above HIGH. */
+static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
+                                                            float high)
+{
+    for (int i = 0; i < VEC; i++) {
+        (*v)[i] = (*v)[i] < low ? low : (*v)[i];
+        (*v)[i] = (*v)[i] > high ? high : (*v)[i];
+    }
+}
+
+/* e^x to about one unit in the last place; x is taken to be in [-87, 88].
+ * x = n ln 2 + r, e^r by the polynomial of Cephes' expf (Moshier 1992). */
+static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *in)
+{
+    vec x = *in, n, r, p;
+    vec_u32 bits;
+
+    vec_clamp(&x, -87.0f, 88.0f);
+    n = (x * 1.44269504088896341f + 0x1.8p23f) - 0x1.8p23f;
+    r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    p = (((((r * 1.9875691500e-4f + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r +
+           4.1665795894e-2f) *
+              r +
+          1.6666665459e-1f) *
+             r +
+         5.0000001201e-1f) *
+            (r * r) +
+        r + 1.0f;
+    bits = (vec_u32)(__builtin_convertvector(n, vec_i32) + 127) << 23;
+    memcpy(&n, &bits, sizeof(n));
+    *out = p * n;
 }
 
 /* The lanes added in a fixed tree. */
