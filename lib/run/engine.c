@@ -450,7 +450,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
 
 /* ---- steps ---- */
 
-/* The angles of this step's positions. */
+/* The angles of this step's positions; rounded to f32, as models are trained with them. */
 static void set_rotations(struct engine *e)
 {
     for (int t = 0; t < e->p->nropes; t++) {
@@ -462,10 +462,10 @@ static void set_rotations(struct engine *e)
                                  e->rotation[t].inv_freq);
         for (size_t i = 0; i < e->step.n; i++)
             for (size_t k = 0; k < half; k++) {
-                double angle = (double)e->position[i] * e->rotation[t].inv_freq[k];
+                float angle = (float)e->position[i] * (float)e->rotation[t].inv_freq[k];
 
-                e->rotation[t].cos[i * half + k] = (float)(cos(angle) * r->scale);
-                e->rotation[t].sin[i * half + k] = (float)(sin(angle) * r->scale);
+                e->rotation[t].cos[i * half + k] = (float)(cos((double)angle) * r->scale);
+                e->rotation[t].sin[i * half + k] = (float)(sin((double)angle) * r->scale);
             }
     }
 }
