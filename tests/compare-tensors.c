@@ -2,10 +2,10 @@
  *
  *   compare-tensors WANT GOT TOLERANCE NAME[=NAME]...
  *
- * For each NAME (in WANT, and in GOT where it is called otherwise) prints the largest absolute
- * difference relative to the largest absolute value in WANT.  Axes of size 1 do not count in the
- * shapes.  Status 0: all within TOLERANCE; 1: not; 3: a tensor is missing, not f32, or of
- * another shape. */
+ * For each NAME (in WANT, and in GOT where it is called otherwise) prints the largest
+ * absolute difference relative to the largest absolute value in WANT.  Axes of size 1
+ * do not count in the shapes.  Status 0: all within TOLERANCE; 1: not; 3: a tensor is
+ * missing, not f32, or of another shape. */
 #include "config.h"
 
 #include <errno.h>

@@ -38,6 +38,7 @@ logits() {
 }
 
 typed() {
+    # shellcheck disable=SC2046 # a list of words
     tp-run logits --tp "$1" --ids "$ids" --token-types "$(list "$expected" token_type_ids)" \
         -o typed.safetensors "$dir" &&
         "$compare" "$dir/expected.safetensors" typed.safetensors 1e-4 \

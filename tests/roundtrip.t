@@ -3,6 +3,7 @@
 . "${top_srcdir:?}/tests/lib.sh"
 
 # The source's files, but for what make-models.py put beside them.
+# shellcheck disable=SC2010 # names are plain
 files() {
     (cd "$1" && ls | grep -v '^expected')
 }

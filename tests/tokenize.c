@@ -1,7 +1,8 @@
-/* tokenize - the ids of texts, and the texts of the ids: tokenize TOKENIZER.JSON < TEXTS
+/* tokenize - the ids of texts, and the texts of the ids: tokenize TOKENIZER.JSON <
+ * TEXTS
  *
- * Texts are parted by "\n__ggml_vocab_test__\n".  For each a line of ids; the text of the ids must be the
- * text again, or the program ends with 1. */
+ * Texts are parted by "\n__ggml_vocab_test__\n".  For each a line of ids; the text of
+ * the ids must be the text again, or the program ends with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static int one(const struct tokenizer *t, const char *text, size_t len)
     putchar('\n');
     token_stream_end(stream, &streamed);
     tokenizer_decode(t, tokens.id, tokens.n, false, &back);
-    if (back.len != len || memcmp(str_text(&back), text, len) || streamed.len != back.len ||
+    if (back.len != len || memcmp(str_text(&back), text, len) ||
+        streamed.len != back.len ||
         memcmp(str_text(&streamed), str_text(&back), back.len)) {
         printf("but decoded it is '%s'\n", str_text(&back));
         ret = 1;

@@ -18,7 +18,8 @@ static void test_err(void)
 {
     struct err err = { 0 };
 
-    tap_ok(err_set(&err, ERR_INPUT, "%s: bad\nthing", "a\033b") == -1, "err_set returns -1");
+    tap_ok(err_set(&err, ERR_INPUT, "%s: bad\nthing", "a\033b") == -1,
+           "err_set returns -1");
     tap_is(err.text, "a?b: bad?thing", "an error's text is one printable line");
     err_prefix(&err, "%s", "file");
     tap_is(err.text, "file: a?b: bad?thing", "a prefix goes in front");
@@ -34,14 +35,17 @@ static void test_numbers(void)
 
     tap_ok(str_u64("18446744073709551615", &u) && u == UINT64_MAX, "2^64 - 1 is read");
     tap_ok(!str_u64("18446744073709551616", &u) && u == UINT64_MAX, "2^64 is refused");
-    tap_ok(!str_u64("", &u) && !str_u64("1 ", &u) && !str_u64("-1", &u), "a number is read whole");
+    tap_ok(!str_u64("", &u) && !str_u64("1 ", &u) && !str_u64("-1", &u),
+           "a number is read whole");
     tap_ok(str_i64("-9223372036854775808", &i) && i == INT64_MIN, "-2^63 is read");
     tap_ok(!str_i64("9223372036854775808", &i), "2^63 is refused as a signed number");
     tap_ok(!str_int("2147483648", &n) && n == 7, "an int out of range is refused");
     tap_ok(str_double("-1.5e3", &d) && d == -1500, "a decimal number is read");
-    tap_ok(!str_double("nan", &d) && !str_double("0x10", &d) && !str_double("1e999", &d),
+    tap_ok(!str_double("nan", &d) && !str_double("0x10", &d) &&
+               !str_double("1e999", &d),
            "NaN, hexadecimal and infinity are refused");
-    tap_ok(str_size("1.5GiB", &u) && u == UINT64_C(1610612736), "1.5GiB is 1610612736 bytes");
+    tap_ok(str_size("1.5GiB", &u) && u == UINT64_C(1610612736),
+           "1.5GiB is 1610612736 bytes");
     tap_ok(str_size("80GB", &u) && u == UINT64_C(80000000000), "80GB is decimal");
     tap_ok(str_size("4K", &u) && u == 4096, "a bare K is 1024");
     tap_ok(!str_size("4 Q", &u) && !str_size("GB", &u), "an unknown unit is refused");
@@ -62,7 +66,8 @@ static void test_text(void)
     str_add_double(&s, 1e300 * 10);
     str_addc(&s, ' ');
     str_add_double(&s, (double)INFINITY);
-    tap_is(s.s, "0.1 1e+301 \"Infinity\"", "a number is written as the shortest that reads back");
+    tap_is(s.s, "0.1 1e+301 \"Infinity\"",
+           "a number is written as the shortest that reads back");
     str_clear(&s);
     tap_is(str_human(buf, 1536), "1.50 KiB", "1536 bytes are 1.50 KiB");
     tap_is(str_human(buf, 1023), "1023 B", "1023 bytes are bytes");
@@ -95,9 +100,12 @@ static void test_json(void)
     double d;
 
     tap_ok(json_parse(&doc, "f", text, strlen(text), NULL) == 0, "a document is read");
-    tap_ok(json_u64(json_get(doc.root, "a")->first, &u) && u == 1, "an element is found");
-    tap_ok(json_double(json_get(doc.root, "a")->first->next, &d) && d == -25, "a number is read");
-    tap_is(json_string(json_get(doc.root, "b")), "\xf0\x9f\x98\x80\n", "a surrogate pair is one");
+    tap_ok(json_u64(json_get(doc.root, "a")->first, &u) && u == 1,
+           "an element is found");
+    tap_ok(json_double(json_get(doc.root, "a")->first->next, &d) && d == -25,
+           "a number is read");
+    tap_is(json_string(json_get(doc.root, "b")), "\xf0\x9f\x98\x80\n",
+           "a surrogate pair is one");
     tap_ok(json_get(doc.root, "b")->line == 2 && json_get(doc.root, "b")->col == 7,
            "a value knows its line and column");
     json_print(&s, doc.root);
@@ -107,7 +115,8 @@ static void test_json(void)
     json_clear(&doc);
     tap_is(json_fault("{\"a\":1,\n\"a\":2}"), "f:2:5: duplicate key \"a\"",
            "a duplicate key is refused where it stands");
-    tap_is(json_fault("[1,]"), "f:1:4: expected a value", "a trailing comma is refused");
+    tap_is(json_fault("[1,]"), "f:1:4: expected a value",
+           "a trailing comma is refused");
     tap_is(json_fault("[01]"), "f:1:2: bad number", "a leading zero is refused");
     tap_is(json_fault("\"\\ud800\""), "f:1:2: bad escape in a string",
            "half a surrogate pair is refused");
@@ -156,10 +165,11 @@ static void test_dtype(void)
     tap_ok(same_bf16, "every bfloat16 goes to f32 and back");
     tap_ok(dtype_f32_to_f16(65519.0f) == 0x7bff && dtype_f32_to_f16(65520.0f) == 0x7c00,
            "half rounds to nearest and overflows to infinity");
-    tap_ok(dtype_f32_to_f16(0x1.002p-14f) == 0x0400 && dtype_f32_to_f16(0x1p-25f) == 0 &&
-               dtype_f32_to_f16(0x1.8p-25f) == 1,
+    tap_ok(dtype_f32_to_f16(0x1.002p-14f) == 0x0400 &&
+               dtype_f32_to_f16(0x1p-25f) == 0 && dtype_f32_to_f16(0x1.8p-25f) == 1,
            "half rounds ties to even, subnormals too");
-    tap_ok(dtype_f32_to_bf16(0x1.01p0f) == 0x3f80 && dtype_f32_to_bf16(0x1.03p0f) == 0x3f82,
+    tap_ok(dtype_f32_to_bf16(0x1.01p0f) == 0x3f80 &&
+               dtype_f32_to_bf16(0x1.03p0f) == 0x3f82,
            "bfloat16 rounds ties to even");
     tap_ok(isnan(dtype_bf16_to_f32(dtype_f32_to_bf16(NAN))), "NaN stays NaN");
     tap_ok(dtype_parse(&t, "bfloat16") && t == DTYPE_BF16, "PyTorch's names are known");
@@ -167,7 +177,8 @@ static void test_dtype(void)
     tap_ok(!dtype_parse(&t, "f7"), "an unknown type is refused");
     tap_ok(dtype_bytes(&bytes, DTYPE_F4, 6) && bytes == 3, "two F4 fill a byte");
     tap_ok(!dtype_bytes(&bytes, DTYPE_F4, 5), "five F4 fill no whole bytes");
-    tap_ok(!dtype_bytes(&bytes, DTYPE_F64, UINT64_MAX / 4), "a size that overflows is refused");
+    tap_ok(!dtype_bytes(&bytes, DTYPE_F64, UINT64_MAX / 4),
+           "a size that overflows is refused");
     byte = 0x7e;
     tap_ok(dtype_get(DTYPE_F8_E4M3, &byte, 0) == 448, "the largest E4M3 is 448");
     byte = 0x7b;
@@ -184,9 +195,11 @@ static void test_hash(void)
 
     for (size_t i = 0; i < sizeof(big); i++)
         big[i] = (unsigned char)(i * 7 + 3);
-    tap_ok(hash_crc32(0, text, 9) == 0xcbf43926, "the check value of CRC-32 is cbf43926");
+    tap_ok(hash_crc32(0, text, 9) == 0xcbf43926,
+           "the check value of CRC-32 is cbf43926");
     for (size_t n = 0; n <= sizeof(big); n += 13)
-        same &= hash_crc32_join(hash_crc32(0, big, n), hash_crc32(0, big + n, sizeof(big) - n),
+        same &= hash_crc32_join(hash_crc32(0, big, n),
+                                hash_crc32(0, big + n, sizeof(big) - n),
                                 sizeof(big) - n) == hash_crc32(0, big, sizeof(big));
     tap_ok(same, "sums of two pieces join to the sum of the whole");
     same = true;
@@ -195,7 +208,8 @@ static void test_hash(void)
 
         for (size_t i = n % 17; i < n; i++)
             crc = hash_crc32(crc, big + i, 1);
-        same &= n % 17 > n || crc == hash_crc32(0, big + n % 17, n - (n % 17 < n ? n % 17 : n));
+        same &= n % 17 > n ||
+                crc == hash_crc32(0, big + n % 17, n - (n % 17 < n ? n % 17 : n));
     }
     tap_ok(same, "sums of all lengths and alignments equal those made byte by byte");
 }
@@ -206,13 +220,13 @@ static void test_rng(void)
     double sum = 0, squares = 0;
 
     rng_init(&a, 0, 0);
-    tap_ok(rng_u32(&a) == 0x6627e8d5 && rng_u32(&a) == 0xe169c58d && rng_u32(&a) == 0xbc57ac4c &&
-               rng_u32(&a) == 0x9b00dbd8,
+    tap_ok(rng_u32(&a) == 0x6627e8d5 && rng_u32(&a) == 0xe169c58d &&
+               rng_u32(&a) == 0xbc57ac4c && rng_u32(&a) == 0x9b00dbd8,
            "Philox gives the published words for zeros");
     rng_init(&a, UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e));
     a.counter = UINT64_C(0x85a308d3243f6a88);
-    tap_ok(rng_u32(&a) == 0xd16cfe09 && rng_u32(&a) == 0x94fdcceb && rng_u32(&a) == 0x5001e420 &&
-               rng_u32(&a) == 0x24126ea1,
+    tap_ok(rng_u32(&a) == 0xd16cfe09 && rng_u32(&a) == 0x94fdcceb &&
+               rng_u32(&a) == 0x5001e420 && rng_u32(&a) == 0x24126ea1,
            "Philox gives the published words for the digits of pi");
     rng_init(&a, 1, 2);
     rng_init(&b, 1, 3);
@@ -237,11 +251,13 @@ static void test_fs(void)
 
     tap_ok(mkdtemp(dir) != NULL, "a scratch directory is made");
     path = fs_join_dup(dir, "a/b");
-    tap_ok(fs_mkdirs(path, &err) == 0 && fs_is_dir(path), "directories are made with their parents");
+    tap_ok(fs_mkdirs(path, &err) == 0 && fs_is_dir(path),
+           "directories are made with their parents");
     free(path);
     path = fs_join_dup(dir, "file");
     tap_ok(fs_write_file(path, "abc", 3, true, &err) == 0, "a file is written");
-    tap_ok(fs_read_file(&text, &n, path, 3, &err) == 0 && n == 3 && !strcmp(text, "abc"),
+    tap_ok(fs_read_file(&text, &n, path, 3, &err) == 0 && n == 3 &&
+               !strcmp(text, "abc"),
            "and read");
     free(text);
     tap_ok(fs_read_file(&text, &n, path, 2, &err) < 0 && err.kind == ERR_INPUT,
@@ -249,12 +265,14 @@ static void test_fs(void)
     tap_ok(fs_list(&names, &n, dir, &err) == 0 && n == 2 && !strcmp(names[0], "a"),
            "nothing else is left in the directory");
     fs_list_free(names, n);
-    tap_ok(fs_write_file("/dev/full", "abc", 3, false, &err) < 0 && err.kind == ERR_SYSTEM,
+    tap_ok(fs_write_file("/dev/full", "abc", 3, false, &err) < 0 &&
+               err.kind == ERR_SYSTEM,
            "a full device is an error of the machine");
     tap_ok(fs_remove_tree(dir, &err) == 0 && !fs_exists(dir), "a tree is removed");
     free(path);
-    tap_ok(fs_is_plain_name("a/b") && !fs_is_plain_name("../a") && !fs_is_plain_name("/a") &&
-               !fs_is_plain_name("a//b") && !fs_is_plain_name("") && !fs_is_plain_name("a/."),
+    tap_ok(fs_is_plain_name("a/b") && !fs_is_plain_name("../a") &&
+               !fs_is_plain_name("/a") && !fs_is_plain_name("a//b") &&
+               !fs_is_plain_name("") && !fs_is_plain_name("a/."),
            "names that leave the directory are not plain");
     path = fs_dirname_dup("a/b/");
     tap_is(path, "a", "the directory of a/b/ is a");

@@ -244,8 +244,8 @@ static void test_expressions(void)
     cJSON_Delete(c);
 }
 
-/* The lines called NAME in section SECTION of the family TEXT, as "text | text [when]".
- */
+/* The lines called NAME in section SECTION of the family TEXT, as "text | text
+ * [when]". */
 static char *lines_text(const char *text, const char *section, const char *name)
 {
     struct family_library *lib = NULL;

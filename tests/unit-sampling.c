@@ -1,5 +1,5 @@
-/* unit-sampling - the mathematics of samplers and importance, against Optuna and scipy
- */
+/* unit-sampling - the mathematics of samplers and importance, against Optuna and
+ * scipy */
 #include <stdlib.h>
 
 #include "lib/base/fs.h"

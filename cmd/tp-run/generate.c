@@ -128,8 +128,8 @@ static int continue_text(struct text *t, struct runner *r, bool speaks, struct e
     while (more) {
         int32_t last = t->ids.v[t->ids.n - 1];
 
-        if (runner_feed(r, &last, NULL, 1, t->prompt->n + t->ids.n - 1, NULL, NULL, err) <
-            0)
+        if (runner_feed(r, &last, NULL, 1, t->prompt->n + t->ids.n - 1, NULL, NULL,
+                        err) < 0)
             return -1;
         more = take(t, next_id(r, t), speaks);
         if (speaks && ferror(stdout))
@@ -176,8 +176,8 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     options.tail = g->sampling.temperature > 0 ? TAIL_LOGITS : TAIL_ARGMAX;
     for (size_t i = 0; i < g->nprompts; i++)
         longest = g->prompt[i].n > longest ? g->prompt[i].n : longest;
-    limits.context = g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens
-                                                        : SIZE_MAX;
+    limits.context =
+        g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens : SIZE_MAX;
     if (g->session->context && limits.context > g->session->context)
         limits.context = g->session->context;
     if (limits.tokens > longest)

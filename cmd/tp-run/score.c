@@ -22,7 +22,7 @@ struct score {
     size_t ndocs;
     uint64_t window;
     bool windowed; /* --window was given */
-    double sum; /* of the present document's nll */
+    double sum;    /* of the present document's nll */
     size_t counted;
 };
 
@@ -171,7 +171,8 @@ int score_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
         { OPT_U64, '\0', "window", &s.window, "N",
-          "tokens of input at a time (default: the model's maximum)", NULL, &s.windowed },
+          "tokens of input at a time (default: the model's maximum)", NULL,
+          &s.windowed },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

@@ -53,7 +53,8 @@ static int check_type(const struct session *s, uint64_t type, const char *what,
     double types;
 
     if (!model_number(m, "types", &types))
-        return err_set(err, ERR_INPUT, "%s: family %s has no token types", what, m->family);
+        return err_set(err, ERR_INPUT, "%s: family %s has no token types", what,
+                       m->family);
     if ((double)type < types)
         return 0;
     return err_set(err, ERR_INPUT, "%s: type %llu is none of the model's %.0f", what,

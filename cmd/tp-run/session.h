@@ -21,14 +21,14 @@ struct session_options {
 
 #define SESSION_OPTIONS(o)                                                         \
     { OPT_COUNT, '\0', "tp",                                                       \
-      &(o).tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",          \
-      NULL,    NULL },                                                             \
+      &(o).tp,   "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
+      NULL,      NULL },                                                           \
         { OPT_STRING, '\0', "mesh", &(o).mesh, "SPEC", "the layout, such as tp=2", \
           NULL,       NULL },                                                      \
         { OPT_STRING, '\0', "family", &(o).family, "FILE", "use this family file", \
           NULL,       NULL },                                                      \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", "threads of each rank",   \
-          NULL,    NULL },                                                         \
+          NULL,      NULL },                                                       \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },     \
     {                                                                              \
         OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL        \

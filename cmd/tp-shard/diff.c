@@ -5,7 +5,7 @@
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
-#include "lib/model/diff.h"
+#include "lib/model/compare.h"
 
 /* How the findings are told, and what they add up to. */
 struct report {
@@ -36,18 +36,19 @@ static void add_json_side(struct str *s, const char *key, const struct tensor *t
     str_add(s, "]}");
 }
 
-static void add_json(struct str *s, const struct diff_tensor *d)
+static void add_json(struct str *s, const struct compare_tensor *d)
 {
-    static const char *const words[] = { "same", "only in first", "only in second", "shape",
-                                         "values" };
+    static const char *const words[] = { "same", "only in first", "only in second",
+                                         "shape", "values" };
 
     str_add(s, "{\"type\":\"tensor\",\"name\":");
     str_add_json(s, d->name);
     str_addf(s, ",\"difference\":\"%s\"", words[d->kind]);
     add_json_side(s, "a", d->a);
     add_json_side(s, "b", d->b);
-    if (d->kind == DIFF_VALUES || d->kind == DIFF_SAME) {
-        str_addf(s, ",\"elements\":%llu,\"max_abs\":", (unsigned long long)d->different);
+    if (d->kind == COMPARE_VALUES || d->kind == COMPARE_SAME) {
+        str_addf(s,
+                 ",\"elements\":%llu,\"max_abs\":", (unsigned long long)d->different);
         str_add_double(s, d->max_abs);
         str_add(s, ",\"max_rel\":");
         str_add_double(s, d->max_rel);
@@ -60,38 +61,40 @@ static void add_json(struct str *s, const struct diff_tensor *d)
     str_addc(s, '}');
 }
 
-static void add_text(struct str *s, const struct diff_tensor *d)
+static void add_text(struct str *s, const struct compare_tensor *d)
 {
     str_addf(s, "%s: ", d->name);
     switch (d->kind) {
-    case DIFF_SAME:
+    case COMPARE_SAME:
         str_add(s, "same");
         return;
-    case DIFF_ONLY_A:
-    case DIFF_ONLY_B:
-        str_addf(s, "only in the %s", d->kind == DIFF_ONLY_A ? "first" : "second");
+    case COMPARE_ONLY_A:
+    case COMPARE_ONLY_B:
+        str_addf(s, "only in the %s", d->kind == COMPARE_ONLY_A ? "first" : "second");
         return;
     default:
         break;
     }
-    if (d->kind == DIFF_SHAPE || d->a->dtype != d->b->dtype) {
+    if (d->kind == COMPARE_SHAPE || d->a->dtype != d->b->dtype) {
         add_side(s, d->a);
         str_add(s, " against ");
         add_side(s, d->b);
     }
-    if (d->kind == DIFF_SHAPE)
+    if (d->kind == COMPARE_SHAPE)
         return;
     if (d->a->dtype != d->b->dtype)
         str_add(s, ", ");
     if (d->different)
-        str_addf(s, "%llu elements differ from number %llu on, by at most %.3g (relative %.3g)",
-                 (unsigned long long)d->different, (unsigned long long)d->first, d->max_abs,
-                 d->max_rel);
+        str_addf(
+            s,
+            "%llu elements differ from number %llu on, by at most %.3g (relative %.3g)",
+            (unsigned long long)d->different, (unsigned long long)d->first, d->max_abs,
+            d->max_rel);
     else
         str_add(s, "the same values");
 }
 
-static void tell(void *arg, const struct diff_tensor *d)
+static void tell(void *arg, const struct compare_tensor *d)
 {
     struct report *r = arg;
     struct str s = { 0 };
@@ -101,9 +104,9 @@ static void tell(void *arg, const struct diff_tensor *d)
         r->max_abs = d->max_abs;
     if (d->max_rel > r->max_rel)
         r->max_rel = d->max_rel;
-    if (d->kind != DIFF_SAME && !r->differing++)
+    if (d->kind != COMPARE_SAME && !r->differing++)
         r->first = d->name;
-    if (d->kind == DIFF_SAME && !r->all)
+    if (d->kind == COMPARE_SAME && !r->all)
         return;
     if (r->json)
         add_json(&s, d);
@@ -121,7 +124,8 @@ static void print_summary(const struct report *r)
     struct str s = { 0 };
 
     if (r->json) {
-        str_addf(&s, "{\"type\":\"summary\",\"tensors\":%zu,\"differing\":%zu,\"first\":",
+        str_addf(&s,
+                 "{\"type\":\"summary\",\"tensors\":%zu,\"differing\":%zu,\"first\":",
                  r->tensors, r->differing);
         if (r->first)
             str_add_json(&s, r->first);
@@ -139,7 +143,8 @@ static void print_summary(const struct report *r)
     str_clear(&s);
 }
 
-/* With a model where there is one: a cut checkpoint needs it, a single file has none. */
+/* With a model where there is one: a cut checkpoint needs it, a single file has
+ * none. */
 static int open_side(struct checkpoint **out, const char *path, struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
@@ -155,17 +160,20 @@ int diff_main(const char *program, int argc, char **argv)
     double tolerance = 0;
     const struct opt opts[] = {
         { OPT_DOUBLE, '\0', "tolerance", &tolerance, "X",
-          "take values that differ by less than X times the larger for equal", NULL, NULL },
-        { OPT_FLAG, 'a', "all", &r.all, NULL, "tell the tensors that are the same too", NULL,
+          "take values that differ by less than X times the larger for equal", NULL,
           NULL },
-        { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL, NULL },
+        { OPT_FLAG, 'a', "all", &r.all, NULL, "tell the tensors that are the same too",
+          NULL, NULL },
+        { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
+          NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "diff",
         .program = program,
         .synopsis = "[OPTION]... FIRST SECOND",
-        .summary = "Compare two directories, checkpoints or files; status 1 tells they differ",
+        .summary =
+            "Compare two directories, checkpoints or files; status 1 tells they differ",
         .opts = opts,
         .min_args = 2,
         .max_args = 2,
@@ -178,7 +186,7 @@ int diff_main(const char *program, int argc, char **argv)
     if (tolerance < 0)
         return cmd_usage(&cmd, "--tolerance: from 0");
     if (open_side(&a, operand[0], &err) == 0 && open_side(&b, operand[1], &err) == 0)
-        ret = diff_checkpoints(a, b, tolerance, tell, &r, &err);
+        ret = compare_checkpoints(a, b, tolerance, tell, &r, &err);
     if (ret == 0)
         print_summary(&r);
     checkpoint_close(a);

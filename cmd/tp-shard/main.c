@@ -1,4 +1,5 @@
-/* tp-shard - cut a transformer's checkpoint for several ranks, and put it together again */
+/* tp-shard - cut a transformer's checkpoint for several ranks, and put it together
+ * again */
 #include "cmd/tp-shard/tp-shard.h"
 
 int main(int argc, char **argv)
@@ -18,7 +19,8 @@ int main(int argc, char **argv)
     static const struct cmd cmd = {
         .name = "tp-shard",
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
-        .summary = "Cut the checkpoint of a transformer for several ranks, and merge it again",
+        .summary =
+            "Cut the checkpoint of a transformer for several ranks, and merge it again",
         .subs = subs,
     };
 

@@ -6,9 +6,10 @@ int merge_main(const char *program, int argc, char **argv)
     const char *dtype = NULL;
     bool force = false, quiet = false;
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "store weights as f32, f16 or bf16", NULL,
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
+          "store weights as f32, f16 or bf16", NULL, NULL },
+        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
           NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
         { .type = OPT_END },
     };
@@ -16,7 +17,8 @@ int merge_main(const char *program, int argc, char **argv)
         .name = "merge",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT OUTPUT",
-        .summary = "Put the rank files of CHECKPOINT together to a Hugging Face directory",
+        .summary =
+            "Put the rank files of CHECKPOINT together to a Hugging Face directory",
         .opts = opts,
         .min_args = 2,
         .max_args = 2,

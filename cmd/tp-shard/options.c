@@ -8,19 +8,22 @@
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
 
-int mesh_from_options(struct mesh *out, const struct mesh_options *m, const struct mesh *base,
-                      struct err *err)
+int mesh_from_options(struct mesh *out, const struct mesh_options *m,
+                      const struct mesh *base, struct err *err)
 {
-    int given[MESH_NAXES] = { [MESH_TP] = m->tp, [MESH_SP] = m->sp, [MESH_EP] = m->ep,
-                              [MESH_DP] = m->dp, [MESH_PP] = m->pp };
+    int given[MESH_NAXES] = { [MESH_TP] = m->tp,
+                              [MESH_SP] = m->sp,
+                              [MESH_EP] = m->ep,
+                              [MESH_DP] = m->dp,
+                              [MESH_PP] = m->pp };
     int size[MESH_NAXES] = { 0 };
 
     if (m->spec && mesh_parse(size, m->spec, err) < 0)
         return err_prefix(err, "--mesh");
     for (int a = 0; a < MESH_NAXES; a++) {
         if (given[a] && size[a] && given[a] != size[a])
-            return err_set(err, ERR_USAGE, "--%s %d contradicts --mesh", mesh_axis_names[a],
-                           given[a]);
+            return err_set(err, ERR_USAGE, "--%s %d contradicts --mesh",
+                           mesh_axis_names[a], given[a]);
         if (given[a])
             size[a] = given[a];
     }
@@ -60,7 +63,8 @@ static double seconds_since(const struct timespec *then)
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - then->tv_sec) + 1e-9 * (double)(now.tv_nsec - then->tv_nsec);
+    return (double)(now.tv_sec - then->tv_sec) +
+           1e-9 * (double)(now.tv_nsec - then->tv_nsec);
 }
 
 /* One line on a terminal, renewed ten times a second: share, rate, time left. */
@@ -75,7 +79,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
     clock_gettime(CLOCK_MONOTONIC, &m->shown);
     fprintf(stderr, "\r%3.0f %%  %s/s  %.0f s left \033[K",
             total ? 100.0 * (double)done / (double)total : 100.0,
-            str_human(size, (uint64_t)rate), rate > 0 ? (double)(total - done) / rate : 0);
+            str_human(size, (uint64_t)rate),
+            rate > 0 ? (double)(total - done) / rate : 0);
     if (done >= total)
         fputs("\r\033[K", stderr);
 }
@@ -100,6 +105,7 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
                  dtype_name(*opt->dtype));
     if (result.continued && !quiet)
-        cmd_warn(cmd, "continued: %s had been written", str_human(size, result.continued));
+        cmd_warn(cmd, "continued: %s had been written",
+                 str_human(size, result.continued));
     return cmd_finish(cmd, EXIT_SUCCESS);
 }

@@ -15,8 +15,8 @@ struct plan {
     const enum dtype *dtype; /* --dtype or NULL */
     int nparts;
     struct cutter **cutter;
-    uint64_t *bytes;  /* [nparts] */
-    size_t *tensors;  /* [nparts] */
+    uint64_t *bytes; /* [nparts] */
+    size_t *tensors; /* [nparts] */
 };
 
 static int open_parts(struct plan *p, struct err *err)
@@ -44,7 +44,8 @@ static void close_parts(struct plan *p)
     free(p->tensors);
 }
 
-static void add_shape(struct str *s, const uint64_t *shape, int ndim, const char *separator)
+static void add_shape(struct str *s, const uint64_t *shape, int ndim,
+                      const char *separator)
 {
     str_addc(s, '[');
     for (int k = 0; k < ndim; k++)
@@ -52,7 +53,8 @@ static void add_shape(struct str *s, const uint64_t *shape, int ndim, const char
     str_addc(s, ']');
 }
 
-/* The runs of each axis, as [start, count] pairs in the order in which they are stored. */
+/* The runs of each axis, as [start, count] pairs in the order in which they are
+ * stored. */
 static void add_runs(struct str *s, const struct slice *slice)
 {
     str_add(s, ",\"axes\":[");
@@ -77,8 +79,9 @@ static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
     manifest_part_coord(p->mesh.size, i, coord);
     str_add(&s, "{\"type\":\"slice\",\"name\":");
     str_add_json(&s, t->name);
-    str_addf(&s, ",\"part\":%d,\"tp\":%d,\"ep\":%d,\"pp\":%d,\"dtype\":\"%s\",\"shape\":", i,
-             coord[MESH_TP], coord[MESH_EP], coord[MESH_PP], dtype_name(t->to));
+    str_addf(
+        &s, ",\"part\":%d,\"tp\":%d,\"ep\":%d,\"pp\":%d,\"dtype\":\"%s\",\"shape\":", i,
+        coord[MESH_TP], coord[MESH_EP], coord[MESH_PP], dtype_name(t->to));
     add_shape(&s, shape, t->ndim, ",");
     str_addf(&s, ",\"bytes\":%" PRIu64, bytes);
     if (t->model >= 0) {
@@ -91,8 +94,8 @@ static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
     str_clear(&s);
 }
 
-/* Plan tensor N: a JSON line for each part, or one line with each part's shape, equal ones
- * in a row said once. */
+/* Plan tensor N: a JSON line for each part, or one line with each part's shape, equal
+ * ones in a row said once. */
 static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct err *err)
 {
     enum dtype stored = p->ckpt->tensor[n].dtype;
@@ -152,10 +155,12 @@ static void print_parts(const struct plan *p, bool json)
         char *name = manifest_part_name_dup(p->mesh.size, i);
 
         if (json)
-            printf("{\"type\":\"part\",\"part\":%d,\"file\":\"%s\",\"tensors\":%zu,\"bytes\":%" PRIu64
-                   "}\n", i, name, p->tensors[i], p->bytes[i]);
+            printf("{\"type\":\"part\",\"part\":%d,\"file\":\"%s\",\"tensors\":%zu,"
+                   "\"bytes\":%" PRIu64 "}\n",
+                   i, name, p->tensors[i], p->bytes[i]);
         else
-            printf("%s: %zu tensors, %s\n", name, p->tensors[i], str_human(size, p->bytes[i]));
+            printf("%s: %zu tensors, %s\n", name, p->tensors[i],
+                   str_human(size, p->bytes[i]));
         free(name);
     }
 }
@@ -167,11 +172,12 @@ int plan_main(const char *program, int argc, char **argv)
     bool json = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16", NULL,
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16",
+          NULL, NULL },
+        { OPT_STRING, '\0', "family", &family, "FILE",
+          "take the model family from FILE", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
-        { OPT_STRING, '\0', "family", &family, "FILE", "take the model family from FILE", NULL,
-          NULL },
-        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL, NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -193,10 +199,12 @@ int plan_main(const char *program, int argc, char **argv)
         open_checkpoint(&p.ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!p.ckpt->model) {
-        err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by", operand[0]);
+        err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",
+                operand[0]);
         goto out;
     }
-    if (mesh_from_options(&p.mesh, &m, p.ckpt->sharded ? &p.ckpt->mesh : NULL, &err) < 0 ||
+    if (mesh_from_options(&p.mesh, &m, p.ckpt->sharded ? &p.ckpt->mesh : NULL, &err) <
+            0 ||
         open_parts(&p, &err) < 0)
         goto out;
     for (size_t i = 0; i < p.ckpt->ntensors; i++)

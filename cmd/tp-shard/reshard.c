@@ -8,9 +8,10 @@ int reshard_main(const char *program, int argc, char **argv)
     bool force = false, quiet = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "store weights as f32, f16 or bf16", NULL,
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
+          "store weights as f32, f16 or bf16", NULL, NULL },
+        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
           NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
         { .type = OPT_END },
     };
@@ -18,7 +19,8 @@ int reshard_main(const char *program, int argc, char **argv)
         .name = "reshard",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT OUTPUT",
-        .summary = "Cut CHECKPOINT for another mesh; axes that are not named stay as they are",
+        .summary =
+            "Cut CHECKPOINT for another mesh; axes that are not named stay as they are",
         .opts = opts,
         .min_args = 2,
         .max_args = 2,

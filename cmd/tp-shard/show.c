@@ -80,7 +80,8 @@ static void print_text(const struct checkpoint *c, size_t i, int width)
     str_clear(&shape);
 }
 
-static void print_summary(const struct checkpoint *c, const struct totals *sum, bool json)
+static void print_summary(const struct checkpoint *c, const struct totals *sum,
+                          bool json)
 {
     bool first = true;
     char size[32];
@@ -88,21 +89,25 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum, 
     if (json) {
         printf("{\"type\":\"summary\",\"family\":");
         printf(c->model ? "\"%s\"" : "null", c->model ? c->model->family : "");
-        printf(",\"params\":%" PRIu64 ",\"tensors\":%zu,\"bytes\":%" PRIu64 ",\"dtypes\":{",
+        printf(",\"params\":%" PRIu64 ",\"tensors\":%zu,\"bytes\":%" PRIu64
+               ",\"dtypes\":{",
                sum->params, sum->tensors, sum->bytes);
         for (int t = 0; t < DTYPE_COUNT; t++)
             if (sum->of[t]) {
-                printf("%s\"%s\":%zu", first ? "" : ",", dtype_name((enum dtype)t), sum->of[t]);
+                printf("%s\"%s\":%zu", first ? "" : ",", dtype_name((enum dtype)t),
+                       sum->of[t]);
                 first = false;
             }
         puts("}}");
         return;
     }
-    printf("%s%s%zu tensors, %" PRIu64 " parameters, %s", c->model ? c->model->family : "",
-           c->model ? ": " : "", sum->tensors, sum->params, str_human(size, sum->bytes));
+    printf("%s%s%zu tensors, %" PRIu64 " parameters, %s",
+           c->model ? c->model->family : "", c->model ? ": " : "", sum->tensors,
+           sum->params, str_human(size, sum->bytes));
     for (int a = 0; c->sharded && a < MESH_NAXES; a++)
         if (c->mesh.size[a] > 1 || a == MESH_TP)
-            printf("%s%s %d", a == MESH_TP ? ", " : " ", mesh_axis_names[a], c->mesh.size[a]);
+            printf("%s%s %d", a == MESH_TP ? ", " : " ", mesh_axis_names[a],
+                   c->mesh.size[a]);
     putchar('\n');
 }
 
@@ -125,16 +130,18 @@ int show_main(const char *program, int argc, char **argv)
     const char *family = NULL;
     bool json = false;
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "family", &family, "FILE", "take the model family from FILE", NULL,
+        { OPT_STRING, '\0', "family", &family, "FILE",
+          "take the model family from FILE", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
-        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL, NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "show",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT",
-        .summary = "List the tensors of a directory, a checkpoint or a safetensors file",
+        .summary =
+            "List the tensors of a directory, a checkpoint or a safetensors file",
         .opts = opts,
         .min_args = 1,
         .max_args = 1,

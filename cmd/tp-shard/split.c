@@ -8,11 +8,12 @@ int split_main(const char *program, int argc, char **argv)
     bool force = false, quiet = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "store weights as f32, f16 or bf16", NULL,
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
+          "store weights as f32, f16 or bf16", NULL, NULL },
+        { OPT_STRING, '\0', "family", &family, "FILE",
+          "take the model family from FILE", NULL, NULL },
+        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
           NULL },
-        { OPT_STRING, '\0', "family", &family, "FILE", "take the model family from FILE", NULL,
-          NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
         { .type = OPT_END },
     };

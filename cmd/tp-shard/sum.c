@@ -11,14 +11,16 @@ int sum_main(const char *program, int argc, char **argv)
 {
     const char *output = NULL;
     const struct opt opts[] = {
-        { OPT_STRING, 'o', "output", &output, "FILE", "write the list to FILE", NULL, NULL },
+        { OPT_STRING, 'o', "output", &output, "FILE", "write the list to FILE", NULL,
+          NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "sum",
         .program = program,
         .synopsis = "[OPTION]... MODEL",
-        .summary = "List the CRC-32 of each weight file and tensor of MODEL, for verify --sums",
+        .summary = "List the CRC-32 of each weight file and tensor of MODEL, for "
+                   "verify --sums",
         .opts = opts,
         .min_args = 1,
         .max_args = 1,

@@ -25,16 +25,19 @@ struct mesh_options {
     const char *spec; /* --mesh */
 };
 
-#define MESH_OPTIONS(m) \
-    { OPT_COUNT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL }, \
-    { OPT_COUNT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
-    { OPT_COUNT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL }, \
-    { OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2", NULL, NULL }
+#define MESH_OPTIONS(m)                                                               \
+    { OPT_COUNT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL },     \
+        { OPT_COUNT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
+        { OPT_COUNT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL },       \
+    {                                                                                 \
+        OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2",   \
+            NULL, NULL                                                                \
+    }
 
-/* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when the options
- * contradict one another. */
-int mesh_from_options(struct mesh *out, const struct mesh_options *m, const struct mesh *base,
-                      struct err *err);
+/* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when
+ * the options contradict one another. */
+int mesh_from_options(struct mesh *out, const struct mesh_options *m,
+                      const struct mesh *base, struct err *err);
 
 /* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
 int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
@@ -44,7 +47,8 @@ int open_checkpoint(struct checkpoint **out, const char *path, const char *famil
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);
 
-/* Run convert with progress on a terminal and say what was done; returns the exit status. */
+/* Run convert with progress on a terminal and say what was done; returns the exit
+ * status. */
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
                 struct convert_options *opt, bool quiet);
 

@@ -18,7 +18,8 @@ struct verify {
 
 static const uint64_t MAX_LIST = UINT64_C(1) << 30;
 
-static void print_finding(void *arg, const char *file, const char *tensor, const char *text)
+static void print_finding(void *arg, const char *file, const char *tensor,
+                          const char *text)
 {
     const struct verify *v = arg;
     struct str line = { 0 };
@@ -64,13 +65,14 @@ static int choose_parts(bool **out, const char *list, int nparts, struct err *er
         dash = strchr(word, '-');
         if (dash)
             *dash = '\0';
-        if (!str_int(word, &first) || first < 0 || !str_int(dash ? dash + 1 : word, &last) ||
-            last < first) {
+        if (!str_int(word, &first) || first < 0 ||
+            !str_int(dash ? dash + 1 : word, &last) || last < first) {
             err_set(err, ERR_USAGE, "--ranks: '%s' is not a list such as 0,2-3", list);
             goto out;
         }
         if (last >= nparts) {
-            err_set(err, ERR_USAGE, "--ranks: there are rank files 0 to %d", nparts - 1);
+            err_set(err, ERR_USAGE, "--ranks: there are rank files 0 to %d",
+                    nparts - 1);
             goto out;
         }
         for (int p = first; p <= last; p++)
@@ -139,7 +141,8 @@ static void print_summary(const struct verify *v, const struct audit *a)
 
     if (v->json)
         printf("{\"type\":\"summary\",\"files\":%" PRIu64 ",\"bytes\":%" PRIu64
-               ",\"findings\":%" PRIu64 "}\n", a->files, a->bytes, a->findings);
+               ",\"findings\":%" PRIu64 "}\n",
+               a->files, a->bytes, a->findings);
     else if (!a->findings && !v->quiet)
         printf("intact: %" PRIu64 " files, %s\n", a->files, str_human(size, a->bytes));
 }
@@ -150,12 +153,13 @@ int verify_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_STRING, '\0', "against", &v.against, "DIR",
           "compare with the directory it was cut from", NULL, NULL },
-        { OPT_STRING, '\0', "sums", &v.sums, "FILE", "compare with a list that sum wrote", NULL,
-          NULL },
-        { OPT_STRING, '\0', "ranks", &v.ranks, "LIST", "these rank files only: 0,2-3", NULL,
-          NULL },
+        { OPT_STRING, '\0', "sums", &v.sums, "FILE",
+          "compare with a list that sum wrote", NULL, NULL },
+        { OPT_STRING, '\0', "ranks", &v.ranks, "LIST", "these rank files only: 0,2-3",
+          NULL, NULL },
         { OPT_COUNT, 'j', "jobs", &v.jobs, "N", "read N files at a time", NULL, NULL },
-        { OPT_FLAG, '\0', "json", &v.json, NULL, "print JSON, one object a line", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &v.json, NULL, "print JSON, one object a line", NULL,
+          NULL },
         { OPT_FLAG, 'q', "quiet", &v.quiet, NULL, "print findings only", NULL, NULL },
         { .type = OPT_END },
     };
@@ -163,7 +167,8 @@ int verify_main(const char *program, int argc, char **argv)
         .name = "verify",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT",
-        .summary = "Compare the files of CHECKPOINT with its manifest; status 1 tells of damage",
+        .summary = "Compare the files of CHECKPOINT with its manifest; status 1 tells "
+                   "of damage",
         .opts = opts,
         .min_args = 1,
         .max_args = 1,

@@ -1,8 +1,8 @@
 /* hash - CRC-32 (the polynomial of zlib, gzip and PNG)
  *
- * Where the processor multiplies without carries, long inputs are folded 64 bytes at a time: V. Gopal et
- * al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.  The
- * rest, and other processors, are zlib's. */
+ * Where the processor multiplies without carries, long inputs are folded 64 bytes at a
+ * time: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel, 2009.  The rest, and other processors, are zlib's. */
 #include <zlib.h>
 
 #include "lib/base/hash.h"
@@ -11,8 +11,8 @@
 #define FOLDING 1
 #include <immintrin.h>
 
-/* Constants of the paper for the bit-reflected polynomial: x^(4*128+32), x^(4*128-32), x^(128+32),
- * x^(128-32) and x^64 modulo P, then P and its inverse. */
+/* Constants of the paper for the bit-reflected polynomial: x^(4*128+32), x^(4*128-32),
+ * x^(128+32), x^(128-32) and x^64 modulo P, then P and its inverse. */
 static const uint64_t FOLD_4[2] = { 0x0154442bd4, 0x01c6e41596 };
 static const uint64_t FOLD_1[2] = { 0x01751997d0, 0x00ccaa009e };
 static const uint64_t TO_64[2] = { 0x0163cd6124, 0 };
@@ -53,8 +53,9 @@ TARGET static uint32_t fold_crc(uint32_t crc, const unsigned char *p, size_t n)
 
     /* 128 bits to 64, to 32 */
     x0 = _mm_xor_si128(_mm_srli_si128(x0, 8), _mm_clmulepi64_si128(x0, one, 0x10));
-    x0 = _mm_xor_si128(_mm_srli_si128(x0, 4),
-                       _mm_clmulepi64_si128(_mm_and_si128(x0, low32), load(TO_64), 0x00));
+    x0 = _mm_xor_si128(
+        _mm_srli_si128(x0, 4),
+        _mm_clmulepi64_si128(_mm_and_si128(x0, low32), load(TO_64), 0x00));
     t = _mm_clmulepi64_si128(_mm_and_si128(x0, low32), barrett, 0x10);
     t = _mm_clmulepi64_si128(_mm_and_si128(t, low32), barrett, 0x00);
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x0, t), 1);
@@ -66,7 +67,8 @@ uint32_t hash_crc32(uint32_t crc, const void *p, size_t n)
     const unsigned char *bytes = p;
 
 #ifdef FOLDING
-    if (n >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
+    if (n >= 64 && __builtin_cpu_supports("pclmul") &&
+        __builtin_cpu_supports("sse4.1")) {
         size_t folded = n & ~(size_t)15;
 
         crc = ~fold_crc(~crc, bytes, folded);

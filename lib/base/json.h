@@ -57,8 +57,8 @@ bool json_i64(const struct json *j, int64_t *out);
 bool json_double(const struct json *j, double *out); /* any number */
 bool json_is_true(const struct json *j);
 
-/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position out.
- */
+/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position
+ * out. */
 int json_error(const struct json_doc *doc, const struct json *j, struct err *err,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

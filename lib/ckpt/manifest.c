@@ -20,7 +20,8 @@ static const char FORMAT[] = "shardutils-checkpoint";
 static const char *const AXES[MANIFEST_AXES] = { "tp", "sp", "ep", "dp", "pp" };
 enum { TP, SP, EP, DP, PP };
 
-/* The checksum is the last member, in a fixed form, and covers what stands before it. */
+/* The checksum is the last member, in a fixed form, and covers what stands before
+ * it. */
 static const char TAIL[] = "\"crc32\":\"00000000\"}\n";
 enum { TAIL_DIGITS = 9, TAIL_LENGTH = sizeof(TAIL) - 1, FLUSH_AT = 1 << 16 };
 static const uint64_t MAX_BYTES = UINT64_C(4) << 30;
@@ -72,7 +73,8 @@ static int flush(struct writer *w, size_t at_least, struct err *err)
 
 static void put_head(struct str *b, const struct manifest *m)
 {
-    str_addf(b, "{\"format\":\"%s\",\"version\":%d,\n\"mesh\":{", FORMAT, MANIFEST_VERSION);
+    str_addf(b, "{\"format\":\"%s\",\"version\":%d,\n\"mesh\":{", FORMAT,
+             MANIFEST_VERSION);
     for (int a = 0; a < MANIFEST_AXES; a++)
         str_addf(b, "%s\"%s\":%d", a ? "," : "", AXES[a], m->mesh[a]);
     str_addf(b, "},\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
@@ -92,7 +94,8 @@ static void put_source(struct str *b, const struct manifest_source *s)
     str_addc(b, '}');
 }
 
-static void put_file(struct str *b, const struct manifest *m, const struct manifest_file *f)
+static void put_file(struct str *b, const struct manifest *m,
+                     const struct manifest_file *f)
 {
     int c[MANIFEST_AXES];
 
@@ -441,7 +444,8 @@ static int read_crcs(struct reader *r, struct manifest_tensor *t, struct err *er
         p++;
     }
     if (r->lex.token != JSONLEX_ARRAY_END || p != nparts)
-        return jsonlex_error(&r->lex, err, "not one CRC-32 for each of %zu parts", nparts);
+        return jsonlex_error(&r->lex, err, "not one CRC-32 for each of %zu parts",
+                             nparts);
     t->crc = crc;
     t->held = held;
     return 0;
@@ -575,10 +579,11 @@ static const struct {
     const char *key;
     int (*read)(struct reader *r, struct err *err);
 } members[] = {
-    { "format", read_format },   { "version", read_version }, { "mesh", read_mesh },
-    { "cast", read_cast },       { "config", read_config },   { "family", read_family },
-    { "source", read_sources },  { "files", read_files },     { "tensors", read_tensors },
-    { "crc32", skip_value },
+    { "format", read_format },   { "version", read_version },
+    { "mesh", read_mesh },       { "cast", read_cast },
+    { "config", read_config },   { "family", read_family },
+    { "source", read_sources },  { "files", read_files },
+    { "tensors", read_tensors }, { "crc32", skip_value },
 };
 enum { NMEMBERS = sizeof(members) / sizeof(*members) };
 
@@ -610,7 +615,8 @@ static int read_members(struct reader *r, struct err *err)
     }
     for (size_t i = 0; i < NMEMBERS; i++)
         if (!(seen >> i & 1))
-            return err_set(err, ERR_INPUT, "%s: no \"%s\"", r->lex.name, members[i].key);
+            return err_set(err, ERR_INPUT, "%s: no \"%s\"", r->lex.name,
+                           members[i].key);
     return want(r, JSONLEX_END, "the end", err);
 }
 
@@ -620,12 +626,15 @@ static int check_checksum(const char *path, const char *text, size_t n, struct e
     const char *at = text + n - TAIL_LENGTH;
 
     if (n < TAIL_LENGTH || memcmp(at, TAIL, TAIL_DIGITS))
-        return err_set(err, ERR_INPUT, "%s: does not end in its checksum: truncated or "
-                       "not a checkpoint's manifest", path);
+        return err_set(err, ERR_INPUT,
+                       "%s: does not end in its checksum: truncated or "
+                       "not a checkpoint's manifest",
+                       path);
     snprintf(tail, sizeof(tail), "\"crc32\":\"%08" PRIx32 "\"}\n",
              hash_crc32(0, text, n - TAIL_LENGTH));
     if (memcmp(at, tail, TAIL_LENGTH))
-        return err_set(err, ERR_INPUT, "%s: its checksum does not match its text", path);
+        return err_set(err, ERR_INPUT, "%s: its checksum does not match its text",
+                       path);
     return 0;
 }
 
@@ -639,7 +648,8 @@ static int check_parts(const struct manifest *m, const char *path, struct err *e
         int p = m->file[i].part;
 
         if (p >= 0 && (seen[p] || (size_t)p != i))
-            ret = err_set(err, ERR_INPUT, "%s: part %d is listed out of order", path, p);
+            ret =
+                err_set(err, ERR_INPUT, "%s: part %d is listed out of order", path, p);
         if (p >= 0)
             seen[p] = true;
     }

@@ -1,7 +1,7 @@
 /* manifest - checkpoint.json, which makes a directory of rank files a checkpoint
  *
- * The format is shardutils-checkpoint(5).  A part is one rank file: one point of the axes
- * tp, ep and pp (sp and dp share files), numbered (pp * EP + ep) * TP + tp. */
+ * The format is shardutils-checkpoint(5).  A part is one rank file: one point of the
+ * axes tp, ep and pp (sp and dp share files), numbered (pp * EP + ep) * TP + tp. */
 #ifndef LIB_CKPT_MANIFEST_H
 #define LIB_CKPT_MANIFEST_H
 
@@ -24,7 +24,8 @@ struct manifest_file {
     int part; /* -1: a small file, copied as it was */
 };
 
-/* A weight file of the source.  HEADER (with its length) is a safetensors header as it stood. */
+/* A weight file of the source.  HEADER (with its length) is a safetensors header as it
+ * stood. */
 struct manifest_source {
     const char *name;
     uint64_t size;
@@ -64,14 +65,15 @@ struct manifest {
  * A fresh text. */
 char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p);
 /* Its coordinates tp, sp, ep, dp, pp, in the mesh's order. */
-void manifest_part_coord(const int mesh[MANIFEST_AXES], int p, int coord[MANIFEST_AXES]);
+void manifest_part_coord(const int mesh[MANIFEST_AXES], int p,
+                         int coord[MANIFEST_AXES]);
 int manifest_nparts(const int mesh[MANIFEST_AXES]);
 
 /* Write *m to PATH, synced; it appears whole or not at all. */
 int manifest_write(const struct manifest *m, const char *path, struct err *err);
 
-/* Read PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On failure *m
- * needs no clearing. */
+/* Read PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
+ * failure *m needs no clearing. */
 int manifest_read(struct manifest *m, const char *path, struct err *err);
 int manifest_parse(struct manifest *m, const char *path, const char *text, size_t n,
                    struct err *err);

@@ -1,4 +1,5 @@
-/* outdir - an output directory that appears whole, and continues where it was interrupted */
+/* outdir - an output directory that appears whole, and continues where it was
+ * interrupted */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,8 +40,8 @@ static int check_replaceable(const char *path, const char *const *files, size_t 
         while (k < nfiles && strcmp(files[k], names[i]))
             k++;
         if (k == nfiles) {
-            err_set(err, ERR_USAGE, "%s: not replaced: it holds %s, which is not ours", path,
-                    names[i]);
+            err_set(err, ERR_USAGE, "%s: not replaced: it holds %s, which is not ours",
+                    path, names[i]);
             goto out;
         }
     }
@@ -50,8 +51,9 @@ out:
     return ret;
 }
 
-/* Lock the directory O->partial, made if need be.  It may have been finished and renamed by
- * another run between being opened and being locked; then a new one is made. */
+/* Lock the directory O->partial, made if need be.  It may have been finished and
+ * renamed by another run between being opened and being locked; then a new one is
+ * made. */
 static int lock_partial(struct outdir *o, struct err *err)
 {
     for (;;) {
@@ -64,7 +66,8 @@ static int lock_partial(struct outdir *o, struct err *err)
             return err_errno(err, "%s", o->partial);
         if (flock(o->lock, LOCK_EX | LOCK_NB) < 0)
             return errno == EWOULDBLOCK
-                       ? err_set(err, ERR_LOCKED, "%s: another run is writing it", o->path)
+                       ? err_set(err, ERR_LOCKED, "%s: another run is writing it",
+                                 o->path)
                        : err_errno(err, "%s", o->partial);
         if (fstat(o->lock, &opened) == 0 && stat(o->partial, &named) == 0 &&
             opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)

@@ -1,9 +1,10 @@
-/* outdir - an output directory that appears whole, and continues where it was interrupted
+/* outdir - an output directory that appears whole, and continues where it was
+ * interrupted
  *
- * The files are made in NAME.partial beside NAME, which is renamed when all is written and
- * synced.  A journal in it says for whom it is made and what is done; the same request
- * made again continues it, another one starts afresh.  The directory is locked while it
- * is written. */
+ * The files are made in NAME.partial beside NAME, which is renamed when all is written
+ * and synced.  A journal in it says for whom it is made and what is done; the same
+ * request made again continues it, another one starts afresh.  The directory is locked
+ * while it is written. */
 #ifndef LIB_CKPT_OUTDIR_H
 #define LIB_CKPT_OUTDIR_H
 
@@ -13,16 +14,17 @@
 #include "lib/base/err.h"
 
 struct outdir {
-    char *path;        /* the final name */
-    char *partial;     /* where files are made */
-    int lock;          /* open, locked directory */
-    int journal;       /* open for appending */
-    char *done;        /* lines that an earlier run left; "" when it is new */
+    char *path;    /* the final name */
+    char *partial; /* where files are made */
+    int lock;      /* open, locked directory */
+    int journal;   /* open for appending */
+    char *done;    /* lines that an earlier run left; "" when it is new */
 };
 
-/* Begin (or continue) the output PATH for the request that IDENTITY (one line of text) names.
- * ERR_USAGE when PATH exists, unless FORCE and it is our own: a directory with a manifest or with
- * nothing but the NFILES files named in FILES.  ERR_LOCKED when another run is writing it. */
+/* Begin (or continue) the output PATH for the request that IDENTITY (one line of text)
+ * names. ERR_USAGE when PATH exists, unless FORCE and it is our own: a directory with a
+ * manifest or with nothing but the NFILES files named in FILES.  ERR_LOCKED when
+ * another run is writing it. */
 int outdir_open(struct outdir *o, const char *path, const char *identity, bool force,
                 const char *const *files, size_t nfiles, struct err *err);
 /* Note LINE (without its line feed) as done. */

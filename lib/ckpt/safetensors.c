@@ -55,7 +55,8 @@ static int read_metadata(struct jsonlex *lex, struct err *err)
 }
 
 /* An array of at most MAX whole numbers to V; their count to *n. */
-static int read_numbers(struct jsonlex *lex, uint64_t *v, int max, int *n, struct err *err)
+static int read_numbers(struct jsonlex *lex, uint64_t *v, int max, int *n,
+                        struct err *err)
 {
     int count = 0;
 
@@ -96,7 +97,8 @@ static int read_field(struct jsonlex *lex, struct tensor *t, uint64_t *shape,
             return -1;
         if (!dtype_parse(&t->dtype, lex->text.s) ||
             strcmp(dtype_name(t->dtype), lex->text.s))
-            return jsonlex_error(lex, err, "%s: unknown dtype '%s'", t->name, lex->text.s);
+            return jsonlex_error(lex, err, "%s: unknown dtype '%s'", t->name,
+                                 lex->text.s);
         return 0;
     }
     if (field == FIELD_SHAPE)
@@ -104,12 +106,14 @@ static int read_field(struct jsonlex *lex, struct tensor *t, uint64_t *shape,
     if (field == FIELD_OFFSETS) {
         if (read_numbers(lex, offsets, 2, &n, err) < 0)
             return -1;
-        return n == 2 ? 0 : jsonlex_error(lex, err, "%s: expected two offsets", t->name);
+        return n == 2 ? 0
+                      : jsonlex_error(lex, err, "%s: expected two offsets", t->name);
     }
     return jsonlex_next(lex, err) < 0 ? -1 : jsonlex_skip(lex, err);
 }
 
-/* One tensor's entry, its key at hand; offset and size are those of the data section. */
+/* One tensor's entry, its key at hand; offset and size are those of the data
+ * section. */
 static int read_tensor(struct safetensors *st, struct jsonlex *lex, struct tensor *t,
                        struct err *err)
 {
@@ -173,16 +177,19 @@ static int check_cover(const struct safetensors *st, const char *path, struct er
         qsort(sorted, st->n, sizeof(*sorted), compare_places);
     for (size_t i = 0; i < st->n; i++) {
         if (sorted[i]->offset != end) {
-            err_set(err, ERR_INPUT, "%s: %s: begins at data byte %" PRIu64
-                    " where %" PRIu64 " is next (%s)", path, sorted[i]->name,
-                    sorted[i]->offset, end, sorted[i]->offset < end ? "an overlap" : "a hole");
+            err_set(err, ERR_INPUT,
+                    "%s: %s: begins at data byte %" PRIu64 " where %" PRIu64
+                    " is next (%s)",
+                    path, sorted[i]->name, sorted[i]->offset, end,
+                    sorted[i]->offset < end ? "an overlap" : "a hole");
             goto out;
         }
         end += sorted[i]->size;
     }
     if (end != st->size - st->data) {
-        err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes of data where its header says %"
-                PRIu64, path, st->size - st->data, end);
+        err_set(err, ERR_INPUT,
+                "%s: %" PRIu64 " bytes of data where its header says %" PRIu64, path,
+                st->size - st->data, end);
         goto out;
     }
     ret = 0;
@@ -230,8 +237,8 @@ static int read_entries(struct safetensors *st, struct jsonlex *lex, struct err 
     return expect(lex, JSONLEX_END, "the end of the header", err);
 }
 
-int safetensors_parse(struct safetensors *st, const char *path, const char *text, size_t n,
-                      uint64_t size, struct err *err)
+int safetensors_parse(struct safetensors *st, const char *path, const char *text,
+                      size_t n, uint64_t size, struct err *err)
 {
     struct safetensors made = { .data = 8 + (uint64_t)n, .size = size };
     struct jsonlex lex;
@@ -274,11 +281,14 @@ int safetensors_read(struct safetensors *st, char **text, int fd, const char *pa
         return -1;
     n = safetensors_get_length(length);
     if (n > SAFETENSORS_MAX_HEADER)
-        return err_set(err, ERR_INPUT, "%s: a header of %" PRIu64
-                       " bytes; safetensors allows 100000000", path, n);
+        return err_set(
+            err, ERR_INPUT,
+            "%s: a header of %" PRIu64 " bytes; safetensors allows 100000000", path, n);
     if (n > size - sizeof(length))
-        return err_set(err, ERR_INPUT, "%s: truncated: a header of %" PRIu64
-                       " bytes in a file of %" PRIu64, path, n, size);
+        return err_set(err, ERR_INPUT,
+                       "%s: truncated: a header of %" PRIu64
+                       " bytes in a file of %" PRIu64,
+                       path, n, size);
     header = mem_alloc(n + 1, path, err);
     if (!header)
         return -1;
@@ -337,8 +347,10 @@ int safetensors_header_finish(struct safetensors_header *h, const char *path,
     while (h->text.len % 8)
         str_addc(&h->text, ' ');
     if (h->text.len - 8 > SAFETENSORS_MAX_HEADER)
-        return err_set(err, ERR_INPUT, "%s: its header would have %zu bytes; safetensors "
-                       "allows 100000000", path, h->text.len - 8);
+        return err_set(err, ERR_INPUT,
+                       "%s: its header would have %zu bytes; safetensors "
+                       "allows 100000000",
+                       path, h->text.len - 8);
     safetensors_put_length(length, h->text.len - 8);
     memcpy(h->text.s, length, sizeof(length));
     return 0;

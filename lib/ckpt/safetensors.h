@@ -1,10 +1,10 @@
 /* safetensors - reading and making the headers of safetensors files
  *
- * A file is the header's length (8 bytes, little-endian), the header (JSON, at most 100 MB:
- * name -> dtype, shape, data_offsets; "__metadata__" -> strings) and the data, which the
- * tensors cover without holes or overlaps.  Taken and refused is what the format's
- * reference reader takes and refuses; only tensors of more than 64 dimensions are refused
- * besides. */
+ * A file is the header's length (8 bytes, little-endian), the header (JSON, at most 100
+ * MB: name -> dtype, shape, data_offsets; "__metadata__" -> strings) and the data,
+ * which the tensors cover without holes or overlaps.  Taken and refused is what the
+ * format's reference reader takes and refuses; only tensors of more than 64 dimensions
+ * are refused besides. */
 #ifndef LIB_CKPT_SAFETENSORS_H
 #define LIB_CKPT_SAFETENSORS_H
 
@@ -21,26 +21,27 @@ enum { SAFETENSORS_MAX_HEADER = 100000000 };
 struct safetensors {
     struct tensor *tensor; /* in the header's order */
     size_t n;
-    uint64_t data; /* offset of the first data byte: 8 + the header's length */
-    uint64_t size; /* of the file */
+    uint64_t data;    /* offset of the first data byte: 8 + the header's length */
+    uint64_t size;    /* of the file */
     struct pool pool; /* private */
 };
 
 /* Read the header of the open file FD; PATH is for messages.  When TEXT is not NULL the
- * header as it stands in the file becomes the caller's there (data - 8 bytes, and a NUL).
- * Malformed files are ERR_INPUT.  On failure *st needs no clearing. */
+ * header as it stands in the file becomes the caller's there (data - 8 bytes, and a
+ * NUL). Malformed files are ERR_INPUT.  On failure *st needs no clearing. */
 int safetensors_read(struct safetensors *st, char **text, int fd, const char *path,
                      struct err *err);
 /* The same from the header's N bytes at TEXT and the file's size. */
-int safetensors_parse(struct safetensors *st, const char *path, const char *text, size_t n,
-                      uint64_t size, struct err *err);
+int safetensors_parse(struct safetensors *st, const char *path, const char *text,
+                      size_t n, uint64_t size, struct err *err);
 void safetensors_clear(struct safetensors *st);
 
 /* A header in the making: `{ 0 }`, then add tensors in the order of their data, then
  * finish. */
 struct safetensors_header {
-    struct str text; /* after finish: the length's 8 bytes and the header, a multiple of 8 */
-    uint64_t end;    /* data bytes so far */
+    struct str
+        text; /* after finish: the length's 8 bytes and the header, a multiple of 8 */
+    uint64_t end; /* data bytes so far */
 };
 
 /* METADATA is a JSON object's text for "__metadata__", or NULL. */

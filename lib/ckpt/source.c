@@ -21,10 +21,12 @@ enum { MAX_JSON = 256 << 20, MAX_SMALL = 256 << 20 };
 /* ---- the index ---- */
 
 /* What to do with an entry of the weight_map; the file's name is LEX's token. */
-typedef int entry_fn(void *arg, const char *tensor, struct jsonlex *lex, struct err *err);
+typedef int entry_fn(void *arg, const char *tensor, struct jsonlex *lex,
+                     struct err *err);
 
 /* The weight_map, its key at hand. */
-static int walk_weight_map(struct jsonlex *lex, entry_fn *entry, void *arg, struct err *err)
+static int walk_weight_map(struct jsonlex *lex, entry_fn *entry, void *arg,
+                           struct err *err)
 {
     char *tensor = NULL;
     int ret = -1;
@@ -100,8 +102,10 @@ struct name_list {
     size_t n, cap;
 };
 
-/* An index names a few files many times: a name like the one before is not kept again. */
-static int collect_file(void *arg, const char *tensor, struct jsonlex *lex, struct err *err)
+/* An index names a few files many times: a name like the one before is not kept
+ * again. */
+static int collect_file(void *arg, const char *tensor, struct jsonlex *lex,
+                        struct err *err)
 {
     struct name_list *list = arg;
     const char *name = lex->text.s;
@@ -137,8 +141,8 @@ static void drop_repeated(struct name_list *list)
     list->n = kept;
 }
 
-int source_parse_index(char ***names, size_t *nnames, const char *path, const char *text,
-                       size_t n, struct err *err)
+int source_parse_index(char ***names, size_t *nnames, const char *path,
+                       const char *text, size_t n, struct err *err)
 {
     struct name_list list = { 0 };
 
@@ -162,13 +166,15 @@ struct lookup {
     const struct tensor_index *index;
 };
 
-static int check_entry(void *arg, const char *tensor, struct jsonlex *lex, struct err *err)
+static int check_entry(void *arg, const char *tensor, struct jsonlex *lex,
+                       struct err *err)
 {
     const struct lookup *l = arg;
     long at = tensor_index_find(l->index, tensor);
 
     if (at < 0 || strcmp(l->source->file[l->source->tensor[at].file].name, lex->text.s))
-        return jsonlex_error(lex, err, "tensor '%s' is not in '%s'", tensor, lex->text.s);
+        return jsonlex_error(lex, err, "tensor '%s' is not in '%s'", tensor,
+                             lex->text.s);
     return 0;
 }
 
@@ -263,8 +269,8 @@ static void set_files(struct source *s, const char *dir, char **names, size_t n)
 }
 
 /* The weights of the directory: one file, or those of the index (*text, *n). */
-static int find_weights(struct source *s, const char *dir, const char *index, char **text,
-                        size_t *n, struct err *err)
+static int find_weights(struct source *s, const char *dir, const char *index,
+                        char **text, size_t *n, struct err *err)
 {
     char *one[] = { (char *)WEIGHTS };
     char *path = fs_join_dup(dir, WEIGHTS);
@@ -302,8 +308,8 @@ static bool is_small(const char *dir, const char *name)
 
     for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
-    found = found && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-            st.st_size <= MAX_SMALL;
+    found =
+        found && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
     free(path);
     return found;
 }
@@ -340,8 +346,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     if (fs_exists(s->config_path) &&
         fs_read_file(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
         goto out;
-    if (find_weights(s, dir, index, &text, &n, err) < 0 ||
-        read_all_weights(s, err) < 0)
+    if (find_weights(s, dir, index, &text, &n, err) < 0 || read_all_weights(s, err) < 0)
         goto out;
     twice = tensor_index_init(&found, s->tensor, s->n);
     if (twice) {

@@ -1,10 +1,10 @@
 /* source - a Hugging Face directory, or one safetensors file
  *
- * A directory has config.json and either model.safetensors or model.safetensors.index.json
- * with the shards it names.  Symbolic links are followed, as hub caches are made of them; a
- * shard's name in the index must be a plain file name, or the index is refused before
- * anything is opened by it.  Tensors come in the order of the files and, in each, of their
- * data. */
+ * A directory has config.json and either model.safetensors or
+ * model.safetensors.index.json with the shards it names.  Symbolic links are followed,
+ * as hub caches are made of them; a shard's name in the index must be a plain file
+ * name, or the index is refused before anything is opened by it.  Tensors come in the
+ * order of the files and, in each, of their data. */
 #ifndef LIB_CKPT_SOURCE_H
 #define LIB_CKPT_SOURCE_H
 
@@ -19,26 +19,27 @@
 struct source_file {
     const char *name; /* "model-00001-of-00002.safetensors" */
     const char *path;
-    uint64_t size;     /* bytes */
-    uint64_t data;     /* offset of the first data byte */
-    int64_t mtime_ns;  /* of its last change, to notice one */
+    uint64_t size;    /* bytes */
+    uint64_t data;    /* offset of the first data byte */
+    int64_t mtime_ns; /* of its last change, to notice one */
 };
 
 struct source {
-    char *path;           /* as it was given */
-    bool single;          /* one file: no config, no small files */
-    char *config;         /* text of config.json; NULL when there is none */
+    char *path;   /* as it was given */
+    bool single;  /* one file: no config, no small files */
+    char *config; /* text of config.json; NULL when there is none */
     char *config_path;
     struct source_file *file;
     size_t nfiles;
     struct tensor *tensor; /* .file indexes file */
     size_t n;
-    char **small;         /* names of the small files that are copied as they are */
+    char **small; /* names of the small files that are copied as they are */
     size_t nsmall;
-    struct pool pool;     /* private */
+    struct pool pool; /* private */
 };
 
-/* Open PATH.  Errors: ERR_INPUT names file and cause.  On failure *s needs no clearing. */
+/* Open PATH.  Errors: ERR_INPUT names file and cause.  On failure *s needs no
+ * clearing. */
 int source_open(struct source *s, const char *path, struct err *err);
 void source_clear(struct source *s);
 
@@ -46,9 +47,9 @@ void source_clear(struct source *s);
 int source_header(char **text, size_t *n, const struct source *s, size_t i,
                   struct err *err);
 
-/* The weight files that the N bytes of an index at TEXT name, in order, each once; PATH is
- * for messages.  Free with fs_list_free. */
-int source_parse_index(char ***names, size_t *nnames, const char *path, const char *text,
-                       size_t n, struct err *err);
+/* The weight files that the N bytes of an index at TEXT name, in order, each once; PATH
+ * is for messages.  Free with fs_list_free. */
+int source_parse_index(char ***names, size_t *nnames, const char *path,
+                       const char *text, size_t n, struct err *err);
 
 #endif

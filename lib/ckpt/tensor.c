@@ -27,8 +27,8 @@ static void sift(const struct tensor_index *x, size_t root, size_t n)
     x->order[root] = item;
 }
 
-const struct tensor *tensor_index_init(struct tensor_index *x, const struct tensor *tensor,
-                                       size_t n)
+const struct tensor *tensor_index_init(struct tensor_index *x,
+                                       const struct tensor *tensor, size_t n)
 {
     *x = (struct tensor_index){ tensor, xmalloc(n * sizeof(*x->order)), n };
     for (size_t i = 0; i < n; i++)

@@ -26,10 +26,10 @@ struct tensor_index {
     size_t n;
 };
 
-/* Index the N tensors (fewer than 2^32).  Returns a tensor whose name another one has too,
- * or NULL; *x is made in either case. */
-const struct tensor *tensor_index_init(struct tensor_index *x, const struct tensor *tensor,
-                                       size_t n);
+/* Index the N tensors (fewer than 2^32).  Returns a tensor whose name another one has
+ * too, or NULL; *x is made in either case. */
+const struct tensor *tensor_index_init(struct tensor_index *x,
+                                       const struct tensor *tensor, size_t n);
 /* The position of NAME in the tensors, or -1. */
 long tensor_index_find(const struct tensor_index *x, const char *name);
 void tensor_index_clear(struct tensor_index *x);

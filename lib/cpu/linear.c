@@ -50,8 +50,8 @@ static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
     } while (0)
 
 /* y[i] = w . x_i for ROWS rows of x, N columns; TYPE is a constant after inlining. Each
- * sum is made by four interleaved vectors, so its order is the same whatever ROWS is.
- */
+ * sum is made by four interleaved vectors, so its order is the same whatever ROWS
+ * is. */
 static inline __attribute__((always_inline)) void
 dot_rows(float *y, size_t y_stride, const char *w, enum dtype type, const float *x,
          size_t rows, size_t n)

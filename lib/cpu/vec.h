@@ -1,7 +1,7 @@
 /* vec - sixteen floats at a time, from weights of any stored type
  *
- * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks for.
- */
+ * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks
+ * for. */
 #ifndef LIB_CPU_VEC_H
 #define LIB_CPU_VEC_H
 
@@ -10,8 +10,8 @@
 
 #include "lib/base/dtype.h"
 
-/* One copy of a function for each generation of x86-64, chosen when the program starts.
- */
+/* One copy of a function for each generation of x86-64, chosen when the program
+ * starts. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define CPU_CLONES \

@@ -23,14 +23,16 @@ struct report {
     uint64_t bytes;
 };
 
-static void note(struct report *r, const char *file, const char *tensor, const char *text)
+static void note(struct report *r, const char *file, const char *tensor,
+                 const char *text)
 {
     str_addn(&r->lines, file, strlen(file) + 1);
     str_addn(&r->lines, tensor ? tensor : "", (tensor ? strlen(tensor) : 0) + 1);
     str_addn(&r->lines, text, strlen(text) + 1);
 }
 
-/* An error's text usually begins with the file's path, which the finding names already. */
+/* An error's text usually begins with the file's path, which the finding names
+ * already. */
 static void note_error(struct report *r, const char *file, const char *path,
                        const struct err *err)
 {
@@ -87,8 +89,8 @@ static int compare_offsets(const void *a, const void *b)
 
 /* ---- a rank file ---- */
 
-/* The tensors of ST, in the order of their data, against the manifest's; *crc becomes the
- * file's. */
+/* The tensors of ST, in the order of their data, against the manifest's; *crc becomes
+ * the file's. */
 static int check_tensors(const struct checkpoint *c, int p, int fd, const char *path,
                          struct safetensors *st, const struct tensor_index *index,
                          struct report *r, uint32_t *crc, struct err *err)
@@ -118,8 +120,9 @@ static int check_tensors(const struct checkpoint *c, int p, int fd, const char *
         found[at] = true;
         if (sum == m->tensor[at].crc[p])
             continue;
-        snprintf(text, sizeof(text), "damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32,
-                 sum, m->tensor[at].crc[p]);
+        snprintf(text, sizeof(text),
+                 "damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32, sum,
+                 m->tensor[at].crc[p]);
         note(r, file, t->name, text);
     }
     for (size_t i = 0; i < m->ntensors; i++)
@@ -132,8 +135,8 @@ out:
     return ret;
 }
 
-static void check_part(const struct checkpoint *c, int p, const struct tensor_index *index,
-                       struct report *r)
+static void check_part(const struct checkpoint *c, int p,
+                       const struct tensor_index *index, struct report *r)
 {
     const struct manifest_file *f = &c->manifest.file[p];
     char *path = fs_join_dup(c->path, f->name), text[80];
@@ -152,14 +155,16 @@ static void check_part(const struct checkpoint *c, int p, const struct tensor_in
     }
     r->bytes = st.size;
     if (st.size != f->size) {
-        snprintf(text, sizeof(text), "%" PRIu64 " bytes, should be %" PRIu64, st.size, f->size);
+        snprintf(text, sizeof(text), "%" PRIu64 " bytes, should be %" PRIu64, st.size,
+                 f->size);
         note(r, f->name, NULL, text);
     }
     if (check_tensors(c, p, fd, path, &st, index, r, &crc, &err) < 0) {
         note_error(r, f->name, path, &err);
     } else if (crc != f->crc && !r->lines.len) {
-        snprintf(text, sizeof(text), "its header is damaged: CRC-32 %08" PRIx32
-                 ", should be %08" PRIx32, crc, f->crc);
+        snprintf(text, sizeof(text),
+                 "its header is damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32,
+                 crc, f->crc);
         note(r, f->name, NULL, text);
     }
     safetensors_clear(&st);
@@ -186,13 +191,14 @@ static void check_file(const char *dir, const char *name, uint64_t size, uint32_
     } else if (fs_size(&found_size, path, &err) < 0) {
         note_error(r, name, path, &err);
     } else if (found_size != size) {
-        snprintf(text, sizeof(text), "%" PRIu64 " bytes, should be %" PRIu64, found_size, size);
+        snprintf(text, sizeof(text), "%" PRIu64 " bytes, should be %" PRIu64,
+                 found_size, size);
         note(r, name, NULL, text);
     } else if (range_crc(&found, fd, 0, size, buf, path, &err) < 0) {
         note_error(r, name, path, &err);
     } else if (found != crc) {
-        snprintf(text, sizeof(text), "damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32,
-                 found, crc);
+        snprintf(text, sizeof(text),
+                 "damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32, found, crc);
         note(r, name, NULL, text);
     }
     r->bytes = size;
@@ -211,7 +217,8 @@ static int find_foreign(struct audit *a, const struct checkpoint *c, struct err 
     if (fs_list(&names, &n, c->path, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        bool listed = !str_starts(names[i], "rank-") || !str_ends(names[i], ".safetensors");
+        bool listed =
+            !str_starts(names[i], "rank-") || !str_ends(names[i], ".safetensors");
 
         for (size_t f = 0; f < c->manifest.nfiles && !listed; f++)
             listed = !strcmp(names[i], c->manifest.file[f].name);
@@ -268,7 +275,9 @@ static void *work_on_files(void *arg)
 int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err)
 {
     struct tensor_index index = { 0 };
-    struct work w = { .c = c, .a = a, .index = &index,
+    struct work w = { .c = c,
+                      .a = a,
+                      .index = &index,
                       .report = xcalloc(c->manifest.nfiles, sizeof(*w.report)) };
     pthread_t *thread = xcalloc((size_t)a->threads, sizeof(*thread));
     int started = 0;
@@ -378,8 +387,10 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(line_name(*(char *const *)a), line_name(*(char *const *)b));
 }
 
-/* Cut TEXT into lines, sorted by name; a line that is none of audit_sum's is ERR_INPUT. */
-static int sort_lines(char ***lines, size_t *n, char *text, const char *name, struct err *err)
+/* Cut TEXT into lines, sorted by name; a line that is none of audit_sum's is
+ * ERR_INPUT. */
+static int sort_lines(char ***lines, size_t *n, char *text, const char *name,
+                      struct err *err)
 {
     char **list = NULL;
     size_t count = 0, cap = 0;
@@ -388,9 +399,11 @@ static int sort_lines(char ***lines, size_t *n, char *text, const char *name, st
         end = line + strcspn(line, "\n");
         list = xgrow(list, &cap, count + 1, sizeof(*list));
         list[count++] = line;
-        if (!*end || strspn(line, "0123456789abcdef") != 8 || (*end = '\0', !line_name(line))) {
+        if (!*end || strspn(line, "0123456789abcdef") != 8 ||
+            (*end = '\0', !line_name(line))) {
             free(list);
-            return err_set(err, ERR_INPUT, "%s:%zu: not a line of checksums", name, count);
+            return err_set(err, ERR_INPUT, "%s:%zu: not a line of checksums", name,
+                           count);
         }
     }
     if (count)

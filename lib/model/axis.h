@@ -68,8 +68,8 @@ void axis_clear(struct axis *a);
 /* Same leaves: segments and digits (symbol and size), in order. */
 bool axis_equal(const struct axis *a, const struct axis *b);
 
-/* The dealt symbol in A that PART cuts, or -1: the first digit whose symbol is dealt.
- */
+/* The dealt symbol in A that PART cuts, or -1: the first digit whose symbol is
+ * dealt. */
 int axis_dealt(const struct axis *a, const struct axis_scope *scope);
 
 /* A run of consecutive elements of an axis that a part holds. */
@@ -88,8 +88,8 @@ struct runs {
  * where it is not cut).  The caller releases with runs_clear. */
 void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
                const struct share *share);
-/* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs' count.
- */
+/* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs'
+ * count. */
 uint64_t axis_count(const struct axis *a, const char *segment,
                     const struct axis_scope *scope, const struct share *share);
 void runs_clear(struct runs *r);

@@ -8,8 +8,8 @@
 #include "lib/model/program.h"
 #include "lib/model/state.h"
 
-/* A name that is a symbol, a tensor or a rotary table may not be another of them too.
- */
+/* A name that is a symbol, a tensor or a rotary table may not be another of them
+ * too. */
 static int check_names(const struct family *f, struct err *err)
 {
     const struct family_table *tables[] = { &f->symbols, &f->tensors, &f->rope };

@@ -17,15 +17,15 @@ static const uint64_t NOT_THERE = UINT64_MAX;
 
 /* The open files and where each tensor lies in them. */
 struct checkpoint_files {
-    int nparts;              /* 1 unless sharded */
+    int nparts; /* 1 unless sharded */
     int nfiles;
-    int *fd;                 /* [nfiles], -1 until opened */
-    uint64_t *offset;        /* [ntensors * nparts] in the part's file; sharded only */
-    struct cutter **cutter;  /* [nparts]; sharded only */
+    int *fd;                /* [nfiles], -1 until opened */
+    uint64_t *offset;       /* [ntensors * nparts] in the part's file; sharded only */
+    struct cutter **cutter; /* [nparts]; sharded only */
     struct cut_side side;
-    uint32_t *crc;           /* [nparts] scratch of a copy */
+    uint32_t *crc; /* [nparts] scratch of a copy */
     bool *read;
-    size_t tensor;           /* being copied */
+    size_t tensor; /* being copied */
 };
 
 bool checkpoint_is_sharded(const char *path)
@@ -92,7 +92,8 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
                                         .shape = m->tensor[i].shape,
                                         .dtype = m->tensor[i].dtype,
                                         .ndim = m->tensor[i].ndim };
-    ret = opt->no_model ? 0 : model_open_flat(&c->model, path, m->config, m->family, err);
+    ret =
+        opt->no_model ? 0 : model_open_flat(&c->model, path, m->config, m->family, err);
 out:
     free(path);
     return ret;
@@ -112,8 +113,8 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
         return 0;
     if (!c->source.config)
         return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
-    return model_open(&c->model, c->source.config_path, c->source.config, opt->family_file,
-                      opt->family_path, err);
+    return model_open(&c->model, c->source.config_path, c->source.config,
+                      opt->family_file, opt->family_path, err);
 }
 
 static void init_files(struct checkpoint *c)
@@ -200,8 +201,12 @@ struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
 {
     const struct tensor *t = &c->tensor[i];
 
-    return (struct cut_tensor){ .name = t->name, .model = c->which[i], .ndim = t->ndim,
-                                .shape = t->shape, .from = t->dtype, .to = dtype };
+    return (struct cut_tensor){ .name = t->name,
+                                .model = c->which[i],
+                                .ndim = t->ndim,
+                                .shape = t->shape,
+                                .from = t->dtype,
+                                .to = dtype };
 }
 
 static const char *file_name(const struct checkpoint *c, int f)
@@ -222,8 +227,8 @@ static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size
     struct checkpoint_files *f = c->files;
     const struct tensor *t = &c->tensor[f->tensor];
     int file = c->sharded ? part : t->file;
-    uint64_t base =
-        c->sharded ? f->offset[f->tensor * (size_t)f->nparts + (size_t)part] : t->offset;
+    uint64_t base = c->sharded ? f->offset[f->tensor * (size_t)f->nparts + (size_t)part]
+                               : t->offset;
 
     return fs_pread(f->fd[file], buf, n, base + offset, file_name(c, file), err);
 }
@@ -248,8 +253,8 @@ static int make_cutters(struct checkpoint *c, struct err *err)
 }
 
 /* The entry of tensor I in part P's header must be what the manifest promises. */
-static int check_entry(struct checkpoint *c, size_t i, int p, const struct tensor *found,
-                       const char *path, struct err *err)
+static int check_entry(struct checkpoint *c, size_t i, int p,
+                       const struct tensor *found, const char *path, struct err *err)
 {
     struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
     uint64_t shape[TENSOR_MAX_DIMS], bytes;
@@ -258,19 +263,24 @@ static int check_entry(struct checkpoint *c, size_t i, int p, const struct tenso
     if (cut_part_bytes(&bytes, &held, &c->files->side, p, &t, t.to, err) < 0)
         return err_prefix(err, "%s", path);
     if (held != manifest_holds(&c->manifest.tensor[i], p))
-        return err_set(err, ERR_INPUT, "%s: %s: the manifest and the family disagree on "
-                       "whether part %d holds it", path, t.name, p);
+        return err_set(err, ERR_INPUT,
+                       "%s: %s: the manifest and the family disagree on "
+                       "whether part %d holds it",
+                       path, t.name, p);
     if (!held)
-        return found ? err_set(err, ERR_INPUT, "%s: %s does not belong to this part", path,
-                               t.name)
+        return found ? err_set(err, ERR_INPUT, "%s: %s does not belong to this part",
+                               path, t.name)
                      : 0;
     if (!found)
         return err_set(err, ERR_INPUT, "%s: tensor %s is missing", path, t.name);
     cut_part_shape(shape, &c->files->side, p, &t);
     if (found->dtype != t.to || found->ndim != t.ndim ||
-        memcmp(found->shape, shape, (size_t)t.ndim * sizeof(*shape)) || found->size != bytes)
-        return err_set(err, ERR_INPUT, "%s: tensor %s has another type or shape than the "
-                       "manifest says", path, t.name);
+        memcmp(found->shape, shape, (size_t)t.ndim * sizeof(*shape)) ||
+        found->size != bytes)
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor %s has another type or shape than the "
+                       "manifest says",
+                       path, t.name);
     c->files->offset[i * (size_t)c->files->nparts + (size_t)p] = found->offset;
     return 0;
 }
@@ -286,8 +296,8 @@ static int locate(struct checkpoint *c, int p, const char *path, struct err *err
     if (safetensors_read(&st, NULL, c->files->fd[p], path, err) < 0)
         return -1;
     if (st.size != c->manifest.file[p].size) {
-        err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes; the manifest says %" PRIu64, path,
-                st.size, c->manifest.file[p].size);
+        err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes; the manifest says %" PRIu64,
+                path, st.size, c->manifest.file[p].size);
         goto out;
     }
     tensor_index_init(&index, st.tensor, st.n);
@@ -299,7 +309,8 @@ static int locate(struct checkpoint *c, int p, const char *path, struct err *err
         held += at >= 0;
     }
     if (held != st.n) {
-        err_set(err, ERR_INPUT, "%s: has tensors that the manifest does not name", path);
+        err_set(err, ERR_INPUT, "%s: has tensors that the manifest does not name",
+                path);
         goto out;
     }
     ret = 0;
@@ -337,8 +348,9 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
 
     if (c->sharded && !f->cutter && make_cutters(c, err) < 0)
         return -1;
-    f->side = (struct cut_side){ .nparts = f->nparts, .cutter = f->cutter,
-                                 .io = read_from_files, .arg = c };
+    f->side = (struct cut_side){
+        .nparts = f->nparts, .cutter = f->cutter, .io = read_from_files, .arg = c
+    };
     for (int i = 0; i < f->nfiles; i++)
         if ((p < 0 || !c->sharded || p == i) && open_file(c, i, err) < 0)
             return -1;
@@ -351,9 +363,11 @@ static int check_crc(const struct checkpoint *c, size_t i, int p, uint32_t crc,
 {
     if (crc == c->manifest.tensor[i].crc[p])
         return 0;
-    return err_set(err, ERR_INPUT, "%s/%s: tensor %s is damaged: its CRC-32 is %08" PRIx32
-                   ", the manifest's %08" PRIx32, c->path, c->manifest.file[p].name,
-                   c->tensor[i].name, crc, c->manifest.tensor[i].crc[p]);
+    return err_set(err, ERR_INPUT,
+                   "%s/%s: tensor %s is damaged: its CRC-32 is %08" PRIx32
+                   ", the manifest's %08" PRIx32,
+                   c->path, c->manifest.file[p].name, c->tensor[i].name, crc,
+                   c->manifest.tensor[i].crc[p]);
 }
 
 int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype dtype,
@@ -376,8 +390,9 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
     return 0;
 }
 
-int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i, uint64_t first,
-                         uint64_t rows, const struct cut_side *to, struct err *err)
+int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
+                         uint64_t first, uint64_t rows, const struct cut_side *to,
+                         struct err *err)
 {
     struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
 
@@ -415,7 +430,8 @@ int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *me
     l->part = -1;
     if (same_parts(c, mesh))
         l->part = (coord[MESH_PP] * mesh->size[MESH_EP] + coord[MESH_EP]) *
-                      mesh->size[MESH_TP] + coord[MESH_TP];
+                      mesh->size[MESH_TP] +
+                  coord[MESH_TP];
     if (cutter_open(&l->cutter, c->model, mesh, coord, err) < 0 ||
         checkpoint_open_files(c, l->part, err) < 0) {
         loader_close(l);
@@ -459,12 +475,14 @@ int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
     struct checkpoint *c = l->ckpt;
     struct checkpoint_files *f = c->files;
     size_t i = (size_t)c->model->tensor[t].source;
-    struct cut_side to = { .nparts = 1, .cutter = &l->cutter, .io = write_to_memory,
-                           .arg = buf };
+    struct cut_side to = {
+        .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
+    };
     uint64_t bytes;
 
     if (l->part < 0)
-        return checkpoint_copy(c, l->cut, i, c->tensor[i].dtype, &to, NULL, NULL, NULL, err);
+        return checkpoint_copy(c, l->cut, i, c->tensor[i].dtype, &to, NULL, NULL, NULL,
+                               err);
     if (loader_bytes(l, t, &bytes, err) < 0)
         return -1;
     if (!bytes)

@@ -1,8 +1,8 @@
 /* convert - writing a checkpoint anew: cut, merged, or cut otherwise, in one pass
  *
- * The tensors are copied in the order of the source's files and data, each read once.  A line of
- * the journal follows each: its number, and the CRC-32s that were made.  A later run takes a line's
- * word only after reading the written bytes back. */
+ * The tensors are copied in the order of the source's files and data, each read once.
+ * A line of the journal follows each: its number, and the CRC-32s that were made.  A
+ * later run takes a line's word only after reading the written bytes back. */
 #include "lib/model/convert.h"
 
 #include <errno.h>
@@ -44,15 +44,15 @@ struct convert {
     struct cut_side side;
     struct target_file *file;
     size_t nfiles;
-    enum dtype *dtype;      /* [ntensors] in the output */
-    int *file_of;           /* [ntensors], merging only */
-    uint64_t *offset;       /* [ntensors * nparts] in the file */
-    uint32_t *crc;          /* [ntensors * nparts] of what was written */
-    uint32_t *whole_crc;    /* [ntensors] of what was read, from an uncut source */
-    size_t tensor;          /* being copied */
+    enum dtype *dtype;           /* [ntensors] in the output */
+    int *file_of;                /* [ntensors], merging only */
+    uint64_t *offset;            /* [ntensors * nparts] in the file */
+    uint32_t *crc;               /* [ntensors * nparts] of what was written */
+    uint32_t *whole_crc;         /* [ntensors] of what was read, from an uncut source */
+    size_t tensor;               /* being copied */
     struct manifest_file *small; /* small files, names borrowed from the source */
     size_t nsmall;
-    uint64_t total;         /* bytes of weights to write */
+    uint64_t total; /* bytes of weights to write */
     uint64_t done;
 };
 
@@ -88,13 +88,15 @@ static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_
 
 /* ---- the files to be made ---- */
 
-/* Which type each tensor gets; only real floating tensors that are used change theirs. */
+/* Which type each tensor gets; only real floating tensors that are used change
+ * theirs. */
 static void choose_dtypes(struct convert *c)
 {
     for (size_t i = 0; i < c->from->ntensors; i++) {
         enum dtype t = c->from->tensor[i].dtype;
-        bool cast = c->opt->dtype && c->from->which[i] >= 0 &&
-                    (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16);
+        bool cast =
+            c->opt->dtype && c->from->which[i] >= 0 &&
+            (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16);
 
         c->dtype[i] = cast ? *c->opt->dtype : t;
     }
@@ -189,7 +191,8 @@ static char *metadata_dup(const struct manifest_source *s)
     while (!found && jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
         size_t start;
 
-        if (lex.token != JSONLEX_KEY || lex.depth != 1 || strcmp(lex.text.s, "__metadata__"))
+        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
+            strcmp(lex.text.s, "__metadata__"))
             continue;
         if (jsonlex_next(&lex, NULL) < 0)
             break;
@@ -202,11 +205,12 @@ static char *metadata_dup(const struct manifest_source *s)
     return found;
 }
 
-/* Where the tensors [first, first + n) of the source file S go, which has its old header unless a
- * type has changed. */
-static int lay_out_source(struct convert *c, const struct manifest_source *s, size_t first,
-                          const struct safetensors *st, const struct tensor_index *index,
-                          struct str *header, uint64_t *data, struct err *err)
+/* Where the tensors [first, first + n) of the source file S go, which has its old
+ * header unless a type has changed. */
+static int lay_out_source(struct convert *c, const struct manifest_source *s,
+                          size_t first, const struct safetensors *st,
+                          const struct tensor_index *index, struct str *header,
+                          uint64_t *data, struct err *err)
 {
     char *metadata = metadata_dup(s);
     struct safetensors_header h;
@@ -221,8 +225,8 @@ static int lay_out_source(struct convert *c, const struct manifest_source *s, si
         long at = tensor_index_find(index, t->name);
 
         if (at < 0) {
-            err_set(err, ERR_INPUT, "%s: %s: the header of %s does not name it", c->from->path,
-                    t->name, s->name);
+            err_set(err, ERR_INPUT, "%s: %s: the header of %s does not name it",
+                    c->from->path, t->name, s->name);
             goto out;
         }
         if (part_bytes(c, i, 0, &bytes, &held, err) < 0)
@@ -246,7 +250,8 @@ static int lay_out_source(struct convert *c, const struct manifest_source *s, si
         str_addn(header, s->header, s->header_len);
         *data = st->size - st->data;
         for (size_t i = first; i < first + st->n; i++)
-            *place(c, i, 0) = st->tensor[tensor_index_find(index, c->from->tensor[i].name)].offset;
+            *place(c, i, 0) =
+                st->tensor[tensor_index_find(index, c->from->tensor[i].name)].offset;
     }
     ret = 0;
 out:
@@ -255,7 +260,8 @@ out:
     return ret;
 }
 
-/* Make file F of the merged form; *first is the first of its tensors and becomes the next file's. */
+/* Make file F of the merged form; *first is the first of its tensors and becomes the
+ * next file's. */
 static int make_source(struct convert *c, size_t f, size_t *first, struct err *err)
 {
     const struct manifest_source *s = &c->from->manifest.source[f];
@@ -266,14 +272,14 @@ static int make_source(struct convert *c, size_t f, size_t *first, struct err *e
     int ret = -1;
 
     if (!s->header)
-        return err_set(err, ERR_INPUT, "%s: %s has no header in the manifest", c->from->path,
-                       s->name);
+        return err_set(err, ERR_INPUT, "%s: %s has no header in the manifest",
+                       c->from->path, s->name);
     if (safetensors_parse(&st, s->name, s->header, s->header_len, s->size, err) < 0)
         return err_prefix(err, "%s", c->from->path);
     tensor_index_init(&index, st.tensor, st.n);
     if (st.n > c->from->ntensors - *first) {
-        err_set(err, ERR_INPUT, "%s: %s names tensors that the manifest lacks", c->from->path,
-                s->name);
+        err_set(err, ERR_INPUT, "%s: %s names tensors that the manifest lacks",
+                c->from->path, s->name);
         goto out;
     }
     if (lay_out_source(c, s, *first, &st, &index, &header, &data, err) < 0 ||
@@ -312,7 +318,8 @@ static int make_sources(struct convert *c, struct err *err)
 
 static size_t count_small(const struct checkpoint *k)
 {
-    return k->sharded ? k->manifest.nfiles - (size_t)k->manifest.nparts : k->source.nsmall;
+    return k->sharded ? k->manifest.nfiles - (size_t)k->manifest.nparts
+                      : k->source.nsmall;
 }
 
 static const char *small_name(const struct checkpoint *k, size_t i)
@@ -348,8 +355,9 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
     if (fs_read_file(&text, &n, from, UINT32_MAX, err) < 0)
         goto out;
     c->small[i] = (struct manifest_file){ name, n, hash_crc32(0, text, n), -1 };
-    if (k->sharded && (c->small[i].crc != k->manifest.file[(size_t)k->manifest.nparts + i].crc ||
-                       n != k->manifest.file[(size_t)k->manifest.nparts + i].size)) {
+    if (k->sharded &&
+        (c->small[i].crc != k->manifest.file[(size_t)k->manifest.nparts + i].crc ||
+         n != k->manifest.file[(size_t)k->manifest.nparts + i].size)) {
         err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
         goto out;
     }
@@ -385,11 +393,13 @@ static char *identity_dup(const struct convert *c)
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
     if (k->model)
         str_addf(&s, " family=%08" PRIx32,
-                 hash_crc32(0, model_family_text(k->model), strlen(model_family_text(k->model))));
+                 hash_crc32(0, model_family_text(k->model),
+                            strlen(model_family_text(k->model))));
     for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++) {
         str_addc(&s, ' ');
         str_add_json(&s, k->source.file[i].name);
-        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.file[i].size, k->source.file[i].mtime_ns);
+        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.file[i].size,
+                 k->source.file[i].mtime_ns);
     }
     if (!k->sharded && k->source.config)
         str_addf(&s, " config=%08" PRIx32,
@@ -397,7 +407,8 @@ static char *identity_dup(const struct convert *c)
     for (size_t i = 0; k->sharded && i < k->manifest.nfiles; i++) {
         str_addc(&s, ' ');
         str_add_json(&s, k->manifest.file[i].name);
-        str_addf(&s, ":%" PRIu64 ":%08" PRIx32, k->manifest.file[i].size, k->manifest.file[i].crc);
+        str_addf(&s, ":%" PRIu64 ":%08" PRIx32, k->manifest.file[i].size,
+                 k->manifest.file[i].crc);
     }
     return str_steal(&s);
 }
@@ -457,7 +468,8 @@ static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, cha
     return true;
 }
 
-/* Take the earlier run's word where it holds: DONE[i] for each tensor whose bytes are there. */
+/* Take the earlier run's word where it holds: DONE[i] for each tensor whose bytes are
+ * there. */
 static void take_up(struct convert *c, bool *done)
 {
     const char *line = c->out.done;
@@ -469,7 +481,8 @@ static void take_up(struct convert *c, bool *done)
         unsigned long i = strtoul(line, &end, 10);
         const char *s = end;
         uint32_t crc;
-        bool good = end > line && i < c->from->ntensors && take_word(&s, &c->whole_crc[i]);
+        bool good =
+            end > line && i < c->from->ntensors && take_word(&s, &c->whole_crc[i]);
 
         for (int p = 0; good && p < c->nparts; p++)
             if (*place(c, i, p) != NOT_THERE)
@@ -496,7 +509,8 @@ static int copy_tensors(struct convert *c, struct err *err)
             continue;
         c->tensor = i;
         if (checkpoint_copy(c->from, cut, i, c->dtype[i], &c->side, &c->whole_crc[i],
-                            &c->crc[i * (size_t)c->nparts], &c->result->overflows, err) < 0 ||
+                            &c->crc[i * (size_t)c->nparts], &c->result->overflows,
+                            err) < 0 ||
             note_tensor(c, i, err) < 0)
             goto out;
     }
@@ -518,8 +532,9 @@ static int check_tied(const struct convert *c, struct err *err)
         if (t->tied < 0 || t->source < 0)
             continue;
         to = &k->model->tensor[t->tied];
-        if (to->source >= 0 && (k->tensor[t->source].dtype != k->tensor[to->source].dtype ||
-                                c->whole_crc[t->source] != c->whole_crc[to->source]))
+        if (to->source >= 0 &&
+            (k->tensor[t->source].dtype != k->tensor[to->source].dtype ||
+             c->whole_crc[t->source] != c->whole_crc[to->source]))
             return err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
                            k->path, t->name, to->name);
     }
@@ -569,7 +584,8 @@ out:
 }
 
 /* The CRC-32 of the uncut source file F, whose raw header is given. */
-static uint32_t source_crc(const struct convert *c, size_t f, const char *header, size_t n)
+static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
+                           size_t n)
 {
     const struct checkpoint *k = c->from;
     unsigned char length[8];
@@ -602,10 +618,10 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
 
         if (source_header(&header, &n, &k->source, f, err) < 0)
             return -1;
-        m->source[m->nsources++] = (struct manifest_source){
-            k->source.file[f].name, k->source.file[f].size, source_crc(c, f, header, n),
-            pool_strndup(&m->pool, header, n), n
-        };
+        m->source[m->nsources++] =
+            (struct manifest_source){ k->source.file[f].name, k->source.file[f].size,
+                                      source_crc(c, f, header, n),
+                                      pool_strndup(&m->pool, header, n), n };
         free(header);
     }
     return 0;
@@ -615,7 +631,8 @@ static int add_files(struct convert *c, struct manifest *m, struct err *err)
 {
     m->file = xcalloc(c->nfiles + c->nsmall, sizeof(*m->file));
     for (size_t f = 0; f < c->nfiles; f++) {
-        m->file[f] = (struct manifest_file){ c->file[f].name, c->file[f].size, 0, (int)f };
+        m->file[f] =
+            (struct manifest_file){ c->file[f].name, c->file[f].size, 0, (int)f };
         if (file_crc(c, f, &m->file[f].crc, err) < 0)
             return -1;
     }
@@ -647,10 +664,14 @@ static void add_tensors(struct convert *c, struct manifest *m)
             for (int d = 0; d < mt->ndim; d++)
                 axis[d] = mt->axis[d]->text;
         }
-        *t = (struct manifest_tensor){ .name = k->tensor[i].name, .role = "weight",
-                                       .shape = k->tensor[i].shape, .axis = axis,
-                                       .crc = &c->crc[i * (size_t)c->nparts], .held = held,
-                                       .dtype = c->dtype[i], .ndim = k->tensor[i].ndim };
+        *t = (struct manifest_tensor){ .name = k->tensor[i].name,
+                                       .role = "weight",
+                                       .shape = k->tensor[i].shape,
+                                       .axis = axis,
+                                       .crc = &c->crc[i * (size_t)c->nparts],
+                                       .held = held,
+                                       .dtype = c->dtype[i],
+                                       .ndim = k->tensor[i].ndim };
     }
 }
 
@@ -687,9 +708,10 @@ static int check_merged(struct convert *c, struct err *err)
         if (file_crc(c, f, &crc, err) < 0)
             return -1;
         if (crc != s->crc)
-            return err_set(err, ERR_INPUT, "%s: %s would have the CRC-32 %08" PRIx32
-                           " where the original had %08" PRIx32, c->from->path, s->name, crc,
-                           s->crc);
+            return err_set(err, ERR_INPUT,
+                           "%s: %s would have the CRC-32 %08" PRIx32
+                           " where the original had %08" PRIx32,
+                           c->from->path, s->name, crc, s->crc);
     }
     return 0;
 }
@@ -706,7 +728,8 @@ static int open_output(struct convert *c, const char *path, struct err *err)
 {
     const struct checkpoint *k = c->from;
     size_t n = count_small(k);
-    const char **names = xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
+    const char **names =
+        xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
     char *identity = identity_dup(c);
     int ret;
 
@@ -759,11 +782,13 @@ static void clear(struct convert *c)
     outdir_close(&c->out);
 }
 
-int convert(struct checkpoint *ckpt, const char *path, const struct convert_options *opt,
-            struct convert_result *result, struct err *err)
+int convert(struct checkpoint *ckpt, const char *path,
+            const struct convert_options *opt, struct convert_result *result,
+            struct err *err)
 {
-    struct convert c = { .from = ckpt, .opt = opt, .result = result,
-                         .out = { .lock = -1, .journal = -1 } };
+    struct convert c = {
+        .from = ckpt, .opt = opt, .result = result, .out = { .lock = -1, .journal = -1 }
+    };
     size_t places;
     int ret = -1;
 
@@ -772,8 +797,8 @@ int convert(struct checkpoint *ckpt, const char *path, const struct convert_opti
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                        ckpt->path);
     if (!opt->mesh && !ckpt->sharded)
-        return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)", ckpt->path,
-                       MANIFEST_NAME);
+        return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
+                       ckpt->path, MANIFEST_NAME);
     if (make_cutters(&c, err) < 0)
         goto out;
     c.side = (struct cut_side){ c.nparts, c.cutter, write_to_files, &c };

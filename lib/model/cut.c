@@ -1,9 +1,9 @@
 /* cut - copying a tensor from one set of parts to another
  *
- * The tensor's axes are numbered 0 .. n-1.  One of them, the row axis, is taken BLOCK bytes at a
- * time; the axes before it are the outer ones (one index at a time), those after it the inner
- * ones, whose elements are a row.  What a part stores of a row is a list of byte ranges, the same
- * for all rows. */
+ * The tensor's axes are numbered 0 .. n-1.  One of them, the row axis, is taken BLOCK
+ * bytes at a time; the axes before it are the outer ones (one index at a time), those
+ * after it the inner ones, whose elements are a row.  What a part stores of a row is a
+ * list of byte ranges, the same for all rows. */
 #include "lib/model/cut.h"
 
 #include <math.h>
@@ -21,8 +21,9 @@ struct piece {
     bool owned;
 };
 
-/* The CRC of bytes that come in any order: what is contiguous is summed as it comes, and each
- * stretch is shifted to its place (a CRC is linear, so the order of the sum does not matter). */
+/* The CRC of bytes that come in any order: what is contiguous is summed as it comes,
+ * and each stretch is shifted to its place (a CRC is linear, so the order of the sum
+ * does not matter). */
 struct sum {
     uint64_t size, next;
     uint32_t stretch, total;
@@ -31,13 +32,13 @@ struct sum {
 /* One part of one side, for the tensor at hand. */
 struct part {
     struct slice slice;
-    uint64_t row_bytes;   /* of a row in this part */
-    uint64_t rows;        /* of the row axis in this part */
+    uint64_t row_bytes; /* of a row in this part */
+    uint64_t rows;      /* of the row axis in this part */
     uint64_t bytes;
-    struct piece *piece;  /* of a row */
+    struct piece *piece; /* of a row */
     size_t npieces, cap;
     struct sum sum;
-    uint64_t outer;       /* local index of the present outer tuple */
+    uint64_t outer; /* local index of the present outer tuple */
     bool outer_held, outer_owned;
     bool used;
 };
@@ -55,9 +56,11 @@ struct cut {
     uint64_t dim[MODEL_MAX_DIMS];
     int row_axis;
     uint64_t first, rows; /* of axis 0, to be copied */
-    unsigned char *block, *cast, *stage; /* BLOCK bytes, at least a row; cast: NULL or converted */
+    unsigned char *block, *cast,
+        *stage; /* BLOCK bytes, at least a row; cast: NULL or converted */
     uint64_t block_cap, cast_cap, stage_cap;
-    struct runs whole[MODEL_MAX_DIMS]; /* one run over each axis, for parts that hold all */
+    struct runs
+        whole[MODEL_MAX_DIMS]; /* one run over each axis, for parts that hold all */
     struct run whole_run[MODEL_MAX_DIMS];
 };
 
@@ -128,8 +131,9 @@ int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side, int
         if (!mem_mul(&elements, elements, s.cut ? s.runs[k]->count : t->shape[k]))
             return err_set(err, ERR_INPUT, "%s: its shape overflows", t->name);
     if (!dtype_bytes(bytes, dtype, elements))
-        return err_set(err, ERR_INPUT, "%s: a part of it is not a whole number of bytes in %s",
-                       t->name, dtype_name(dtype));
+        return err_set(err, ERR_INPUT,
+                       "%s: a part of it is not a whole number of bytes in %s", t->name,
+                       dtype_name(dtype));
     return 0;
 }
 
@@ -143,13 +147,15 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
         shape[k] = s.cut ? s.runs[k]->count : t->shape[k];
 }
 
-/* Bytes of N elements counted from the row's start; they were found whole by check_bits. */
+/* Bytes of N elements counted from the row's start; they were found whole by
+ * check_bits. */
 static uint64_t row_bytes(enum dtype t, uint64_t n)
 {
     return n * (uint64_t)dtype_bits(t) / 8;
 }
 
-/* Append the range to PART's row, joining it to the last one where both are neighbours. */
+/* Append the range to PART's row, joining it to the last one where both are
+ * neighbours. */
 static void add_piece(struct part *p, uint64_t whole, uint64_t count, bool owned)
 {
     struct piece *last = p->npieces ? &p->piece[p->npieces - 1] : NULL;
@@ -163,7 +169,8 @@ static void add_piece(struct part *p, uint64_t whole, uint64_t count, bool owned
     p->row_bytes += count;
 }
 
-/* The row's pieces from axis K inwards; BASE is the offset in elements of the axes before. */
+/* The row's pieces from axis K inwards; BASE is the offset in elements of the axes
+ * before. */
 static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int k,
                       uint64_t base, bool owned, struct err *err)
 {
@@ -185,8 +192,9 @@ static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int
 
         if (k + 1 < c->ndim) {
             for (uint64_t e = 0; e < r->v[i].count; e++)
-                if (add_pieces(c, p, dtype, k + 1, (base + r->v[i].start + e) * c->dim[k + 1],
-                               all, err) < 0)
+                if (add_pieces(c, p, dtype, k + 1,
+                               (base + r->v[i].start + e) * c->dim[k + 1], all,
+                               err) < 0)
                     return -1;
             continue;
         }
@@ -194,8 +202,8 @@ static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int
             r->v[i].count * (uint64_t)dtype_bits(dtype) % 8)
             return err_set(err, ERR_INPUT, "%s cannot be cut inside a byte",
                            dtype_name(dtype));
-        add_piece(p, row_bytes(dtype, base + r->v[i].start), row_bytes(dtype, r->v[i].count),
-                  all);
+        add_piece(p, row_bytes(dtype, base + r->v[i].start),
+                  row_bytes(dtype, r->v[i].count), all);
     }
     return 0;
 }
@@ -215,14 +223,16 @@ static bool owns_some(const struct cut *c, const struct slice *s)
     return true;
 }
 
-/* Prepare SIDE for the tensor; only parts that matter (READING: that own some of it) are used. */
+/* Prepare SIDE for the tensor; only parts that matter (READING: that own some of it)
+ * are used. */
 static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
-                   const struct cut_tensor *t, enum dtype dtype, bool flat, bool reading,
-                   struct err *err)
+                   const struct cut_tensor *t, enum dtype dtype, bool flat,
+                   bool reading, struct err *err)
 {
     if (s->nparts < api->nparts) {
         s->part = xrealloc(s->part, (size_t)api->nparts * sizeof(*s->part));
-        memset(s->part + s->nparts, 0, (size_t)(api->nparts - s->nparts) * sizeof(*s->part));
+        memset(s->part + s->nparts, 0,
+               (size_t)(api->nparts - s->nparts) * sizeof(*s->part));
         s->nparts = api->nparts;
     }
     s->api = api;
@@ -326,8 +336,8 @@ static void locate_outer(const struct cut *c, struct part *p, const uint64_t *in
         uint64_t local = 0;
         size_t i = 0;
 
-        while (i < r->n && (index[k] < r->v[i].start ||
-                            index[k] - r->v[i].start >= r->v[i].count))
+        while (i < r->n &&
+               (index[k] < r->v[i].start || index[k] - r->v[i].start >= r->v[i].count))
             local += r->v[i++].count;
         if (i == r->n) {
             p->outer_held = false;
@@ -338,7 +348,8 @@ static void locate_outer(const struct cut *c, struct part *p, const uint64_t *in
     }
 }
 
-/* Copy between ROWS rows of the block at BLOCK (each WHOLE bytes) and of the part at LOCAL. */
+/* Copy between ROWS rows of the block at BLOCK (each WHOLE bytes) and of the part at
+ * LOCAL. */
 static void move_rows(const struct part *p, unsigned char *block, uint64_t whole,
                       unsigned char *local, uint64_t rows, bool reading, bool owned)
 {
@@ -355,9 +366,11 @@ static void move_rows(const struct part *p, unsigned char *block, uint64_t whole
         }
 }
 
-/* Move the rows [r0, r0 + n) of the present outer tuple between BLOCK and part I of S. */
+/* Move the rows [r0, r0 + n) of the present outer tuple between BLOCK and part I of
+ * S. */
 static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
-                     uint64_t whole, uint64_t r0, uint64_t n, bool reading, struct err *err)
+                     uint64_t whole, uint64_t r0, uint64_t n, bool reading,
+                     struct err *err)
 {
     struct part *p = &s->part[i];
     const struct runs *r = p->slice.runs[c->row_axis];
@@ -391,8 +404,8 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
 }
 
 /* Convert N elements; values that became infinite are counted. */
-static void convert(enum dtype to, void *out, enum dtype from, const void *in, uint64_t n,
-                    uint64_t *overflows)
+static void convert(enum dtype to, void *out, enum dtype from, const void *in,
+                    uint64_t n, uint64_t *overflows)
 {
     uint16_t *half = out;
     float *single = out;
@@ -449,11 +462,12 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
                     return -1;
             if (cast)
                 convert(c->to.dtype, c->cast, c->from.dtype, c->block,
-                        n * in_row * 8 / (uint64_t)dtype_bits(c->from.dtype), overflows);
+                        n * in_row * 8 / (uint64_t)dtype_bits(c->from.dtype),
+                        overflows);
             for (int i = 0; i < c->to.api->nparts; i++)
                 if (c->to.part[i].used && c->to.part[i].outer_held &&
-                    move_part(c, &c->to, i, cast ? c->cast : c->block, out_row, r0, n, false,
-                              err) < 0)
+                    move_part(c, &c->to, i, cast ? c->cast : c->block, out_row, r0, n,
+                              false, err) < 0)
                     return -1;
         }
         for (k = c->row_axis - 1; k >= 0; k--) {
@@ -466,8 +480,8 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
 }
 
 int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *from,
-             const struct cut_side *to, uint32_t *from_crc, bool *read, uint32_t *to_crc,
-             uint64_t *overflows, struct err *err)
+             const struct cut_side *to, uint32_t *from_crc, bool *read,
+             uint32_t *to_crc, uint64_t *overflows, struct err *err)
 {
     bool flat = t->from == t->to && !t->rows && !any_cut(from, t) && !any_cut(to, t);
     uint64_t elements = 1, bytes, none = 0;

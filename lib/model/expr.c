@@ -98,8 +98,8 @@ static void skip_space(struct reader *r)
         r->p++;
 }
 
-/* Take the operator OP when it is next; one that is the start of a longer one is not.
- */
+/* Take the operator OP when it is next; one that is the start of a longer one is
+ * not. */
 static bool take(struct reader *r, const char *op)
 {
     size_t n = strlen(op), left;
@@ -261,7 +261,8 @@ static int parse_member(struct reader *r, struct expr_value *out)
 
     if (!len)
         return fail(r, r->p, "expected a key after '.'");
-    if (out->kind != EXPR_NULL && !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
+    if (out->kind != EXPR_NULL &&
+        !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
         return fail(r, r->p, "a key of what is no object");
     if (out->kind == EXPR_JSON)
         cJSON_ArrayForEach(

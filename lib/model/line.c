@@ -69,8 +69,8 @@ void node_free(struct node *n)
     }
 }
 
-/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no option.
- */
+/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no
+ * option. */
 static struct node *parse_option(struct reader *r)
 {
     const char *at, *p;

@@ -11,7 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/check.c %D%/check.h \
     %D%/cut.c %D%/cut.h \
     %D%/deal.c %D%/deal.h \
-    %D%/diff.c %D%/diff.h \
+    %D%/compare.c %D%/compare.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
     %D%/line.c %D%/line.h \

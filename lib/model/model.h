@@ -82,8 +82,8 @@ long model_find(const struct model *m, const char *name);
 
 /* A number from the config through the family's SYMBOL; false when there is none. */
 bool model_number(const struct model *m, const char *symbol, double *out);
-/* Largest number of tokens the model is made for (symbol "context"), 0 when unbounded.
- */
+/* Largest number of tokens the model is made for (symbol "context"), 0 when
+ * unbounded. */
 uint64_t model_context(const struct model *m);
 
 /* Refuse a mesh that this model cannot be cut to, with the reason (ERR_NO; "tp 9: llama

@@ -53,11 +53,13 @@ static int get_number(struct table *t, const char *field, double otherwise, doub
     return 0;
 }
 
-/* In f32, as the models were trained: angles are far from zero, so the rounding shows. */
+/* In f32, as the models were trained: angles are far from zero, so the rounding shows.
+ */
 static void plain_frequencies(struct rope *r, double theta)
 {
     for (uint64_t i = 0; i < r->dim / 2; i++)
-        r->inv_freq[i] = (double)(1 / powf((float)theta, 2.0f * (float)i / (float)r->dim));
+        r->inv_freq[i] =
+            (double)(1 / powf((float)theta, 2.0f * (float)i / (float)r->dim));
 }
 
 void program_rope_dynamic(const struct rope *r, uint64_t length, double *out)

@@ -239,8 +239,8 @@ static bool owns(const struct builder *b, const struct axis *a)
     return owned;
 }
 
-/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's columns.
- */
+/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
+ * columns. */
 static int apply_norm(struct builder *b, const struct node *call,
                       const struct operand *arg, int n, enum op op, struct operand *out)
 {

@@ -450,7 +450,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
 
 /* ---- steps ---- */
 
-/* The angles of this step's positions; rounded to f32, as models are trained with them. */
+/* The angles of this step's positions; rounded to f32, as models are trained with them.
+ */
 static void set_rotations(struct engine *e)
 {
     for (int t = 0; t < e->p->nropes; t++) {
@@ -458,14 +459,15 @@ static void set_rotations(struct engine *e)
         size_t half = r->dim / 2;
 
         if (r->dynamic)
-            program_rope_dynamic(r, e->step.start + e->step.n,
-                                 e->rotation[t].inv_freq);
+            program_rope_dynamic(r, e->step.start + e->step.n, e->rotation[t].inv_freq);
         for (size_t i = 0; i < e->step.n; i++)
             for (size_t k = 0; k < half; k++) {
                 float angle = (float)e->position[i] * (float)e->rotation[t].inv_freq[k];
 
-                e->rotation[t].cos[i * half + k] = (float)(cos((double)angle) * r->scale);
-                e->rotation[t].sin[i * half + k] = (float)(sin((double)angle) * r->scale);
+                e->rotation[t].cos[i * half + k] =
+                    (float)(cos((double)angle) * r->scale);
+                e->rotation[t].sin[i * half + k] =
+                    (float)(sin((double)angle) * r->scale);
             }
     }
 }

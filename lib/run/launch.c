@@ -79,8 +79,8 @@ static void signal_all(const struct group *g, int sig)
             kill(g->pid[r], sig);
 }
 
-/* Reap who has ended.  The first failure without a report of its own is told in *err.
- */
+/* Reap who has ended.  The first failure without a report of its own is told in
+ * *err. */
 static void reap(struct group *g, bool *failed, struct err *err)
 {
     for (int r = 0; r < g->n; r++) {

@@ -12,9 +12,9 @@ struct runner {
     size_t chunk; /* most tokens of a step */
 };
 
-/* Make rank COMM->rank of MESH ready to run C.  C and COMM must outlive it.  With dynamic
- * rotary scaling a step may have as many tokens as a sequence, whatever LIMITS says: all
- * angles follow from the length at the step's end. */
+/* Make rank COMM->rank of MESH ready to run C.  C and COMM must outlive it.  With
+ * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
+ * says: all angles follow from the length at the step's end. */
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 struct comm *comm, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);

@@ -51,8 +51,9 @@ static int check_copy(const struct weights *w, int i, struct loader *loader,
     }
     same = same && !memcmp(data, w->matrix[i].data, (size_t)bytes);
     free(data);
-    return same ? 0 : err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
-                              c->path, t->name, to->name);
+    return same ? 0
+                : err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
+                          c->path, t->name, to->name);
 }
 
 /* The copies that an uncut checkpoint stores; those of a cut one were compared then. */

@@ -1,8 +1,8 @@
 /* pareto - fronts, non-domination ranks and hypervolumes of losses
  *
  * Points are rows of N x M losses, all to be minimized.  A point dominates another when
- * it is nowhere larger and somewhere smaller; equal points do not dominate each other.
- */
+ * it is nowhere larger and somewhere smaller; equal points do not dominate each
+ * other. */
 #ifndef LIB_SWEEP_PARETO_H
 #define LIB_SWEEP_PARETO_H
 

@@ -51,8 +51,8 @@ bool sweepfile_wants_file(const struct sweepfile *f);
  * (free each and the array).  W&B's macros: ${env}, ${interpreter}, ${program},
  * ${args}, ${args_no_hyphens}, ${args_no_boolean_flags}, ${args_json},
  * ${args_json_file} (JSON_PATH, where the caller has written the parameters) and
- * ${envvar:NAME} (through LOOKUP).  NULL with *err set when such a variable is unset.
- */
+ * ${envvar:NAME} (through LOOKUP).  NULL with *err set when such a variable is
+ * unset. */
 char **sweepfile_command_new(const struct sweepfile *f, const double *x,
                              const char *json_path, char *(*lookup)(const char *name),
                              struct err *err);

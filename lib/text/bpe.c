@@ -250,8 +250,8 @@ void bpe_free(struct bpe *b)
 
 /* ---- encoding ---- */
 
-/* Symbols in a list, and the merges that are possible now in a heap by (rank, place).
- */
+/* Symbols in a list, and the merges that are possible now in a heap by (rank,
+ * place). */
 struct symbol {
     uint32_t id;
     int prev,

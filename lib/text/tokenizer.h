@@ -31,8 +31,8 @@ int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
 void tokenizer_free(struct tokenizer *t);
 
 /* Append the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 is read as U+FFFD.
- * With ADD_SPECIAL the post-processor adds its tokens.  Fails when a piece has no id.
- */
+ * With ADD_SPECIAL the post-processor adds its tokens.  Fails when a piece has no
+ * id. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
                      bool add_special, struct tokens *out, struct err *err);
 /* Append the text of N ids; ids that are not known are left out. */
@@ -43,8 +43,8 @@ long tokenizer_id(const struct tokenizer *t, const char *token);
 /* One more than the largest id. */
 size_t tokenizer_size(const struct tokenizer *t);
 
-/* Text that comes id by id: each feed appends the bytes that are complete UTF-8 so far.
- */
+/* Text that comes id by id: each feed appends the bytes that are complete UTF-8 so
+ * far. */
 struct token_stream;
 struct token_stream *token_stream_new(const struct tokenizer *t, bool skip_special);
 void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out);

@@ -1,7 +1,7 @@
 /* probe - what this machine can do at this moment: probe THREADS
  *
- * Prints two rates: bytes read from memory, and f32 operations of a matrix product (oneDNN's where
- * it was built in), each a second, the best of several runs. */
+ * Prints two rates: bytes read from memory, and f32 operations of a matrix product
+ * (oneDNN's where it was built in), each a second, the best of several runs. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) static uint64_t
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3",
+                             "default"))) static uint64_t
 sum(const uint64_t *p, size_t n)
 {
     uint64_t s[8] = { 0 };

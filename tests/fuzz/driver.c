@@ -3,8 +3,8 @@
  *   fuzz-NAME FILE...                the inputs as they are (TAP)
  *   fuzz-NAME --seconds N FILE...    then changed copies for N seconds
  *
- * The targets have libFuzzer's entry point, so that engine can run them as well.  An input that
- * crashes is left in crash-NAME. */
+ * The targets have libFuzzer's entry point, so that engine can run them as well.  An
+ * input that crashes is left in crash-NAME. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -62,11 +62,15 @@ static void run(struct input in)
     free(copy);
 }
 
-/* One change to OUT: a bit, a byte, a stretch left out, doubled, or taken from OTHER, a number. */
+/* One change to OUT: a bit, a byte, a stretch left out, doubled, or taken from OTHER, a
+ * number. */
 static void change(struct rng *r, struct str *out, const struct input *other)
 {
-    static const char *const bits[] = { "0", "-1", "18446744073709551615", "4294967296", "\"", "{",
-                                        "[", "]", "}", ":", ",", "null", "1e999", "\\u0000" };
+    static const char *const bits[] = { "0",          "-1",     "18446744073709551615",
+                                        "4294967296", "\"",     "{",
+                                        "[",          "]",      "}",
+                                        ":",          ",",      "null",
+                                        "1e999",      "\\u0000" };
     size_t at = out->len ? rng_below(r, out->len) : 0;
     size_t n = out->len ? rng_below(r, out->len - at < 64 ? out->len - at : 64) + 1 : 0;
     struct str old = *out;

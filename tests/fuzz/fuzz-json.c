@@ -1,4 +1,5 @@
-/* fuzz-json - the strict JSON reader: what it takes, printed, reads again as the same */
+/* fuzz-json - the strict JSON reader: what it takes, printed, reads again as the
+ * same */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

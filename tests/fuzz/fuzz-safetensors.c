@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n = safetensors_get_length(data);
     if (n > size - 8)
         n = size - 8;
-    if (safetensors_parse(&st, "fuzz", (const char *)data + 8, (size_t)n, size, &err) == 0)
+    if (safetensors_parse(&st, "fuzz", (const char *)data + 8, (size_t)n, size, &err) ==
+        0)
         safetensors_clear(&st);
     return 0;
 }

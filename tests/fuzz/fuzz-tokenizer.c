@@ -1,4 +1,5 @@
-/* fuzz-tokenizer - tokenizer.json, and text that it encodes: the file up to a NUL, then the text */
+/* fuzz-tokenizer - tokenizer.json, and text that it encodes: the file up to a NUL, then
+ * the text */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err = { 0 };
 
     if (tokenizer_parse(&t, "fuzz", file, &err) == 0) {
-        tokenizer_encode(t, (const char *)data + skip, size - skip, true, &tokens, &err);
+        tokenizer_encode(t, (const char *)data + skip, size - skip, true, &tokens,
+                         &err);
         tokenizer_decode(t, tokens.id, tokens.n, true, &text);
         tokens_clear(&tokens);
         str_clear(&text);

@@ -1,5 +1,5 @@
-/* diff - comparing two checkpoints tensor by tensor */
-#include "lib/model/diff.h"
+/* compare - comparing two checkpoints tensor by tensor */
+#include "lib/model/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static uint64_t elements(const struct tensor *t)
     return n;
 }
 
-/* Rows of the first axis as checkpoint_copy counts them: single elements for carried tensors, and
- * for those of a file without a model. */
+/* Rows of the first axis as checkpoint_copy counts them: single elements for carried
+ * tensors, and for those of a file without a model. */
 static uint64_t rows_of(const struct checkpoint *c, size_t i)
 {
     const struct tensor *t = &c->tensor[i];
@@ -75,8 +75,8 @@ static bool has_values(enum dtype t)
 }
 
 /* Compare N elements, the first of which is number BASE. */
-static void compare_values(struct diff_tensor *d, const void *a, const void *b, uint64_t n,
-                           uint64_t base, double tolerance)
+static void compare_values(struct compare_tensor *d, const void *a, const void *b,
+                           uint64_t n, uint64_t base, double tolerance)
 {
     for (uint64_t i = 0; i < n; i++) {
         double x = dtype_get(d->a->dtype, a, i), y = dtype_get(d->b->dtype, b, i);
@@ -97,7 +97,7 @@ static void compare_values(struct diff_tensor *d, const void *a, const void *b, 
     }
 }
 
-static void compare_bytes(struct diff_tensor *d, const unsigned char *a,
+static void compare_bytes(struct compare_tensor *d, const unsigned char *a,
                           const unsigned char *b, uint64_t bytes, uint64_t base)
 {
     for (uint64_t i = 0; i < bytes; i++)
@@ -106,8 +106,8 @@ static void compare_bytes(struct diff_tensor *d, const unsigned char *a,
 }
 
 /* Compare tensor I of A with tensor K of B, which has its shape. */
-static int compare(struct diff_tensor *d, struct reader *a, size_t i, struct reader *b,
-                   size_t k, double tolerance, struct err *err)
+static int compare(struct compare_tensor *d, struct reader *a, size_t i,
+                   struct reader *b, size_t k, double tolerance, struct err *err)
 {
     uint64_t all = elements(d->a), rows_a, rows_b, unit, step;
     bool same_type = d->a->dtype == d->b->dtype;
@@ -149,11 +149,12 @@ static bool same_shape(const struct tensor *a, const struct tensor *b)
            !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape));
 }
 
-int diff_checkpoints(struct checkpoint *a, struct checkpoint *b, double tolerance,
-                     void (*tell)(void *arg, const struct diff_tensor *d), void *arg,
-                     struct err *err)
+int compare_checkpoints(struct checkpoint *a, struct checkpoint *b, double tolerance,
+                        void (*tell)(void *arg, const struct compare_tensor *d),
+                        void *arg, struct err *err)
 {
-    struct reader ra = { .ckpt = a, .cut = cut_new() }, rb = { .ckpt = b, .cut = cut_new() };
+    struct reader ra = { .ckpt = a, .cut = cut_new() },
+                  rb = { .ckpt = b, .cut = cut_new() };
     struct tensor_index in_a, in_b;
     int ret = -1;
 
@@ -161,24 +162,27 @@ int diff_checkpoints(struct checkpoint *a, struct checkpoint *b, double toleranc
     tensor_index_init(&in_b, b->tensor, b->ntensors);
     for (size_t i = 0; i < a->ntensors; i++) {
         long k = tensor_index_find(&in_b, a->tensor[i].name);
-        struct diff_tensor d = { .name = a->tensor[i].name, .a = &a->tensor[i],
-                                 .b = k < 0 ? NULL : &b->tensor[k] };
+        struct compare_tensor d = { .name = a->tensor[i].name,
+                                    .a = &a->tensor[i],
+                                    .b = k < 0 ? NULL : &b->tensor[k] };
 
         if (k < 0) {
-            d.kind = DIFF_ONLY_A;
+            d.kind = COMPARE_ONLY_A;
         } else if (!same_shape(d.a, d.b)) {
-            d.kind = DIFF_SHAPE;
+            d.kind = COMPARE_SHAPE;
         } else {
             if (compare(&d, &ra, i, &rb, (size_t)k, tolerance, err) < 0)
                 goto out;
-            d.kind = d.different || d.a->dtype != d.b->dtype ? DIFF_VALUES : DIFF_SAME;
+            d.kind =
+                d.different || d.a->dtype != d.b->dtype ? COMPARE_VALUES : COMPARE_SAME;
         }
         tell(arg, &d);
     }
     for (size_t k = 0; k < b->ntensors; k++)
         if (tensor_index_find(&in_a, b->tensor[k].name) < 0) {
-            const struct diff_tensor d = { .name = b->tensor[k].name, .kind = DIFF_ONLY_B,
-                                           .b = &b->tensor[k] };
+            const struct compare_tensor d = { .name = b->tensor[k].name,
+                                              .kind = COMPARE_ONLY_B,
+                                              .b = &b->tensor[k] };
 
             tell(arg, &d);
         }
