@@ -210,9 +210,21 @@ static void refuse_value(const struct cmd *cmd, const struct opt *o, const char 
 
 /* ---- parsing ---- */
 
-static void end_with(int status)
+static _Noreturn void end_with(int status)
 {
     exit(status);
+}
+
+/* Whichever of *BEST (or NULL) and CANDIDATE is nearer to WORD; a candidate counts when
+ * at most a third of WORD's letters need to change. */
+static void nearer(const char **best, const char *word, const char *candidate)
+{
+    size_t limit = (strlen(word) + 2) / 3 + 1;
+
+    if (*best)
+        limit = str_distance(word, *best);
+    if (str_distance(word, candidate) < limit)
+        *best = candidate;
 }
 
 static void answer(const struct cmd *cmd, const struct opt *o)
@@ -246,17 +258,16 @@ static const struct opt *find_short(const struct cmd *cmd, char c)
     return c == 'h' ? &help_option : c == 'V' ? &version_option : NULL;
 }
 
-static void refuse_unknown(const struct cmd *cmd, const char *word, size_t len)
+static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
+                                     size_t len)
 {
     const char *best = NULL;
     char *name = xstrndup(word, len);
-    size_t distance = 4;
 
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
-        if (str_distance(name, o->long_name) < distance) {
-            best = o->long_name;
-            distance = str_distance(name, best);
-        }
+        nearer(&best, name, o->long_name);
+    nearer(&best, name, help_option.long_name);
+    nearer(&best, name, version_option.long_name);
     if (best)
         cmd_usage(cmd, "unknown option '--%s'; did you mean '--%s'?", name, best);
     else
@@ -285,8 +296,6 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
 
     if (!o)
         refuse_unknown(cmd, word, len);
-    if (!o)
-        return i;
     if (o->type == OPT_FLAG) {
         if (word[len])
             end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));
@@ -325,9 +334,9 @@ static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
 
 char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
 {
-    int n = 0;
+    int n = 0, i;
 
-    for (int i = 1; i < argc; i++) {
+    for (i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--")) {
             if (cmd->stop_at_command)
                 break;
@@ -346,8 +355,9 @@ char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
         end_with(cmd_usage(cmd, "an operand is missing"));
     if (cmd->max_args >= 0 && n > cmd->max_args)
         end_with(cmd_usage(cmd, "unexpected operand '%s'", argv[cmd->max_args]));
-    if (!cmd->stop_at_command || n < argc)
-        argv[n] = NULL;
+    /* words that are used up, so that the next "--" is the command's */
+    for (int used = n; used < i && used < argc; used++)
+        argv[used] = NULL;
     return argv;
 }
 
@@ -362,8 +372,7 @@ char **cmd_command(const struct cmd *cmd, int argc, char **argv)
 
 int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
 {
-    const struct cmd_sub *best = NULL;
-    size_t distance = 4;
+    const char *best = NULL;
 
     if (argc < 2)
         return cmd_usage(cmd, "a command is missing");
@@ -374,15 +383,12 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
     for (const struct cmd_sub *s = cmd->subs; s->name; s++) {
         if (!strcmp(s->name, argv[1]))
             return s->run(cmd->name, argc - 1, argv + 1);
-        if (str_distance(argv[1], s->name) < distance) {
-            best = s;
-            distance = str_distance(argv[1], s->name);
-        }
+        nearer(&best, argv[1], s->name);
     }
     if (argv[1][0] == '-')
         return cmd_usage(cmd, "unknown option '%s'", argv[1]);
     if (best)
         return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1],
-                         best->name);
+                         best);
     return cmd_usage(cmd, "unknown command '%s'", argv[1]);
 }

@@ -27,7 +27,8 @@ tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/tokenize
+check_PROGRAMS += %D%/compare-tensors %D%/options %D%/tokenize
+tests_options_LDADD = $(program_libs)
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
     %D%/examples.t \
@@ -35,6 +36,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
     %D%/models.t \
+    %D%/options.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
     %D%/tp-run.t \
