@@ -40,6 +40,7 @@ shell_tests = \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
     %D%/tp-run.t \
+    %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \
     %D%/tp-shard.t
 dist_check_SCRIPTS += $(shell_tests)
@@ -47,12 +48,13 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = family index json manifest safetensors space tokenizer
+fuzz_names = family index json manifest pickle safetensors space tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-manifest \
+    %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-tokenizer
@@ -61,6 +63,7 @@ tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)

@@ -2,6 +2,8 @@
 lib_libshardutils_a_SOURCES += \
     %D%/manifest.c %D%/manifest.h \
     %D%/outdir.c %D%/outdir.h \
+    %D%/pickle.c %D%/pickle.h \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/source.c %D%/source.h \
-    %D%/tensor.c %D%/tensor.h
+    %D%/tensor.c %D%/tensor.h \
+    %D%/zip.c %D%/zip.h

@@ -87,9 +87,13 @@ static void put_source(struct str *b, const struct manifest_source *s)
     str_add(b, "{\"name\":");
     str_add_json(b, s->name);
     str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"", s->size, s->crc);
-    if (s->header) {
-        str_add(b, ",\"header\":");
-        str_add_jsonn(b, s->header, s->header_len);
+    str_add(b, ",\"header\":");
+    str_add_jsonn(b, s->header, s->header_len);
+    if (s->origin) {
+        str_add(b, ",\"origin\":{\"name\":");
+        str_add_json(b, s->origin);
+        str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}",
+                 s->origin_size, s->origin_crc);
     }
     str_addc(b, '}');
 }
@@ -308,6 +312,29 @@ static int read_mesh(struct reader *r, struct err *err)
     return -1;
 }
 
+static int read_origin(struct reader *r, struct manifest_source *s, struct err *err)
+{
+    if (want(r, JSONLEX_OBJECT, "an object", err) < 0)
+        return -1;
+    while (jsonlex_next(&r->lex, err) == 0) {
+        int ret;
+
+        if (r->lex.token == JSONLEX_OBJECT_END)
+            return 0;
+        if (key_is(r, "name"))
+            ret = read_name(r, &s->origin, err);
+        else if (key_is(r, "size"))
+            ret = read_u64(r, &s->origin_size, err);
+        else if (key_is(r, "crc32"))
+            ret = read_crc(r, &s->origin_crc, err);
+        else
+            ret = skip_value(r, err);
+        if (ret < 0)
+            return -1;
+    }
+    return -1;
+}
+
 static int read_source(struct reader *r, struct err *err)
 {
     struct manifest *m = r->m;
@@ -320,7 +347,9 @@ static int read_source(struct reader *r, struct err *err)
         int ret;
 
         if (r->lex.token == JSONLEX_OBJECT_END)
-            return s->name ? 0 : jsonlex_error(&r->lex, err, "a source without a name");
+            return s->name && s->header
+                       ? 0
+                       : jsonlex_error(&r->lex, err, "a source without name or header");
         if (key_is(r, "name")) {
             ret = read_name(r, &s->name, err);
         } else if (key_is(r, "size")) {
@@ -333,6 +362,8 @@ static int read_source(struct reader *r, struct err *err)
                 s->header_len = r->lex.text.len;
                 s->header = pool_strndup(&m->pool, r->lex.text.s, s->header_len);
             }
+        } else if (key_is(r, "origin")) {
+            ret = read_origin(r, s, err);
         } else {
             ret = skip_value(r, err);
         }

@@ -24,14 +24,17 @@ struct manifest_file {
     int part; /* -1: a small file, copied as it was */
 };
 
-/* A weight file of the source.  HEADER (with its length) is a safetensors header as it
- * stood. */
+/* A weight file of the source, as a merge gives it back: HEADER is its safetensors
+ * header. */
 struct manifest_source {
     const char *name;
     uint64_t size;
     uint32_t crc;
-    const char *header; /* NULL where the source had none */
+    const char *header;
     size_t header_len;
+    const char *origin; /* the file of torch.save that it stands for, or NULL */
+    uint64_t origin_size;
+    uint32_t origin_crc;
 };
 
 /* A logical tensor; its bytes come in the order of the source's files and data. */

@@ -1,4 +1,4 @@
-/* source - a Hugging Face directory, or one safetensors file */
+/* source - a Hugging Face directory, or one file of tensors */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,16 +7,17 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/hash.h"
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
+#include "lib/ckpt/pickle.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/ckpt/source.h"
 
-static const char WEIGHTS[] = "model.safetensors";
-static const char INDEX[] = "model.safetensors.index.json";
+static const char PICKLE_INDEX[] = "pytorch_model.bin.index.json";
 static const char CONFIG[] = "config.json";
 
-enum { MAX_JSON = 256 << 20, MAX_SMALL = 256 << 20 };
+enum { MAX_JSON = 256 << 20, MAX_SMALL = 256 << 20, CHUNK = 1 << 20 };
 
 /* ---- the index ---- */
 
@@ -98,6 +99,7 @@ out:
 }
 
 struct name_list {
+    const char *suffix; /* of the files that the index may name */
     char **v;
     size_t n, cap;
 };
@@ -113,8 +115,8 @@ static int collect_file(void *arg, const char *tensor, struct jsonlex *lex,
     (void)tensor;
     if (!fs_is_plain_name(name) || strchr(name, '/'))
         return jsonlex_error(lex, err, "'%s' is not a file of this directory", name);
-    if (!str_ends(name, ".safetensors"))
-        return jsonlex_error(lex, err, "'%s' is not a safetensors file", name);
+    if (!str_ends(name, list->suffix))
+        return jsonlex_error(lex, err, "'%s' is no *%s file", name, list->suffix);
     if (list->n && !strcmp(list->v[list->n - 1], name))
         return 0;
     list->v = xgrow(list->v, &list->cap, list->n + 1, sizeof(*list->v));
@@ -144,7 +146,8 @@ static void drop_repeated(struct name_list *list)
 int source_parse_index(char ***names, size_t *nnames, const char *path,
                        const char *text, size_t n, struct err *err)
 {
-    struct name_list list = { 0 };
+    struct name_list list = { .suffix = str_ends(path, PICKLE_INDEX) ? ".bin"
+                                                                     : ".safetensors" };
 
     if (walk_index(path, text, n, collect_file, &list, err) < 0)
         goto fail;
@@ -172,7 +175,8 @@ static int check_entry(void *arg, const char *tensor, struct jsonlex *lex,
     const struct lookup *l = arg;
     long at = tensor_index_find(l->index, tensor);
 
-    if (at < 0 || strcmp(l->source->file[l->source->tensor[at].file].name, lex->text.s))
+    if (at < 0 || strcmp(fs_basename(l->source->file[l->source->tensor[at].file].path),
+                         lex->text.s))
         return jsonlex_error(lex, err, "tensor '%s' is not in '%s'", tensor,
                              lex->text.s);
     return 0;
@@ -191,31 +195,121 @@ static int compare_offsets(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Add the tensors of ST, which are those of file FILE, in the order of their data. */
-static void add_tensors(struct source *s, struct safetensors *st, int file, size_t *cap)
+static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
 {
-    if (!st->n)
-        return;
-    qsort(st->tensor, st->n, sizeof(*st->tensor), compare_offsets);
-    s->tensor = xgrow(s->tensor, cap, s->n + st->n, sizeof(*s->tensor));
-    for (size_t i = 0; i < st->n; i++) {
-        struct tensor *t = &s->tensor[s->n++];
-        uint64_t *shape;
+    uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));
 
-        *t = st->tensor[i];
-        t->name = pool_strdup(&s->pool, t->name);
-        shape = pool_take(&s->pool, (size_t)t->ndim * sizeof(*shape), sizeof(*shape));
-        memcpy(shape, t->shape, (size_t)t->ndim * sizeof(*shape));
-        t->shape = shape;
-        t->file = file;
+    memcpy(kept, numbers, (size_t)n * sizeof(*kept));
+    return kept;
+}
+
+/* Add copies of the N tensors at T, which are those of file FILE. */
+static void add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
+                        size_t *cap)
+{
+    s->tensor = xgrow(s->tensor, cap, s->n + n, sizeof(*s->tensor));
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *copy = &s->tensor[s->n++];
+
+        *copy = t[i];
+        copy->name = pool_strdup(&s->pool, t[i].name);
+        copy->shape = keep_numbers(s, t[i].shape, t[i].ndim);
+        if (t[i].stride)
+            copy->stride = keep_numbers(s, t[i].stride, t[i].ndim);
+        copy->file = (int)file;
     }
 }
 
-/* Read the header of file I, whose name and path are set. */
-static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err)
+static int read_safetensors(struct source *s, size_t i, int fd, size_t *cap,
+                            struct err *err)
 {
     struct source_file *f = &s->file[i];
     struct safetensors st;
+
+    if (safetensors_read(&st, NULL, fd, f->path, err) < 0)
+        return -1;
+    f->size = f->whole = st.size;
+    f->data = st.data;
+    if (st.n)
+        qsort(st.tensor, st.n, sizeof(*st.tensor), compare_offsets);
+    add_tensors(s, st.tensor, st.n, i, cap);
+    safetensors_clear(&st);
+    return 0;
+}
+
+/* "pytorch_model-00001-of-00002.bin" is "model-00001-of-00002.safetensors" in the other
+ * form. */
+static const char *safetensors_name(struct source *s, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    char *made;
+    const char *kept;
+
+    if (str_starts(name, "pytorch_"))
+        name += strlen("pytorch_");
+    made = str_dupf("%.*s.safetensors",
+                    dot > name ? (int)(dot - name) : (int)strlen(name), name);
+    kept = pool_strdup(&s->pool, made);
+    free(made);
+    return kept;
+}
+
+static int read_pickle(struct source *s, size_t i, int fd, size_t *cap, struct err *err)
+{
+    struct source_file *f = &s->file[i];
+    struct safetensors_header h;
+    struct tensor *ordered;
+    struct pickle p;
+    size_t n = 0;
+    int ret;
+
+    if (pickle_read(&p, fd, f->path, err) < 0)
+        return -1;
+    ordered = xmalloc(p.n * sizeof(*ordered));
+    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
+    for (int bits = 64; bits >= 8;
+         bits /= 2) /* wide elements first, so that all are aligned */
+        for (size_t k = 0; k < p.n; k++)
+            if (dtype_bits(p.tensor[k].dtype) == bits) {
+                const struct tensor *t = ordered + n;
+
+                ordered[n++] = p.tensor[k];
+                safetensors_header_add(&h, t->name, t->dtype, t->ndim, t->shape,
+                                       t->size);
+            }
+    add_tensors(s, ordered, n, i, cap);
+    ret = safetensors_header_finish(&h, f->path, err);
+    f->origin = f->name;
+    f->name = safetensors_name(s, f->name);
+    f->size = p.size;
+    f->data = h.text.len;
+    f->whole = f->data + h.end;
+    f->header = pool_strndup(&s->pool, h.text.s + 8, h.text.len - 8);
+    safetensors_header_clear(&h);
+    free(ordered);
+    pickle_clear(&p);
+    return ret;
+}
+
+/* By its name, or by how it begins: a zip archive, or an opcode that says a protocol.
+ */
+static bool looks_pickled(int fd, const char *path)
+{
+    unsigned char head[2] = { 0, 0 };
+
+    if (str_ends(path, ".safetensors"))
+        return false;
+    if (str_ends(path, ".bin") || str_ends(path, ".pt") || str_ends(path, ".pth"))
+        return true;
+    return pread(fd, head, sizeof(head), 0) == sizeof(head) &&
+           (!memcmp(head, "PK", 2) ||
+            (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
+}
+
+/* Read what file I, whose name and path are set, has. */
+static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err)
+{
+    struct source_file *f = &s->file[i];
     struct stat status;
     int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     int ret = -1;
@@ -227,14 +321,9 @@ static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err
         err_errno(err, "%s", f->path);
         goto out;
     }
-    if (safetensors_read(&st, NULL, fd, f->path, err) < 0)
-        goto out;
-    f->size = st.size;
-    f->data = st.data;
     f->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    add_tensors(s, &st, (int)i, cap);
-    safetensors_clear(&st);
-    ret = 0;
+    ret = looks_pickled(fd, f->path) ? read_pickle(s, i, fd, cap, err)
+                                     : read_safetensors(s, i, fd, cap, err);
 out:
     close(fd);
     return ret;
@@ -268,33 +357,43 @@ static void set_files(struct source *s, const char *dir, char **names, size_t n)
     }
 }
 
-/* The weights of the directory: one file, or those of the index (*text, *n). */
-static int find_weights(struct source *s, const char *dir, const char *index,
-                        char **text, size_t *n, struct err *err)
+/* The weights of the directory: one file, or those of an index, whose text and path
+ * then are *text and *index. */
+static int find_weights(struct source *s, const char *dir, char **index, char **text,
+                        size_t *n, struct err *err)
 {
-    char *one[] = { (char *)WEIGHTS };
-    char *path = fs_join_dup(dir, WEIGHTS);
-    char **names = NULL;
-    size_t nnames = 0;
-    int ret = -1;
+    static const char *const FORMS[][2] = {
+        { "model.safetensors", "model.safetensors.index.json" },
+        { "pytorch_model.bin", "pytorch_model.bin.index.json" },
+    };
+    char **names;
+    size_t nnames;
 
-    *text = NULL;
-    if (fs_exists(path)) {
-        set_files(s, dir, one, 1);
-    } else if (fs_exists(index)) {
-        if (fs_read_file(text, n, index, MAX_JSON, err) < 0 ||
-            source_parse_index(&names, &nnames, index, *text, *n, err) < 0)
-            goto out;
-        set_files(s, dir, names, nnames);
-    } else {
-        err_set(err, ERR_INPUT, "%s: no %s and no %s", dir, WEIGHTS, INDEX);
-        goto out;
+    for (size_t k = 0; k < sizeof(FORMS) / sizeof(*FORMS); k++) {
+        char *one[] = { (char *)FORMS[k][0] }, *path = fs_join_dup(dir, FORMS[k][0]);
+        bool found = fs_exists(path);
+
+        free(path);
+        if (found) {
+            set_files(s, dir, one, 1);
+            return 0;
+        }
+        path = fs_join_dup(dir, FORMS[k][1]);
+        if (fs_exists(path)) {
+            *index = path;
+            if (fs_read_file(text, n, path, MAX_JSON, err) < 0 ||
+                source_parse_index(&names, &nnames, path, *text, *n, err) < 0)
+                return -1;
+            set_files(s, dir, names, nnames);
+            fs_list_free(names, nnames);
+            return 0;
+        }
+        free(path);
     }
-    ret = 0;
-out:
-    fs_list_free(names, nnames);
-    free(path);
-    return ret;
+    return err_set(err, ERR_INPUT,
+                   "%s: no model.safetensors, no pytorch_model.bin, and no index "
+                   "of either",
+                   dir);
 }
 
 /* Is NAME one of the small files that belong to a model? */
@@ -308,8 +407,8 @@ static bool is_small(const char *dir, const char *name)
 
     for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
-    found =
-        found && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
+    found = found && strcmp(name, PICKLE_INDEX) && stat(path, &st) == 0 &&
+            S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
     free(path);
     return found;
 }
@@ -334,7 +433,7 @@ static int find_small(struct source *s, const char *dir, struct err *err)
 
 static int open_directory(struct source *s, const char *dir, struct err *err)
 {
-    char *index = fs_join_dup(dir, INDEX);
+    char *index = NULL;
     struct tensor_index found = { 0 };
     struct lookup lookup = { s, &found };
     const struct tensor *twice;
@@ -346,7 +445,8 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     if (fs_exists(s->config_path) &&
         fs_read_file(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
         goto out;
-    if (find_weights(s, dir, index, &text, &n, err) < 0 || read_all_weights(s, err) < 0)
+    if (find_weights(s, dir, &index, &text, &n, err) < 0 ||
+        read_all_weights(s, err) < 0)
         goto out;
     twice = tensor_index_init(&found, s->tensor, s->n);
     if (twice) {
@@ -404,6 +504,13 @@ int source_header(char **text, size_t *n, const struct source *s, size_t i,
     char *header;
     int ret;
 
+    if (f->header) {
+        if (fd >= 0)
+            close(fd);
+        *text = xstrndup(f->header, bytes);
+        *n = bytes;
+        return 0;
+    }
     if (fd < 0)
         return err_errno(err, "%s", f->path);
     header = xmalloc(bytes + 1);
@@ -417,4 +524,48 @@ int source_header(char **text, size_t *n, const struct source *s, size_t i,
     *text = header;
     *n = bytes;
     return 0;
+}
+
+int source_crc32(uint32_t *crc, const struct source *s, size_t i, struct err *err)
+{
+    const struct source_file *f = &s->file[i];
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC), ret = 0;
+    char *buf;
+
+    if (fd < 0)
+        return err_errno(err, "%s", f->path);
+    buf = xmalloc(CHUNK);
+    *crc = 0;
+    for (uint64_t at = 0; at < f->size && ret == 0; at += CHUNK) {
+        size_t n = f->size - at < CHUNK ? (size_t)(f->size - at) : CHUNK;
+
+        ret = fs_pread(fd, buf, n, at, f->path, err);
+        *crc = hash_crc32(*crc, buf, n);
+    }
+    free(buf);
+    close(fd);
+    return ret;
+}
+
+char *source_index_dup(const struct source *s)
+{
+    struct str text = { 0 };
+    uint64_t total = 0;
+
+    if (s->nfiles < 2 || !s->file[0].header)
+        return NULL;
+    for (size_t i = 0; i < s->n; i++)
+        total += s->tensor[i].size;
+    str_addf(
+        &text,
+        "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
+        (unsigned long long)total);
+    for (size_t i = 0; i < s->n; i++) {
+        str_add(&text, i ? ",\n    " : "\n    ");
+        str_add_json(&text, s->tensor[i].name);
+        str_add(&text, ": ");
+        str_add_json(&text, s->file[s->tensor[i].file].name);
+    }
+    str_add(&text, "\n  }\n}\n");
+    return str_steal(&text);
 }

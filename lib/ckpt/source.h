@@ -1,10 +1,14 @@
-/* source - a Hugging Face directory, or one safetensors file
+/* source - a Hugging Face directory, or one file of tensors
  *
- * A directory has config.json and either model.safetensors or
- * model.safetensors.index.json with the shards it names.  Symbolic links are followed,
- * as hub caches are made of them; a shard's name in the index must be a plain file
- * name, or the index is refused before anything is opened by it.  Tensors come in the
- * order of the files and, in each, of their data. */
+ * A directory has config.json and model.safetensors, or model.safetensors.index.json
+ * with the shards it names, or else pytorch_model.bin, or its index.  Symbolic links
+ * are followed, as hub caches are made of them; a shard's name in the index must be a
+ * plain file name, or the index is refused before anything is opened by it.  Tensors
+ * come in the order of the files and, in each, of their data.
+ *
+ * A file of torch.save has a form as a safetensors file: a name, a header, and the data
+ * in the order of the tensors.  That is what its name and header are here, and what a
+ * merge writes. */
 #ifndef LIB_CKPT_SOURCE_H
 #define LIB_CKPT_SOURCE_H
 
@@ -17,10 +21,13 @@
 #include "lib/ckpt/tensor.h"
 
 struct source_file {
-    const char *name; /* "model-00001-of-00002.safetensors" */
+    const char *name;   /* "model-00001-of-00002.safetensors" */
+    const char *origin; /* the file's own name; NULL when it is that */
     const char *path;
-    uint64_t size;    /* bytes */
-    uint64_t data;    /* offset of the first data byte */
+    uint64_t size;    /* bytes of the file on disk */
+    uint64_t whole;   /* bytes of its safetensors form: the same, but for a pickle */
+    uint64_t data;    /* offset of the first data byte in that form */
+    char *header;     /* of a pickle's form, without the length; else NULL */
     int64_t mtime_ns; /* of its last change, to notice one */
 };
 
@@ -43,9 +50,17 @@ struct source {
 int source_open(struct source *s, const char *path, struct err *err);
 void source_clear(struct source *s);
 
-/* The header of file I as it stands (a fresh text, NUL-terminated; *n bytes). */
+/* The text of the index that a merge of S needs and S has not (a fresh one): that of
+ * several files of torch.save.  NULL otherwise. */
+char *source_index_dup(const struct source *s);
+
+/* The safetensors header of file I as it stands (a fresh text, NUL-terminated; *n
+ * bytes). */
 int source_header(char **text, size_t *n, const struct source *s, size_t i,
                   struct err *err);
+
+/* The CRC-32 of file I as it lies on the disk. */
+int source_crc32(uint32_t *crc, const struct source *s, size_t i, struct err *err);
 
 /* The weight files that the N bytes of an index at TEXT name, in order, each once; PATH
  * is for messages.  Free with fs_list_free. */

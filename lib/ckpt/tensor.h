@@ -12,11 +12,13 @@ enum { TENSOR_MAX_DIMS = 64 };
 struct tensor {
     const char *name;
     const uint64_t *shape; /* [ndim] */
+    const uint64_t
+        *stride; /* [ndim] in elements; NULL: the bytes are in row-major order */
     enum dtype dtype;
     int ndim;
     int file;        /* index of its file, where there are several */
     uint64_t offset; /* of its first byte in the file */
-    uint64_t size;   /* bytes */
+    uint64_t size;   /* bytes, in row-major order */
 };
 
 /* Tensors in the order of their names.  `struct tensor_index x = { 0 }` is empty. */

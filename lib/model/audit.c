@@ -309,7 +309,10 @@ int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
         const struct manifest_source *s = &c->manifest.source[i];
         struct report r = { 0 };
 
-        check_file(dir, s->name, s->size, s->crc, &r);
+        if (s->origin)
+            check_file(dir, s->origin, s->origin_size, s->origin_crc, &r);
+        else
+            check_file(dir, s->name, s->size, s->crc, &r);
         tell(a, &r);
     }
     return 0;
@@ -322,6 +325,7 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
                     struct err *err)
 {
     const struct source_file *file = &s->file[f];
+    const char *name = file->origin ? file->origin : file->name;
     int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     struct str lines = { 0 };
     uint32_t crc, sum;
@@ -329,9 +333,10 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
 
     if (fd < 0)
         return err_errno(err, "%s", file->path);
-    if (range_crc(&crc, fd, 0, file->data, buf, file->path, err) < 0)
+    if (range_crc(&crc, fd, 0, file->origin ? file->size : file->data, buf, file->path,
+                  err) < 0)
         goto out;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n && !file->origin; i++) {
         const struct tensor *t = &s->tensor[i];
 
         if (t->file != (int)f)
@@ -339,11 +344,11 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
         if (range_crc(&sum, fd, t->offset, t->size, buf, file->path, err) < 0)
             goto out;
         crc = hash_crc32_join(crc, sum, t->size);
-        str_addf(&lines, "%08" PRIx32 "\t%" PRIu64 "\t%s\t", sum, t->size, file->name);
+        str_addf(&lines, "%08" PRIx32 "\t%" PRIu64 "\t%s\t", sum, t->size, name);
         str_add_json(&lines, t->name);
         str_addc(&lines, '\n');
     }
-    str_addf(out, "%08" PRIx32 "\t%" PRIu64 "\t%s\n%s", crc, file->size, file->name,
+    str_addf(out, "%08" PRIx32 "\t%" PRIu64 "\t%s\n%s", crc, file->size, name,
              str_text(&lines));
     ret = 0;
 out:

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
@@ -14,6 +15,8 @@
 #include "lib/ckpt/safetensors.h"
 
 static const uint64_t NOT_THERE = UINT64_MAX;
+
+enum { PAGE = 1 << 16 }; /* a multiple of any machine's page */
 
 /* The open files and where each tensor lies in them. */
 struct checkpoint_files {
@@ -220,6 +223,34 @@ static char *file_path_dup(const struct checkpoint *c, int f)
                       : xstrdup(c->source.file[f].path);
 }
 
+/* N bytes at OFFSET of the row-major form of T, whose elements lie in the file with
+ * strides. */
+static int read_strided(int fd, const struct tensor *t, uint64_t offset,
+                        unsigned char *buf, size_t n, const char *name, struct err *err)
+{
+    size_t width = (size_t)dtype_bits(t->dtype) / 8;
+    uint64_t reach = 1, start = t->offset - t->offset % PAGE;
+    unsigned char *map;
+
+    for (int k = 0; k < t->ndim; k++)
+        reach += (t->shape[k] - 1) * t->stride[k];
+    reach = reach * width + (t->offset - start);
+    map = mmap(NULL, (size_t)reach, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
+    if (map == MAP_FAILED)
+        return err_errno(err, "%s", name);
+    for (uint64_t i = offset / width; n; i++, n -= width, buf += width) {
+        uint64_t rest = i, at = 0;
+
+        for (int k = t->ndim - 1; k >= 0; k--) {
+            at += rest % t->shape[k] * t->stride[k];
+            rest /= t->shape[k];
+        }
+        memcpy(buf, map + (t->offset - start) + at * width, width);
+    }
+    munmap(map, (size_t)reach);
+    return 0;
+}
+
 static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
                            struct err *err)
 {
@@ -230,6 +261,8 @@ static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size
     uint64_t base = c->sharded ? f->offset[f->tensor * (size_t)f->nparts + (size_t)part]
                                : t->offset;
 
+    if (!c->sharded && t->stride)
+        return read_strided(f->fd[file], t, offset, buf, n, file_name(c, file), err);
     return fs_pread(f->fd[file], buf, n, base + offset, file_name(c, file), err);
 }
 

@@ -271,9 +271,6 @@ static int make_source(struct convert *c, size_t f, size_t *first, struct err *e
     uint64_t data = 0;
     int ret = -1;
 
-    if (!s->header)
-        return err_set(err, ERR_INPUT, "%s: %s has no header in the manifest",
-                       c->from->path, s->name);
     if (safetensors_parse(&st, s->name, s->header, s->header_len, s->size, err) < 0)
         return err_prefix(err, "%s", c->from->path);
     tensor_index_init(&index, st.tensor, st.n);
@@ -369,14 +366,33 @@ out:
     return ret;
 }
 
+/* Shards of torch.save get the index that their merged form needs. */
+static int make_index(struct convert *c, struct err *err)
+{
+    static const char NAME[] = "model.safetensors.index.json";
+    char *text = c->from->sharded ? NULL : source_index_dup(&c->from->source);
+    char *path = fs_join_dup(c->out.partial, NAME);
+    int ret = 0;
+
+    if (text) {
+        c->small[c->nsmall++] =
+            (struct manifest_file){ NAME, strlen(text),
+                                    hash_crc32(0, text, strlen(text)), -1 };
+        ret = write_small(path, text, strlen(text), err);
+    }
+    free(text);
+    free(path);
+    return ret;
+}
+
 static int copy_all_small(struct convert *c, struct err *err)
 {
     c->nsmall = count_small(c->from);
-    c->small = xcalloc(c->nsmall, sizeof(*c->small));
+    c->small = xcalloc(c->nsmall + 1, sizeof(*c->small));
     for (size_t i = 0; i < c->nsmall; i++)
         if (copy_small(c, i, err) < 0)
             return -1;
-    return 0;
+    return make_index(c, err);
 }
 
 /* ---- the journal ---- */
@@ -613,16 +629,24 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
     }
     m->source = xcalloc(k->source.nfiles, sizeof(*m->source));
     for (size_t f = 0; f < k->source.nfiles; f++) {
+        const struct source_file *file = &k->source.file[f];
         char *header;
         size_t n;
 
         if (source_header(&header, &n, &k->source, f, err) < 0)
             return -1;
         m->source[m->nsources++] =
-            (struct manifest_source){ k->source.file[f].name, k->source.file[f].size,
-                                      source_crc(c, f, header, n),
-                                      pool_strndup(&m->pool, header, n), n };
+            (struct manifest_source){ .name = file->name,
+                                      .size = file->whole,
+                                      .crc = source_crc(c, f, header, n),
+                                      .header = pool_strndup(&m->pool, header, n),
+                                      .header_len = n,
+                                      .origin = file->origin,
+                                      .origin_size = file->size };
         free(header);
+        if (file->origin &&
+            source_crc32(&m->source[f].origin_crc, &k->source, f, err) < 0)
+            return -1;
     }
     return 0;
 }
