@@ -27,8 +27,8 @@ tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/options %D%/tokenize
-tests_options_LDADD = $(program_libs)
+check_PROGRAMS += %D%/compare-tensors %D%/tokenize %D%/try-options
+tests_try_options_LDADD = $(program_libs)
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
     %D%/examples.t \

@@ -8,7 +8,7 @@ gives() {
     gives_name=$1
     gives_line=$2
     shift 2
-    run options print "$@"
+    run try-options print "$@"
     if [ "$status" -eq 0 ] && grep -qFx -e "$gives_line" out && [ ! -s err ]; then
         pass "$gives_name"
     else
@@ -19,9 +19,9 @@ gives() {
 # refuses NAME MESSAGE ARGUMENT... - two lines on standard error, none on standard output, status 2
 refuses() {
     refuses_name=$1
-    printf '%s\n' "options: $2" "Try 'options print --help' for more." > expected
+    printf '%s\n' "try-options: $2" "Try 'try-options print --help' for more." > expected
     shift 2
-    run options print "$@"
+    run try-options print "$@"
     if [ "$status" -eq 2 ] && cmp -s expected err && [ ! -s out ]; then
         pass "$refuses_name"
     else
@@ -68,24 +68,24 @@ refuses "a wrong choice names the choices" "--colour: 'blue' is none of red, gre
 refuses "a missing operand is an error" "an operand is missing" -a
 refuses "one operand too many is named" "unexpected operand 'z'" w x y z
 
-run options operands -- -a --text --
+run try-options operands -- -a --text --
 out_is "operand -a
 operand --text
 operand --" "two hyphens end the options"
-run options operands
+run try-options operands
 status_is 0 "no operand may be right"
-run options
-err_is "options: a command is missing
-Try 'options --help' for more." "a missing command is an error"
+run try-options
+err_is "try-options: a command is missing
+Try 'try-options --help' for more." "a missing command is an error"
 status_is 2 "a missing command is a usage error"
-run options opernads
-err_is "options: unknown command 'opernads'; did you mean 'operands'?
-Try 'options --help' for more." "an unknown command is put right"
-run options --text
-err_is "options: unknown option '--text'
-Try 'options --help' for more." "an option before the command is unknown"
-run options print --help
-out_is "Usage: options print [OPTION]... OPERAND... [-- COMMAND]
+run try-options opernads
+err_is "try-options: unknown command 'opernads'; did you mean 'operands'?
+Try 'try-options --help' for more." "an unknown command is put right"
+run try-options --text
+err_is "try-options: unknown option '--text'
+Try 'try-options --help' for more." "an option before the command is unknown"
+run try-options print --help
+out_is "Usage: try-options print [OPTION]... OPERAND... [-- COMMAND]
 Print what was given.
 
   -a, --flag                  a flag
@@ -100,16 +100,16 @@ Print what was given.
   -h, --help                  print this help
   -V, --version               print the version and features
 
-See options(1)." "help comes from the table"
-run options print -a --help --no-such
+See try-options(1)." "help comes from the table"
+run try-options print -a --help --no-such
 status_is 0 "help is answered where it stands"
-run options -V
-out_has "options (shardutils) " "the version names program and package"
+run try-options -V
+out_has "try-options (shardutils) " "the version names program and package"
 if [ -w /dev/full ]; then
     status=0
-    options print x > /dev/full 2> err || status=$?
+    try-options print x > /dev/full 2> err || status=$?
     status_is 4 "output that cannot be written is an error of the machine"
-    err_is "options: standard output: No space left on device" "and the cause is told"
+    err_is "try-options: standard output: No space left on device" "and the cause is told"
 else
     skip "output that cannot be written is an error of the machine" "no /dev/full"
 fi

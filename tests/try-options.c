@@ -1,4 +1,4 @@
-/* options - a program with every kind of option, to be parsed by tests
+/* try-options - a program with every kind of option, to be parsed by tests
  *
  * Prints what it was given, one a line: NAME VALUE, then operands and the command. */
 #include <inttypes.h>
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         { NULL, NULL, NULL },
     };
     const struct cmd cmd = {
-        .name = "options",
+        .name = "try-options",
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
         .summary = "Parse options",
         .subs = subs,
