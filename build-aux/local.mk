@@ -1,5 +1,5 @@
 # build-aux - tools of the build and checks of the house
-EXTRA_DIST += %D%/bundle-families %D%/check-layers %D%/check-style
+EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-style
 
 # make lint: what needs no compiler
 lint:
@@ -11,5 +11,6 @@ lint:
 	        xargs clang-format --style=file --dry-run --Werror; fi
 	if command -v shellcheck > /dev/null; then \
 	    cd $(srcdir) && shellcheck -S warning -s sh -e SC1091,SC2154,SC2034,SC2086 bootstrap examples/*.sh tests/*.t \
-	        build-aux/check-layers build-aux/check-style build-aux/bundle-families; fi
+	        build-aux/check-layers build-aux/check-style build-aux/bundle-families && \
+	    shellcheck -S warning cmd/completion.bash .ci/run; fi
 .PHONY: lint

@@ -5,25 +5,51 @@
 ok "every file of lib includes its own layer or a lower one" \
     sh "$top_srcdir/build-aux/check-layers" "$top_srcdir"
 
-# options LONG-NAMES of "$@" --help, one a line
+# commands PROGRAM - the commands that its help lists
+commands() {
+    "$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
+}
+
+# help_options WORD... - the options that the command's help lists: SHORT LONG, and = where a value
+# follows
 help_options() {
-    "$@" --help | sed -n 's/^ *\(-.,\)\{0,1\} *--\([a-z0-9-]*\).*/\2/p' | sort -u
+    "$@" --help | sed -n 's/^  [ -]\([^ ]\{0,1\}\)[, ] *--\([a-z0-9-]*\)\(=\{0,1\}\).*/\1 \2\3/p'
 }
 
-# the options that PAGE documents, in .It lines
+# page_options PAGE - the same from its .It lines
 page_options() {
-    sed -n 's/^\.It Fl \(. , \)\{0,1\}-\([a-z][a-z0-9-]*\).*/\2/p' "$1" | sort -u
+    sed -n -e 's/^\.It Fl \(.\) , -/\1 -/' -e 's/^\.It Fl -/ -/' \
+        -e 's/^\(.\{0,1\}\) -\([a-z][a-z0-9-]*\) .*Ar .*/\1 \2=/p' \
+        -e 's/^\(.\{0,1\}\) -\([a-z][a-z0-9-]*\)$/\1 \2/p' "$1" | sort -u
 }
 
-for page in "$top_srcdir"/man/*.1; do
-    program=$(basename "$page" .1)
+# fits WORD... - the command's help fits a screen and points to the page
+fits() {
+    "$@" --help > help && [ "$(wc -l < help)" -le 24 ] &&
+        awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' help &&
+        [ "$(tail -n 1 help)" = "See $1(1)." ]
+}
+
+for program in "$top_builddir"/bin/*; do
+    program=${program##*/}
+    page=$top_srcdir/man/$program.1
+    ok "$program has a page" test -f "$page"
+    ok "$program --help fits a screen" fits "$program"
     help_options "$program" > have
-    for sub in $("$program" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'); do
+    for sub in $(commands "$program"); do
+        ok "$program $sub --help fits a screen" fits "$program" "$sub"
         help_options "$program" "$sub" >> have
     done
     sort -u have > want
     page_options "$page" > got
     ok "$program(1) documents the options of $program --help" diff want got
+    commands "$program" | sort > want
+    sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.Cm \([a-z][a-z-]*\).*/\1/p' "$page" |
+        sort -u > got
+    ok "$program(1) has every command of $program --help in its synopsis" diff want got
+done
+for page in "$top_srcdir"/man/*.[1-8]; do
+    ok "${page##*/} is installed" grep -q "%D%/${page##*/}" "$top_srcdir/man/local.mk"
 done
 if command -v mandoc > /dev/null; then
     for page in "$top_srcdir"/man/*.[1-8]; do
@@ -33,9 +59,6 @@ else
     skip "the pages have no warnings" "no mandoc"
 fi
 
-run tp-run --help
-status_is 0 "--help succeeds"
-ok "--help fits a screen" test "$(wc -l < out)" -le 40
 run tp-run --version
 out_has "features:" "--version lists the features"
 run tp-run generate --no-such

@@ -31,6 +31,7 @@ check_PROGRAMS += %D%/compare-tensors %D%/tokenize %D%/try-options
 tests_try_options_LDADD = $(program_libs)
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
+    %D%/completion.t \
     %D%/examples.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \

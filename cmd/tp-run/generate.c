@@ -259,7 +259,7 @@ int generate_main(const char *program, int argc, char **argv)
                           .sampling = { .top_p = 1 } };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
-          "text to continue; may be repeated (default: standard input)", NULL, NULL },
+          "text to continue (default: standard input)", NULL, NULL },
         { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3",
           NULL, NULL },
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",

@@ -171,8 +171,7 @@ int score_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
         { OPT_U64, '\0', "window", &s.window, "N",
-          "tokens of input at a time (default: the model's maximum)", NULL,
-          &s.windowed },
+          "input tokens at a time (default: the model's most)", NULL, &s.windowed },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

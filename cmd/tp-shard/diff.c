@@ -160,8 +160,7 @@ int diff_main(const char *program, int argc, char **argv)
     double tolerance = 0;
     const struct opt opts[] = {
         { OPT_DOUBLE, '\0', "tolerance", &tolerance, "X",
-          "take values that differ by less than X times the larger for equal", NULL,
-          NULL },
+          "values within X times the larger are equal", NULL, NULL },
         { OPT_FLAG, 'a', "all", &r.all, NULL, "tell the tensors that are the same too",
           NULL, NULL },
         { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
