@@ -52,7 +52,7 @@ static void print_result(const struct score *s, const struct document *d)
         str_add_double(&out, exp(nll));
         str_add(&out, "}\n");
     } else {
-        str_addf(&out, "%s: %zu tokens, nll %.6f, perplexity %.6f\n", d->name,
+        str_addf(&out, "%s: %zu tokens, nll %.5f, perplexity %.4f\n", d->name,
                  s->counted, nll, exp(nll));
     }
     fputs(str_text(&out), stdout);
