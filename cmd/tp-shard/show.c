@@ -117,12 +117,9 @@ static int open_any(struct checkpoint **out, const char *path, const char *famil
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (family || open_checkpoint(out, path, family, NULL) < 0) {
-        if (family)
-            return open_checkpoint(out, path, family, err);
-        return checkpoint_open(out, path, &tensors_only, err);
-    }
-    return 0;
+    if (open_checkpoint(out, path, family, err) == 0)
+        return 0;
+    return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
 
 int show_main(const char *program, int argc, char **argv)

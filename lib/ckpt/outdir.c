@@ -1,5 +1,7 @@
 /* outdir - an output directory that appears whole, and continues where it was
  * interrupted */
+#define _GNU_SOURCE /* renameat2 */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -166,6 +168,26 @@ int outdir_note(struct outdir *o, const char *line, struct err *err)
     return write_line(o, line, err);
 }
 
+/* Rename the partial directory to the final name; what had that name is called OLD
+ * then, and where the system can exchange two names, there is no moment without either.
+ */
+static int put_in_place(struct outdir *o, const char *old, struct err *err)
+{
+#ifdef RENAME_EXCHANGE
+    if (old && renameat2(AT_FDCWD, o->partial, AT_FDCWD, o->path, RENAME_EXCHANGE) == 0)
+        return rename(o->partial, old) < 0 ? err_errno(err, "%s", o->partial) : 0;
+#endif
+    if (old && rename(o->path, old) < 0)
+        return err_errno(err, "%s", o->path);
+    if (rename(o->partial, o->path) < 0) {
+        err_errno(err, "%s", o->path);
+        if (old)
+            rename(old, o->path);
+        return -1;
+    }
+    return 0;
+}
+
 int outdir_finish(struct outdir *o, struct err *err)
 {
     char *journal = fs_join_dup(o->partial, JOURNAL);
@@ -179,19 +201,10 @@ int outdir_finish(struct outdir *o, struct err *err)
     }
     if (fs_sync_dir(o->partial, err) < 0)
         goto out;
-    if (fs_exists(o->path)) {
+    if (fs_exists(o->path))
         old = str_dupf("%s.old-%ld", o->path, (long)getpid());
-        if (rename(o->path, old) < 0) {
-            err_errno(err, "%s", o->path);
-            goto out;
-        }
-    }
-    if (rename(o->partial, o->path) < 0) {
-        err_errno(err, "%s", o->path);
-        if (old)
-            rename(old, o->path);
+    if (put_in_place(o, old, err) < 0)
         goto out;
-    }
     if (fs_sync_dir(parent, err) < 0 || (old && fs_remove_tree(old, err) < 0))
         goto out;
     ret = 0;

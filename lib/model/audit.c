@@ -15,7 +15,7 @@
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
 
-enum { CHUNK = 1 << 20 };
+enum { CHUNK = 1 << 18 };
 
 /* What was found in one file, until it is its turn to be told. */
 struct report {
