@@ -231,3 +231,66 @@ int build_cut(struct builder *b, int v)
     }
     return b->type[v].cut;
 }
+
+/* ---- operands and instructions of one value ---- */
+
+void build_operand(struct operand *out, const struct inst *inst)
+{
+    *out = (struct operand){ .kind = OPERAND_VALUE, .index = inst->dst };
+}
+
+int build_type_error(struct builder *b, size_t at, const char *what,
+                     const struct axis *x, const struct axis *y)
+{
+    struct str left = { 0 }, right = { 0 };
+
+    axis_print(&left, x, &b->m->scope);
+    axis_print(&right, y, &b->m->scope);
+    build_error(b, at, "%s: %s and %s differ", what, str_text(&left), str_text(&right));
+    str_clear(&left);
+    str_clear(&right);
+    return -1;
+}
+
+int build_need_value(struct builder *b, const struct operand *o)
+{
+    if (o->kind != OPERAND_VALUE)
+        return build_error(b, o->at, "expected a value");
+    if (b->p->value[o->index].kept)
+        return build_error(b, o->at, "a kept value is read by attention only");
+    return 0;
+}
+
+const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
+                                             int ndim)
+{
+    const struct model_tensor *t;
+
+    if (o->kind != OPERAND_WEIGHT) {
+        build_error(b, o->at, "expected a tensor");
+        return NULL;
+    }
+    t = &b->m->tensor[o->tensor];
+    if (t->ndim != ndim) {
+        build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key,
+                    t->ndim);
+        return NULL;
+    }
+    return t;
+}
+
+/* An instruction of one value that keeps its type; partial ones are made whole first
+ * unless LINEAR. */
+struct inst *build_unary(struct builder *b, enum op op, int x, bool linear)
+{
+    struct axis col;
+    struct inst *inst;
+
+    if (b->type[x].place == PLACE_PARTIAL && !linear)
+        x = build_whole(b, x);
+    axis_copy(&col, &b->type[x].col);
+    inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    return inst;
+}

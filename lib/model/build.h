@@ -79,7 +79,24 @@ int build_cut(struct builder *b, int v);
 /* The weight as an instruction names it; adds it to the program. */
 int build_weight(struct builder *b, size_t tensor);
 
+/* INST's value as an operand. */
+void build_operand(struct operand *out, const struct inst *inst);
+/* "WHAT: X and Y differ" at byte AT of the line; returns -1. */
+int build_type_error(struct builder *b, size_t at, const char *what,
+                     const struct axis *x, const struct axis *y);
+/* Refuse an operand that is no value that may be read here. */
+int build_need_value(struct builder *b, const struct operand *o);
+/* The tensor of an operand, which must have NDIM axes; NULL with *b->err set when not.
+ */
+const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
+                                             int ndim);
+/* An instruction of one value X that keeps its type; a partial X is made whole first
+ * unless the operation is LINEAR. */
+struct inst *build_unary(struct builder *b, enum op op, int x, bool linear);
+
+/* A call by the table of operations. */
+int rules_call(struct builder *b, const struct node *call, struct operand *out);
 /* Evaluate a tree to an operand.  0, or -1 with *b->err set. */
-int rules_eval(struct builder *b, const struct node *n, struct operand *out);
+int eval_tree(struct builder *b, const struct node *n, struct operand *out);
 
 #endif

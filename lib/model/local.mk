@@ -12,6 +12,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/cut.c %D%/cut.h \
     %D%/deal.c %D%/deal.h \
     %D%/compare.c %D%/compare.h \
+    %D%/eval.c \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
     %D%/line.c %D%/line.h \

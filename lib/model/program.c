@@ -111,7 +111,7 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
         column = (unsigned)strtoul(e.text + strlen("column "), NULL, 10);
         return build_error(b, column - 1, "%s", what ? what + 2 : e.text);
     }
-    if (rules_eval(b, tree, &out) < 0)
+    if (eval_tree(b, tree, &out) < 0)
         goto out;
     if (out.kind != OPERAND_VALUE) {
         build_error(b, 0, "'%s' is no value", line->name);

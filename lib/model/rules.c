@@ -23,52 +23,7 @@ static const struct type *type_of(const struct builder *b, const struct operand 
     return &b->type[o->index];
 }
 
-static void value_operand(struct operand *out, const struct inst *inst)
-{
-    *out = (struct operand){ .kind = OPERAND_VALUE, .index = inst->dst };
-}
-
-static int type_error(struct builder *b, size_t at, const char *what,
-                      const struct axis *x, const struct axis *y)
-{
-    struct str left = { 0 }, right = { 0 };
-
-    axis_print(&left, x, &b->m->scope);
-    axis_print(&right, y, &b->m->scope);
-    build_error(b, at, "%s: %s and %s differ", what, str_text(&left), str_text(&right));
-    str_clear(&left);
-    str_clear(&right);
-    return -1;
-}
-
 /* ---- arguments ---- */
-
-static int need_value(struct builder *b, const struct operand *o)
-{
-    if (o->kind != OPERAND_VALUE)
-        return build_error(b, o->at, "expected a value");
-    if (b->p->value[o->index].kept)
-        return build_error(b, o->at, "a kept value is read by attention only");
-    return 0;
-}
-
-static const struct model_tensor *need_weight(struct builder *b,
-                                              const struct operand *o, int ndim)
-{
-    const struct model_tensor *t;
-
-    if (o->kind != OPERAND_WEIGHT) {
-        build_error(b, o->at, "expected a tensor");
-        return NULL;
-    }
-    t = &b->m->tensor[o->tensor];
-    if (t->ndim != ndim) {
-        build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key,
-                    t->ndim);
-        return NULL;
-    }
-    return t;
-}
 
 /* The option NAME of CALL as a value; null when it is not given. */
 static int get_option(struct builder *b, const struct node *call, const char *name,
@@ -127,7 +82,7 @@ static int apply_embedding(struct builder *b, const struct node *call,
                            const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "offset", NULL };
-    const struct model_tensor *t = need_weight(b, &arg[1], 2);
+    const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
     const struct axis *rows, *cols;
     bool cut_rows, cut_cols;
     double offset;
@@ -156,7 +111,7 @@ static int apply_embedding(struct builder *b, const struct node *call,
     inst->embedding.index = (enum index)arg[0].index;
     inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
     inst->embedding.offset = (uint64_t)offset;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -164,21 +119,21 @@ static int apply_embedding(struct builder *b, const struct node *call,
 static int apply_product(struct builder *b, const struct operand *arg, enum op op,
                          struct operand *out)
 {
-    const struct model_tensor *t = need_weight(b, &arg[1], 2);
+    const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
     const struct axis *in, *to;
     bool cut_in, cut_to;
     enum place place;
     struct inst *inst;
     int x = arg[0].index;
 
-    if (!t || need_value(b, &arg[0]) < 0)
+    if (!t || build_need_value(b, &arg[0]) < 0)
         return -1;
     in = t->axis[op == OP_LINEAR];
     to = t->axis[op != OP_LINEAR];
     if (!axis_equal(&b->type[x].col, in))
-        return type_error(b, arg[1].at,
-                          op == OP_LINEAR ? "linear contracts" : "matmul contracts",
-                          &b->type[x].col, in);
+        return build_type_error(
+            b, arg[1].at, op == OP_LINEAR ? "linear contracts" : "matmul contracts",
+            &b->type[x].col, in);
     cut_in = build_cuts(b, in);
     cut_to = build_cuts(b, to);
     if (cut_in && cut_to)
@@ -191,7 +146,7 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     inst = build_emit(b, op, to, place, b->p->value[x].rows);
     inst->src[inst->nsrc++] = x;
     inst->weight = build_weight(b, arg[1].tensor);
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -252,7 +207,7 @@ static int apply_norm(struct builder *b, const struct node *call,
     bool cut;
     int x;
 
-    if (need_value(b, &arg[0]) < 0 || check_options(b, call, known) < 0 ||
+    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, known) < 0 ||
         number_option(b, call, "plus", 0, &plus) < 0)
         return -1;
     if (eps->kind != OPERAND_NUMBER)
@@ -268,12 +223,12 @@ static int apply_norm(struct builder *b, const struct node *call,
 
         if (arg[i].kind == OPERAND_ABSENT)
             continue;
-        t = need_weight(b, &arg[i], 1);
+        t = build_need_weight(b, &arg[i], 1);
         if (!t)
             return -1;
         if (!is_suffix(&b->type[x].col, t->axis[0]))
-            return type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
-                              t->axis[0]);
+            return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
+                                    t->axis[0]);
         over = t->axis[0];
     }
     cut = b->type[x].place == PLACE_CUT && build_cuts(b, over);
@@ -298,7 +253,7 @@ static int apply_norm(struct builder *b, const struct node *call,
         inst->weight = build_weight(b, arg[1].tensor);
     if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
         inst->weight2 = build_weight(b, arg[2].tensor);
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -312,22 +267,6 @@ static int apply_layernorm(struct builder *b, const struct node *call,
                            const struct operand *arg, int n, struct operand *out)
 {
     return apply_norm(b, call, arg, n, OP_LAYERNORM, out);
-}
-
-/* An instruction of one value that keeps its type; partial ones are made whole first
- * unless LINEAR. */
-static struct inst *emit_unary(struct builder *b, enum op op, int x, bool linear)
-{
-    struct axis col;
-    struct inst *inst;
-
-    if (b->type[x].place == PLACE_PARTIAL && !linear)
-        x = build_whole(b, x);
-    axis_copy(&col, &b->type[x].col);
-    inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
-    axis_clear(&col);
-    inst->src[inst->nsrc++] = x;
-    return inst;
 }
 
 /* Hugging Face's names of activations (transformers, ACT2FN). */
@@ -362,11 +301,11 @@ static int emit_activation(struct builder *b, const struct operand *x, int act,
 {
     struct inst *inst;
 
-    if (need_value(b, x) < 0)
+    if (build_need_value(b, x) < 0)
         return -1;
-    inst = emit_unary(b, OP_ACTIVATION, x->index, false);
+    inst = build_unary(b, OP_ACTIVATION, x->index, false);
     inst->act = (enum activation)act;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -392,7 +331,7 @@ static int apply_softcap(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
         *out = arg[0];
@@ -400,9 +339,9 @@ static int apply_softcap(struct builder *b, const struct node *call,
     }
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
         return build_error(b, arg[1].at, "expected a number above 0");
-    inst = emit_unary(b, OP_SOFTCAP, arg[0].index, false);
+    inst = build_unary(b, OP_SOFTCAP, arg[0].index, false);
     inst->number = arg[1].number;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -421,7 +360,7 @@ static int apply_rope(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
@@ -432,10 +371,10 @@ static int apply_rope(struct builder *b, const struct node *call,
         return build_error(
             b, arg[1].at, "the table turns %llu columns, a head has %llu",
             (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
-    inst = emit_unary(b, OP_ROPE, arg[0].index, false);
+    inst = build_unary(b, OP_ROPE, arg[0].index, false);
     inst->rope.table = arg[1].index;
     inst->rope.head = head;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -446,17 +385,17 @@ static int apply_keep(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
         return -1;
     if (p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
-    inst = emit_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
+    inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
     inst->keep.slot = p->nslots;
     p->value[inst->dst].kept = true;
     p->slot_value =
         xrealloc(p->slot_value, sizeof(*p->slot_value) * (size_t)(p->nslots + 1));
     p->slot_value[p->nslots++] = inst->dst;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -557,12 +496,12 @@ static int apply_attention(struct builder *b, const struct node *call,
             p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
     }
     if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
-        return type_error(b, arg[1].at, "the heads of q and k", &b->type[src[0]].col,
-                          &b->type[src[1]].col);
+        return build_type_error(b, arg[1].at, "the heads of q and k",
+                                &b->type[src[0]].col, &b->type[src[1]].col);
     if (b->type[src[2]].col.n != 1 ||
         b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
-        return type_error(b, arg[2].at, "the heads of k and v", &b->type[src[1]].col,
-                          &b->type[src[2]].col);
+        return build_type_error(b, arg[2].at, "the heads of k and v",
+                                &b->type[src[1]].col, &b->type[src[2]].col);
     attention_axis(&col, &b->type[src[0]].col, &b->type[src[2]].col);
     inst = build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, ROWS_TOKENS);
     axis_clear(&col);
@@ -576,7 +515,7 @@ static int apply_attention(struct builder *b, const struct node *call,
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
     p->causal |= causal;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -586,13 +525,13 @@ static int apply_first(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
         return -1;
     if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
-    inst = emit_unary(b, OP_FIRST, arg[0].index, true);
+    inst = build_unary(b, OP_FIRST, arg[0].index, true);
     b->p->value[inst->dst].rows = ROWS_ONE;
-    value_operand(out, inst);
+    build_operand(out, inst);
     return 0;
 }
 
@@ -607,7 +546,7 @@ static const struct rule rules[] = {
 
 enum { MAX_ARGS = 4 };
 
-static int eval_call(struct builder *b, const struct node *call, struct operand *out)
+int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {
     struct operand arg[MAX_ARGS];
     const struct rule *rule = NULL;
@@ -626,7 +565,7 @@ static int eval_call(struct builder *b, const struct node *call, struct operand 
             continue;
         if (n == MAX_ARGS)
             return build_error(b, k->at, "too many arguments");
-        if (rules_eval(b, k, &arg[n]) < 0)
+        if (eval_tree(b, k, &arg[n]) < 0)
             return -1;
         arg[n++].at = k->at;
     }
@@ -637,339 +576,4 @@ static int eval_call(struct builder *b, const struct node *call, struct operand 
     if (!rule)
         return emit_activation(b, &arg[0], act, out);
     return rule->apply(b, call, arg, n, out);
-}
-
-/* ---- sums and products ---- */
-
-struct terms {
-    struct operand *v;
-    size_t n, cap;
-};
-
-/* The terms of a sum, those of nested sums among them; absent tensors drop out. */
-static int eval_terms(struct builder *b, const struct node *sum, struct terms *t)
-{
-    for (const struct node *k = sum->kid; k; k = k->next) {
-        struct operand o;
-
-        if (k->kind == NODE_SUM) {
-            if (eval_terms(b, k, t) < 0)
-                return -1;
-            continue;
-        }
-        if (rules_eval(b, k, &o) < 0)
-            return -1;
-        o.at = k->at;
-        if (o.kind == OPERAND_ABSENT)
-            continue;
-        if (o.kind != OPERAND_VALUE && o.kind != OPERAND_WEIGHT)
-            return build_error(b, k->at, "only values and bias tensors can be added");
-        if (o.kind == OPERAND_VALUE && need_value(b, &o) < 0)
-            return -1;
-        /* what is known whole already is not summed over the ranks again */
-        if (o.kind == OPERAND_VALUE && type_of(b, &o)->place == PLACE_PARTIAL &&
-            type_of(b, &o)->whole >= 0)
-            o.index = type_of(b, &o)->whole;
-        t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
-        t->v[t->n++] = o;
-    }
-    return 0;
-}
-
-static int emit_pair(struct builder *b, enum op op, int x, int y, enum place place)
-{
-    struct axis col;
-    struct inst *inst;
-
-    axis_copy(&col, &b->type[x].col);
-    inst = build_emit(b, op, &col, place, b->p->value[x].rows);
-    axis_clear(&col);
-    inst->src[inst->nsrc++] = x;
-    inst->src[inst->nsrc++] = y;
-    return inst->dst;
-}
-
-/* Same columns and rows, or an error. */
-static int check_pair(struct builder *b, const struct operand *x,
-                      const struct operand *y, const char *what)
-{
-    if (!axis_equal(&type_of(b, x)->col, &type_of(b, y)->col))
-        return type_error(b, y->at, what, &type_of(b, x)->col, &type_of(b, y)->col);
-    if (b->p->value[x->index].rows != b->p->value[y->index].rows)
-        return build_error(b, y->at, "%s: the rows differ", what);
-    return 0;
-}
-
-/* Add weight vectors to the value X, in its place. */
-static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
-{
-    for (size_t i = 0; i < t->n; i++) {
-        const struct model_tensor *w;
-        struct inst *inst;
-
-        if (t->v[i].kind != OPERAND_WEIGHT)
-            continue;
-        w = need_weight(b, &t->v[i], 1);
-        if (!w)
-            return -1;
-        if (!axis_equal(&b->type[x].col, w->axis[0]))
-            return type_error(b, t->v[i].at, "the bias", &b->type[x].col, w->axis[0]);
-        if (b->type[x].place == PLACE_WHOLE)
-            x = build_cut(b, x); /* a vector that is cut goes with a cut value */
-        inst = emit_unary(b, OP_ADD_VECTOR, x, false);
-        inst->weight = build_weight(b, t->v[i].tensor);
-        x = inst->dst;
-    }
-    *out = x;
-    return 0;
-}
-
-/* Partial terms are added first and reduced once, then the others. */
-static int eval_sum(struct builder *b, const struct node *n, struct operand *out)
-{
-    struct terms t = { 0 };
-    const struct operand *first = NULL;
-    int partial = -1, sum = -1, ret = -1;
-    bool any_cut = false, all_partial = true;
-
-    if (eval_terms(b, n, &t) < 0)
-        goto out;
-    for (size_t i = 0; i < t.n; i++) {
-        if (t.v[i].kind != OPERAND_VALUE) {
-            all_partial = false;
-            continue;
-        }
-        if (first && check_pair(b, first, &t.v[i], "the terms of a sum") < 0)
-            goto out;
-        first = first ? first : &t.v[i];
-        any_cut |= type_of(b, &t.v[i])->place == PLACE_CUT;
-        all_partial &= type_of(b, &t.v[i])->place == PLACE_PARTIAL;
-    }
-    if (!first) {
-        build_error(b, n->at, "a sum needs a value");
-        goto out;
-    }
-    for (size_t i = 0; i < t.n; i++)
-        if (t.v[i].kind == OPERAND_VALUE && type_of(b, &t.v[i])->place == PLACE_PARTIAL)
-            partial = partial < 0
-                          ? t.v[i].index
-                          : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
-    if (!all_partial && partial >= 0)
-        sum = build_whole(b, partial);
-    else
-        sum = partial;
-    if (any_cut && sum >= 0)
-        sum = build_cut(b, sum);
-    for (size_t i = 0; i < t.n; i++) {
-        int v = t.v[i].index;
-
-        if (t.v[i].kind != OPERAND_VALUE || type_of(b, &t.v[i])->place == PLACE_PARTIAL)
-            continue;
-        v = any_cut ? build_cut(b, v) : v;
-        sum = sum < 0 ? v : emit_pair(b, OP_ADD, v, sum, b->type[v].place);
-    }
-    if (add_vectors(b, &t, sum, &sum) < 0)
-        goto out;
-    *out = (struct operand){ .kind = OPERAND_VALUE, .index = sum };
-    ret = 0;
-out:
-    free(t.v);
-    return ret;
-}
-
-static int multiply(struct builder *b, struct operand *x, const struct operand *y)
-{
-    struct inst *inst;
-    int u, v;
-
-    if (y->kind == OPERAND_NUMBER) {
-        inst = emit_unary(b, OP_SCALE, x->index, true);
-        inst->number = y->number;
-        value_operand(x, inst);
-        return 0;
-    }
-    if (need_value(b, x) < 0 || need_value(b, y) < 0 ||
-        check_pair(b, x, y, "the factors of a product") < 0)
-        return -1;
-    u = x->index;
-    v = y->index;
-    if (type_of(b, x)->place == PLACE_CUT || type_of(b, y)->place == PLACE_CUT) {
-        u = build_cut(b, u);
-        v = build_cut(b, v);
-    } else {
-        u = build_whole(b, u);
-        v = build_whole(b, v);
-    }
-    *x = (struct operand){ .kind = OPERAND_VALUE,
-                           .index = emit_pair(b, OP_MUL, u, v, b->type[u].place) };
-    return 0;
-}
-
-static int eval_product(struct builder *b, const struct node *n, struct operand *out)
-{
-    double factor = 1;
-    bool scaled = false, have = false;
-    struct operand o;
-
-    for (const struct node *k = n->kid; k; k = k->next) {
-        if (rules_eval(b, k, &o) < 0)
-            return -1;
-        o.at = k->at;
-        if (o.kind == OPERAND_NUMBER) {
-            factor *= o.number;
-            scaled = true;
-        } else if (have) {
-            if (multiply(b, out, &o) < 0)
-                return -1;
-        } else if (o.kind != OPERAND_VALUE) {
-            return build_error(b, k->at, "only values and numbers can be multiplied");
-        } else {
-            *out = o;
-            have = true;
-        }
-    }
-    if (!have) {
-        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
-        return 0;
-    }
-    o = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
-    return scaled ? multiply(b, out, &o) : need_value(b, out);
-}
-
-/* ---- names ---- */
-
-/* In the last section, rows that are not wanted are dropped on the way in. */
-static int take_rows(struct builder *b, int v)
-{
-    struct inst *inst;
-
-    if (!b->opt->wanted || !b->last_section || b->p->value[v].rows != ROWS_TOKENS)
-        return v;
-    if (b->type[v].taken < 0) {
-        int taken;
-
-        inst = emit_unary(b, OP_TAKE, v, true);
-        taken = inst->dst;
-        b->p->value[taken].rows = ROWS_WANTED;
-        b->type[v].taken = taken;
-    }
-    return b->type[v].taken;
-}
-
-static bool word_is(const struct node *n, const char *word)
-{
-    return strlen(word) == n->len && !memcmp(n->text, word, n->len);
-}
-
-static int eval_name(struct builder *b, const struct node *n, struct operand *out)
-{
-    static const char *const indexes[] = { "ids", "positions", "token_types", NULL };
-    struct expr_value v;
-    struct err e = { 0 };
-    long tensor;
-
-    for (size_t i = b->nbind; i-- > 0;)
-        if (word_is(n, b->bind[i].name)) {
-            *out = (struct operand){ .kind = OPERAND_VALUE,
-                                     .index = take_rows(b, b->bind[i].value) };
-            return 0;
-        }
-    for (int i = 0; indexes[i]; i++)
-        if (word_is(n, indexes[i])) {
-            *out = (struct operand){ .kind = OPERAND_INDEX, .index = i };
-            return 0;
-        }
-    tensor = model_tensor_at(b->m, n->text, n->len, b->layer);
-    if (tensor != -2) {
-        *out = (struct operand){ .kind = tensor < 0 ? OPERAND_ABSENT : OPERAND_WEIGHT,
-                                 .tensor = (size_t)tensor };
-        return 0;
-    }
-    for (size_t i = 0; i < b->m->state->family->rope.n; i++)
-        if (word_is(n, b->m->state->family->rope.v[i].key)) {
-            *out = (struct operand){ .kind = OPERAND_ROPE, .index = (int)i };
-            return 0;
-        }
-    *out = (struct operand){ .kind = OPERAND_WORD };
-    if (word_is(n, "causal") || word_is(n, "all")) {
-        memcpy(out->word, n->text, n->len);
-        return 0;
-    }
-    for (size_t i = 0; i < b->m->state->family->symbols.n; i++) {
-        if (!word_is(n, b->m->state->family->symbols.v[i].key))
-            continue;
-        if (model_eval(b->m, n->text, n->len, b->layer, &v, &e) < 0)
-            return err_set(b->err, e.kind, "%s", e.text);
-        if (v.kind == EXPR_NUMBER || v.kind == EXPR_BOOL)
-            *out = (struct operand){ .kind = OPERAND_NUMBER, .number = v.number };
-        else if (v.kind == EXPR_WORD && v.len < sizeof(out->word))
-            memcpy(out->word, v.word, v.len);
-        else
-            *out = (struct operand){ .kind = OPERAND_ABSENT };
-        return 0;
-    }
-    return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here",
-                       (int)n->len, n->text);
-}
-
-static int eval_segment(struct builder *b, const struct node *n, struct operand *out)
-{
-    char segment[32] = "";
-    struct axis col;
-    uint64_t first = 0;
-    struct operand x;
-    enum place place;
-    struct inst *inst;
-
-    if (rules_eval(b, n->kid, &x) < 0)
-        return -1;
-    x.at = n->kid->at;
-    if (need_value(b, &x) < 0)
-        return -1;
-    if (n->len < sizeof(segment))
-        memcpy(segment, n->text, n->len);
-    if (!axis_segment(&col, &b->type[x.index].col, segment))
-        return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len,
-                           n->text);
-    place = b->type[x.index].place;
-    for (int i = 0; i < b->type[x.index].col.n; i++) {
-        const struct leaf *l = &b->type[x.index].col.leaf[i];
-
-        if (!strcmp(l->segment, segment))
-            break;
-        first += place == PLACE_CUT ? axis_count(&b->type[x.index].col, l->segment,
-                                                 &b->m->scope, b->share)
-                                    : l->size;
-    }
-    if (place == PLACE_CUT && !build_cuts(b, &col))
-        place = PLACE_WHOLE;
-    inst = build_emit(b, OP_SEGMENT, &col, place, b->p->value[x.index].rows);
-    axis_clear(&col);
-    inst->src[inst->nsrc++] = x.index;
-    inst->segment.first = first;
-    value_operand(out, inst);
-    return 0;
-}
-
-int rules_eval(struct builder *b, const struct node *n, struct operand *out)
-{
-    *out = (struct operand){ .kind = OPERAND_ABSENT };
-    switch (n->kind) {
-    case NODE_NUMBER:
-        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = n->number };
-        return 0;
-    case NODE_NAME:
-        return eval_name(b, n, out);
-    case NODE_CALL:
-        return eval_call(b, n, out);
-    case NODE_SUM:
-        return eval_sum(b, n, out);
-    case NODE_PRODUCT:
-        return eval_product(b, n, out);
-    case NODE_SEGMENT:
-        return eval_segment(b, n, out);
-    case NODE_OPTION:
-        break;
-    }
-    return build_error(b, n->at, "expected an operand");
 }

@@ -148,50 +148,49 @@ static int exchange(struct shm_comm *c, struct err *err)
     return 0;
 }
 
-static int shm_sum_f32(struct comm *comm, float *x, size_t n, struct err *err)
+static void add_f32(void *to, const void *from, size_t n)
 {
-    struct shm_comm *c = (struct shm_comm *)comm;
+    float *x = to;
 
+    for (size_t i = 0; i < n; i++)
+        x[i] += ((const float *)from)[i];
+}
+
+static void add_f64(void *to, const void *from, size_t n)
+{
+    double *x = to;
+
+    for (size_t i = 0; i < n; i++)
+        x[i] += ((const double *)from)[i];
+}
+
+/* Sum N numbers of SIZE bytes over the ranks, in rank order. */
+static int sum(struct shm_comm *c, char *x, size_t n, size_t size,
+               void (*add)(void *to, const void *from, size_t n), struct err *err)
+{
     for (size_t at = 0; at < n;) {
-        size_t count = n - at < SLOT / sizeof(*x) ? n - at : SLOT / sizeof(*x);
+        size_t count = n - at < SLOT / size ? n - at : SLOT / size;
 
-        memcpy(slot(c, comm->rank), x + at, count * sizeof(*x));
+        memcpy(slot(c, c->comm.rank), x + at * size, count * size);
         if (exchange(c, err) < 0)
             return -1;
-        memcpy(x + at, slot(c, 0), count * sizeof(*x));
-        for (int r = 1; r < comm->size; r++) {
-            const float *from = (const float *)(void *)slot(c, r);
-
-            for (size_t i = 0; i < count; i++)
-                x[at + i] += from[i];
-        }
+        memcpy(x + at * size, slot(c, 0), count * size);
+        for (int r = 1; r < c->comm.size; r++)
+            add(x + at * size, slot(c, r), count);
         c->done++;
         at += count;
     }
     return 0;
 }
 
-static int shm_sum_f64(struct comm *comm, double *x, size_t n, struct err *err)
+static int shm_sum_f32(struct comm *c, float *x, size_t n, struct err *err)
 {
-    struct shm_comm *c = (struct shm_comm *)comm;
+    return sum((struct shm_comm *)c, (char *)x, n, sizeof(*x), add_f32, err);
+}
 
-    for (size_t at = 0; at < n;) {
-        size_t count = n - at < SLOT / sizeof(*x) ? n - at : SLOT / sizeof(*x);
-
-        memcpy(slot(c, comm->rank), x + at, count * sizeof(*x));
-        if (exchange(c, err) < 0)
-            return -1;
-        memcpy(x + at, slot(c, 0), count * sizeof(*x));
-        for (int r = 1; r < comm->size; r++) {
-            const double *from = (const double *)(void *)slot(c, r);
-
-            for (size_t i = 0; i < count; i++)
-                x[at + i] += from[i];
-        }
-        c->done++;
-        at += count;
-    }
-    return 0;
+static int shm_sum_f64(struct comm *c, double *x, size_t n, struct err *err)
+{
+    return sum((struct shm_comm *)c, (char *)x, n, sizeof(*x), add_f64, err);
 }
 
 static int shm_gather(struct comm *comm, const void *mine, void *all, size_t bytes,
