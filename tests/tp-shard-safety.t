@@ -214,6 +214,34 @@ else
     skip "a second run on one output ends" "no flock"
 fi
 
+# a run that was interrupted in the middle is continued
+(
+    trap '' XFSZ
+    ulimit -f 2000
+    exec tp-shard split -q --mesh tp=1,pp=2 "$bard" half
+) > out 2> err
+rm -rf half.before
+cp -R half.partial half.before
+run tp-shard split --mesh tp=1,pp=2 "$bard" half
+status_is 0 "the same command continues"
+tp-shard split -q --mesh tp=1,pp=2 "$bard" whole.half
+ok "and gives what one run gives" diff -r whole.half half
+mv half.before again.partial
+run tp-shard split --mesh tp=1,pp=2 "$bard" again
+err_has "tp-shard: continued: " "telling how much had been written"
+ok "nothing is copied from another source's rest" diff -r whole.half again
+
+# a hub's cache: a snapshot of symbolic links to blobs
+mkdir -p hub/blobs hub/snapshots/main
+for f in "$models/llama-sharded"/*.json "$models/llama-sharded"/model*.safetensors; do
+    cp "$f" "hub/blobs/$(basename "$f" | tr 'a-z.' 'b-za_')"
+    ln -s "../../blobs/$(basename "$f" | tr 'a-z.' 'b-za_')" "hub/snapshots/main/$(basename "$f")"
+done
+tp-shard split -q --tp 2 hub/snapshots/main hub2 && tp-shard merge -q hub2 hubwhole
+ok "a hub's snapshot of symbolic links is cut and merged" \
+    cmp "$models/llama-sharded/model.safetensors.index.json" hubwhole/model.safetensors.index.json
+ok "to files, not links" test ! -L hubwhole/config.json
+
 # indexes that attack
 mkdir attack
 cp "$models/llama-sharded"/*.json "$models/llama-sharded"/*.safetensors attack
@@ -224,4 +252,43 @@ for name in ../secret.safetensors /etc/passwd a/../../x.safetensors '' . ; do
     status_is 3 "an index that names '$name' is refused"
     err_lines 1 "in one line"
 done
+
+# headers that attack
+safetensors() {
+    size=$(wc -c < text)
+    {
+        printf "$(printf '\\%03o\\%03o\\%03o' $((size % 256)) $((size / 256 % 256)) \
+            $((size / 65536)))\0\0\0\0\0"
+        cat text
+    } > attack.safetensors
+}
+
+refuses() {
+    safetensors
+    run tp-shard show attack.safetensors
+    status_is 3 "$1 is refused"
+    err_lines 1 "in one line"
+}
+
+awk 'BEGIN {
+    printf "{\"a\":{\"dtype\":\"F32\",\"shape\":[1"
+    for (i = 0; i < 1000000; i++) printf ",1"
+    printf "],\"data_offsets\":[0,4]}}" }' > text
+refuses "a million dimensions"
+awk 'BEGIN { for (i = 0; i < 100000; i++) printf "{\"a\":" }' > text
+refuses "deep nesting"
+printf '{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},
+"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' > text
+refuses "a tensor that comes twice"
+err_has "duplicate tensor 'a'" "and named"
+printf '{"a":{"dtype":"F32","shape":[0],"data_offsets":[4,4]}}1234' > text
+refuses "a hole"
+printf '{"a":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}}' > text
+refuses "a key that comes twice"
+printf '{"a\\u0000b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' > text
+refuses "a name with a NUL character"
+printf '{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}12' > text
+refuses "half a byte"
+printf '{"__metadata__":{"a":1}}' > text
+refuses "metadata that is no string"
 done_testing

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/fs.h"
@@ -15,6 +16,8 @@ struct verify {
     bool json, quiet;
     int jobs;
 };
+
+enum { MOST_DEFAULT_JOBS = 8 };
 
 static const uint64_t MAX_LIST = UINT64_C(1) << 30;
 
@@ -147,9 +150,16 @@ static void print_summary(const struct verify *v, const struct audit *a)
         printf("intact: %" PRIu64 " files, %s\n", a->files, str_human(size, a->bytes));
 }
 
+static int default_jobs(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : (int)n;
+}
+
 int verify_main(const char *program, int argc, char **argv)
 {
-    struct verify v = { .jobs = 1 };
+    struct verify v = { .jobs = default_jobs() };
     const struct opt opts[] = {
         { OPT_STRING, '\0', "against", &v.against, "DIR",
           "compare with the directory it was cut from", NULL, NULL },
@@ -157,7 +167,8 @@ int verify_main(const char *program, int argc, char **argv)
           "compare with a list that sum wrote", NULL, NULL },
         { OPT_STRING, '\0', "ranks", &v.ranks, "LIST", "these rank files only: 0,2-3",
           NULL, NULL },
-        { OPT_COUNT, 'j', "jobs", &v.jobs, "N", "read N files at a time", NULL, NULL },
+        { OPT_COUNT, 'j', "jobs", &v.jobs, "N",
+          "read N files at a time (default: one a processor)", NULL, NULL },
         { OPT_FLAG, '\0', "json", &v.json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { OPT_FLAG, 'q', "quiet", &v.quiet, NULL, "print findings only", NULL, NULL },

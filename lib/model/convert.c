@@ -3,6 +3,8 @@
  * The tensors are copied in the order of the source's files and data, each read once.
  * A line of the journal follows each: its number, and the CRC-32s that were made.  A
  * later run takes a line's word only after reading the written bytes back. */
+#define _GNU_SOURCE /* sync_file_range */
+
 #include "lib/model/convert.h"
 
 #include <errno.h>
@@ -22,13 +24,14 @@
 
 static const uint64_t NOT_THERE = UINT64_MAX;
 
-enum { READ_BACK = 1 << 20 };
+enum { READ_BACK = 1 << 20, START_WRITING = 16 << 20 };
 
 /* One file of weights that is made. */
 struct target_file {
     char *name, *path;
     int fd;
     uint64_t size;       /* bytes */
+    uint64_t unsynced;   /* bytes written since the disk was last set to work */
     uint32_t header_crc; /* of the length and the header */
     uint64_t header_len;
 };
@@ -74,16 +77,32 @@ static int part_bytes(struct convert *c, size_t i, int p, uint64_t *bytes, bool 
     return cut_part_bytes(bytes, held, &c->side, p, &t, t.to, err);
 }
 
+/* Have the disk begin with what F has, without waiting, so that the sync at the end is
+ * short. */
+static void start_writing(struct target_file *f, size_t n)
+{
+    f->unsynced += n;
+#ifdef SYNC_FILE_RANGE_WRITE
+    if (f->unsynced >= START_WRITING) {
+        sync_file_range(f->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+        f->unsynced = 0;
+    }
+#endif
+}
+
 static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
                           struct err *err)
 {
     struct convert *c = arg;
     struct target_file *f = file_for(c, c->tensor, part);
 
+    if (fs_pwrite(f->fd, buf, n, *place(c, c->tensor, part) + offset, f->path, err) < 0)
+        return -1;
+    start_writing(f, n);
     c->done += n;
     if (c->opt->progress)
         c->opt->progress(c->opt->arg, c->done, c->total);
-    return fs_pwrite(f->fd, buf, n, *place(c, c->tensor, part) + offset, f->path, err);
+    return 0;
 }
 
 /* ---- the files to be made ---- */
@@ -102,7 +121,7 @@ static void choose_dtypes(struct convert *c)
     }
 }
 
-/* Create (or open again) file F with HEADER in front and its full size. */
+/* Create (or open again) file F with HEADER in front. */
 static int make_file(struct convert *c, struct target_file *f, const char *name,
                      const struct str *header, uint64_t data, struct err *err)
 {
@@ -113,7 +132,7 @@ static int make_file(struct convert *c, struct target_file *f, const char *name,
     f->size = header->len + data;
     c->total += data;
     f->fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (f->fd < 0 || ftruncate(f->fd, (off_t)f->size) < 0)
+    if (f->fd < 0)
         return err_errno(err, "%s", f->path);
     return fs_pwrite(f->fd, header->s, header->len, 0, f->path, err);
 }
@@ -743,7 +762,8 @@ static int check_merged(struct convert *c, struct err *err)
 static int sync_files(struct convert *c, struct err *err)
 {
     for (size_t f = 0; f < c->nfiles; f++)
-        if (fsync(c->file[f].fd) < 0)
+        if (ftruncate(c->file[f].fd, (off_t)c->file[f].size) < 0 ||
+            fsync(c->file[f].fd) < 0)
             return err_errno(err, "%s", c->file[f].path);
     return 0;
 }
