@@ -36,6 +36,7 @@ shell_tests = \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
+    %D%/hpo-sweep.t \
     %D%/models.t \
     %D%/options.t \
     %D%/roundtrip.t \

@@ -17,13 +17,18 @@ lib_libshardutils_a_SOURCES += \
     %D%/pruner.c %D%/pruner.h \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \
+    %D%/runner.c %D%/runner.h \
     %D%/sampler.c %D%/sampler.h \
     %D%/settings.c %D%/settings.h \
     %D%/sobol.c %D%/sobol.h \
     %D%/space.c %D%/space.h \
     %D%/special.c %D%/special.h \
+    %D%/sqlite.c \
+    %D%/storage.c %D%/storage.h \
+    %D%/study.c %D%/study.h \
     %D%/sweepfile.c %D%/sweepfile.h \
     %D%/tpe.c \
     %D%/truncnorm.c %D%/truncnorm.h \
     %D%/wandb-command.c \
+    %D%/words.c %D%/words.h \
     %D%/yaml.c %D%/yaml.h

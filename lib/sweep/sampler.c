@@ -23,12 +23,33 @@ static const struct sampler *find(const char *name, size_t len)
     return NULL;
 }
 
+/* The settings of SPEC without the word "distinct"; *distinct says if it was there. */
+static char *settings_dup(const char *text, bool *distinct)
+{
+    struct str out = { 0 };
+
+    *distinct = false;
+    str_add(&out, "");
+    for (size_t n; *text; text += n + (text[n] == ',')) {
+        n = strcspn(text, ",");
+        if (n == strlen("distinct") && !memcmp(text, "distinct", n)) {
+            *distinct = true;
+            continue;
+        }
+        str_add(&out, out.len ? "," : "");
+        str_addn(&out, text, n);
+    }
+    return out.s ? str_steal(&out) : xstrdup("");
+}
+
 int sampler_parse(struct sampler_choice *c, const char *spec, struct err *err)
 {
     size_t len = strcspn(spec, ":");
     const struct sampler *s = find(spec, len);
     struct sampler_choice out = { .sampler = s };
     struct str known = { 0 };
+    char *settings;
+    int ret;
 
     if (!s) {
         for (int i = 0; sampler_all[i]; i++)
@@ -38,11 +59,12 @@ int sampler_parse(struct sampler_choice *c, const char *spec, struct err *err)
         str_clear(&known);
         return -1;
     }
-    if (settings_parse(out.set, s->settings, s->name, spec[len] ? spec + len + 1 : "",
-                       err) < 0)
-        return -1;
-    *c = out;
-    return 0;
+    settings = settings_dup(spec[len] ? spec + len + 1 : "", &out.distinct);
+    ret = settings_parse(out.set, s->settings, s->name, settings, err);
+    free(settings);
+    if (ret == 0)
+        *c = out;
+    return ret;
 }
 
 int sampler_check(const struct sampler_choice *c, const struct space *space,

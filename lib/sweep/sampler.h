@@ -40,7 +40,7 @@ extern const struct sampler sampler_grid, sampler_random, sampler_qmc, sampler_t
     sampler_cma_es, sampler_nsga_ii;
 extern const struct sampler *const sampler_all[]; /* ends with NULL */
 
-/* A sampler as chosen: "tpe", "qmc:sequence=halton,scramble=no". */
+/* A sampler as chosen: "tpe", "qmc:sequence=halton,scramble=no", "tpe:distinct". */
 struct sampler_choice {
     const struct sampler *sampler;
     double set[SETTINGS_MAX];

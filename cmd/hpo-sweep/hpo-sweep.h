@@ -1,0 +1,98 @@
+/* hpo-sweep - what the subcommands share */
+#ifndef CMD_HPO_SWEEP_HPO_SWEEP_H
+#define CMD_HPO_SWEEP_HPO_SWEEP_H
+
+#include "cmd/cmd.h"
+#include "lib/sweep/sampler.h"
+#include "lib/sweep/storage.h"
+#include "lib/sweep/sweepfile.h"
+
+/* Options that say which study. */
+struct where {
+    const char *storage, *study;
+};
+
+/* clang-format off */
+#define WHERE_OPTIONS(w) \
+    { OPT_STRING, 'S', "storage", &(w).storage, "URL", \
+      "where the study is kept", NULL, NULL }, \
+    { OPT_STRING, '\0', "study", &(w).study, "NAME", "the study's name", NULL, NULL }
+/* clang-format on */
+
+/* Options that say what a sweep is; they override its file. */
+struct wish {
+    struct where where;
+    const char *sampler, *pruner;
+    struct opt_list directions, metrics;
+    uint64_t seed;
+    bool has_seed;
+};
+
+/* clang-format off */
+#define WISH_OPTIONS(w) \
+    WHERE_OPTIONS((w).where), \
+    { OPT_STRING, '\0', "sampler", &(w).sampler, "NAME", \
+      "how points are drawn", NULL, NULL }, \
+    { OPT_STRING, '\0', "pruner", &(w).pruner, "NAME", \
+      "how trials are stopped", NULL, NULL }, \
+    { OPT_LIST, '\0', "direction", &(w).directions, "WAY", \
+      "minimize or maximize, one per objective", NULL, NULL }, \
+    { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", \
+      "name of an objective", NULL, NULL }, \
+    { OPT_U64, '\0', "seed", &(w).seed, "N", "seed of a new study", NULL, \
+      &(w).has_seed }
+/* clang-format on */
+
+/* An open study. */
+struct session {
+    struct storage *st;
+    struct study study;
+    char *name, *url; /* owned */
+    bool open;        /* between begin and end */
+
+    /* of a sweep alone */
+    struct sweepfile file;
+    struct sampler_choice sampler;
+    uint64_t seed;
+};
+
+/* Open the study that W, or HPO_STORAGE and HPO_STUDY, name; without a name the only
+ * one there.  It is loaded, between begin and end when CHANGE. */
+int session_open(struct session *s, const struct where *w, bool change,
+                 struct err *err);
+/* Open, or begin, the study of the sweep file PATH, alone and loaded. */
+int session_open_sweep(struct session *s, const char *path, const struct wish *w,
+                       struct err *err);
+/* Begin again after session_end, the study brought up to date. */
+int session_begin(struct session *s, struct err *err);
+int session_end(struct session *s, struct err *err);
+void session_close(struct session *s);
+
+/* Start the next trial: the first that waits, else a new point.  Returns 1 with X
+ * filled and *number set, 0 when nothing is left to draw. */
+int session_draw(struct session *s, int *number, double *x, struct err *err);
+/* The unfinished trial whose number TEXT says, or NULL with *err set. */
+struct study_trial *session_trial(struct session *s, const char *text, struct err *err);
+/* Finish T: COMPLETE takes one value per objective, NaN makes it failed; PRUNED takes
+ * its last report along. */
+int session_finish(struct session *s, struct study_trial *t, enum study_state state,
+                   const double *values, size_t n, struct err *err);
+/* Whether the study's pruner would stop T; rungs passed are noted. */
+int session_judge(struct session *s, const struct study_trial *t, bool *prune,
+                  struct err *err);
+
+int ask_main(const char *program, int argc, char **argv);
+int tell_main(const char *program, int argc, char **argv);
+int report_main(const char *program, int argc, char **argv);
+int should_prune_main(const char *program, int argc, char **argv);
+int enqueue_main(const char *program, int argc, char **argv);
+int trials_main(const char *program, int argc, char **argv);
+int best_main(const char *program, int argc, char **argv);
+int pareto_main(const char *program, int argc, char **argv);
+int importance_main(const char *program, int argc, char **argv);
+int run_main(const char *program, int argc, char **argv);
+
+/* Print T of S for people or, with JSON, as one object of TYPE. */
+void print_trial(const struct study *s, const struct study_trial *t, bool json);
+
+#endif

@@ -1,0 +1,11 @@
+# hpo-sweep
+bin_PROGRAMS += bin/hpo-sweep
+bin_hpo_sweep_SOURCES = \
+    %D%/ask.c \
+    %D%/hpo-sweep.h \
+    %D%/main.c \
+    %D%/run.c \
+    %D%/session.c \
+    %D%/tell.c \
+    %D%/trials.c
+bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)

@@ -1,0 +1,448 @@
+/* session - an open study: begun, loaded, drawn from, told */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+
+void session_close(struct session *s)
+{
+    if (s->open)
+        s->st->ops->give_up(s->st);
+    study_clear(&s->study);
+    sweepfile_clear(&s->file);
+    storage_close(s->st);
+    free(s->name);
+    free(s->url);
+    *s = (struct session){ 0 };
+}
+
+static int load(struct session *s, struct err *err)
+{
+    int found = s->st->ops->load(s->st, &s->study, s->name, err);
+
+    if (found == 0)
+        return err_set(err, ERR_INPUT, "%s: no study '%s'", s->url, s->name);
+    return found < 0 ? -1 : 0;
+}
+
+/* The only study of the storage. */
+static int only_study(struct session *s, struct err *err)
+{
+    char **names;
+    size_t n;
+    int ret = -1;
+
+    if (s->st->ops->list(s->st, &names, &n, err) < 0)
+        return -1;
+    if (n == 1) {
+        s->name = xstrdup(names[0]);
+        ret = 0;
+    } else {
+        err_set(err, n ? ERR_USAGE : ERR_INPUT,
+                n ? "%s holds %zu studies: choose one with --study"
+                  : "%s holds no study",
+                s->url, n);
+    }
+    fs_list_free(names, n);
+    return ret;
+}
+
+int session_open(struct session *s, const struct where *w, bool change, struct err *err)
+{
+    const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
+    const char *name = w->study ? w->study : getenv("HPO_STUDY");
+
+    *s = (struct session){ 0 };
+    if (!url)
+        return err_set(err, ERR_USAGE, "which study? give --storage");
+    s->url = xstrdup(url);
+    if (storage_open(&s->st, url, false, err) < 0)
+        goto fail;
+    if (s->st->ops->begin(s->st, change, err) < 0)
+        goto fail;
+    s->open = true;
+    if (name)
+        s->name = xstrdup(name);
+    else if (only_study(s, err) < 0)
+        goto fail;
+    if (load(s, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    session_close(s);
+    return -1;
+}
+
+/* PATH without its directory, if BARE, and its suffix. */
+static char *stem_dup(const char *path, bool bare)
+{
+    const char *base = fs_basename(path);
+    const char *dot = strrchr(base, '.');
+    size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+
+    return bare ? xstrndup(base, n) : xstrndup(path, (size_t)(base - path) + n);
+}
+
+/* One direction per objective: the options, else the file's metrics, else minimize. */
+static int directions(bool **out, size_t *n, const struct session *s,
+                      const struct wish *w, struct err *err)
+{
+    size_t objectives = w->directions.n    ? w->directions.n
+                        : s->file.nmetrics ? s->file.nmetrics
+                                           : 1;
+
+    if (w->metrics.n && !w->directions.n && !s->file.nmetrics)
+        objectives = w->metrics.n;
+    *out = xcalloc(objectives, sizeof(**out));
+    *n = objectives;
+    for (size_t i = 0; i < objectives; i++) {
+        if (i < w->directions.n) {
+            (*out)[i] = !strcmp(w->directions.v[i], "maximize");
+            if (!(*out)[i] && strcmp(w->directions.v[i], "minimize"))
+                return err_set(err, ERR_USAGE,
+                               "a direction is minimize or maximize, not '%s'",
+                               w->directions.v[i]);
+        } else if (i < s->file.nmetrics) {
+            (*out)[i] = s->file.metrics[i].maximize;
+        }
+    }
+    if (w->metrics.n && w->metrics.n != objectives)
+        return err_set(err, ERR_USAGE, "%zu metrics for %zu objectives", w->metrics.n,
+                       objectives);
+    return 0;
+}
+
+static int set_study_attr(struct session *s, const char *key, const char *json,
+                          struct err *err)
+{
+    study_set_attr(&s->study.system, key, json);
+    return s->st->ops->set_attr(s->st, s->study.id, -1, true, key, json, err);
+}
+
+static uint64_t fresh_seed(void)
+{
+    uint64_t seed = 0;
+    FILE *fp = fopen("/dev/urandom", "rb");
+
+    if (fp) {
+        if (fread(&seed, sizeof(seed), 1, fp) != 1)
+            seed = 0;
+        fclose(fp);
+    }
+    return seed >> 12; /* exact in every reader of JSON */
+}
+
+static int note_names(struct session *s, const struct wish *w, struct err *err)
+{
+    struct str json = { 0 };
+    size_t n = w->metrics.n ? w->metrics.n : s->file.nmetrics;
+    int ret;
+
+    if (!n || n != s->study.nobjectives)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        str_add(&json, i ? ", " : "[");
+        str_add_json(&json, w->metrics.n ? w->metrics.v[i] : s->file.metrics[i].name);
+    }
+    str_addc(&json, ']');
+    ret = set_study_attr(s, STUDY_NAMES_KEY, json.s, err);
+    str_clear(&json);
+    return ret;
+}
+
+/* What a study keeps from its start. */
+static int note_beginning(struct session *s, const struct wish *w, struct err *err)
+{
+    char *space = study_space_text(&s->file.space);
+    char *seed = str_dupf("%" PRIu64, w->has_seed ? w->seed : fresh_seed());
+    int ret = 0;
+
+    if (!study_attr(&s->study.system, STUDY_SPACE_KEY))
+        ret = set_study_attr(s, STUDY_SPACE_KEY, space, err);
+    if (ret == 0 && !study_attr(&s->study.system, STUDY_SEED_KEY)) {
+        ret = set_study_attr(s, STUDY_SEED_KEY, seed, err);
+        if (ret == 0)
+            ret = note_names(s, w, err);
+    }
+    free(space);
+    free(seed);
+    return ret;
+}
+
+/* The pruner is kept in the study, so that should-prune needs no sweep file. */
+static int note_pruner(struct session *s, const char *spec, struct err *err)
+{
+    const char *old = study_attr(&s->study.system, STUDY_PRUNER_KEY);
+    struct pruner_choice pruner;
+    struct str json = { 0 };
+    int ret = 0;
+
+    if (!spec)
+        return 0;
+    if (pruner_parse(&pruner, spec, err) < 0)
+        return -1;
+    if (pruner.pruner != &pruner_none && s->study.nobjectives > 1)
+        return err_set(err, ERR_USAGE, "no trial of several objectives is pruned");
+    str_add_json(&json, spec);
+    if (!old || strcmp(old, json.s))
+        ret = set_study_attr(s, STUDY_PRUNER_KEY, json.s, err);
+    str_clear(&json);
+    return ret;
+}
+
+/* Load the study, or create it first. */
+static int find_or_create(struct session *s, const struct wish *w, struct err *err)
+{
+    bool *maximize = NULL;
+    size_t n;
+    int ret = directions(&maximize, &n, s, w, err);
+
+    if (ret == 0)
+        ret = s->st->ops->load(s->st, &s->study, s->name, err);
+    if (ret == 0) {
+        ret = s->st->ops->create(s->st, s->name, maximize, n, err);
+        if (ret == 0)
+            ret = load(s, err);
+    } else if (ret > 0) {
+        ret = 0;
+        if (n != s->study.nobjectives || memcmp(maximize, s->study.maximize, n))
+            ret = err_set(err, ERR_INPUT, "study '%s' has other objectives", s->name);
+    }
+    free(maximize);
+    return ret;
+}
+
+static int choose_sampler(struct session *s, const struct wish *w, struct err *err)
+{
+    const char *spec = w->sampler ? w->sampler : s->file.sampler;
+
+    if (!spec)
+        spec = s->study.nobjectives > 1 ? "nsga-ii" : "tpe";
+    if (sampler_parse(&s->sampler, spec, err) < 0 ||
+        sampler_check(&s->sampler, &s->file.space, s->study.nobjectives, err) < 0)
+        return -1;
+    return 0;
+}
+
+int session_open_sweep(struct session *s, const char *path, const struct wish *w,
+                       struct err *err)
+{
+    const char *seed;
+
+    *s = (struct session){ 0 };
+    if (sweepfile_read(&s->file, path, err) < 0)
+        return -1;
+    if (w->where.study)
+        s->name = xstrdup(w->where.study);
+    else
+        s->name = s->file.name ? xstrdup(s->file.name) : stem_dup(path, true);
+    if (w->where.storage) {
+        s->url = xstrdup(w->where.storage);
+    } else {
+        char *stem = stem_dup(path, false);
+
+        s->url = str_dupf("%s.db", stem);
+        free(stem);
+    }
+    if (storage_open(&s->st, s->url, true, err) < 0 ||
+        s->st->ops->begin(s->st, true, err) < 0)
+        goto fail;
+    s->open = true;
+    if (find_or_create(s, w, err) < 0 ||
+        study_check_space(&s->study, &s->file.space, err) < 0 ||
+        choose_sampler(s, w, err) < 0 || note_beginning(s, w, err) < 0 ||
+        note_pruner(s, w->pruner ? w->pruner : s->file.pruner, err) < 0)
+        goto fail;
+    seed = study_attr(&s->study.system, STUDY_SEED_KEY);
+    if (!seed || !str_u64(seed, &s->seed)) {
+        err_set(err, ERR_INPUT, "%s: study '%s' has no seed", s->url, s->name);
+        goto fail;
+    }
+    return 0;
+fail:
+    session_close(s);
+    return -1;
+}
+
+int session_begin(struct session *s, struct err *err)
+{
+    if (s->st->ops->begin(s->st, true, err) < 0)
+        return -1;
+    s->open = true;
+    return load(s, err);
+}
+
+int session_end(struct session *s, struct err *err)
+{
+    if (s->st->ops->end(s->st, err) < 0)
+        return -1;
+    s->open = false;
+    return 0;
+}
+
+/* The parameters that an enqueued trial wants: an object of external values. */
+static int read_fixed(double *fixed, const struct session *s,
+                      const struct study_trial *t, struct err *err)
+{
+    const struct space *space = &s->file.space;
+    const char *text = study_attr(&t->system, "fixed_params");
+    struct json_doc doc;
+    int ret = 0;
+
+    for (size_t i = 0; i < space->n; i++)
+        fixed[i] = NAN;
+    if (!text)
+        return 0;
+    if (json_parse(&doc, "fixed_params", text, strlen(text), err) < 0)
+        return -1;
+    for (const struct json *j = doc.root->first; j && ret == 0; j = j->next) {
+        int at = space_find(space, j->key);
+
+        if (at >= 0 && !dist_read_value(&fixed[at], &space->params[at].dist, j))
+            ret = err_set(err, ERR_INPUT,
+                          "trial %d: the enqueued value of %s is outside "
+                          "its distribution",
+                          t->number, j->key);
+    }
+    json_clear(&doc);
+    return ret;
+}
+
+static int write_point(struct session *s, int64_t id, const double *x, int generation,
+                       struct err *err)
+{
+    const struct space *space = &s->file.space;
+    const char *key = s->sampler.sampler->generation_key;
+    char text[16];
+
+    for (size_t i = 0; i < space->n; i++)
+        if (!isnan(x[i]) &&
+            s->st->ops->set_param(s->st, id, space->params[i].name, x[i],
+                                  &space->params[i].dist, err) < 0)
+            return -1;
+    if (!key || generation < 0)
+        return 0;
+    snprintf(text, sizeof(text), "%d", generation);
+    return s->st->ops->set_attr(s->st, s->study.id, id, true, key, text, err);
+}
+
+static const struct study_trial *first_waiting(const struct study *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->trials[i].state == STUDY_WAITING)
+            return &s->trials[i];
+    return NULL;
+}
+
+int session_draw(struct session *s, int *number, double *x, struct err *err)
+{
+    const struct study_trial *waiting = first_waiting(&s->study);
+    const struct space *space = &s->file.space;
+    double *fixed = xcalloc(space->n, sizeof(*fixed));
+    int generation, ret = -1, drawn;
+    int next = waiting ? waiting->number : (int)s->study.n;
+    struct history h;
+    int64_t id = waiting ? waiting->id : 0;
+
+    study_history(&h, &s->study, space, s->sampler.sampler->generation_key, next);
+    if (waiting && read_fixed(fixed, s, waiting, err) < 0)
+        goto out;
+    drawn = sampler_draw(x, &generation, &s->sampler, space, &h, s->seed, next,
+                         waiting ? fixed : NULL);
+    if (!drawn) {
+        ret = 0;
+        goto out;
+    }
+    if (waiting ? s->st->ops->set_state(s->st, id, STUDY_RUNNING, NULL, 0, err) < 0
+                : s->st->ops->add_trial(s->st, &s->study, STUDY_RUNNING, &id, number,
+                                        err) < 0)
+        goto out;
+    if (waiting)
+        *number = next;
+    if (write_point(s, id, x, generation, err) == 0)
+        ret = 1;
+out:
+    history_clear(&h);
+    free(fixed);
+    return ret;
+}
+
+struct study_trial *session_trial(struct session *s, const char *text, struct err *err)
+{
+    struct study_trial *t = NULL;
+    int number;
+
+    if (!str_int(text, &number))
+        err_set(err, ERR_USAGE, "'%s' is not the number of a trial", text);
+    else if (!(t = study_find(&s->study, number)))
+        err_set(err, ERR_INPUT, "study '%s' has no trial %d", s->name, number);
+    else if (study_finished(t))
+        err_set(err, ERR_INPUT, "trial %d is finished (%s)", number,
+                study_state_name(t->state));
+    else
+        return t;
+    return NULL;
+}
+
+int session_finish(struct session *s, struct study_trial *t, enum study_state state,
+                   const double *values, size_t n, struct err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(values[i]))
+            state = STUDY_FAIL;
+    if (state == STUDY_FAIL) {
+        n = 0;
+    } else if (state == STUDY_PRUNED) {
+        values = t->nreports ? &t->reports[t->nreports - 1] : NULL;
+        n = values && !isnan(*values) && s->study.nobjectives == 1;
+    } else if (n != s->study.nobjectives) {
+        return err_set(err, ERR_USAGE, "%zu values for %zu objectives", n,
+                       s->study.nobjectives);
+    }
+    return s->st->ops->set_state(s->st, t->id, state, values, n, err);
+}
+
+int session_judge(struct session *s, const struct study_trial *t, bool *prune,
+                  struct err *err)
+{
+    const char *json = study_attr(&s->study.system, STUDY_PRUNER_KEY);
+    struct curve *curves;
+    struct pruner_choice pruner;
+    struct pruner_verdict v;
+    struct pruner_task task;
+    struct json_doc doc;
+    struct str value = { 0 };
+    int ret;
+
+    *prune = false;
+    if (!json)
+        return 0;
+    if (json_parse(&doc, STUDY_PRUNER_KEY, json, strlen(json), err) < 0)
+        return -1;
+    ret = pruner_parse(&pruner, json_string(doc.root) ? doc.root->text : "", err);
+    json_clear(&doc);
+    if (ret < 0)
+        return -1;
+    curves = study_curves_new(&s->study);
+    task = (struct pruner_task){ s->name, s->study.maximize[0], curves, s->study.n,
+                                 &curves[t->number] };
+    pruner_judge(&v, &pruner, &task);
+    str_add_double(&value, v.rung_value);
+    for (int k = v.first_rung; k < v.end_rung && ret == 0; k++) {
+        char key[40];
+
+        snprintf(key, sizeof(key), PRUNER_RUNG_KEY, k);
+        ret = s->st->ops->set_attr(s->st, s->study.id, t->id, true, key, value.s, err);
+    }
+    *prune = v.prune;
+    str_clear(&value);
+    study_curves_free(curves, s->study.n);
+    return ret;
+}

@@ -1,0 +1,297 @@
+/* runner - trials as processes: a directory, a process group, values and reports */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/runner.h"
+
+enum { RESULT_MAX = 1 << 20, TAIL_BYTES = 8192, LINE_BYTES = 256 };
+
+double runner_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* When PID started, by /proc/PID/stat, whose second field may hold anything; false when
+ * it has ended, be it waited for or not. */
+static bool start_time(char out[32], pid_t pid)
+{
+    char *path = str_dupf("/proc/%d/stat", (int)pid), *text = NULL, *p, *save = NULL;
+    int field = 2;
+    bool found = false;
+
+    if (fs_read_file(&text, NULL, path, 1 << 16, NULL) == 0 &&
+        (p = strrchr(text, ')'))) {
+        for (p = strtok_r(p + 1, " \n", &save); p; p = strtok_r(NULL, " \n", &save))
+            if (++field == 3 && (*p == 'Z' || *p == 'X')) {
+                break;
+            } else if (field == 22) {
+                snprintf(out, 32, "%s", p);
+                found = true;
+                break;
+            }
+    }
+    free(text);
+    free(path);
+    return found;
+}
+
+char *runner_identity_dup(pid_t pid)
+{
+    char host[256] = "", start[32], *boot = NULL, *out;
+
+    if (!pid)
+        pid = getpid();
+    if (!start_time(start, pid))
+        return NULL;
+    gethostname(host, sizeof(host) - 1);
+    if (fs_read_file(&boot, NULL, "/proc/sys/kernel/random/boot_id", 256, NULL) < 0)
+        boot = xstrdup("-");
+    boot[strcspn(boot, "\n")] = '\0';
+    out = str_dupf("%s %s %d %s", host, boot, (int)pid, start);
+    free(boot);
+    return out;
+}
+
+bool runner_is_dead(const char *identity)
+{
+    char host[256] = "", *now;
+    size_t n;
+    int pid;
+    bool dead;
+
+    gethostname(host, sizeof(host) - 1);
+    n = strlen(host);
+    if (strncmp(identity, host, n) || identity[n] != ' ' ||
+        sscanf(identity + n, " %*s %d", &pid) != 1 || pid < 1)
+        return false;
+    now = runner_identity_dup(pid);
+    dead =
+        !now || strcmp(now, identity) != 0; /* another boot or start: another process */
+    free(now);
+    return dead;
+}
+
+char *runner_which(const char *program, const char *path)
+{
+    char *copy, *save = NULL, *found = NULL;
+
+    if (strchr(program, '/'))
+        return access(program, X_OK) == 0 ? xstrdup(program) : NULL;
+    copy = xstrdup(path ? path : "/usr/bin:/bin");
+    for (char *dir = strtok_r(copy, ":", &save); dir && !found;
+         dir = strtok_r(NULL, ":", &save)) {
+        char *full = fs_join_dup(dir, program);
+
+        if (access(full, X_OK) == 0 && !fs_is_dir(full))
+            found = full;
+        else
+            free(full);
+    }
+    free(copy);
+    return found;
+}
+
+/* In the child: nothing here may fail without ending it. */
+static void become(const struct runner_job *job, int out, int err, char *const *words,
+                   char *const *environment)
+{
+    static const int restored[] = {
+        SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1
+    };
+    sigset_t none;
+    int in = open("/dev/null", O_RDONLY);
+
+    (void)job;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (size_t i = 0; i < sizeof(restored) / sizeof(*restored); i++)
+        signal(restored[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+        _exit(126);
+    execve(words[0], words, environment);
+    dprintf(2, "%s: %s\n", words[0], strerror(errno));
+    _exit(127);
+}
+
+static int open_output(const char *dir, const char *name, struct err *err)
+{
+    char *path = fs_join_dup(dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        err_errno(err, "%s", path);
+    free(path);
+    return fd;
+}
+
+int runner_start(struct runner_job *job, char *const *words, char *const *environment,
+                 const char *params, struct err *err)
+{
+    char *path = fs_join_dup(job->dir, "params.json");
+    int out = -1, error = -1, ret = -1;
+    pid_t pid;
+
+    if (fs_mkdirs(job->dir, err) < 0 ||
+        fs_write_file(path, params, strlen(params), false, err) < 0)
+        goto out;
+    out = open_output(job->dir, "stdout", err);
+    error = out < 0 ? -1 : open_output(job->dir, "stderr", err);
+    if (error < 0)
+        goto out;
+    pid = fork();
+    if (pid < 0) {
+        err_errno(err, "trial %d", job->number);
+        goto out;
+    }
+    if (pid == 0)
+        become(job, out, error, words, environment);
+    setpgid(pid, pid); /* whichever comes first, parent or child */
+    job->pid = pid;
+    job->start = runner_clock();
+    ret = 0;
+out:
+    if (out >= 0)
+        close(out);
+    if (error >= 0)
+        close(error);
+    free(path);
+    return ret;
+}
+
+void runner_kill(struct runner_job *job, int sig)
+{
+    if (job->pid > 0)
+        kill(-job->pid, sig);
+}
+
+void runner_clear(struct runner_job *job)
+{
+    free(job->dir);
+    *job = (struct runner_job){ 0 };
+}
+
+/* N numbers out of a JSON number, list, or object with "value" or "values". */
+static bool json_values(double *values, size_t n, const struct json *j)
+{
+    size_t i = 0;
+
+    if (j->type == JSON_OBJECT)
+        j = json_get(j, "values") ? json_get(j, "values") : json_get(j, "value");
+    if (j && j->type == JSON_NUMBER)
+        return n == 1 && json_double(j, values);
+    if (!j || j->type != JSON_ARRAY || j->n != n)
+        return false;
+    for (j = j->first; j; j = j->next)
+        if (!json_double(j, &values[i++]))
+            return false;
+    return true;
+}
+
+/* The last N numbers of the last line that is not empty. */
+static bool line_values(double *values, size_t n, char *text)
+{
+    size_t end = strlen(text);
+
+    while (end > 0 && isspace((unsigned char)text[end - 1]))
+        text[--end] = '\0';
+    for (size_t i = n; i > 0; i--) {
+        char *word;
+
+        while (end > 0 && strchr(" \t,;=:", text[end - 1]))
+            text[--end] = '\0';
+        while (end > 0 && !strchr(" \t\n,;=:", text[end - 1]))
+            end--;
+        word = text + end;
+        if (!str_double(word, &values[i - 1]))
+            return false;
+        if (i > 1 && end > 0 && text[end - 1] == '\n')
+            return false;
+        *word = '\0';
+    }
+    return true;
+}
+
+/* The last bytes of a file, or NULL. */
+static char *tail_dup(const char *path)
+{
+    FILE *fp = fopen(path, "rb");
+    char *text = NULL;
+    size_t n;
+
+    if (!fp)
+        return NULL;
+    if (fseek(fp, -TAIL_BYTES, SEEK_END) < 0)
+        rewind(fp);
+    text = xcalloc(TAIL_BYTES + 1, 1);
+    n = fread(text, 1, TAIL_BYTES, fp);
+    text[n] = '\0';
+    fclose(fp);
+    return text;
+}
+
+bool runner_values(double *values, size_t n, const struct runner_job *job)
+{
+    char *path = fs_join_dup(job->dir, "result.json"), *text = NULL;
+    struct json_doc doc;
+    bool ok = false;
+
+    if (fs_read_file(&text, NULL, path, RESULT_MAX, NULL) == 0) {
+        if (json_parse(&doc, path, text, strlen(text), NULL) == 0) {
+            ok = json_values(values, n, doc.root);
+            json_clear(&doc);
+        } else {
+            ok = line_values(values, n, text);
+        }
+    } else {
+        free(path);
+        path = fs_join_dup(job->dir, "stdout");
+        text = tail_dup(path);
+        ok = text && line_values(values, n, text);
+    }
+    free(text);
+    free(path);
+    return ok;
+}
+
+bool runner_report(struct runner_job *job, int64_t *step, double *value)
+{
+    char *path = fs_join_dup(job->dir, "report");
+    FILE *fp = fopen(path, "rb");
+    char line[LINE_BYTES], *space;
+    bool found = false;
+
+    free(path);
+    if (!fp)
+        return false;
+    if (fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0)
+        while (!found && fgets(line, sizeof(line), fp) && strchr(line, '\n')) {
+            job->report_at += strlen(line);
+            line[strcspn(line, "\n")] = '\0';
+            space = line + strcspn(line, " \t");
+            if (*space)
+                *space++ = '\0';
+            found = str_i64(line, step) && *step >= 0 && str_double(space, value);
+        }
+    fclose(fp);
+    return found;
+}

@@ -1,0 +1,154 @@
+#!/bin/sh
+# hpo-sweep.t - studies from the shell: ask and tell, run, prune, and what is refused
+. "$top_srcdir/tests/lib.sh"
+
+if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    skip "hpo-sweep keeps studies" "built without SQLite or YAML"
+    done_testing
+    exit
+fi
+
+cat > s.yaml << 'EOF'
+x: uniform(-5, 5)
+opt: choice([sgd, adam])
+m: uniform(0, 1) if opt == sgd
+EOF
+
+run hpo-sweep ask s.yaml --seed 1 --json
+status_is 0 "ask begins the study and starts a trial"
+out_has '{"type": "trial", "trial": 0, "params": {"x": ' "ask prints the trial and its parameters"
+ok "the storage is beside the sweep file" test -f s.db
+run hpo-sweep tell -S s.db 0 1.5
+status_is 0 "tell finishes the trial"
+run hpo-sweep tell -S s.db 0 1.5
+status_is 3 "a finished trial stays as it is"
+err_is "hpo-sweep: trial 0 is finished (COMPLETE)" "and the error says so"
+run hpo-sweep tell -S s.db 7 1
+status_is 3 "a trial that does not exist is refused"
+run hpo-sweep enqueue s.yaml x=1 opt=adam
+status_is 0 "parameters are enqueued"
+run hpo-sweep ask s.yaml --json
+out_is '{"type": "trial", "trial": 1, "params": {"x": 1.0, "opt": "adam"}}' \
+    "the next trial has them"
+run hpo-sweep enqueue s.yaml x=9
+status_is 2 "a value outside its distribution is refused"
+run hpo-sweep tell -S s.db --state failed 1
+run hpo-sweep show -S s.db
+out_has "     1  FAIL                 -  x=1.0  opt=adam" "show lists every trial"
+run hpo-sweep best -S s.db --json
+out_has '"trial": 0, "state": "COMPLETE", "values": [1.5]' "best prints the best"
+
+cat > f.sh << 'EOF'
+#!/bin/sh
+echo "trial at $1"
+awk -v x="$1" 'BEGIN { print (x - 1) ^ 2 }'
+EOF
+chmod +x f.sh
+run hpo-sweep run s.yaml --study tpe --seed 2 --trials 40 -j 2 -- ./f.sh '{x}'
+status_is 0 "run reaches its trials"
+err_empty "and says nothing"
+hpo-sweep show -S s.db --study tpe > list
+ok "all trials are complete" test "$(grep -c COMPLETE list)" = 40
+run hpo-sweep best -S s.db --study tpe
+ok "the search comes near the optimum" awk '{ exit !($3 < 0.05) }' out
+hpo-sweep importance -S s.db --study tpe > list
+ok "the parameter that matters is found" test "$(sed -n '1s/.*  //p' list)" = x
+run hpo-sweep run s.yaml --study tpe --trials 40 -- false
+status_is 0 "a finished sweep is left alone"
+ok "a trial has its directory" test -f tpe.trials/000039/stdout
+ok "parameters are in params.json" grep -q '"x": ' tpe.trials/000039/params.json
+
+for sampler in random qmc; do
+    for jobs in 1 3; do
+        hpo-sweep run s.yaml --study $sampler$jobs --sampler $sampler --seed 5 --trials 12 \
+            -j $jobs -- echo '{x}'
+        hpo-sweep show -S s.db --study $sampler$jobs > $sampler$jobs.list
+    done
+    ok "draws of $sampler do not depend on the number of jobs" cmp ${sampler}1.list ${sampler}3.list
+done
+
+printf 'a: choice([1, 2])\nb: randint(0, 3)\n' > grid.yaml
+run hpo-sweep run grid.yaml --sampler grid -- echo '{a}' '{b}'
+status_is 0 "a grid needs no budget"
+hpo-sweep show -S grid.db | sed 's/.*  a=/a=/' | sort > list
+ok "and every point is tried once" test "$(uniq list | wc -l) $(wc -l < list)" = "6 6"
+run hpo-sweep ask grid.yaml --sampler grid
+status_is 1 "with nothing left to draw, ask says no"
+
+printf 'w: choice(["a b", "$(touch pwned)", "it'"'"'s"])\n' > words.yaml
+hpo-sweep run words.yaml --sampler grid --direction maximize -- \
+    sh -c 'printf "%s\n" "$1" > "$HPO_TRIAL_DIR/word"; echo 1' sh '<{w}>'
+ok "a value with blanks arrives as one word" grep -qx '<a b>' words.trials/000000/word
+ok "a value is never run by a shell" test ! -e pwned
+run hpo-sweep run words.yaml --study sh --sampler grid --shell -- 'echo "$HPO_w" >&2; echo 1'
+ok "with --shell values come in the environment" grep -qx "it's" sh.trials/000002/stderr
+
+cat > train.sh << 'EOF'
+#!/bin/sh
+for step in 0 1 2 3 4 5 6 7 8 9; do
+    echo "$step $1" >> "$HPO_REPORT"
+    [ "$1" = 1 ] || sleep 0.3
+done
+echo "$1"
+EOF
+chmod +x train.sh
+printf 'x: choice([1, 9])\n' > prune.yaml
+for x in 1 1 9; do hpo-sweep enqueue prune.yaml x=$x; done
+hpo-sweep run prune.yaml --pruner median:startup=2 --trials 3 -- ./train.sh '{x}'
+hpo-sweep show -S prune.db > list
+ok "a trial that reports worse values than the median is stopped" \
+    test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "COMPLETE COMPLETE PRUNED "
+hpo-sweep ask prune.yaml > /dev/null
+hpo-sweep report -S prune.db 3 0 9
+run hpo-sweep should-prune -S prune.db 3
+status_is 0 "should-prune says yes with status 0"
+hpo-sweep report -S prune.db 3 0 0.5
+run hpo-sweep should-prune -S prune.db 3
+status_is 1 "and no with status 1"
+
+run hpo-sweep run s.yaml --study bad --trials 9 -- false
+status_is 1 "three failures in a row end the run"
+run hpo-sweep run s.yaml --study bad -- true
+status_is 2 "a sampler without an end needs a budget"
+run hpo-sweep run s.yaml --trials 1 -- no-such-program
+status_is 2 "the program is looked up before the first trial"
+run hpo-sweep run s.yaml --trials 1 -- echo '{y}'
+err_has "'{y}': no parameter 'y'" "an unknown name is refused"
+sed 's/-5, 5/-5, 6/' s.yaml > t.yaml
+run hpo-sweep ask t.yaml -S s.db --study tpe
+status_is 3 "another search space is refused"
+err_has "x was " "with the difference"
+printf 'x: loguniform(0, 1)\n' > log.yaml
+run hpo-sweep ask log.yaml
+status_is 3 "log with zero is refused"
+ok "and no storage is made" test ! -e log.db
+: > empty.db
+head -c 4096 /dev/zero | tr '\0' x > junk.db
+run hpo-sweep show -S junk.db
+status_is 3 "a file that is no database is refused"
+run hpo-sweep show -S none.db
+status_is 4 "a missing storage is an error"
+
+hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30 &
+pid=$!
+while ! [ -f slow.trials/000000/params.json ]; do sleep 0.1; done
+run hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30
+status_is 75 "a second run ends at once"
+err_empty "and says nothing"
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+status_is 143 "SIGTERM ends the run with 128 + 15"
+run hpo-sweep show -S s.db --study slow
+out_has "0  FAIL" "and its trial has failed"
+
+hpo-sweep run s.yaml --study killed --trials 5 -- sleep 30 &
+pid=$!
+while ! [ -f killed.trials/000000/params.json ]; do sleep 0.1; done
+kill -KILL $pid
+wait $pid 2> /dev/null
+hpo-sweep run s.yaml --study killed --trials 2 -- echo 1
+hpo-sweep show -S s.db --study killed > list
+ok "after SIGKILL the next run takes the dead trial for failed" \
+    test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL COMPLETE "
+done_testing
