@@ -42,6 +42,7 @@ shell_tests = \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
     %D%/tp-run.t \
+    %D%/tp-shard-layouts.t \
     %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \
     %D%/tp-shard.t
