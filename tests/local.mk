@@ -39,6 +39,7 @@ shell_tests = \
     %D%/hpo-sweep.t \
     %D%/models.t \
     %D%/options.t \
+    %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
     %D%/tp-run.t \

@@ -300,9 +300,11 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
                 free(sum.leaf);
                 return fail(&ps, text, "the segments need different names");
             }
-    *out = (struct axis){
-        .text = xstrdup(text), .size = sum.size, .n = (int)sum.n, .leaf = sum.leaf
-    };
+    *out = (struct axis){ .text = xstrdup(text),
+                          .size = sum.size,
+                          .block = 1,
+                          .n = (int)sum.n,
+                          .leaf = sum.leaf };
     return 0;
 }
 
@@ -353,9 +355,21 @@ bool axis_segment(struct axis *out, const struct axis *a, const char *segment)
         stride *= l->digit[k].size;
     }
     join_digits(l);
-    *out =
-        (struct axis){ .text = xstrdup(segment), .size = l->size, .n = 1, .leaf = l };
+    *out = (struct axis){
+        .text = xstrdup(segment), .size = l->size, .block = 1, .n = 1, .leaf = l
+    };
     return true;
+}
+
+void axis_divide(struct axis *out, const struct axis *a, uint64_t block)
+{
+    axis_copy(out, a);
+    if (block <= 1)
+        return;
+    free(out->text);
+    out->text = str_dupf("(%s)/%llu", a->text, (unsigned long long)block);
+    out->block = a->block * block;
+    out->size = (a->size + block - 1) / block;
 }
 
 void axis_copy(struct axis *out, const struct axis *a)
@@ -385,7 +399,7 @@ static bool leaf_equal(const struct leaf *a, const struct leaf *b)
 
 bool axis_equal(const struct axis *a, const struct axis *b)
 {
-    if (a->n != b->n)
+    if (a->n != b->n || a->block != b->block)
         return false;
     for (int i = 0; i < a->n; i++)
         if (!leaf_equal(&a->leaf[i], &b->leaf[i]))
@@ -541,8 +555,8 @@ static void emit_loops(struct runs *out, size_t *cap, const struct loop *loop, i
                    owned);
 }
 
-void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
-               const struct share *share)
+static void element_runs(struct runs *out, const struct axis *a,
+                         const struct axis_scope *scope, const struct share *share)
 {
     size_t cap = 0;
 
@@ -570,10 +584,69 @@ void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *
     }
 }
 
+/* Elements of the leaves: the axis' own when it is not divided. */
+static uint64_t elements(const struct axis *a)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < a->n; i++)
+        n += a->leaf[i].size;
+    return n;
+}
+
+void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
+               const struct share *share)
+{
+    struct runs fine;
+    size_t cap = 0;
+
+    element_runs(&fine, a, scope, share);
+    if (a->block == 1) {
+        *out = fine;
+        return;
+    }
+    *out = (struct runs){ 0 };
+    for (size_t i = 0; i < fine.n; i++) {
+        uint64_t first = fine.v[i].start / a->block;
+        uint64_t end = (fine.v[i].start + fine.v[i].count + a->block - 1) / a->block;
+
+        add_run(out, &cap, first, end - first, fine.v[i].owned);
+    }
+    runs_clear(&fine);
+}
+
+bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
+                     const struct share *share)
+{
+    struct runs fine;
+    uint64_t n = elements(a);
+    bool aligned = true;
+
+    if (a->block == 1)
+        return true;
+    element_runs(&fine, a, scope, share);
+    for (size_t i = 0; i < fine.n; i++) {
+        uint64_t end = fine.v[i].start + fine.v[i].count;
+
+        aligned &= fine.v[i].start % a->block == 0 && (end % a->block == 0 || end == n);
+    }
+    runs_clear(&fine);
+    return aligned;
+}
+
 uint64_t axis_count(const struct axis *a, const char *segment,
                     const struct axis_scope *scope, const struct share *share)
 {
     uint64_t total = 0;
+
+    if (a->block > 1) {
+        struct runs r;
+
+        axis_runs(&r, a, scope, share);
+        total = r.count;
+        runs_clear(&r);
+        return total;
+    }
 
     for (int i = 0; i < a->n; i++) {
         struct loop loop[AXIS_MAX_DIGITS];

@@ -35,8 +35,11 @@ struct leaf {
 };
 
 struct axis {
-    char *text;    /* as written in the family */
-    uint64_t size; /* elements: the sum of the leaves */
+    char *text; /* as written in the family */
+    uint64_t
+        size; /* elements: the sum of the leaves, divided by the block, rounded up */
+    uint64_t block; /* elements of the leaves that one element stands for; 1, but for
+                       the scales and packed values of quantised weights */
     int n;
     struct leaf *leaf;
 };
@@ -62,6 +65,11 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
 /* Make an axis of one unnamed leaf with the digits of A's segment SEGMENT; false if it
  * has none. */
 bool axis_segment(struct axis *out, const struct axis *a, const char *segment);
+/* Make A's axis in blocks of BLOCK elements, the last of which may be shorter. */
+void axis_divide(struct axis *out, const struct axis *a, uint64_t block);
+/* True when the share of a part is whole blocks. */
+bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
+                     const struct share *share);
 void axis_copy(struct axis *out, const struct axis *a);
 void axis_clear(struct axis *a);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/quant.h"
 
 enum { MAX_ALTERNATIVES = 64, MAX_TENSORS = 1 << 22 };
 
@@ -219,6 +220,17 @@ int bind_tensors(struct model *m, struct err *err)
     return 0;
 }
 
+void bind_definition(struct model *m, size_t def)
+{
+    struct tensor_def *d = &m->state->def[def];
+
+    d->first = m->ntensors;
+    m->tensor = xrealloc(m->tensor, sizeof(*m->tensor) * (m->ntensors + d->count + 1));
+    for (uint64_t a = 0; a < capture_count(m, d, 0); a++)
+        for (uint64_t b = 0; b < capture_count(m, d, 1); b++)
+            make_tensor(m, def, (uint64_t[2]){ a, b });
+}
+
 void bind_clear(struct model *m)
 {
     for (size_t i = 0; i < m->ntensors; i++)
@@ -234,7 +246,7 @@ void bind_clear(struct model *m)
 
 /* ---- a checkpoint's names ---- */
 
-static long match_tensor(const struct model *m, const char *name)
+long bind_match(const struct model *m, const char *name)
 {
     for (size_t i = 0; i < m->state->ndefs; i++) {
         const struct tensor_def *d = &m->state->def[i];
@@ -253,7 +265,7 @@ static long match_tensor(const struct model *m, const char *name)
 
 long model_find(const struct model *m, const char *name)
 {
-    long t = match_tensor(m, name);
+    long t = bind_match(m, name);
 
     return t >= 0 && !strcmp(m->tensor[t].name, name) ? t : -1;
 }
@@ -330,13 +342,38 @@ static int check_shape(const struct model *m, const struct model_tensor *t,
     return -1;
 }
 
+/* The tensor that IN is, companions of quantised weights among them; -1 when a carried
+ * tensor or none, -2 with *err set. */
+static long match_input(struct model *m, const struct model_input *in, struct err *err)
+{
+    long t = bind_match(m, in->name);
+    int more = t < 0 ? quant_extend(m, in, err) : 0;
+
+    if (more < 0)
+        return -2;
+    return more ? bind_match(m, in->name) : t;
+}
+
+/* Is T, or what stands for it when it is quantised, among the inputs? */
+static bool is_stored(const struct model *m, size_t t)
+{
+    const struct tensor_def *d = &m->state->def[m->tensor[t].def];
+
+    if (m->tensor[t].source >= 0)
+        return true;
+    return d->replaced_by >= 0 &&
+           m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
+}
+
 int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err)
 {
     m->carry = xcalloc(n + 1, sizeof(*m->carry));
     m->ncarry = 0;
     for (size_t i = 0; i < n; i++) {
-        long t = match_tensor(m, in[i].name);
+        long t = match_input(m, &in[i], err);
 
+        if (t == -2)
+            return -1;
         if (t < 0 && is_carried(m, in[i].name)) {
             m->carry[m->ncarry++] = (int)i;
             continue;
@@ -354,7 +391,7 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
         m->tensor[t].name = xstrdup(in[i].name);
     }
     for (size_t t = 0; t < m->ntensors; t++)
-        if (m->tensor[t].source < 0 && !m->tensor[t].optional)
+        if (!m->tensor[t].optional && !is_stored(m, t))
             return err_set(err, ERR_INPUT,
                            "tensor %s is missing, which family %s needs",
                            m->tensor[t].name, m->family);

@@ -10,6 +10,10 @@
 int bind_pattern(struct model *m, struct tensor_def *d, struct err *err);
 /* Make model.tensor from the definitions, named by their first alternatives. */
 int bind_tensors(struct model *m, struct err *err);
+/* Make the tensors of definition DEF, which was added after bind_tensors. */
+void bind_definition(struct model *m, size_t def);
+/* The tensor that a checkpoint's NAME stands for, or -1. */
+long bind_match(const struct model *m, const char *name);
 /* Release what these made. */
 void bind_clear(struct model *m);
 

@@ -19,6 +19,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
     %D%/program.c %D%/program.h \
+    %D%/quant.c %D%/quant.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c \
     %D%/shard.c \

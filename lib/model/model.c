@@ -9,6 +9,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/model/bind.h"
+#include "lib/model/quant.h"
 #include "lib/model/state.h"
 
 /* ---- evaluation ---- */
@@ -366,9 +367,12 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     const char *tied_to = NULL;
     bool exists, tied;
 
-    *d = (struct tensor_def){
-        .entry = e, .tied_def = -1, .section = -1, .capture = { -1, -1 }
-    };
+    *d = (struct tensor_def){ .entry = e,
+                              .tied_def = -1,
+                              .companion_of = -1,
+                              .replaced_by = -1,
+                              .section = -1,
+                              .capture = { -1, -1 } };
     if (e->json->type != JSON_ARRAY || !json_string(j))
         return family_error(e->doc, e->json, 0, err, "expected [name, axis, ...]");
     d->pattern = j->text;
@@ -411,7 +415,7 @@ static int make_tensors(struct model *m, struct err *err)
     struct model_state *s = m->state;
     const struct family_table *t = &s->family->tensors;
 
-    s->def = xcalloc(t->n + 1, sizeof(*s->def));
+    s->def = xcalloc((t->n + 1) * (1 + QUANT_MAX_COMPANIONS), sizeof(*s->def));
     for (size_t i = 0; i < t->n; i++)
         if (read_tensor(m, &t->v[i], err) < 0)
             return -1;

@@ -4,6 +4,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/model/model.h"
+#include "lib/model/quant.h"
 #include "lib/model/state.h"
 
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
@@ -104,6 +105,11 @@ int cutter_open(struct cutter **out, const struct model *m, const struct mesh *m
     c->mesh = *mesh;
     memcpy(c->coord, coord, sizeof(c->coord));
     c->share = model_shares(m, mesh, coord);
+    if (quant_check_cut(m, c->share, err) < 0) {
+        free(c->share);
+        free(c);
+        return -1;
+    }
     c->cut = xcalloc(m->state->ndefs + 1, sizeof(*c->cut));
     c->runs = xcalloc(m->state->ndefs + 1, sizeof(*c->runs));
     c->known = xcalloc(m->state->ndefs + 1, sizeof(*c->known));

@@ -24,7 +24,9 @@ struct tensor_def {
     struct axis axis[MODEL_MAX_DIMS];
     int tied_def; /* -1: not tied */
     bool optional;
-    char **name; /* patterns with the alternatives written out */
+    int companion_of; /* definition whose quantised weight it belongs to, or -1 */
+    int replaced_by;  /* definition of what stands for it when quantised, or -1 */
+    char **name;      /* patterns with the alternatives written out */
     size_t nnames;
     int capture[2]; /* symbols of its captures in order of appearance, -1 */
     const char *capture_name[2];

@@ -10,10 +10,14 @@ static int load(struct weights *w, int i, struct loader *loader,
                 const struct checkpoint *c, const struct weight *need, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
-    enum dtype dtype = c->tensor[t->source].dtype;
     uint64_t bytes, expected;
+    enum dtype dtype;
     void *data;
 
+    if (t->source < 0)
+        return err_set(err, ERR_INPUT,
+                       "tensor %s: stored quantised; cannot compute with it", t->name);
+    dtype = c->tensor[t->source].dtype;
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
         return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s",
                        t->name, dtype_name(dtype));

@@ -1,0 +1,25 @@
+/* quant - the companions of quantised weights: scales, zeros, packed values
+ *
+ * A quantised checkpoint stores, beside a weight or in its place, tensors whose axes
+ * are the weight's divided by a block.  What config.json's quantization_config says is
+ * enough to describe them, for any family; they are then cut with their weights, on
+ * whole blocks, or the cut is refused. */
+#ifndef LIB_MODEL_QUANT_H
+#define LIB_MODEL_QUANT_H
+
+#include "lib/model/model.h"
+#include "lib/model/state.h"
+
+/* When IN is a companion of a weight of M, add the tensors it is one of (one for each
+ * layer and expert) and return 1; 0 when it is none; -1 with *err set when its kind
+ * cannot be cut. */
+int quant_extend(struct model *m, const struct model_input *in, struct err *err);
+
+/* Refuse the cut of a part whose share of symbol i is SHARE[i] when it falls inside a
+ * block (ERR_NO, naming the tensor). */
+int quant_check_cut(const struct model *m, const struct share *share, struct err *err);
+
+/* Room that the definitions need for companions: as many again for each. */
+enum { QUANT_MAX_COMPANIONS = 4 };
+
+#endif

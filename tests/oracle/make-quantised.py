@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Write tests/data/quantised/*: tiny Llamas in the layouts of quantised checkpoints.  The values are random
+bytes; what counts is which tensors there are and how their shapes follow from the weight's.  Run in the top
+directory."""
+import json
+import os
+
+import torch
+from safetensors.torch import save_file
+
+H, HEADS, KV, D, F, V, L = 32, 4, 2, 16, 48, 40, 2
+gen = torch.Generator().manual_seed(7)
+
+
+def rand(shape, dtype):
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        return torch.randn(shape, generator=gen).to(dtype)
+    n = 1
+    for s in shape:
+        n *= s
+    raw = torch.randint(0, 255, (n * dtype.itemsize,), generator=gen, dtype=torch.uint8)
+    return raw.view(dtype).reshape(shape)
+
+
+def fp8(out, inp):
+    return {"weight": rand((out, inp), torch.float8_e4m3fn),
+            "weight_scale_inv": rand((-(-out // 16), -(-inp // 16)), torch.float32)}
+
+
+def gptq(out, inp):
+    return {"qweight": rand((inp // 8, out), torch.int32), "qzeros": rand((inp // 16, out // 8), torch.int32),
+            "scales": rand((inp // 16, out), torch.float16),
+            "g_idx": torch.tensor([i // 16 for i in range(inp)], dtype=torch.int32)}
+
+
+def awq(out, inp):
+    return {"qweight": rand((inp, out // 8), torch.int32), "qzeros": rand((inp // 16, out // 8), torch.int32),
+            "scales": rand((inp // 16, out), torch.float16)}
+
+
+def int8(out, inp):
+    return {"weight": rand((out, inp), torch.int8), "SCB": rand((out,), torch.float32),
+            "weight_format": torch.tensor(0, dtype=torch.uint8)}
+
+
+KINDS = {
+    "fp8": (fp8, {"quant_method": "fp8", "weight_block_size": [16, 16]}),
+    "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 16, "desc_act": False}),
+    "gptq-act-order": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 16, "desc_act": True}),
+    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 16}),
+    "int8": (int8, {"quant_method": "bitsandbytes", "load_in_8bit": True}),
+}
+
+for name, (make, config) in KINDS.items():
+    t = {"model.embed_tokens.weight": rand((V, H), torch.float16), "model.norm.weight": rand((H,), torch.float16),
+         "lm_head.weight": rand((V, H), torch.float16)}
+    for layer in range(L):
+        p = f"model.layers.{layer}."
+        t[p + "input_layernorm.weight"] = rand((H,), torch.float16)
+        t[p + "post_attention_layernorm.weight"] = rand((H,), torch.float16)
+        for lin, out, inp in (("self_attn.q_proj", HEADS * D, H), ("self_attn.k_proj", KV * D, H),
+                              ("self_attn.v_proj", KV * D, H), ("self_attn.o_proj", H, HEADS * D),
+                              ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
+            for suffix, value in make(out, inp).items():
+                t[f"{p}{lin}.{suffix}"] = value.contiguous()
+    d = f"tests/data/quantised/{name}"
+    os.makedirs(d, exist_ok=True)
+    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
+    with open(d + "/config.json", "w") as f:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H,
+                   "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
+                   "intermediate_size": F, "vocab_size": V, "quantization_config": config}, f, indent=1)
+        f.write("\n")

@@ -1,0 +1,49 @@
+#!/bin/sh
+# quantised.t - quantised weights are cut with their companions
+. "$top_srcdir/tests/lib.sh"
+
+for kind in fp8 gptq awq int8; do
+    model=$data/quantised/$kind
+    for tp in 1 2 3 4; do
+        ok "$kind is cut at tp $tp" tp-shard split -q --tp "$tp" "$model" "$kind.$tp"
+        ok "$kind at tp $tp is intact" tp-shard verify -q "$kind.$tp"
+        ok "$kind at tp $tp is merged" tp-shard merge -q "$kind.$tp" "$kind.$tp.merged"
+        ok "$kind is the same bytes again after tp $tp" \
+            cmp "$model/model.safetensors" "$kind.$tp.merged/model.safetensors"
+    done
+    tp-shard reshard -q --tp 4 "$kind.2" "$kind.4.again"
+    ok "$kind cut anew is as if cut at once" \
+        cmp "$kind.4/rank-tp3-pp0.safetensors" "$kind.4.again/rank-tp3-pp0.safetensors"
+done
+
+# shape of TENSOR in a rank file
+shape() {
+    tp-shard show --json "$1" | sed -n "s/.*\"name\":\"$2\".*\"shape\":\(\[[^]]*\]\).*/\1/p"
+}
+p=model.layers.0
+ok "FP8 scales go with their blocks: rows" \
+    test "$(shape fp8.2/rank-tp0-pp0.safetensors $p.mlp.up_proj.weight_scale_inv)" = "[2,2]"
+ok "FP8 blocks are not parted: the rest of three goes to the other rank" \
+    test "$(shape fp8.2/rank-tp1-pp0.safetensors $p.mlp.up_proj.weight)" = "[16,32]"
+ok "FP8 scales go with their blocks: columns" \
+    test "$(shape fp8.2/rank-tp1-pp0.safetensors $p.mlp.down_proj.weight_scale_inv)" = "[2,1]"
+ok "GPTQ packs rows" \
+    test "$(shape gptq.2/rank-tp0-pp0.safetensors $p.mlp.down_proj.qweight)" = "[4,32]"
+ok "AWQ packs columns" \
+    test "$(shape awq.2/rank-tp0-pp0.safetensors $p.mlp.up_proj.qweight)" = "[32,4]"
+
+run tp-shard split --tp 2 "$data/quantised/gptq-act-order" out.act
+status_is 1 "GPTQ with act-order cannot be cut"
+err_has "desc_act" "and the reason is named"
+run tp-shard split --tp 1 "$data/quantised/gptq-act-order" out.act1
+status_is 0 "but kept whole it can"
+mkdir four
+cp "$data/quantised/int8/model.safetensors" four
+sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantised/int8/config.json" > four/config.json
+run tp-shard split --tp 2 four out.four
+status_is 3 "bitsandbytes of 4 bits is refused"
+err_has "cannot be cut" "by name"
+run tp-run generate --ids 1,2 "$data/quantised/gptq"
+status_is 3 "and quantised weights are not run"
+err_lines 1 "told in one line"
+done_testing
