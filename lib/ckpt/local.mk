@@ -6,4 +6,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/source.c %D%/source.h \
     %D%/tensor.c %D%/tensor.h \
+    %D%/unpickle.c %D%/unpickle.h \
     %D%/zip.c %D%/zip.h
