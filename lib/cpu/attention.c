@@ -12,10 +12,6 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 enum { BLOCK = 64 }; /* queries */
 
 CPU_CLONES static float dot(const float *a, const float *b, size_t n)
@@ -130,7 +126,7 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
     }
     n = high - low;
     cpu_gemm(true, rows, n, dim, j->q + row * j->q_stride + head * dim, j->q_stride,
-             j->step->k + low * j->k_stride + kv * dim, j->k_stride, score, n, false);
+             j->step->k + low * j->k_stride + kv * dim, j->k_stride, score, n);
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
         float *s = score + i * n;
@@ -143,7 +139,7 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
     }
     cpu_gemm(false, rows, value_dim, n, score, n,
              j->step->v + low * j->v_stride + kv * value_dim, j->v_stride,
-             j->y + row * j->y_stride + head * value_dim, j->y_stride, false);
+             j->y + row * j->y_stride + head * value_dim, j->y_stride);
 }
 
 int cpu_attention(float *y, const float *q, const struct inst *inst,
@@ -160,12 +156,9 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
                      .k_stride = kv_heads * inst->attention.head_dim,
                      .v_stride = kv_heads * inst->attention.value_dim,
                      .y_stride = heads * inst->attention.value_dim };
+    int threads = cpu_threads();
     float *score;
-    int threads = 1;
 
-#ifdef _OPENMP
-    threads = omp_get_max_threads();
-#endif
     if (!heads || !step->rows)
         return 0;
     score = mem_alloc((uint64_t)threads * block * step->keys * sizeof(*score),
@@ -176,11 +169,8 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
     for (long i = 0; i < (long)(blocks * heads); i++) {
         size_t row = (size_t)i / heads * block, head = (size_t)i % heads;
         size_t rows = step->rows - row < block ? step->rows - row : block;
-        float *mine = score;
+        float *mine = score + (size_t)cpu_thread() * block * step->keys;
 
-#ifdef _OPENMP
-        mine += (size_t)omp_get_thread_num() * block * step->keys;
-#endif
         if (block == 1)
             one_query(&j, row, head, head / (heads / kv_heads), mine);
         else

@@ -19,6 +19,24 @@ static void set_threads(int n)
 #endif
 }
 
+int cpu_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+int cpu_thread(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
     .probe = probe,

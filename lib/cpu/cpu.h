@@ -23,12 +23,19 @@ void cpu_group_scale(float *y, const float *x, const double *mean, const double 
                      const struct matrix *b);
 void cpu_rope(float *y, const float *x, size_t rows, size_t cols, size_t head,
               const struct rope *r, const float *cos, const float *sin);
-/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B), or += when ADD; op(B) is [k][n], and
- * B is [n][k] (ldb) when TRANSPOSED.  Many rows: oneDNN's product where there is one.
- */
-void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
-              const float *b, size_t ldb, float *c, size_t ldc, bool add);
 int cpu_attention(float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err);
 
+/* What the operations share. */
+
+/* Threads of a parallel region, and the number of this one inside it. */
+int cpu_threads(void);
+int cpu_thread(void);
+/* Weights AT to AT + N of W, counted over its rows, as f32: in place, or in SCRATCH. */
+const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch);
+/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B); op(B) is [k][n], and B is [n][k]
+ * (ldb) when TRANSPOSED.  Called inside a parallel region: one thread makes all of it.
+ */
+void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
+              const float *b, size_t ldb, float *c, size_t ldc);
 #endif

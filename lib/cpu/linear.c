@@ -2,7 +2,7 @@
  *
  * Few rows are bound by reading the weights: our own loops read each weight once, widen
  * it and use it for all the rows.  Many rows are bound by arithmetic: a panel of
- * weights is widened to f32 and handed to oneDNN, or to a plain blocked loop in a build
+ * weights is widened to f32 and handed to oneDNN, or to a plain loop in a build
  * without it. */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 enum {
     FEW = 8,         /* rows that the memory-bound loops take */
-    PANEL = 1 << 20, /* weights widened at a time */
+    PANEL = 1 << 21, /* weights that a thread widens at a time */
 };
 
 static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
@@ -153,26 +153,22 @@ static void few_matmul(float *y, const float *x, size_t rows, const struct matri
 /* ---- many rows ---- */
 
 void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
-              const float *b, size_t ldb, float *c, size_t ldc, bool add)
+              const float *b, size_t ldb, float *c, size_t ldc)
 {
 #ifdef HAVE_DNNL
     dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k,
-               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, add ? 1.0f : 0.0f, c,
-               (dnnl_dim_t)ldc);
+               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0.0f, c, (dnnl_dim_t)ldc);
 #else
-#pragma omp parallel for schedule(static)
-    for (long i = 0; i < (long)m; i++) {
-        const float *row = a + (size_t)i * lda;
-        float *to = c + (size_t)i * ldc;
+    for (size_t i = 0; i < m; i++) {
+        const float *row = a + i * lda;
+        float *to = c + i * ldc;
 
-        if (!add)
+        if (!transposed)
             memset(to, 0, n * sizeof(*to));
         for (size_t j = 0; transposed && j < n; j++) {
             struct matrix one = { b + j * ldb, DTYPE_F32, 1, k };
-            float sum;
 
-            dot_f32(&sum, row, 1, &one, 0, 1);
-            to[j] += sum;
+            dot_f32(to + j, row, 1, &one, 0, 1);
         }
         for (size_t j = 0; !transposed && j < k; j++)
             axpy(to, (const char *)(b + j * ldb), DTYPE_F32, row[j], n);
@@ -180,70 +176,61 @@ void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, siz
 #endif
 }
 
-CPU_CLONES static void widen_bf16(float *out, const uint16_t *p, size_t n)
+/* Outputs that one thread makes at a time.  It follows from the sizes alone, so that
+ * sums are made alike on any number of threads: the library's own threads would share
+ * out long sums. */
+static uint64_t tile_width(uint64_t in, uint64_t out)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = dtype_bf16_to_f32(p[i]);
+    uint64_t width = out / 16, most = PANEL / (in ? in : 1);
+
+    width = width > 256 ? 256 : width;
+    width = width > most ? most : width;
+    return width < 64 ? 64 : width / 64 * 64;
 }
 
-/* Rows FIRST and on of W as f32: in place, or widened to SCRATCH. */
-static const float *panel(const struct matrix *w, uint64_t first, uint64_t rows,
-                          float *scratch)
+/* W's share in outputs FIRST to FIRST + N as f32, in place or in SCRATCH; *stride is
+ * that between its rows. */
+static const float *panel(const struct matrix *w, bool transposed, uint64_t first,
+                          uint64_t n, float *scratch, size_t *stride)
 {
+    *stride = w->cols;
+    if (transposed)
+        return cpu_widen(w, first * w->cols, n * w->cols, scratch);
     if (w->dtype == DTYPE_F32)
-        return (const float *)(const void *)element(w, first, 0);
-#pragma omp parallel for schedule(static)
-    for (long r = 0; r < (long)rows; r++) {
-        const void *from = element(w, first + (uint64_t)r, 0);
-
-        if (w->dtype == DTYPE_BF16)
-            widen_bf16(scratch + (size_t)r * w->cols, from, w->cols);
-        else
-            dtype_to_f32(w->dtype, from, scratch + (size_t)r * w->cols, w->cols);
-    }
+        return (const float *)w->data + first;
+    *stride = n;
+    for (uint64_t k = 0; k < w->rows; k++)
+        cpu_widen(w, k * w->cols + first, n, scratch + k * n);
     return scratch;
 }
 
 static int many(float *y, const float *x, size_t rows, const struct matrix *w,
                 bool transposed, struct err *err)
 {
-    uint64_t step = PANEL / (w->cols ? w->cols : 1);
-    float *scratch = NULL, *block = NULL;
-    int ret = -1;
+    uint64_t in = transposed ? w->cols : w->rows, out = transposed ? w->rows : w->cols;
+    uint64_t width = tile_width(in, out), room = 0;
+    int threads = cpu_threads();
+    float *scratch = NULL;
 
-    step = step < 16 ? 16 : step > w->rows ? w->rows : step;
-    if (w->dtype == DTYPE_F32)
-        step = w->rows; /* needs no widening, so no panels */
     if (w->dtype != DTYPE_F32) {
-        scratch =
-            mem_alloc(step * w->cols * sizeof(*scratch), "a panel of weights", err);
+        room = width * in;
+        scratch = mem_alloc((uint64_t)threads * room * sizeof(*scratch),
+                            "panels of weights", err);
         if (!scratch)
             return -1;
     }
-    if (!transposed && step < w->rows) {
-        block = mem_alloc(rows * step * sizeof(*block), "a panel of activations", err);
-        if (!block)
-            goto out;
-    }
-    for (uint64_t first = 0; first < w->rows; first += step) {
-        uint64_t n = w->rows - first < step ? w->rows - first : step;
-        const float *b = panel(w, first, n, scratch), *a = x;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (long t = 0; t < (long)((out + width - 1) / width); t++) {
+        uint64_t first = (uint64_t)t * width;
+        uint64_t n = out - first < width ? out - first : width;
+        size_t stride;
+        float *mine = scratch ? scratch + (uint64_t)cpu_thread() * room : NULL;
+        const float *b = panel(w, transposed, first, n, mine, &stride);
 
-        if (transposed) {
-            cpu_gemm(true, rows, n, w->cols, x, w->cols, b, w->cols, y + first, w->rows,
-                     false);
-            continue;
-        }
-        for (size_t i = 0; block && i < rows; i++)
-            memcpy(block + i * n, x + i * w->rows + first, n * sizeof(*block));
-        a = block ? block : x;
-        cpu_gemm(false, rows, w->cols, n, a, n, b, w->cols, y, w->cols, first > 0);
+        cpu_gemm(transposed, rows, n, in, x, in, b, stride, y + first, out);
     }
-    ret = 0;
-out:
     free(scratch);
-    free(block);
-    return ret;
+    return 0;
 }
 
 int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w,

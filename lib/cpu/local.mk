@@ -8,4 +8,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/linear.c \
     %D%/norm.c \
     %D%/rotate.c \
-    %D%/vec.h
+    %D%/vec.h \
+    %D%/widen.c

@@ -2,9 +2,9 @@
  *
  * Activations are row-major [rows][cols] f32 and never overlap their results unless a
  * comment says so. Weights come in their stored type and are widened on the fly; sums
- * are f32, statistics double, in an order that depends on neither the number of threads
- * nor the number of rows.  A backend is listed in run/engine.c; the first whose probe
- * succeeds is used. */
+ * are f32, statistics double, in an order that does not depend on the number of
+ * threads; a product of few rows may be made in another order than one of many.  A
+ * backend is listed in run/engine.c; the first whose probe succeeds is used. */
 #ifndef LIB_MODEL_BACKEND_H
 #define LIB_MODEL_BACKEND_H
 
@@ -58,8 +58,8 @@ struct backend {
      * MEAN is given; groups in all = rows * cols / width */
     void (*group_sum)(double *sum, const float *x, const double *mean, size_t groups,
                       size_t width);
-    /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN, W and B may be NULL; W and
-     * B repeat every WIDTH columns */
+    /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
+     * there is W; both are WIDTH long or as long as some whole groups, and repeat */
     void (*group_scale)(float *y, const float *x, const double *mean,
                         const double *factor, size_t groups, size_t width,
                         const struct matrix *w, double plus, const struct matrix *b);
