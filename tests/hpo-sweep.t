@@ -129,6 +129,17 @@ status_is 3 "a file that is no database is refused"
 run hpo-sweep show -S none.db
 status_is 4 "a missing storage is an error"
 
+cp "$data/sweep/optuna.db" theirs.db
+chmod u+w theirs.db
+run hpo-sweep show -S theirs.db
+ok "a study that Optuna made is read whole" test "$(awk '{ print $2 }' out | sort | uniq -c |
+    tr -s ' \n' ' ')" = " 30 COMPLETE 1 FAIL 1 WAITING "
+run hpo-sweep best -S theirs.db
+out_is "    23  COMPLETE       1.01988  x=0.5109261052049328  n=20  c=a" "with its best trial"
+printf 'x: uniform(-1, 1)\nn: lograndint(1, 65)\nc: choice([a, 1, null])\n' > theirs.yaml
+run hpo-sweep ask theirs.yaml --direction maximize --json
+out_has '"trial": 31, "params": {"x": 0.25, ' "and continued with the trial it enqueued"
+
 hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30 &
 pid=$!
 while ! [ -f slow.trials/000000/params.json ]; do sleep 0.1; done

@@ -61,6 +61,7 @@ int ask_main(const char *program, int argc, char **argv)
         print_point(&s, number, x, json);
     free(x);
     session_close(&s);
+    wish_clear(&w);
     return drawn < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, drawn ? 0 : 1);
 }
 
@@ -143,5 +144,6 @@ int enqueue_main(const char *program, int argc, char **argv)
         ret = session_end(&s, &err);
     str_clear(&fixed);
     session_close(&s);
+    wish_clear(&w);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

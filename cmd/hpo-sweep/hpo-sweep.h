@@ -43,6 +43,9 @@ struct wish {
       &(w).has_seed }
 /* clang-format on */
 
+/* Release what the options took. */
+void wish_clear(struct wish *w);
+
 /* An open study. */
 struct session {
     struct storage *st;

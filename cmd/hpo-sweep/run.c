@@ -592,5 +592,6 @@ int run_main(const char *program, int argc, char **argv)
     free(l.url);
     free(l.identity);
     session_close(&s);
+    wish_clear(&o.wish);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, ret);
 }

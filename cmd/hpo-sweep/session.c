@@ -11,6 +11,12 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 
+void wish_clear(struct wish *w)
+{
+    free(w->directions.v);
+    free(w->metrics.v);
+}
+
 void session_close(struct session *s)
 {
     if (s->open)
