@@ -14,6 +14,7 @@ EXTRA_DIST += %D%/lib.sh %D%/tap.h
 # unit tests: unit-NAME.c
 unit_tests = \
     %D%/unit-base \
+    %D%/unit-comm \
     %D%/unit-cpu \
     %D%/unit-model \
     %D%/unit-pruner \
@@ -22,6 +23,7 @@ unit_tests = \
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
+tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
