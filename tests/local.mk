@@ -79,30 +79,53 @@ tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus
 
-FUZZ_SECONDS = 60
-fuzz: check-asan-tree
-	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
-	for n in $(fuzz_names); do echo "fuzz-$$n"; \
-	    ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) tests/fuzz/corpus/$$n/* \
-	        | grep -v '^ok' || exit; done
+# A build with other flags, in a directory beside this one: TREE and TREE_FLAGS.  Its sources are
+# copies, so that it may stand in a source tree that is configured itself.
+tree:
+	rm -rf $(TREE).new
+	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=$(TREE).new
+	mkdir -p $(TREE) && chmod -R u+w $(TREE).new && cp -Rpu $(TREE).new/. $(TREE)
+	rm -rf $(TREE).new
+	cd $(TREE) && { test -f Makefile || ./configure -q $(TREE_FLAGS); }
 
-# the tests again under AddressSanitizer and UBSan, in a build of their own
-ASAN_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+# the tests again under AddressSanitizer and UBSan
+sanitize = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer
-check-asan-tree:
-	test -f build-asan/Makefile || { rm -rf build-asan && \
-	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=build-asan && cd build-asan && \
-	./configure -q CFLAGS='$(ASAN_CFLAGS)'; }
-
-check-asan:
-	rm -rf build-asan
-	$(MAKE) $(AM_MAKEFLAGS) check-asan-tree
+asan-tree:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="CFLAGS='$(sanitize)'"
+check-asan: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
+
+# Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
+# makes a target fail is left in the build's crash-*.
+FUZZ_SECONDS = 60
+has_libfuzzer = echo 'int LLVMFuzzerTestOneInput(char *p, long n) { return n && !p; }' | \
+    clang -x c -fsanitize=fuzzer,address,undefined -o libfuzzer.tmp - > /dev/null 2>&1
+fuzz:
+	if $(has_libfuzzer); then target=fuzz-engine; else target=fuzz-driver; fi; \
+	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
+
+fuzz-engine:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="CC=clang CPPFLAGS=-DLIBFUZZER \
+	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
+	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
+	for n in $(fuzz_names); do \
+	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
+	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=crash-$$n- \
+	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
+	        { tail -n 40 fuzz-$$n.log; exit 1; }; \
+	    grep -e executed_units fuzz-$$n.log; done
+
+fuzz-driver: asan-tree
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
+	for n in $(fuzz_names); do \
+	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
+	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || exit; grep '^#' fuzz-$$n.log; done
 
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
-.PHONY: check-asan check-asan-tree check-valgrind fuzz
+.PHONY: asan-tree check-asan check-valgrind fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe

@@ -175,7 +175,6 @@ static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int
                       uint64_t base, bool owned, struct err *err)
 {
     const struct runs *r;
-    uint64_t inner = 1;
 
     if (k >= c->ndim) { /* a row of one element */
         if (dtype_bits(dtype) % 8)
@@ -185,8 +184,6 @@ static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int
         return 0;
     }
     r = p->slice.runs[k];
-    for (int j = k + 1; j < c->ndim; j++)
-        inner *= c->dim[j];
     for (size_t i = 0; i < r->n; i++) {
         bool all = owned && r->v[i].owned;
 

@@ -215,6 +215,8 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
     int axis = 0;
 
     *d = (struct deal_def){ .group = -1, .within = -1, .grain = 1 };
+    if (e->json->type != JSON_OBJECT)
+        return family_error(e->doc, e->json, 0, err, "a deal must be an object");
     for (const struct json *j = e->json->first; j; j = j->next)
         if (strcmp(j->key, "over") && strcmp(j->key, "groups") &&
             strcmp(j->key, "grain"))

@@ -3,8 +3,9 @@
  *   fuzz-NAME FILE...                the inputs as they are (TAP)
  *   fuzz-NAME --seconds N FILE...    then changed copies for N seconds
  *
- * The targets have libFuzzer's entry point, so that engine can run them as well.  An
- * input that crashes is left in crash-NAME. */
+ * The targets have libFuzzer's entry point: where clang has that engine, it runs them.
+ * An input that crashes is left in crash-NAME. */
+#ifndef LIBFUZZER /* has a main of its own */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -160,3 +161,5 @@ int main(int argc, char **argv)
     free(in);
     return tap_done();
 }
+
+#endif
