@@ -21,4 +21,4 @@ _shardutils() {
             sed -n 's/^  .\{4\}\(--[a-z0-9-]*\).*/\1/p')" -- "$word"))
     fi
 }
-complete -o default -F _shardutils tp-run tp-shard
+complete -o default -F _shardutils hpo-sweep tp-run tp-shard

@@ -15,7 +15,7 @@
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/runner.h"
+#include "lib/sweep/job.h"
 #include "lib/sweep/words.h"
 
 #define OWNER_KEY "hpo-sweep:owner"
@@ -36,13 +36,13 @@ struct runner_options {
 struct loop {
     const struct runner_options *o;
     struct session *s;
-    char *const *command;    /* the user's words, or NULL: the file's command */
-    char *base;              /* where trial directories are made; owned */
-    char *url;               /* the storage, for commands that go elsewhere; owned */
-    char *identity;          /* this process; owned */
-    struct runner_job *jobs; /* [o->jobs] */
-    int running, failures;   /* failures in a row */
-    double end;              /* draw nothing after this, or infinity */
+    char *const *command;  /* the user's words, or NULL: the file's command */
+    char *base;            /* where trial directories are made; owned */
+    char *url;             /* the storage, for commands that go elsewhere; owned */
+    char *identity;        /* this process; owned */
+    struct job *jobs;      /* [o->jobs] */
+    int running, failures; /* failures in a row */
+    double end;            /* draw nothing after this, or infinity */
     bool exhausted, pruning;
     int signal; /* that ends the run */
 };
@@ -99,7 +99,7 @@ static int reap(struct session *s, struct err *err)
         if (t->state != STUDY_RUNNING || n < 2)
             continue;
         identity = xstrndup(owner + 1, n - 2); /* a JSON string of plain words */
-        dead = runner_is_dead(identity);
+        dead = job_is_dead(identity);
         free(identity);
         if (dead && session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
             return -1;
@@ -116,7 +116,7 @@ static void add_variable(char ***env, size_t *n, char *text)
 
 /* The caller's environment, what a trial is told, and HPO_NAME=value of each parameter
  * (what is no letter or digit becomes '_'). */
-static char **environment_new(const struct loop *l, const struct runner_job *job,
+static char **environment_new(const struct loop *l, const struct job *job,
                               const double *x)
 {
     const struct space *space = &l->s->file.space;
@@ -153,8 +153,8 @@ static char **environment_new(const struct loop *l, const struct runner_job *job
 }
 
 /* The words to execute, the program's path first. */
-static char **words_new(const struct loop *l, const struct runner_job *job,
-                        const double *x, struct err *err)
+static char **words_new(const struct loop *l, const struct job *job, const double *x,
+                        struct err *err)
 {
     char **words, *path;
 
@@ -173,7 +173,7 @@ static char **words_new(const struct loop *l, const struct runner_job *job,
         if (!words)
             return NULL;
     }
-    path = runner_which(words[0], getenv("PATH"));
+    path = job_which(words[0], getenv("PATH"));
     if (!path) {
         err_set(err, ERR_USAGE, "%s: no such program", words[0]);
         words_free(words);
@@ -184,8 +184,7 @@ static char **words_new(const struct loop *l, const struct runner_job *job,
     return words;
 }
 
-static int start(struct loop *l, struct runner_job *job, const double *x,
-                 struct err *err)
+static int start(struct loop *l, struct job *job, const double *x, struct err *err)
 {
     char **words = words_new(l, job, x, err);
     char **env = words ? environment_new(l, job, x) : NULL;
@@ -195,7 +194,7 @@ static int start(struct loop *l, struct runner_job *job, const double *x,
     if (words) {
         sweepfile_write_params(&params, &l->s->file.space, x);
         str_addc(&params, '\n');
-        ret = runner_start(job, words, env, params.s, err);
+        ret = job_start(job, words, env, params.s, err);
     }
     str_clear(&params);
     words_free(words);
@@ -214,7 +213,7 @@ static bool may_draw(const struct loop *l)
     uint64_t taken = 0, cap = budget(l);
 
     if (l->signal || l->exhausted || l->running == l->o->jobs ||
-        runner_clock() >= l->end || (l->o->failures && l->failures >= l->o->failures))
+        job_clock() >= l->end || (l->o->failures && l->failures >= l->o->failures))
         return false;
     for (size_t i = 0; i < s->n; i++)
         taken += s->trials[i].state != STUDY_WAITING;
@@ -222,7 +221,7 @@ static bool may_draw(const struct loop *l)
 }
 
 /* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */
-static int draw(struct loop *l, struct runner_job *job, double *x, bool *drawn,
+static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
                 struct err *err)
 {
     struct session *s = l->s;
@@ -235,7 +234,7 @@ static int draw(struct loop *l, struct runner_job *job, double *x, bool *drawn,
         return ret;
     if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
         return -1;
-    *job = (struct runner_job){ .number = number, .slot = (int)(job - l->jobs) };
+    *job = (struct job){ .number = number, .slot = (int)(job - l->jobs) };
     job->dir = str_dupf("%s/%06d", l->base, number);
     str_add_json(&owner, l->identity);
     ret = s->st->ops->set_attr(s->st, s->study.id, s->study.trials[number].id, true,
@@ -245,13 +244,13 @@ static int draw(struct loop *l, struct runner_job *job, double *x, bool *drawn,
 }
 
 /* Record how JOB ended. */
-static int finish(struct loop *l, struct runner_job *job, struct err *err)
+static int finish(struct loop *l, struct job *job, struct err *err)
 {
     size_t n = l->s->study.nobjectives;
     double *values = xcalloc(n, sizeof(*values));
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool ok = WIFEXITED(job->status) && WEXITSTATUS(job->status) == 0 && !job->killed &&
-              runner_values(values, n, job);
+              job_values(values, n, job);
     int ret = 0;
 
     if (t && !study_finished(t)) { /* the command may have told it itself */
@@ -263,13 +262,13 @@ static int finish(struct loop *l, struct runner_job *job, struct err *err)
         l->failures = t->state == STUDY_FAIL ? l->failures + 1 : 0;
     }
     free(values);
-    runner_clear(job);
+    job_clear(job);
     l->running--;
     return ret;
 }
 
 /* Take up JOB's new reports; end it when its pruner says so. */
-static int watch(struct loop *l, struct runner_job *job, struct err *err)
+static int watch(struct loop *l, struct job *job, struct err *err)
 {
     struct session *s = l->s;
     struct study_trial *t = study_find(&s->study, job->number);
@@ -277,7 +276,7 @@ static int watch(struct loop *l, struct runner_job *job, struct err *err)
     int64_t step;
     double value;
 
-    while (t && !study_finished(t) && runner_report(job, &step, &value)) {
+    while (t && !study_finished(t) && job_report(job, &step, &value)) {
         if (s->st->ops->set_report(s->st, t->id, step, value, err) < 0)
             return -1;
         study_set_report(t, step, value);
@@ -289,8 +288,8 @@ static int watch(struct loop *l, struct runner_job *job, struct err *err)
         return -1;
     if (!prune)
         return 0;
-    job->killed = runner_clock();
-    runner_kill(job, SIGTERM);
+    job->killed = job_clock();
+    job_kill(job, SIGTERM);
     return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
 }
 
@@ -302,13 +301,13 @@ static void collect(struct loop *l)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int i = 0; i < l->o->jobs; i++)
             if (l->jobs[i].pid == pid) {
-                runner_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
+                job_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
                 l->jobs[i].pid = 0;
                 l->jobs[i].status = status;
             }
 }
 
-static bool ended(const struct runner_job *job)
+static bool ended(const struct job *job)
 {
     return job->dir && !job->pid;
 }
@@ -342,19 +341,19 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
 /* End what takes too long, or everything after a signal. */
 static void enforce(struct loop *l)
 {
-    double now = runner_clock();
+    double now = job_clock();
 
     for (int i = 0; i < l->o->jobs; i++) {
-        struct runner_job *job = &l->jobs[i];
+        struct job *job = &l->jobs[i];
 
         if (!job->pid)
             continue;
         if (!job->killed &&
             (l->signal || (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
             job->killed = now;
-            runner_kill(job, SIGTERM);
+            job_kill(job, SIGTERM);
         } else if (job->killed && now - job->killed > GRACE) {
-            runner_kill(job, SIGKILL);
+            job_kill(job, SIGKILL);
         }
     }
 }
@@ -418,8 +417,8 @@ static int run_all(struct loop *l, struct err *err)
     ret = 0;
 out:
     for (int i = 0; i < l->o->jobs; i++) {
-        runner_kill(&l->jobs[i], SIGKILL);
-        runner_clear(&l->jobs[i]);
+        job_kill(&l->jobs[i], SIGKILL);
+        job_clear(&l->jobs[i]);
     }
     if (cmd_progress(l->o->quiet))
         fputc('\n', stderr);
@@ -432,7 +431,7 @@ out:
 static int check_command(const struct loop *l, struct err *err)
 {
     const struct sweepfile *f = &l->s->file;
-    struct runner_job job = { .dir = l->base };
+    struct job job = { .dir = l->base };
     struct rng rng;
     double *x;
     char **words;
@@ -568,18 +567,18 @@ int run_main(const char *program, int argc, char **argv)
     if (time_budget && !parse_duration(&seconds, time_budget))
         return cmd_usage(&cmd, "'%s' is not a time", time_budget);
     if (time_budget)
-        l.end = runner_clock() + seconds;
+        l.end = job_clock() + seconds;
     if (o.until && !parse_until(&seconds, o.until))
         return cmd_usage(&cmd, "'%s' is not HH:MM", o.until);
     if (o.until)
-        l.end = fmin(l.end, runner_clock() + seconds);
+        l.end = fmin(l.end, job_clock() + seconds);
     l.command = cmd_command(&cmd, argc, argv);
     if (session_open_sweep(&s, operand[0], &o.wish, &err) < 0)
         return cmd_fail(&cmd, &err);
     base = o.dir ? xstrdup(o.dir) : str_dupf("%s.trials", s.name);
     l.base = absolute_dup(base);
     l.url = absolute_dup(s.url);
-    l.identity = runner_identity_dup(0);
+    l.identity = job_identity_dup(0);
     l.jobs = xcalloc((size_t)o.jobs, sizeof(*l.jobs));
     ret = execute(&l, &err);
     if (ret == 0)

@@ -17,7 +17,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/pruner.c %D%/pruner.h \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \
-    %D%/runner.c %D%/runner.h \
+    %D%/job.c %D%/job.h \
     %D%/sampler.c %D%/sampler.h \
     %D%/settings.c %D%/settings.h \
     %D%/sobol.c %D%/sobol.h \

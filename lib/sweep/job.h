@@ -1,9 +1,9 @@
-/* runner - trials as processes: a directory, a process group, values and reports
+/* job - trials as processes: a directory, a process group, values and reports
  *
  * A trial's directory holds stdout, stderr, params.json and, when the command writes
  * them, result.json and report. */
-#ifndef LIB_SWEEP_RUNNER_H
-#define LIB_SWEEP_RUNNER_H
+#ifndef LIB_SWEEP_JOB_H
+#define LIB_SWEEP_JOB_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "lib/base/str.h"
 #include "lib/sweep/space.h"
 
-struct runner_job {
+struct job {
     pid_t pid; /* also its process group's id; 0: not running */
     int number, slot;
     char *dir;          /* owned */
@@ -23,32 +23,32 @@ struct runner_job {
     int status;         /* as from waitpid, when it has ended */
 };
 
-double runner_clock(void); /* seconds, monotonic */
+double job_clock(void); /* seconds, monotonic */
 
 /* What identifies a process beyond its number: "HOST BOOT PID START" of PID, of this
  * one when 0.  NULL when there is no such process. */
-char *runner_identity_dup(pid_t pid);
+char *job_identity_dup(pid_t pid);
 /* True when IDENTITY is of this host and its process is gone. */
-bool runner_is_dead(const char *identity);
+bool job_is_dead(const char *identity);
 
 /* The path of PROGRAM as the shell would find it, or NULL; owned. */
-char *runner_which(const char *program, const char *path);
+char *job_which(const char *program, const char *path);
 
 /* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
  * NULL-terminated) replaces the process's.  The working directory is the caller's. */
-int runner_start(struct runner_job *job, char *const *words, char *const *environment,
-                 const char *params, struct err *err);
+int job_start(struct job *job, char *const *words, char *const *environment,
+              const char *params, struct err *err);
 /* Signal SIG to the whole process group. */
-void runner_kill(struct runner_job *job, int sig);
-void runner_clear(struct runner_job *job);
+void job_kill(struct job *job, int sig);
+void job_clear(struct job *job);
 
 /* The values of an ended job: N numbers out of result.json (a number, a list, or
  * {"value"/"values": ...}), else the last numbers of the last line of stdout.  False
  * when there are not as many. */
-bool runner_values(double *values, size_t n, const struct runner_job *job);
+bool job_values(double *values, size_t n, const struct job *job);
 
 /* The next complete line "STEP VALUE" of the report file; false when there is none. */
-bool runner_report(struct runner_job *job, int64_t *step, double *value);
+bool job_report(struct job *job, int64_t *step, double *value);
 
 #endif

@@ -1,4 +1,4 @@
-/* runner - trials as processes: a directory, a process group, values and reports */
+/* job - trials as processes: a directory, a process group, values and reports */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +17,11 @@
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/runner.h"
+#include "lib/sweep/job.h"
 
 enum { RESULT_MAX = 1 << 20, TAIL_BYTES = 8192, LINE_BYTES = 256 };
 
-double runner_clock(void)
+double job_clock(void)
 {
     struct timespec t;
 
@@ -53,7 +53,7 @@ static bool start_time(char out[32], pid_t pid)
     return found;
 }
 
-char *runner_identity_dup(pid_t pid)
+char *job_identity_dup(pid_t pid)
 {
     char host[256] = "", start[32], *boot = NULL, *out;
 
@@ -70,7 +70,7 @@ char *runner_identity_dup(pid_t pid)
     return out;
 }
 
-bool runner_is_dead(const char *identity)
+bool job_is_dead(const char *identity)
 {
     char host[256] = "", *now;
     size_t n;
@@ -82,14 +82,14 @@ bool runner_is_dead(const char *identity)
     if (strncmp(identity, host, n) || identity[n] != ' ' ||
         sscanf(identity + n, " %*s %d", &pid) != 1 || pid < 1)
         return false;
-    now = runner_identity_dup(pid);
+    now = job_identity_dup(pid);
     dead =
         !now || strcmp(now, identity) != 0; /* another boot or start: another process */
     free(now);
     return dead;
 }
 
-char *runner_which(const char *program, const char *path)
+char *job_which(const char *program, const char *path)
 {
     char *copy, *save = NULL, *found = NULL;
 
@@ -110,7 +110,7 @@ char *runner_which(const char *program, const char *path)
 }
 
 /* In the child: nothing here may fail without ending it. */
-static void become(const struct runner_job *job, int out, int err, char *const *words,
+static void become(const struct job *job, int out, int err, char *const *words,
                    char *const *environment)
 {
     static const int restored[] = {
@@ -144,8 +144,8 @@ static int open_output(const char *dir, const char *name, struct err *err)
     return fd;
 }
 
-int runner_start(struct runner_job *job, char *const *words, char *const *environment,
-                 const char *params, struct err *err)
+int job_start(struct job *job, char *const *words, char *const *environment,
+              const char *params, struct err *err)
 {
     char *path = fs_join_dup(job->dir, "params.json");
     int out = -1, error = -1, ret = -1;
@@ -167,7 +167,7 @@ int runner_start(struct runner_job *job, char *const *words, char *const *enviro
         become(job, out, error, words, environment);
     setpgid(pid, pid); /* whichever comes first, parent or child */
     job->pid = pid;
-    job->start = runner_clock();
+    job->start = job_clock();
     ret = 0;
 out:
     if (out >= 0)
@@ -178,16 +178,16 @@ out:
     return ret;
 }
 
-void runner_kill(struct runner_job *job, int sig)
+void job_kill(struct job *job, int sig)
 {
     if (job->pid > 0)
         kill(-job->pid, sig);
 }
 
-void runner_clear(struct runner_job *job)
+void job_clear(struct job *job)
 {
     free(job->dir);
-    *job = (struct runner_job){ 0 };
+    *job = (struct job){ 0 };
 }
 
 /* N numbers out of a JSON number, list, or object with "value" or "values". */
@@ -249,7 +249,7 @@ static char *tail_dup(const char *path)
     return text;
 }
 
-bool runner_values(double *values, size_t n, const struct runner_job *job)
+bool job_values(double *values, size_t n, const struct job *job)
 {
     char *path = fs_join_dup(job->dir, "result.json"), *text = NULL;
     struct json_doc doc;
@@ -273,7 +273,7 @@ bool runner_values(double *values, size_t n, const struct runner_job *job)
     return ok;
 }
 
-bool runner_report(struct runner_job *job, int64_t *step, double *value)
+bool job_report(struct job *job, int64_t *step, double *value)
 {
     char *path = fs_join_dup(job->dir, "report");
     FILE *fp = fopen(path, "rb");
