@@ -109,7 +109,7 @@ void str_add_jsonn(struct str *s, const char *text, size_t n)
 
         if (!used) {
             str_add(s, "\xef\xbf\xbd");
-            used = 1;
+            used = str_utf8_bad(text, n);
         } else if (pair && (pair - SHORT) % 2 == 0) {
             str_addc(s, '\\');
             str_addc(s, pair[1]);
@@ -301,6 +301,22 @@ size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp)
         return 0;
     *cp = value;
     return len;
+}
+
+size_t str_utf8_bad(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t len = p[0] < 0xc2 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 1;
+    unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+    size_t i = 1;
+
+    while (i < len && i < n && p[i] >= low && p[i] <= high) {
+        low = 0x80;
+        high = 0xbf;
+        i++;
+    }
+    return i;
 }
 
 size_t str_utf8_encode(uint32_t cp, char out[4])

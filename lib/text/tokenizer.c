@@ -347,7 +347,7 @@ static void clean(struct str *out, const char *text, size_t len)
             str_addn(out, text + at, n);
         else
             str_add(out, "\xef\xbf\xbd");
-        at += n ? n : 1;
+        at += n ? n : str_utf8_bad(text + at, len - at);
     }
 }
 
