@@ -43,6 +43,7 @@ shell_tests = \
     %D%/hpo-sweep.t \
     %D%/models.t \
     %D%/options.t \
+    %D%/plot.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \

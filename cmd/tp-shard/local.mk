@@ -7,6 +7,7 @@ bin_tp_shard_SOURCES = \
     %D%/merge.c \
     %D%/options.c \
     %D%/plan.c \
+    %D%/planplot.c \
     %D%/reshard.c \
     %D%/show.c \
     %D%/split.c \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/tp-shard/tp-shard.h"
+#include "lib/plot/canvas.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -168,7 +169,7 @@ static void print_parts(const struct plan *p, bool json)
 int plan_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *family = NULL, *dtype = NULL;
+    const char *family = NULL, *dtype = NULL, *plot = NULL;
     bool json = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
@@ -176,6 +177,8 @@ int plan_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "family", &family, "FILE",
           "take the model family from FILE", NULL, NULL },
+        { OPT_STRING, '\0', "plot", &plot, "FILE",
+          "draw who holds what (.svg, .png or .pdf)", NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -195,6 +198,8 @@ int plan_main(const char *program, int argc, char **argv)
     enum dtype type;
     int width = 0, ret = -1;
 
+    if (plot && !canvas_can_draw(plot))
+        return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf", plot);
     if (dtype_from_option(&p.dtype, &type, dtype, &err) < 0 ||
         open_checkpoint(&p.ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
@@ -214,7 +219,7 @@ int plan_main(const char *program, int argc, char **argv)
         if (plan_tensor(&p, i, json, width, &err) < 0)
             goto out;
     print_parts(&p, json);
-    ret = 0;
+    ret = plot ? plan_plot(plot, p.ckpt, p.cutter, p.nparts, p.bytes, &err) : 0;
 out:
     close_parts(&p);
     checkpoint_close(p.ckpt);

@@ -19,6 +19,11 @@ int diff_main(const char *program, int argc, char **argv);
 int sum_main(const char *program, int argc, char **argv);
 int families_main(const char *program, int argc, char **argv);
 
+/* Draw what each of NPARTS parts (each with its cutter and BYTES) holds of C's tensors
+ * to PATH. */
+int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutter,
+              int nparts, const uint64_t *bytes, struct err *err);
+
 /* The mesh options; sizes that are 0 were not given. */
 struct mesh_options {
     int tp, sp, ep, dp, pp;

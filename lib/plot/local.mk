@@ -1,1 +1,3 @@
-# lib/plot
+# lib/plot - pictures
+lib_libshardutils_a_SOURCES += \
+    %D%/canvas.c %D%/canvas.h
