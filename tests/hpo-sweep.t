@@ -129,6 +129,17 @@ status_is 3 "a file that is no database is refused"
 run hpo-sweep show -S none.db
 status_is 4 "a missing storage is an error"
 
+echo 'test {x} -lt 5' > check
+printf 'x: randint(0, 10)\n' > require.yaml
+run hpo-sweep run require.yaml --sampler grid --require check -- echo '{x}'
+status_is 0 "a check runs before each trial"
+hpo-sweep show -S require.db > list
+ok "and what it refuses is infeasible" \
+    test "$(awk '{ print $2 }' list | uniq -c | tr -s ' \n' ' ')" = " 5 COMPLETE 5 FAIL "
+echo 'test {x} -lt five' > check
+run hpo-sweep run require.yaml --study broken --sampler grid --require check -- echo '{x}'
+status_is 4 "a check that fails itself ends the sweep"
+
 cp "$data/sweep/optuna.db" theirs.db
 chmod u+w theirs.db
 run hpo-sweep show -S theirs.db

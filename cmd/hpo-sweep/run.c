@@ -29,13 +29,14 @@ struct runner_options {
     struct wish wish;
     int jobs, trials, failures;
     double timeout, budget;
-    const char *until, *dir;
+    const char *until, *require;
     bool shell, quiet;
 };
 
 struct loop {
     const struct runner_options *o;
     struct session *s;
+    char **require; /* words of a check that runs before each trial, or NULL; owned */
     char *const *command;  /* the user's words, or NULL: the file's command */
     char *base;            /* where trial directories are made; owned */
     char *url;             /* the storage, for commands that go elsewhere; owned */
@@ -184,9 +185,9 @@ static char **words_new(const struct loop *l, const struct job *job, const doubl
     return words;
 }
 
-static int start(struct loop *l, struct job *job, const double *x, struct err *err)
+static int start_words(struct loop *l, struct job *job, char **words, const double *x,
+                       struct err *err)
 {
-    char **words = words_new(l, job, x, err);
     char **env = words ? environment_new(l, job, x) : NULL;
     struct str params = { 0 };
     int ret = -1;
@@ -200,6 +201,58 @@ static int start(struct loop *l, struct job *job, const double *x, struct err *e
     words_free(words);
     words_free(env);
     return ret;
+}
+
+/* Record that the check found JOB's point infeasible: samplers keep away from there. */
+static int record_infeasible(struct loop *l, struct job *job, struct err *err)
+{
+    struct session *s = l->s;
+    struct study_trial *t;
+
+    if (session_begin(s, err) < 0)
+        return -1;
+    t = study_find(&s->study, job->number);
+    if (s->st->ops->set_attr(s->st, s->study.id, t->id, true, "constraints", "[1.0]",
+                             err) < 0 ||
+        session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
+        return -1;
+    job_clear(job);
+    l->running--;
+    return session_end(s, err);
+}
+
+/* Run the check to its end: 0 feasible, 1 not, -1 that it failed itself. */
+static int check_feasible(struct loop *l, struct job *job, const double *x,
+                          struct err *err)
+{
+    char **words = words_expand_new(l->require, &l->s->file.space, x);
+    char *path = job_which(words[0], getenv("PATH"));
+    int status = -1;
+
+    free(words[0]);
+    words[0] = path; /* looked up before the first trial */
+    if (start_words(l, job, words, x, err) < 0)
+        return -1;
+    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    job->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
+        return WEXITSTATUS(status);
+    return err_set(err, ERR_SYSTEM,
+                   "trial %d: the check of --require failed: see %s/stderr",
+                   job->number, job->dir);
+}
+
+/* Start JOB's command; *started is false when its point is infeasible. */
+static int start(struct loop *l, struct job *job, const double *x, bool *started,
+                 struct err *err)
+{
+    int infeasible = l->require ? check_feasible(l, job, x, err) : 0;
+
+    *started = infeasible == 0;
+    if (infeasible)
+        return infeasible < 0 ? -1 : record_infeasible(l, job, err);
+    return start_words(l, job, words_new(l, job, x, err), x, err);
 }
 
 static uint64_t budget(const struct loop *l)
@@ -380,12 +433,46 @@ static bool idle(const struct loop *l)
     return true;
 }
 
-static int run_all(struct loop *l, struct err *err)
+/* Start the trials that were drawn; *room says whether one was not, being infeasible.
+ */
+static int launch(struct loop *l, const double *points, const bool *fresh, bool *room,
+                  struct err *err)
 {
     size_t n = l->s->file.space.n;
-    double *points = xcalloc((size_t)l->o->jobs, n * sizeof(*points));
-    bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh));
-    struct timespec tick = { 0, (long)(TICK * 1e9) };
+
+    *room = false;
+    for (int i = 0; i < l->o->jobs; i++) {
+        bool started = true;
+
+        if (fresh[i] &&
+            start(l, &l->jobs[i], points + (size_t)i * n, &started, err) < 0)
+            return -1;
+        *room |= !started;
+    }
+    return 0;
+}
+
+/* Wait for a child, a signal or the next tick; returns whether there is something to
+ * record. */
+static bool wait_for_news(struct loop *l, const sigset_t *set)
+{
+    const struct timespec tick = { 0, (long)(TICK * 1e9) };
+    int sig = sigtimedwait(set, NULL, &tick);
+    bool news = sig < 0 && l->pruning; /* reports are looked at once per tick */
+
+    if (sig == SIGTERM || sig == SIGINT)
+        l->signal = sig;
+    collect(l);
+    enforce(l);
+    for (int i = 0; i < l->o->jobs; i++)
+        news |= ended(&l->jobs[i]);
+    return news;
+}
+
+static int run_all(struct loop *l, struct err *err)
+{
+    double *points = xcalloc((size_t)l->o->jobs, l->s->file.space.n * sizeof(*points));
+    bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh)), room;
     sigset_t set;
     int ret = -1;
 
@@ -394,26 +481,16 @@ static int run_all(struct loop *l, struct err *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    for (bool due = true;;) {
-        if (due && transact(l, points, fresh, err) < 0)
-            goto out;
-        for (int i = 0; due && i < l->o->jobs; i++)
-            if (fresh[i] && start(l, &l->jobs[i], points + (size_t)i * n, err) < 0)
+    do {
+        do {
+            if (transact(l, points, fresh, err) < 0 ||
+                launch(l, points, fresh, &room, err) < 0)
                 goto out;
+        } while (room && may_draw(l));
         progress(l);
-        if (idle(l))
-            break;
-        int sig = sigtimedwait(&set, NULL, &tick);
-
-        if (sig == SIGTERM || sig == SIGINT)
-            l->signal = sig;
-        collect(l);
-        enforce(l);
-        due = sig < 0; /* reports are looked at once per tick */
-        for (int i = 0; i < l->o->jobs; i++)
-            due |= ended(&l->jobs[i]);
-        due &= l->pruning || sig >= 0 || !idle(l);
-    }
+        while (!idle(l) && !wait_for_news(l, &set))
+            ;
+    } while (!idle(l));
     ret = 0;
 out:
     for (int i = 0; i < l->o->jobs; i++) {
@@ -452,6 +529,33 @@ static int check_command(const struct loop *l, struct err *err)
     return words ? 0 : -1;
 }
 
+/* The words of the file that --require names, checked. */
+static int read_require(struct loop *l, struct err *err)
+{
+    char *text, *save = NULL, *path;
+    size_t n = 0;
+
+    if (!l->o->require)
+        return 0;
+    if (fs_read_file(&text, NULL, l->o->require, 1 << 16, err) < 0)
+        return -1;
+    l->require = xcalloc(strlen(text) / 2 + 2, sizeof(*l->require));
+    for (char *w = strtok_r(text, " \t\n", &save); w;
+         w = strtok_r(NULL, " \t\n", &save))
+        l->require[n++] = xstrdup(w);
+    free(text);
+    if (!n)
+        return err_set(err, ERR_INPUT, "%s: no command", l->o->require);
+    path = job_which(l->require[0], getenv("PATH"));
+    if (!path)
+        return err_set(err, ERR_USAGE, "%s: %s: no such program", l->o->require,
+                       l->require[0]);
+    free(path);
+    return words_check(l->require, &l->s->file.space, err) < 0
+               ? err_prefix(err, "%s", l->o->require)
+               : 0;
+}
+
 static int check_budget(const struct loop *l, struct err *err)
 {
     if (budget(l) || l->s->sampler.sampler->ends || isfinite(l->end))
@@ -484,7 +588,8 @@ static int execute(struct loop *l, struct err *err)
     struct session *s = l->s;
     int fd, ret = -1;
 
-    if (check_command(l, err) < 0 || check_budget(l, err) < 0)
+    if (check_command(l, err) < 0 || read_require(l, err) < 0 ||
+        check_budget(l, err) < 0)
         return -1;
     fd = lock(str_starts(s->url, "sqlite:///") ? s->url + 10 : s->url, err);
     if (fd < 0)
@@ -537,8 +642,8 @@ int run_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_INT, '\0', "max-consecutive-failures", &o.failures, "N",
           "stop after so many, 0 for never", NULL, NULL },
-        { OPT_STRING, '\0', "trial-dir", &o.dir, "DIR", "where trials keep their files",
-          NULL, NULL },
+        { OPT_STRING, '\0', "require", &o.require, "FILE",
+          "a check that runs before each trial", NULL, NULL },
         { OPT_FLAG, '\0', "shell", &o.shell, NULL,
           "COMMAND is one word for sh, values in $HPO_NAME", NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "no progress", NULL, NULL },
@@ -575,7 +680,7 @@ int run_main(const char *program, int argc, char **argv)
     l.command = cmd_command(&cmd, argc, argv);
     if (session_open_sweep(&s, operand[0], &o.wish, &err) < 0)
         return cmd_fail(&cmd, &err);
-    base = o.dir ? xstrdup(o.dir) : str_dupf("%s.trials", s.name);
+    base = str_dupf("%s.trials", s.name);
     l.base = absolute_dup(base);
     l.url = absolute_dup(s.url);
     l.identity = job_identity_dup(0);
@@ -586,6 +691,7 @@ int run_main(const char *program, int argc, char **argv)
     else if (err.kind == ERR_LOCKED)
         ret = ERR_LOCKED;
     free(l.jobs);
+    words_free(l.require);
     free(base);
     free(l.base);
     free(l.url);
