@@ -41,6 +41,13 @@ tp-shard reshard -q --tp 6 --pp 1 b2p3 b6 && tp-shard reshard -q --tp 1 b6 b1 &&
     tp-shard merge -q b1 back
 ok "2 x 3, 6 and 1 parts come back to the original" \
     cmp "$bard/model.safetensors" back/model.safetensors
+# shellcheck disable=SC3045
+(
+    ulimit -S -n 20
+    tp-shard split -q --mesh tp=6,pp=6 "$bard" b36 && tp-shard merge -q b36 back36
+) > out 2> err
+ok "36 rank files are open at once where 20 are allowed at first" \
+    cmp "$bard/model.safetensors" back36/model.safetensors
 run tp-shard split --tp 2 b2 again
 status_is 2 "split leaves what is cut to reshard"
 err_lines 2 "and says so in two lines"

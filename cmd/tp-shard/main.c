@@ -1,6 +1,19 @@
 /* tp-shard - cut a transformer's checkpoint for several ranks, and put it together
  * again */
+#include <sys/resource.h>
+
 #include "cmd/tp-shard/tp-shard.h"
+
+/* A mesh has a file for each part, all open at once: take what the system grants. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 int main(int argc, char **argv)
 {
@@ -24,5 +37,6 @@ int main(int argc, char **argv)
         .subs = subs,
     };
 
+    allow_many_files();
     return cmd_dispatch(&cmd, argc, argv);
 }
