@@ -41,6 +41,10 @@ done
 run tp-run score "$heldout" "$heldout" "$bard"
 ok "several files need no reload" test "$(wc -l < out)" -eq 2
 
+tp-run logits --ids 1,2,3 -o one.safetensors "$bard"
+tp-run logits --ids 1,2,3 -o - --tp 1 "$bard" > two.safetensors
+ok "the output may be standard output" cmp one.safetensors two.safetensors
+
 # what goes wrong
 run tp-run generate --prompt x --tp 7 "$bard"
 status_is 1 "more ranks than heads do not fit"

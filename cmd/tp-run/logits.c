@@ -15,7 +15,8 @@ struct logits {
     const char *out, *trace;
 };
 
-/* Write the outputs whose names have a dot (a trace's) or have none to PATH. */
+/* Write the outputs whose names have a dot (a trace's) or have none to PATH; "-" is
+ * standard output. */
 static int write_outputs(const struct runner *r, const char *path, bool dotted,
                          struct err *err)
 {
@@ -47,7 +48,12 @@ static int write_outputs(const struct runner *r, const char *path, bool dotted,
             str_addn(&bytes, x,
                      rows * p->value[p->output[i].value].whole_cols * sizeof(*x));
     }
-    ret = fs_write_file(path, bytes.s, bytes.len, false, err);
+    if (strcmp(path, "-"))
+        ret = fs_write_file(path, bytes.s, bytes.len, false, err);
+    else if (fwrite(bytes.s, 1, bytes.len, stdout) == bytes.len && fflush(stdout) == 0)
+        ret = 0;
+    else
+        err_errno(err, "standard output");
 out:
     safetensors_header_clear(&h);
     str_clear(&bytes);
