@@ -306,7 +306,11 @@ size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp)
 size_t str_utf8_bad(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
-    size_t len = p[0] < 0xc2 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 1;
+    size_t len = p[0] < 0xc2   ? 1
+                 : p[0] < 0xe0 ? 2
+                 : p[0] < 0xf0 ? 3
+                 : p[0] < 0xf5 ? 4
+                               : 1;
     unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
     unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
     size_t i = 1;

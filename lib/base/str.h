@@ -54,8 +54,9 @@ bool str_is_utf8(const char *s, size_t n);
 /* Decode one code point at S (N > 0 bytes left) to *cp; returns bytes used, 0 if
  * ill-formed. */
 size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp);
-/* Bytes at S that one U+FFFD stands for when str_utf8_decode gives 0: the longest start of
- * a well-formed character, or one byte (the Unicode Standard 3.9, maximal subparts). */
+/* Bytes at S that one U+FFFD stands for when str_utf8_decode gives 0: the longest start
+ * of a well-formed character, or one byte (the Unicode Standard 3.9, maximal subparts).
+ */
 size_t str_utf8_bad(const char *s, size_t n);
 /* Encode CP to OUT (room for 4); returns bytes written. */
 size_t str_utf8_encode(uint32_t cp, char out[4]);
