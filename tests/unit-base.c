@@ -61,8 +61,15 @@ static void test_text(void)
     tap_is(s.s, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\"",
            "text becomes a JSON string, ill-formed bytes U+FFFD");
     str_reset(&s);
-    str_add_jsonn(&s, "\xe2\x80" "A" "\xf0\x9f\x98", 6);
-    tap_is(s.s, "\"\xef\xbf\xbd" "A" "\xef\xbf\xbd\"",
+    str_add_jsonn(&s,
+                  "\xe2\x80"
+                  "A"
+                  "\xf0\x9f\x98",
+                  6);
+    tap_is(s.s,
+           "\"\xef\xbf\xbd"
+           "A"
+           "\xef\xbf\xbd\"",
            "the start of a character becomes one U+FFFD");
     str_reset(&s);
     str_add_jsonn(&s, "\xe0\x80\xed\xa0", 4);

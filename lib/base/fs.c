@@ -175,6 +175,10 @@ int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
     struct stat st;
     int fd, ret = -1;
 
+    if (!strcmp(path, "-")) {
+        free(target);
+        return fs_write(STDOUT_FILENO, buf, n, "standard output", err);
+    }
     if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
         ret = write_in_place(target, buf, n, err);
         free(target);

@@ -22,8 +22,9 @@ int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset, const char *pa
               struct err *err);
 int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *err);
 
-/* Write N bytes to PATH by a temporary name in the same directory, synced when
- * SYNC, then renamed; on failure PATH is as it was and nothing is left. */
+/* Write N bytes to PATH by a temporary name in the same directory, synced when SYNC,
+ * then renamed; on failure PATH is as it was and nothing is left.  "-" is standard
+ * output. */
 int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
                   struct err *err);
 
