@@ -17,6 +17,20 @@ enum {
     NDTYPES = sizeof(dtypes) / sizeof(*dtypes),
 };
 
+static struct device *team; /* for checks that are not about threads */
+
+static struct device *device_new(int threads)
+{
+    struct device *d;
+    struct err err;
+
+    if (backend_cpu.open(&d, threads, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    return d;
+}
+
 /* ---- numbers ---- */
 
 static float *numbers_new(size_t n, uint64_t stream)
@@ -71,10 +85,44 @@ static double furthest(const float *got, const double *want, size_t n)
     return most;
 }
 
+/* ---- threads ---- */
+
+enum { TASKS = 1000 };
+
+static void count_task(void *arg, size_t task, int thread)
+{
+    int *seen = arg; /* [threads][TASKS] */
+
+    seen[(size_t)thread * TASKS + task]++;
+}
+
+static void tasks_run_once(int threads)
+{
+    struct device *d = device_new(threads);
+    int *seen = xcalloc((size_t)threads * TASKS, sizeof(*seen)), wrong = 0;
+
+    for (int round = 1; round <= 200; round++) {
+        size_t tasks = (size_t)(round * 7 % TASKS);
+
+        memset(seen, 0, (size_t)threads * TASKS * sizeof(*seen));
+        cpu_parallel(d, tasks, count_task, seen);
+        for (size_t t = 0; t < TASKS; t++) {
+            int times = 0;
+
+            for (int i = 0; i < threads; i++)
+                times += seen[(size_t)i * TASKS + t];
+            wrong += times != (t < tasks);
+        }
+    }
+    tap_ok(wrong == 0, "%d threads run every task once", threads);
+    free(seen);
+    backend_cpu.close(d);
+}
+
 /* ---- products ---- */
 
-typedef int product_fn(float *y, const float *x, size_t rows, const struct matrix *w,
-                       struct err *err);
+typedef int product_fn(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, struct err *err);
 
 /* x w^T, or x w, over the length of the sums' terms: errors are relative to it. */
 static void product_by_hand(double *y, double *size, const float *x, size_t rows,
@@ -118,12 +166,14 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
 
     product_by_hand(want, size, x, rows, &w, transposed);
     for (int i = 0; i < NTHREADS; i++) {
-        backend_cpu.set_threads(thread_counts[i]);
+        struct device *d = device_new(thread_counts[i]);
+
         memset(y, 0xff, n * sizeof(*y));
-        if (product(i ? y : first, x, rows, &w, &err) < 0)
+        if (product(d, i ? y : first, x, rows, &w, &err) < 0)
             r.same = false;
         if (i && memcmp(first, y, n * sizeof(*y)) != 0)
             r.same = false;
+        backend_cpu.close(d);
     }
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)first[i] - want[i]) / (size[i] + 1e-30);
@@ -203,9 +253,9 @@ static void no_rows_give_nothing(void)
     float y[6] = { 1, 1, 1, 1, 1, 1 };
     struct err err;
 
-    tap_ok(cpu_matmul(y, NULL, 2, &none, &err) == 0 && y[0] == 0 && y[5] == 0,
+    tap_ok(cpu_matmul(team, y, NULL, 2, &none, &err) == 0 && y[0] == 0 && y[5] == 0,
            "matmul by a part without rows is zero, a sum's share of nothing");
-    tap_ok(cpu_linear(NULL, y, 2, &none, &err) == 0,
+    tap_ok(cpu_linear(team, NULL, y, 2, &none, &err) == 0,
            "linear by a part without rows writes nothing");
 }
 
@@ -223,7 +273,7 @@ static void every_pattern_is_widened(enum dtype t)
         x[i] = 1;
     for (int i = 0; i < COUNT; i++)
         h[i * COLS + i % COLS] = (uint16_t)i;
-    cpu_linear(y, x, 1, &w, &err);
+    cpu_linear(team, y, x, 1, &w, &err);
     for (int i = 0; i < COUNT; i++) {
         float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
                                     : dtype_bf16_to_f32((uint16_t)i);
@@ -250,7 +300,7 @@ static void embedding_takes_rows(void)
         float y[4 * 19];
         bool right = true;
 
-        cpu_embedding(y, &w, index, 4, 2, 5); /* rows 5 to 8 of the table */
+        cpu_embedding(team, y, &w, index, 4, 2, 5); /* rows 5 to 8 of the table */
         for (int i = 0; i < 4; i++)
             for (int k = 0; k < 19; k++) {
                 int row = index[i] + 2 - 5;
@@ -290,7 +340,7 @@ static void rope_turns_pairs(bool interleaved)
                 want[i] = a * cos(angle) - b * sin(angle);
                 want[j] = a * sin(angle) + b * cos(angle);
             }
-    cpu_rope(y, x, ROWS, COLS, HEAD, &r, c, s);
+    cpu_rope(team, y, x, ROWS, COLS, HEAD, &r, c, s);
     tap_ok(furthest(y, want, ROWS * COLS) < 1e-6,
            "rope turns %s pairs and leaves the rest of a head",
            interleaved ? "neighbouring" : "half-apart");
@@ -320,13 +370,13 @@ static void groups_are_normed(bool center, enum dtype t)
                                       (weight_at(&w, 0, (uint64_t)i) + 1) +
                                   weight_at(&b, 0, (uint64_t)i);
     }
-    cpu_group_sum(sum, x, NULL, GROUPS, WIDTH);
+    cpu_group_sum(team, sum, x, NULL, GROUPS, WIDTH);
     for (int g = 0; g < GROUPS; g++)
         sum[g] = center ? sum[g] / WIDTH : 0;
-    cpu_group_sum(square, x, sum, GROUPS, WIDTH);
+    cpu_group_sum(team, square, x, sum, GROUPS, WIDTH);
     for (int g = 0; g < GROUPS; g++)
         square[g] = 1 / sqrt(square[g] / WIDTH);
-    cpu_group_scale(y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
+    cpu_group_scale(team, y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
     tap_ok(furthest(y, want, N) < 1e-6, "%s norm with weights in %s",
            center ? "a layer" : "an RMS", dtype_name(t));
     matrix_free(&w);
@@ -368,7 +418,7 @@ static void activations_are_right(void)
     for (int a = ACT_SILU; a <= ACT_QUICK_GELU; a++) {
         for (int i = 0; i < N; i++)
             want[i] = activation_by_hand((enum activation)a, (double)x[i]);
-        cpu_activation(y, x, (enum activation)a, N);
+        cpu_activation(team, y, x, (enum activation)a, N);
         tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", name[a]);
     }
     free(x);
@@ -383,11 +433,11 @@ static void elements_are_added_and_scaled(void)
     struct matrix w = matrix_new(DTYPE_BF16, 1, COLS, 11);
     double want[5][N];
 
-    cpu_add(y[0], x, z, N);
-    cpu_mul(y[1], x, z, N);
-    cpu_scale(y[2], x, 0.37, N);
-    cpu_softcap(y[3], x, 1.5, N);
-    cpu_add_vector(y[4], x, &w, ROWS);
+    cpu_add(team, y[0], x, z, N);
+    cpu_mul(team, y[1], x, z, N);
+    cpu_scale(team, y[2], x, 0.37, N);
+    cpu_softcap(team, y[3], x, 1.5, N);
+    cpu_add_vector(team, y[4], x, &w, ROWS);
     for (int i = 0; i < N; i++) {
         want[0][i] = (double)x[i] + (double)z[i];
         want[1][i] = (double)x[i] * (double)z[i];
@@ -483,10 +533,12 @@ static void attention_is_right(const struct attention_case *c)
         position[i] = (int32_t)(c->start + i);
     attention_by_hand(want, q, &inst, &s);
     for (int i = 0; i < NTHREADS; i++) {
-        backend_cpu.set_threads(thread_counts[i]);
+        struct device *d = device_new(thread_counts[i]);
+
         memset(y, 0xff, n * sizeof(*y));
-        same &= cpu_attention(i ? y : first, q, &inst, &s, &err) == 0;
+        same &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
         same &= !i || !memcmp(first, y, n * sizeof(*y));
+        backend_cpu.close(d);
     }
     if (!tap_ok(furthest(first, want, n) < 3e-6, "attention: %s", c->name))
         printf("# error %g\n", furthest(first, want, n));
@@ -521,6 +573,9 @@ static void attentions_are_right(void)
 
 int main(void)
 {
+    team = device_new(2);
+    for (int i = 0; i < NTHREADS; i++)
+        tasks_run_once(thread_counts[i]);
     products_are_right(true);
     products_are_right(false);
     long_sums_do_not_depend_on_threads();
@@ -538,5 +593,6 @@ int main(void)
     activations_are_right();
     elements_are_added_and_scaled();
     attentions_are_right();
+    backend_cpu.close(team);
     return tap_done();
 }

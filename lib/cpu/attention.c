@@ -74,6 +74,8 @@ struct job {
     const float *q;
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
+    size_t block;                                  /* queries of a task */
+    float *score;                                  /* [threads][block][keys] */
 };
 
 /* The keys that the query at POSITION sees: from *first to *end. */
@@ -142,12 +144,26 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
              j->y + row * j->y_stride + head * value_dim, j->y_stride);
 }
 
-int cpu_attention(float *y, const float *q, const struct inst *inst,
+/* Task: block of queries TASK / heads of head TASK % heads. */
+static void some_queries(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    size_t heads = j->inst->attention.heads;
+    size_t row = task / heads * j->block, head = task % heads;
+    size_t rows = j->step->rows - row < j->block ? j->step->rows - row : j->block;
+    size_t kv = head / (heads / j->inst->attention.kv_heads);
+    float *score = j->score + (size_t)thread * j->block * j->step->keys;
+
+    if (j->block == 1)
+        one_query(j, row, head, kv, score);
+    else
+        many_queries(j, row, rows, head, kv, score);
+}
+
+int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err)
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
-    size_t block = step->rows > 1 ? BLOCK : 1;
-    size_t blocks = (step->rows + block - 1) / block;
     struct job j = { .inst = inst,
                      .step = step,
                      .q = q,
@@ -155,27 +171,16 @@ int cpu_attention(float *y, const float *q, const struct inst *inst,
                      .q_stride = heads * inst->attention.head_dim,
                      .k_stride = kv_heads * inst->attention.head_dim,
                      .v_stride = kv_heads * inst->attention.value_dim,
-                     .y_stride = heads * inst->attention.value_dim };
-    int threads = cpu_threads();
-    float *score;
+                     .y_stride = heads * inst->attention.value_dim,
+                     .block = step->rows > 1 ? BLOCK : 1 };
 
     if (!heads || !step->rows)
         return 0;
-    score = mem_alloc((uint64_t)threads * block * step->keys * sizeof(*score),
-                      "attention scores", err);
-    if (!score)
+    j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
+                        "attention scores", err);
+    if (!j.score)
         return -1;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (long i = 0; i < (long)(blocks * heads); i++) {
-        size_t row = (size_t)i / heads * block, head = (size_t)i % heads;
-        size_t rows = step->rows - row < block ? step->rows - row : block;
-        float *mine = score + (size_t)cpu_thread() * block * step->keys;
-
-        if (block == 1)
-            one_query(&j, row, head, head / (heads / kv_heads), mine);
-        else
-            many_queries(&j, row, rows, head, head / (heads / kv_heads), mine);
-    }
-    free(score);
+    cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
+    free(j.score);
     return 0;
 }

@@ -7,11 +7,6 @@
 
 enum { STEP = 1 << 14 }; /* elements that a thread takes at a time */
 
-static size_t share(size_t n, long at)
-{
-    return n - (size_t)at < STEP ? n - (size_t)at : STEP;
-}
-
 CPU_CLONES static void add(float *y, const float *x, const float *z, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -28,36 +23,6 @@ CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] * f;
-}
-
-void cpu_add(float *y, const float *x, const float *z, size_t n)
-{
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long at = 0; at < (long)n; at += STEP)
-        add(y + at, x + at, z + at, share(n, at));
-}
-
-void cpu_mul(float *y, const float *x, const float *z, size_t n)
-{
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long at = 0; at < (long)n; at += STEP)
-        mul(y + at, x + at, z + at, share(n, at));
-}
-
-void cpu_scale(float *y, const float *x, double number, size_t n)
-{
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long at = 0; at < (long)n; at += STEP)
-        scale(y + at, x + at, (float)number, share(n, at));
-}
-
-void cpu_softcap(float *y, const float *x, double number, size_t n)
-{
-    float c = (float)number;
-
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long i = 0; i < (long)n; i++)
-        y[i] = c * tanhf(x[i] / c);
 }
 
 /* y = x sigmoid(x (slope + cube x^2)), sixteen at a time: SILU (Elfwing et al. 2018)
@@ -115,25 +80,123 @@ static void activate(float *y, const float *x, enum activation act, size_t n)
     }
 }
 
-void cpu_activation(float *y, const float *x, enum activation act, size_t n)
+/* One operation on N elements, or on rows of N columns. */
+struct elements {
+    float *y;
+    const float *x, *z;
+    size_t n;
+    float number;
+    enum activation act;
+    const struct matrix *w;
+};
+
+/* The elements of TASK: *n from the index returned. */
+static size_t share(const struct elements *e, size_t task, size_t *n)
 {
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long at = 0; at < (long)n; at += STEP)
-        activate(y + at, x + at, act, share(n, at));
+    size_t at = task * STEP;
+
+    *n = e->n - at < STEP ? e->n - at : STEP;
+    return at;
 }
 
-void cpu_add_vector(float *y, const float *x, const struct matrix *w, size_t rows)
+static void share_out(struct device *d, cpu_task *run, struct elements e)
+{
+    cpu_parallel(d, (e.n + STEP - 1) / STEP, run, &e);
+}
+
+static void add_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    add(e->y + at, e->x + at, e->z + at, n);
+}
+
+static void mul_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    mul(e->y + at, e->x + at, e->z + at, n);
+}
+
+static void scale_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    scale(e->y + at, e->x + at, e->number, n);
+}
+
+static void cap_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++)
+        e->y[i] = e->number * tanhf(e->x[i] / e->number);
+}
+
+static void activate_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    activate(e->y + at, e->x + at, e->act, n);
+}
+
+static void add_vector_to_row(void *arg, size_t task, int thread)
 {
     enum { COLS = 512 };
-    size_t n = rows * w->cols;
+    const struct elements *e = arg;
 
-#pragma omp parallel for schedule(static) if (n > STEP)
-    for (long at = 0; at < (long)w->cols; at += COLS) {
-        size_t cols = w->cols - (size_t)at < COLS ? w->cols - (size_t)at : COLS;
+    (void)thread;
+    for (size_t k = 0; k < e->n; k += COLS) {
+        size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
         float wide[COLS];
-        const float *b = cpu_widen(w, (uint64_t)at, cols, wide);
 
-        for (size_t i = 0; i < rows; i++)
-            add(y + i * w->cols + at, x + i * w->cols + at, b, cols);
+        add(e->y + at, e->x + at, cpu_widen(e->w, k, n, wide), n);
     }
+}
+
+void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n)
+{
+    share_out(d, add_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
+}
+
+void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n)
+{
+    share_out(d, mul_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
+}
+
+void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, scale_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, cap_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
+                    size_t n)
+{
+    share_out(d, activate_some,
+              (struct elements){ .y = y, .x = x, .n = n, .act = act });
+}
+
+void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows)
+{
+    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+
+    cpu_parallel(d, rows, add_vector_to_row, &e);
 }

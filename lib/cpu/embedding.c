@@ -3,11 +3,12 @@
 
 #include "lib/cpu/cpu.h"
 
-void cpu_embedding(float *y, const struct matrix *w, const int32_t *index, size_t rows,
-                   uint64_t offset, uint64_t first)
+void cpu_embedding(struct device *d, float *y, const struct matrix *w,
+                   const int32_t *index, size_t rows, uint64_t offset, uint64_t first)
 {
     size_t row_bytes = w->cols * (size_t)dtype_bits(w->dtype) / 8;
 
+    (void)d;
     for (size_t i = 0; i < rows; i++) {
         uint64_t row = (uint64_t)index[i] + offset;
 

@@ -18,6 +18,7 @@
 
 enum {
     FEW = 8,         /* rows that the memory-bound loops take */
+    TASK = 1 << 16,  /* weights of a task of few rows */
     PANEL = 1 << 21, /* weights that a thread widens at a time */
 };
 
@@ -98,23 +99,47 @@ DOT_BLOCK(dot_f32, DTYPE_F32)
 DOT_BLOCK(dot_bf16, DTYPE_BF16)
 DOT_BLOCK(dot_f16, DTYPE_F16)
 
-static void few_linear(float *y, const float *x, size_t rows, const struct matrix *w)
+/* One product, as its threads see it. */
+struct product {
+    float *y;
+    const float *x;
+    size_t rows;
+    const struct matrix *w;
+    bool transposed;
+    uint64_t in, out; /* columns of x and y */
+    uint64_t share;   /* outputs of a task */
+    float *scratch;   /* [threads][share * in], for widened weights */
+};
+
+/* Run RUN over the outputs, SHARE at a time. */
+static void share_out(struct device *d, struct product *p, uint64_t share,
+                      cpu_task *run)
 {
-    enum { STEP = 16 };
-    long steps = (long)((w->rows + STEP - 1) / STEP);
+    p->share = share;
+    cpu_parallel(d, (size_t)((p->out + share - 1) / share), run, p);
+}
 
-#pragma omp parallel for schedule(static)
-    for (long s = 0; s < steps; s++) {
-        uint64_t first = (uint64_t)s * STEP,
-                 end = first + STEP < w->rows ? first + STEP : w->rows;
+/* The outputs of TASK: *n from the one returned. */
+static uint64_t outputs(const struct product *p, size_t task, uint64_t *n)
+{
+    uint64_t first = task * p->share;
 
-        if (w->dtype == DTYPE_F32)
-            dot_f32(y, x, rows, w, first, end);
-        else if (w->dtype == DTYPE_BF16)
-            dot_bf16(y, x, rows, w, first, end);
-        else
-            dot_f16(y, x, rows, w, first, end);
-    }
+    *n = p->out - first < p->share ? p->out - first : p->share;
+    return first;
+}
+
+static void few_linear(void *arg, size_t task, int thread)
+{
+    const struct product *p = arg;
+    uint64_t n, first = outputs(p, task, &n);
+
+    (void)thread;
+    if (p->w->dtype == DTYPE_F32)
+        dot_f32(p->y, p->x, p->rows, p->w, first, first + n);
+    else if (p->w->dtype == DTYPE_BF16)
+        dot_bf16(p->y, p->x, p->rows, p->w, first, first + n);
+    else
+        dot_f16(p->y, p->x, p->rows, p->w, first, first + n);
 }
 
 /* y[COLS] += f * w */
@@ -131,23 +156,26 @@ CPU_CLONES static void axpy(float *y, const char *w, enum dtype type, float f, s
             y[k] += f * dtype_f16_to_f32(((const uint16_t *)(const void *)w)[k]);
 }
 
-static void few_matmul(float *y, const float *x, size_t rows, const struct matrix *w)
+static void few_matmul(void *arg, size_t task, int thread)
 {
-    enum { STEP = 256 };
-    long steps = (long)((w->cols + STEP - 1) / STEP);
+    const struct product *p = arg;
+    uint64_t n, first = outputs(p, task, &n);
 
-#pragma omp parallel for schedule(static)
-    for (long s = 0; s < steps; s++) {
-        uint64_t first = (uint64_t)s * STEP,
-                 n = w->cols - first < STEP ? w->cols - first : STEP;
+    (void)thread;
+    for (size_t i = 0; i < p->rows; i++)
+        memset(p->y + i * p->out + first, 0, n * sizeof(*p->y));
+    for (uint64_t k = 0; k < p->in; k++)
+        for (size_t i = 0; i < p->rows; i++)
+            axpy(p->y + i * p->out + first, element(p->w, k, first), p->w->dtype,
+                 p->x[i * p->in + k], n);
+}
 
-        for (size_t i = 0; i < rows; i++)
-            memset(y + i * w->cols + first, 0, n * sizeof(*y));
-        for (uint64_t k = 0; k < w->rows; k++)
-            for (size_t i = 0; i < rows; i++)
-                axpy(y + i * w->cols + first, element(w, k, first), w->dtype,
-                     x[i * w->rows + k], n);
-    }
+/* Outputs whose weights make a task of some 100 KB. */
+static uint64_t few_share(const struct product *p)
+{
+    uint64_t share = TASK / (p->in + 1) + 1;
+
+    return p->transposed || share > 256 ? share : 256;
 }
 
 /* ---- many rows ---- */
@@ -204,55 +232,61 @@ static const float *panel(const struct matrix *w, bool transposed, uint64_t firs
     return scratch;
 }
 
-static int many(float *y, const float *x, size_t rows, const struct matrix *w,
-                bool transposed, struct err *err)
+static void many(void *arg, size_t task, int thread)
 {
-    uint64_t in = transposed ? w->cols : w->rows, out = transposed ? w->rows : w->cols;
-    uint64_t width = tile_width(in, out), room = 0;
-    int threads = cpu_threads();
-    float *scratch = NULL;
+    const struct product *p = arg;
+    uint64_t n, first = outputs(p, task, &n);
+    float *mine = p->scratch ? p->scratch + (uint64_t)thread * p->share * p->in : NULL;
+    size_t stride;
+    const float *b = panel(p->w, p->transposed, first, n, mine, &stride);
 
-    if (w->dtype != DTYPE_F32) {
-        room = width * in;
-        scratch = mem_alloc((uint64_t)threads * room * sizeof(*scratch),
-                            "panels of weights", err);
-        if (!scratch)
+    cpu_gemm(p->transposed, p->rows, n, p->in, p->x, p->in, b, stride, p->y + first,
+             p->out);
+}
+
+static int multiply(struct device *d, struct product *p, struct err *err)
+{
+    uint64_t width = tile_width(p->in, p->out);
+
+    if (p->rows <= FEW) {
+        share_out(d, p, few_share(p), p->transposed ? few_linear : few_matmul);
+        return 0;
+    }
+    if (p->w->dtype != DTYPE_F32) {
+        p->scratch = mem_alloc((uint64_t)cpu_threads(d) * width * p->in * sizeof(float),
+                               "panels of weights", err);
+        if (!p->scratch)
             return -1;
     }
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (long t = 0; t < (long)((out + width - 1) / width); t++) {
-        uint64_t first = (uint64_t)t * width;
-        uint64_t n = out - first < width ? out - first : width;
-        size_t stride;
-        float *mine = scratch ? scratch + (uint64_t)cpu_thread() * room : NULL;
-        const float *b = panel(w, transposed, first, n, mine, &stride);
-
-        cpu_gemm(transposed, rows, n, in, x, in, b, stride, y + first, out);
-    }
-    free(scratch);
+    share_out(d, p, width, many);
+    free(p->scratch);
     return 0;
 }
 
-int cpu_linear(float *y, const float *x, size_t rows, const struct matrix *w,
-               struct err *err)
+int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
+               const struct matrix *w, struct err *err)
 {
-    if (!w->rows)
-        return 0;
-    if (rows > FEW)
-        return many(y, x, rows, w, true, err);
-    few_linear(y, x, rows, w);
-    return 0;
+    struct product p = { .y = y,
+                         .x = x,
+                         .rows = rows,
+                         .w = w,
+                         .transposed = true,
+                         .in = w->cols,
+                         .out = w->rows };
+
+    return multiply(d, &p, err);
 }
 
-int cpu_matmul(float *y, const float *x, size_t rows, const struct matrix *w,
-               struct err *err)
+int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
+               const struct matrix *w, struct err *err)
 {
+    struct product p = {
+        .y = y, .x = x, .rows = rows, .w = w, .in = w->rows, .out = w->cols
+    };
+
     if (!w->rows) {
         memset(y, 0, rows * w->cols * sizeof(*y));
         return 0;
     }
-    if (rows > FEW)
-        return many(y, x, rows, w, false, err);
-    few_matmul(y, x, rows, w);
-    return 0;
+    return multiply(d, &p, err);
 }

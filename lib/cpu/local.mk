@@ -8,5 +8,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/linear.c \
     %D%/norm.c \
     %D%/rotate.c \
+    %D%/team.c \
     %D%/vec.h \
     %D%/widen.c

@@ -6,6 +6,8 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
+enum { SHARE = 1 << 14 }; /* elements that are worth a task */
+
 /* Eight sums side by side, added in order. */
 CPU_CLONES static double total(const float *x, size_t n)
 {
@@ -40,15 +42,36 @@ CPU_CLONES static double squares(const float *x, size_t n, double mean)
     return all;
 }
 
-void cpu_group_sum(double *sum, const float *x, const double *mean, size_t groups,
-                   size_t width)
-{
-#pragma omp parallel for schedule(static) if (groups * width > 16384)
-    for (long g = 0; g < (long)groups; g++) {
-        const float *p = x + (size_t)g * width;
+struct sums {
+    double *sum;
+    const float *x;
+    const double *mean;
+    size_t groups, width, share; /* groups of a task */
+};
 
-        sum[g] = mean ? squares(p, width, mean[g]) : total(p, width);
-    }
+static void sum_some(void *arg, size_t task, int thread)
+{
+    const struct sums *s = arg;
+    size_t first = task * s->share, end = first + s->share;
+
+    (void)thread;
+    for (size_t g = first; g < end && g < s->groups; g++)
+        s->sum[g] = s->mean ? squares(s->x + g * s->width, s->width, s->mean[g])
+                            : total(s->x + g * s->width, s->width);
+}
+
+/* Groups that make a task worth sharing. */
+static size_t share_of(size_t width)
+{
+    return 1 + SHARE / (width + 1);
+}
+
+void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
+                   size_t groups, size_t width)
+{
+    struct sums s = { sum, x, mean, groups, width, share_of(width) };
+
+    cpu_parallel(d, (groups + s.share - 1) / s.share, sum_some, &s);
 }
 
 /* y = (x - mean) * factor * (w + plus) + b, W and B NULL or [n]. */
@@ -67,21 +90,54 @@ CPU_CLONES static void scale(float *y, const float *x, size_t n, double mean,
                            (double)b[i]);
 }
 
-void cpu_group_scale(float *y, const float *x, const double *mean, const double *factor,
-                     size_t groups, size_t width, const struct matrix *w, double plus,
-                     const struct matrix *b)
+struct scaling {
+    float *y;
+    const float *x;
+    const double *mean, *factor;
+    size_t groups, width, share; /* groups of a task */
+    const struct matrix *w, *b;
+    double plus;
+};
+
+static void scale_group(const struct scaling *s, size_t g)
 {
     enum { STEP = 512 };
-    size_t period = w ? w->cols : width;
+    size_t period = s->w ? s->w->cols : s->width;
 
-#pragma omp parallel for schedule(static) if (groups * width > 16384)
-    for (long g = 0; g < (long)groups; g++)
-        for (size_t i = 0; i < width; i += STEP) {
-            size_t at = (size_t)g * width + i, n = width - i < STEP ? width - i : STEP;
-            float wide[2][STEP];
+    for (size_t i = 0; i < s->width; i += STEP) {
+        size_t at = g * s->width + i, n = s->width - i < STEP ? s->width - i : STEP;
+        float wide[2][STEP];
 
-            scale(y + at, x + at, n, mean ? mean[g] : 0, factor[g],
-                  w ? cpu_widen(w, at % period, n, wide[0]) : NULL, plus,
-                  b ? cpu_widen(b, at % period, n, wide[1]) : NULL);
-        }
+        scale(s->y + at, s->x + at, n, s->mean ? s->mean[g] : 0, s->factor[g],
+              s->w ? cpu_widen(s->w, at % period, n, wide[0]) : NULL, s->plus,
+              s->b ? cpu_widen(s->b, at % period, n, wide[1]) : NULL);
+    }
+}
+
+static void scale_some(void *arg, size_t task, int thread)
+{
+    const struct scaling *s = arg;
+    size_t first = task * s->share, end = first + s->share;
+
+    (void)thread;
+    for (size_t g = first; g < end && g < s->groups; g++)
+        scale_group(s, g);
+}
+
+void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
+                     const double *factor, size_t groups, size_t width,
+                     const struct matrix *w, double plus, const struct matrix *b)
+{
+    struct scaling s = { .y = y,
+                         .x = x,
+                         .mean = mean,
+                         .factor = factor,
+                         .groups = groups,
+                         .width = width,
+                         .share = share_of(width),
+                         .w = w,
+                         .b = b,
+                         .plus = plus };
+
+    cpu_parallel(d, (groups + s.share - 1) / s.share, scale_some, &s);
 }

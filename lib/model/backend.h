@@ -31,44 +31,53 @@ struct attention_step {
     const float *k, *v;      /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
 };
 
+/* What a backend works with: its threads.  One caller uses it at a time. */
+struct device;
+
 struct backend {
     const char *name;
     bool (*probe)(void);
-    /* Threads for the operations that follow, at least 1. */
-    void (*set_threads)(int n);
+    /* THREADS, at least 1, the caller's among them. */
+    int (*open)(struct device **out, int threads, struct err *err);
+    void (*close)(struct device *d); /* NULL is allowed */
 
     /* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is
      * not there */
-    void (*embedding)(float *y, const struct matrix *w, const int32_t *index,
-                      size_t rows, uint64_t offset, uint64_t first);
+    void (*embedding)(struct device *d, float *y, const struct matrix *w,
+                      const int32_t *index, size_t rows, uint64_t offset,
+                      uint64_t first);
     /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  Fails only for want of
      * memory. */
-    int (*linear)(float *y, const float *x, size_t rows, const struct matrix *w,
-                  struct err *err);
-    int (*matmul)(float *y, const float *x, size_t rows, const struct matrix *w,
-                  struct err *err);
+    int (*linear)(struct device *d, float *y, const float *x, size_t rows,
+                  const struct matrix *w, struct err *err);
+    int (*matmul)(struct device *d, float *y, const float *x, size_t rows,
+                  const struct matrix *w, struct err *err);
     /* y may be x or z */
-    void (*add)(float *y, const float *x, const float *z, size_t n);
-    void (*mul)(float *y, const float *x, const float *z, size_t n);
-    void (*scale)(float *y, const float *x, double number, size_t n);
-    void (*softcap)(float *y, const float *x, double number, size_t n);
-    void (*activation)(float *y, const float *x, enum activation act, size_t n);
-    void (*add_vector)(float *y, const float *x, const struct matrix *w, size_t rows);
+    void (*add)(struct device *d, float *y, const float *x, const float *z, size_t n);
+    void (*mul)(struct device *d, float *y, const float *x, const float *z, size_t n);
+    void (*scale)(struct device *d, float *y, const float *x, double number, size_t n);
+    void (*softcap)(struct device *d, float *y, const float *x, double number,
+                    size_t n);
+    void (*activation)(struct device *d, float *y, const float *x, enum activation act,
+                       size_t n);
+    void (*add_vector)(struct device *d, float *y, const float *x,
+                       const struct matrix *w, size_t rows);
     /* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when
      * MEAN is given; groups in all = rows * cols / width */
-    void (*group_sum)(double *sum, const float *x, const double *mean, size_t groups,
-                      size_t width);
+    void (*group_sum)(struct device *d, double *sum, const float *x, const double *mean,
+                      size_t groups, size_t width);
     /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
      * there is W; both are WIDTH long or as long as some whole groups, and repeat */
-    void (*group_scale)(float *y, const float *x, const double *mean,
+    void (*group_scale)(struct device *d, float *y, const float *x, const double *mean,
                         const double *factor, size_t groups, size_t width,
                         const struct matrix *w, double plus, const struct matrix *b);
     /* turn each head by cos[row][dim/2], sin[row][dim/2] */
-    void (*rope)(float *y, const float *x, size_t rows, size_t cols, size_t head,
-                 const struct rope *r, const float *cos, const float *sin);
+    void (*rope)(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+                 size_t head, const struct rope *r, const float *cos, const float *sin);
     /* softmax(scale * q k^T, masked) v.  Fails only for want of memory. */
-    int (*attention)(float *y, const float *q, const struct inst *inst,
-                     const struct attention_step *step, struct err *err);
+    int (*attention)(struct device *d, float *y, const float *q,
+                     const struct inst *inst, const struct attention_step *step,
+                     struct err *err);
 };
 
 extern const struct backend backend_cpu;

@@ -18,6 +18,7 @@ struct rotation {
 struct engine {
     const struct program *p;
     const struct backend *ops;
+    struct device *device;
     const struct matrix *weight;
     struct comm *comm;
     struct engine_limits limits;
@@ -96,7 +97,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->arena = mem_alloc(e->arena_bytes, "the arena", err);
     if (!e->arena || open_cache(e, err) < 0)
         goto fail;
-    e->ops->set_threads(limits->threads);
+    if (e->ops->open(&e->device, limits->threads, err) < 0)
+        goto fail;
     *out = e;
     return 0;
 fail:
@@ -115,6 +117,8 @@ void engine_free(struct engine *e)
     }
     for (int i = 0; e->cache && i < e->p->nslots; i++)
         free(e->cache[i]);
+    if (e->device)
+        e->ops->close(e->device);
     free(e->rotation);
     free(e->cache);
     free(e->arena);
@@ -187,20 +191,20 @@ static int run_norm(struct engine *e, const struct inst *inst, struct err *err)
     memset(mean, 0, 3 * count * sizeof(*mean));
     if (center) {
         if (inst->norm.owned && groups)
-            e->ops->group_sum(mean, x, NULL, groups, width);
+            e->ops->group_sum(e->device, mean, x, NULL, groups, width);
         if (cut && e->comm->ops->sum_f64(e->comm, mean, count, err) < 0)
             return -1;
         for (size_t i = 0; i < count; i++)
             mean[i] /= n;
     }
     if (inst->norm.owned && groups)
-        e->ops->group_sum(square, x, center ? mean : zero, groups, width);
+        e->ops->group_sum(e->device, square, x, center ? mean : zero, groups, width);
     if (cut && e->comm->ops->sum_f64(e->comm, square, count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         square[i] = 1 / sqrt(square[i] / n + inst->norm.eps);
-    e->ops->group_scale(value(e, inst->dst), x, center ? mean : NULL, square, groups,
-                        width, weight_of(e, inst->weight), inst->norm.plus_one,
+    e->ops->group_scale(e->device, value(e, inst->dst), x, center ? mean : NULL, square,
+                        groups, width, weight_of(e, inst->weight), inst->norm.plus_one,
                         weight_of(e, inst->weight2));
     return 0;
 }
@@ -224,8 +228,8 @@ static int run_attention(struct engine *e, const struct inst *inst, struct err *
     }
     s.k = side[0];
     s.v = side[1];
-    return e->ops->attention(value(e, inst->dst), value(e, inst->src[0]), inst, &s,
-                             err);
+    return e->ops->attention(e->device, value(e, inst->dst), value(e, inst->src[0]),
+                             inst, &s, err);
 }
 
 /* Columns of all ranks side by side, each rank's put where its runs say. */
@@ -384,37 +388,37 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
 
     switch (inst->op) {
     case OP_EMBEDDING:
-        e->ops->embedding(y, w, index_of(e, inst->embedding.index), rows,
+        e->ops->embedding(e->device, y, w, index_of(e, inst->embedding.index), rows,
                           inst->embedding.offset, inst->embedding.first);
         return 0;
     case OP_LINEAR:
-        return e->ops->linear(y, x, rows, w, err);
+        return e->ops->linear(e->device, y, x, rows, w, err);
     case OP_MATMUL:
-        return e->ops->matmul(y, x, rows, w, err);
+        return e->ops->matmul(e->device, y, x, rows, w, err);
     case OP_ADD:
-        e->ops->add(y, x, value(e, inst->src[1]), n);
+        e->ops->add(e->device, y, x, value(e, inst->src[1]), n);
         return 0;
     case OP_MUL:
-        e->ops->mul(y, x, value(e, inst->src[1]), n);
+        e->ops->mul(e->device, y, x, value(e, inst->src[1]), n);
         return 0;
     case OP_ADD_VECTOR:
-        e->ops->add_vector(y, x, w, rows);
+        e->ops->add_vector(e->device, y, x, w, rows);
         return 0;
     case OP_SCALE:
-        e->ops->scale(y, x, inst->number, n);
+        e->ops->scale(e->device, y, x, inst->number, n);
         return 0;
     case OP_SOFTCAP:
-        e->ops->softcap(y, x, inst->number, n);
+        e->ops->softcap(e->device, y, x, inst->number, n);
         return 0;
     case OP_ACTIVATION:
-        e->ops->activation(y, x, inst->act, n);
+        e->ops->activation(e->device, y, x, inst->act, n);
         return 0;
     case OP_RMSNORM:
     case OP_LAYERNORM:
         return run_norm(e, inst, err);
     case OP_ROPE:
-        e->ops->rope(y, x, rows, cols, inst->rope.head, &p->rope[inst->rope.table],
-                     e->rotation[inst->rope.table].cos,
+        e->ops->rope(e->device, y, x, rows, cols, inst->rope.head,
+                     &p->rope[inst->rope.table], e->rotation[inst->rope.table].cos,
                      e->rotation[inst->rope.table].sin);
         return 0;
     case OP_KEEP:

@@ -15,6 +15,9 @@
 #ifdef HAVE_DNNL
 #include <dnnl.h>
 #endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 enum { BYTES = 1 << 30, N = 2048, RUNS = 5 };
 
@@ -50,17 +53,21 @@ static double read_rate(const uint64_t *p, int threads)
     return BYTES / (now() - start);
 }
 
-static double product_rate(float *a, float *b, float *c)
+static double product_rate(float *a, float *b, float *c, int threads)
 {
     double start = now();
 
 #ifdef HAVE_DNNL
+    (void)threads; /* main set them */
     dnnl_sgemm('N', 'T', N, N, N, 1, a, N, b, N, 0, c, N);
 #else
     struct matrix w = { .data = b, .dtype = DTYPE_F32, .rows = N, .cols = N };
     struct err err = { 0 };
+    struct device *device = NULL;
 
-    cpu_linear(c, a, N, &w, &err);
+    if (backend_cpu.open(&device, threads, &err) == 0)
+        cpu_linear(device, c, a, N, &w, &err);
+    backend_cpu.close(device);
 #endif
     return 2.0 * N * N * N / (now() - start);
 }
@@ -73,9 +80,11 @@ int main(int argc, char **argv)
     uint64_t *p = xmalloc(BYTES);
 
     memset(p, 1, BYTES);
-    backend_cpu.set_threads(threads);
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#endif
     for (int i = 0; i < RUNS; i++) {
-        double r = read_rate(p, threads), m = product_rate(a, b, c);
+        double r = read_rate(p, threads), m = product_rate(a, b, c, threads);
 
         reading = r > reading ? r : reading;
         product = m > product ? m : product;
