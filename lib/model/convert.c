@@ -3,8 +3,6 @@
  * The tensors are copied in the order of the source's files and data, each read once.
  * A line of the journal follows each: its number, and the CRC-32s that were made.  A
  * later run takes a line's word only after reading the written bytes back. */
-#define _GNU_SOURCE /* sync_file_range */
-
 #include "lib/model/convert.h"
 
 #include <errno.h>
@@ -17,318 +15,22 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
-#include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/model/target.h"
 
-static const uint64_t NOT_THERE = UINT64_MAX;
-
-enum { READ_BACK = 1 << 20, START_WRITING = 16 << 20 };
-
-/* One file of weights that is made. */
-struct target_file {
-    char *name, *path;
-    int fd;
-    uint64_t size;       /* bytes */
-    uint64_t unsynced;   /* bytes written since the disk was last set to work */
-    uint32_t header_crc; /* of the length and the header */
-    uint64_t header_len;
-};
+enum { READ_BACK = 1 << 20 };
 
 struct convert {
-    struct checkpoint *from;
     const struct convert_options *opt;
     struct convert_result *result;
     struct outdir out;
-    struct mesh mesh;
-    int nparts;             /* of the output; 1 when merging */
-    struct cutter **cutter; /* [nparts] or NULL when merging */
-    struct cut_side side;
-    struct target_file *file;
-    size_t nfiles;
-    enum dtype *dtype;           /* [ntensors] in the output */
-    int *file_of;                /* [ntensors], merging only */
-    uint64_t *offset;            /* [ntensors * nparts] in the file */
-    uint32_t *crc;               /* [ntensors * nparts] of what was written */
+    struct target to;
     uint32_t *whole_crc;         /* [ntensors] of what was read, from an uncut source */
-    size_t tensor;               /* being copied */
     struct manifest_file *small; /* small files, names borrowed from the source */
     size_t nsmall;
-    uint64_t total; /* bytes of weights to write */
-    uint64_t done;
 };
-
-static uint64_t *place(struct convert *c, size_t i, int p)
-{
-    return &c->offset[i * (size_t)c->nparts + (size_t)p];
-}
-
-static struct target_file *file_for(struct convert *c, size_t i, int p)
-{
-    return &c->file[c->opt->mesh ? p : c->file_of[i]];
-}
-
-static int part_bytes(struct convert *c, size_t i, int p, uint64_t *bytes, bool *held,
-                      struct err *err)
-{
-    struct cut_tensor t = checkpoint_cut_tensor(c->from, i, c->dtype[i]);
-
-    return cut_part_bytes(bytes, held, &c->side, p, &t, t.to, err);
-}
-
-/* Have the disk begin with what F has, without waiting, so that the sync at the end is
- * short. */
-static void start_writing(struct target_file *f, size_t n)
-{
-    f->unsynced += n;
-#ifdef SYNC_FILE_RANGE_WRITE
-    if (f->unsynced >= START_WRITING) {
-        sync_file_range(f->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-        f->unsynced = 0;
-    }
-#endif
-}
-
-static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
-                          struct err *err)
-{
-    struct convert *c = arg;
-    struct target_file *f = file_for(c, c->tensor, part);
-
-    if (fs_pwrite(f->fd, buf, n, *place(c, c->tensor, part) + offset, f->path, err) < 0)
-        return -1;
-    start_writing(f, n);
-    c->done += n;
-    if (c->opt->progress)
-        c->opt->progress(c->opt->arg, c->done, c->total);
-    return 0;
-}
-
-/* ---- the files to be made ---- */
-
-/* Which type each tensor gets; only real floating tensors that are used change
- * theirs. */
-static void choose_dtypes(struct convert *c)
-{
-    for (size_t i = 0; i < c->from->ntensors; i++) {
-        enum dtype t = c->from->tensor[i].dtype;
-        bool cast =
-            c->opt->dtype && c->from->which[i] >= 0 &&
-            (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16);
-
-        c->dtype[i] = cast ? *c->opt->dtype : t;
-    }
-}
-
-/* Create (or open again) file F with HEADER in front. */
-static int make_file(struct convert *c, struct target_file *f, const char *name,
-                     const struct str *header, uint64_t data, struct err *err)
-{
-    f->name = xstrdup(name);
-    f->path = fs_join_dup(c->out.partial, name);
-    f->header_len = header->len;
-    f->header_crc = hash_crc32(0, header->s, header->len);
-    f->size = header->len + data;
-    c->total += data;
-    f->fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (f->fd < 0)
-        return err_errno(err, "%s", f->path);
-    return fs_pwrite(f->fd, header->s, header->len, 0, f->path, err);
-}
-
-/* Tensors by the width of their elements, widest first, so that all of a file's data is
- * aligned; within one width in the source's order. */
-static uint32_t *aligned_order(const struct convert *c)
-{
-    uint32_t *order = xmalloc(c->from->ntensors * sizeof(*order));
-    size_t n = 0;
-
-    for (int bits = 64; bits >= 4; bits--)
-        for (size_t i = 0; i < c->from->ntensors; i++)
-            if (dtype_bits(c->dtype[i]) == bits)
-                order[n++] = (uint32_t)i;
-    return order;
-}
-
-static int make_part(struct convert *c, int p, const uint32_t *order, struct err *err)
-{
-    struct safetensors_header h;
-    char *name = manifest_part_name_dup(c->mesh.size, p);
-    uint64_t shape[TENSOR_MAX_DIMS], bytes;
-    bool held;
-    int ret = -1;
-
-    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
-    for (size_t k = 0; k < c->from->ntensors; k++) {
-        size_t i = order[k];
-        struct cut_tensor t = checkpoint_cut_tensor(c->from, i, c->dtype[i]);
-
-        *place(c, i, p) = NOT_THERE;
-        if (part_bytes(c, i, p, &bytes, &held, err) < 0)
-            goto out;
-        if (!held)
-            continue;
-        cut_part_shape(shape, &c->side, p, &t);
-        *place(c, i, p) = h.end;
-        safetensors_header_add(&h, t.name, t.to, t.ndim, shape, bytes);
-    }
-    if (safetensors_header_finish(&h, name, err) < 0)
-        goto out;
-    for (size_t i = 0; i < c->from->ntensors; i++)
-        if (*place(c, i, p) != NOT_THERE)
-            *place(c, i, p) += h.text.len;
-    ret = make_file(c, &c->file[p], name, &h.text, h.end, err);
-out:
-    safetensors_header_clear(&h);
-    free(name);
-    return ret;
-}
-
-static int make_parts(struct convert *c, struct err *err)
-{
-    uint32_t *order = aligned_order(c);
-    int ret = 0;
-
-    c->nfiles = (size_t)c->nparts;
-    c->file = xcalloc(c->nfiles, sizeof(*c->file));
-    for (size_t i = 0; i < c->nfiles; i++)
-        c->file[i].fd = -1;
-    for (int p = 0; p < c->nparts && ret == 0; p++)
-        ret = make_part(c, p, order, err);
-    free(order);
-    return ret;
-}
-
-/* The text of "__metadata__" in a header, or NULL. */
-static char *metadata_dup(const struct manifest_source *s)
-{
-    struct jsonlex lex;
-    char *found = NULL;
-
-    jsonlex_init(&lex, s->name, s->header, s->header_len);
-    while (!found && jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
-        size_t start;
-
-        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
-            strcmp(lex.text.s, "__metadata__"))
-            continue;
-        if (jsonlex_next(&lex, NULL) < 0)
-            break;
-        start = lex.start;
-        if (jsonlex_skip(&lex, NULL) < 0)
-            break;
-        found = xstrndup(s->header + start, lex.end - start);
-    }
-    jsonlex_clear(&lex);
-    return found;
-}
-
-/* Where the tensors [first, first + n) of the source file S go, which has its old
- * header unless a type has changed. */
-static int lay_out_source(struct convert *c, const struct manifest_source *s,
-                          size_t first, const struct safetensors *st,
-                          const struct tensor_index *index, struct str *header,
-                          uint64_t *data, struct err *err)
-{
-    char *metadata = metadata_dup(s);
-    struct safetensors_header h;
-    bool cast = false;
-    uint64_t bytes;
-    bool held;
-    int ret = -1;
-
-    safetensors_header_begin(&h, metadata);
-    for (size_t i = first; i < first + st->n; i++) {
-        const struct tensor *t = &c->from->tensor[i];
-        long at = tensor_index_find(index, t->name);
-
-        if (at < 0) {
-            err_set(err, ERR_INPUT, "%s: %s: the header of %s does not name it",
-                    c->from->path, t->name, s->name);
-            goto out;
-        }
-        if (part_bytes(c, i, 0, &bytes, &held, err) < 0)
-            goto out;
-        cast |= c->dtype[i] != st->tensor[at].dtype;
-        *place(c, i, 0) = h.end;
-        safetensors_header_add(&h, t->name, c->dtype[i], t->ndim, t->shape, bytes);
-    }
-    if (cast) {
-        if (safetensors_header_finish(&h, s->name, err) < 0)
-            goto out;
-        str_addn(header, h.text.s, h.text.len);
-        *data = h.end;
-        for (size_t i = first; i < first + st->n; i++)
-            *place(c, i, 0) += h.text.len;
-    } else {
-        unsigned char length[8];
-
-        safetensors_put_length(length, s->header_len);
-        str_addn(header, length, sizeof(length));
-        str_addn(header, s->header, s->header_len);
-        *data = st->size - st->data;
-        for (size_t i = first; i < first + st->n; i++)
-            *place(c, i, 0) =
-                st->tensor[tensor_index_find(index, c->from->tensor[i].name)].offset;
-    }
-    ret = 0;
-out:
-    safetensors_header_clear(&h);
-    free(metadata);
-    return ret;
-}
-
-/* Make file F of the merged form; *first is the first of its tensors and becomes the
- * next file's. */
-static int make_source(struct convert *c, size_t f, size_t *first, struct err *err)
-{
-    const struct manifest_source *s = &c->from->manifest.source[f];
-    struct tensor_index index = { 0 };
-    struct str header = { 0 };
-    struct safetensors st;
-    uint64_t data = 0;
-    int ret = -1;
-
-    if (safetensors_parse(&st, s->name, s->header, s->header_len, s->size, err) < 0)
-        return err_prefix(err, "%s", c->from->path);
-    tensor_index_init(&index, st.tensor, st.n);
-    if (st.n > c->from->ntensors - *first) {
-        err_set(err, ERR_INPUT, "%s: %s names tensors that the manifest lacks",
-                c->from->path, s->name);
-        goto out;
-    }
-    if (lay_out_source(c, s, *first, &st, &index, &header, &data, err) < 0 ||
-        make_file(c, &c->file[f], s->name, &header, data, err) < 0)
-        goto out;
-    for (size_t i = *first; i < *first + st.n; i++)
-        c->file_of[i] = (int)f;
-    *first += st.n;
-    ret = 0;
-out:
-    tensor_index_clear(&index);
-    safetensors_clear(&st);
-    str_clear(&header);
-    return ret;
-}
-
-static int make_sources(struct convert *c, struct err *err)
-{
-    size_t first = 0;
-
-    c->nfiles = c->from->manifest.nsources;
-    c->file = xcalloc(c->nfiles, sizeof(*c->file));
-    for (size_t i = 0; i < c->nfiles; i++)
-        c->file[i].fd = -1;
-    c->file_of = xcalloc(c->from->ntensors, sizeof(*c->file_of));
-    for (size_t i = 0; i < c->nfiles; i++)
-        if (make_source(c, i, &first, err) < 0)
-            return -1;
-    if (first != c->from->ntensors)
-        return err_set(err, ERR_INPUT, "%s: tensor %s belongs to no source file",
-                       c->from->path, c->from->tensor[first].name);
-    return 0;
-}
 
 /* ---- small files ---- */
 
@@ -361,7 +63,7 @@ static int write_small(const char *path, const char *text, size_t n, struct err 
 
 static int copy_small(struct convert *c, size_t i, struct err *err)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
     const char *name = small_name(k, i);
     char *from = fs_join_dup(k->path, name), *to = fs_join_dup(c->out.partial, name);
     char *text = NULL;
@@ -389,7 +91,7 @@ out:
 static int make_index(struct convert *c, struct err *err)
 {
     static const char NAME[] = "model.safetensors.index.json";
-    char *text = c->from->sharded ? NULL : source_index_dup(&c->from->source);
+    char *text = c->to.from->sharded ? NULL : source_index_dup(&c->to.from->source);
     char *path = fs_join_dup(c->out.partial, NAME);
     int ret = 0;
 
@@ -406,7 +108,7 @@ static int make_index(struct convert *c, struct err *err)
 
 static int copy_all_small(struct convert *c, struct err *err)
 {
-    c->nsmall = count_small(c->from);
+    c->nsmall = count_small(c->to.from);
     c->small = xcalloc(c->nsmall + 1, sizeof(*c->small));
     for (size_t i = 0; i < c->nsmall; i++)
         if (copy_small(c, i, err) < 0)
@@ -419,12 +121,12 @@ static int copy_all_small(struct convert *c, struct err *err)
 /* One line that names the request: what is read, and what is made of it. */
 static char *identity_dup(const struct convert *c)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
     struct str s = { 0 };
 
     str_add(&s, c->opt->mesh ? "cut" : "merge");
     for (int a = 0; c->opt->mesh && a < MESH_NAXES; a++)
-        str_addf(&s, " %s=%d", mesh_axis_names[a], c->mesh.size[a]);
+        str_addf(&s, " %s=%d", mesh_axis_names[a], c->to.mesh.size[a]);
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
     if (k->model)
         str_addf(&s, " family=%08" PRIx32,
@@ -454,9 +156,10 @@ static int note_tensor(struct convert *c, size_t i, struct err *err)
     int ret;
 
     str_addf(&s, "%zu %08" PRIx32, i, c->whole_crc[i]);
-    for (int p = 0; p < c->nparts; p++)
-        if (*place(c, i, p) != NOT_THERE)
-            str_addf(&s, " %08" PRIx32, c->crc[i * (size_t)c->nparts + (size_t)p]);
+    for (int p = 0; p < c->to.nparts; p++)
+        if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
+            str_addf(&s, " %08" PRIx32,
+                     c->to.crc[i * (size_t)c->to.nparts + (size_t)p]);
     ret = outdir_note(&c->out, s.s, err);
     str_clear(&s);
     return ret;
@@ -481,12 +184,12 @@ static bool take_word(const char **s, uint32_t *out)
 /* Are the bytes of tensor I in part P those of CRC? */
 static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, char *buf)
 {
-    struct target_file *f = file_for(c, i, p);
-    uint64_t bytes, at = *place(c, i, p);
+    struct target_file *f = target_file(&c->to, i, p);
+    uint64_t bytes, at = target_place(&c->to, i, p);
     uint32_t found = 0;
     bool held;
 
-    if (part_bytes(c, i, p, &bytes, &held, NULL) < 0)
+    if (target_part_bytes(&c->to, i, p, &bytes, &held, NULL) < 0)
         return false;
     for (uint64_t done = 0; done < bytes;) {
         size_t n = bytes - done < READ_BACK ? (size_t)(bytes - done) : READ_BACK;
@@ -498,8 +201,8 @@ static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, cha
     }
     if (found != crc)
         return false;
-    c->crc[i * (size_t)c->nparts + (size_t)p] = crc;
-    c->done += bytes;
+    c->to.crc[i * (size_t)c->to.nparts + (size_t)p] = crc;
+    c->to.done += bytes;
     return true;
 }
 
@@ -517,16 +220,16 @@ static void take_up(struct convert *c, bool *done)
         const char *s = end;
         uint32_t crc;
         bool good =
-            end > line && i < c->from->ntensors && take_word(&s, &c->whole_crc[i]);
+            end > line && i < c->to.from->ntensors && take_word(&s, &c->whole_crc[i]);
 
-        for (int p = 0; good && p < c->nparts; p++)
-            if (*place(c, i, p) != NOT_THERE)
+        for (int p = 0; good && p < c->to.nparts; p++)
+            if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
                 good = take_word(&s, &crc) && written_before(c, i, p, crc, buf);
         if (good)
             done[i] = true;
         line = next;
     }
-    c->result->continued = c->done;
+    c->result->continued = c->to.done;
     free(buf);
 }
 
@@ -534,18 +237,18 @@ static void take_up(struct convert *c, bool *done)
 
 static int copy_tensors(struct convert *c, struct err *err)
 {
-    bool *done = xcalloc(c->from->ntensors, sizeof(*done));
+    bool *done = xcalloc(c->to.from->ntensors, sizeof(*done));
     struct cut *cut = cut_new();
     int ret = -1;
 
     take_up(c, done);
-    for (size_t i = 0; i < c->from->ntensors; i++) {
+    for (size_t i = 0; i < c->to.from->ntensors; i++) {
         if (done[i])
             continue;
-        c->tensor = i;
-        if (checkpoint_copy(c->from, cut, i, c->dtype[i], &c->side, &c->whole_crc[i],
-                            &c->crc[i * (size_t)c->nparts], &c->result->overflows,
-                            err) < 0 ||
+        c->to.tensor = i;
+        if (checkpoint_copy(c->to.from, cut, i, c->to.dtype[i], &c->to.side,
+                            &c->whole_crc[i], &c->to.crc[i * (size_t)c->to.nparts],
+                            &c->result->overflows, err) < 0 ||
             note_tensor(c, i, err) < 0)
             goto out;
     }
@@ -559,7 +262,7 @@ out:
 /* What the family ties and the source stores twice must be equal. */
 static int check_tied(const struct convert *c, struct err *err)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
 
     for (size_t i = 0; i < k->model->ntensors; i++) {
         const struct model_tensor *t = &k->model->tensor[i], *to;
@@ -576,53 +279,11 @@ static int check_tied(const struct convert *c, struct err *err)
     return 0;
 }
 
-struct stretch {
-    uint64_t offset, bytes;
-    uint32_t crc;
-};
-
-static int compare_stretches(const void *a, const void *b)
-{
-    const struct stretch *x = a, *y = b;
-
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-/* The CRC-32 of file F from those of its header and tensors. */
-static int file_crc(struct convert *c, size_t f, uint32_t *crc, struct err *err)
-{
-    struct stretch *s = xmalloc(c->from->ntensors * sizeof(*s));
-    int p = c->opt->mesh ? (int)f : 0;
-    size_t n = 0;
-    bool held;
-    int ret = -1;
-
-    for (size_t i = 0; i < c->from->ntensors; i++) {
-        if (*place(c, i, p) == NOT_THERE || file_for(c, i, p) != &c->file[f])
-            continue;
-        s[n].offset = *place(c, i, p);
-        s[n].crc = c->crc[i * (size_t)c->nparts + (size_t)p];
-        if (part_bytes(c, i, p, &s[n++].bytes, &held, err) < 0)
-            goto out;
-    }
-    if (n)
-        qsort(s, n, sizeof(*s), compare_stretches);
-    *crc = c->file[f].header_crc;
-    for (size_t k = 0; k < n; k++)
-        *crc = hash_crc32_join(*crc, s[k].crc, s[k].bytes);
-    ret = 0;
-out:
-    free(s);
-    return ret;
-}
-
 /* The CRC-32 of the uncut source file F, whose raw header is given. */
 static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
                            size_t n)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
     unsigned char length[8];
     uint32_t crc;
 
@@ -638,7 +299,7 @@ static uint32_t source_crc(const struct convert *c, size_t f, const char *header
 
 static int add_sources(struct convert *c, struct manifest *m, struct err *err)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
 
     if (k->sharded) {
         m->nsources = k->manifest.nsources;
@@ -672,23 +333,23 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
 
 static int add_files(struct convert *c, struct manifest *m, struct err *err)
 {
-    m->file = xcalloc(c->nfiles + c->nsmall, sizeof(*m->file));
-    for (size_t f = 0; f < c->nfiles; f++) {
+    m->file = xcalloc(c->to.nfiles + c->nsmall, sizeof(*m->file));
+    for (size_t f = 0; f < c->to.nfiles; f++) {
         m->file[f] =
-            (struct manifest_file){ c->file[f].name, c->file[f].size, 0, (int)f };
-        if (file_crc(c, f, &m->file[f].crc, err) < 0)
+            (struct manifest_file){ c->to.file[f].name, c->to.file[f].size, 0, (int)f };
+        if (target_crc(&c->to, f, &m->file[f].crc, err) < 0)
             return -1;
     }
     if (c->nsmall)
-        memcpy(m->file + c->nfiles, c->small, c->nsmall * sizeof(*c->small));
-    m->nfiles = c->nfiles + c->nsmall;
+        memcpy(m->file + c->to.nfiles, c->small, c->nsmall * sizeof(*c->small));
+    m->nfiles = c->to.nfiles + c->nsmall;
     return 0;
 }
 
 static void add_tensors(struct convert *c, struct manifest *m)
 {
-    const struct checkpoint *k = c->from;
-    size_t words = ((size_t)c->nparts + 63) / 64;
+    const struct checkpoint *k = c->to.from;
+    size_t words = ((size_t)c->to.nparts + 63) / 64;
 
     m->tensor = xcalloc(k->ntensors, sizeof(*m->tensor));
     for (size_t i = 0; i < k->ntensors; i++) {
@@ -697,8 +358,8 @@ static void add_tensors(struct convert *c, struct manifest *m)
         const char **axis = NULL;
 
         memset(held, 0, words * sizeof(*held));
-        for (int p = 0; p < c->nparts; p++)
-            if (*place(c, i, p) != NOT_THERE)
+        for (int p = 0; p < c->to.nparts; p++)
+            if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
                 held[p / 64] |= UINT64_C(1) << p % 64;
         if (k->which[i] >= 0) {
             const struct model_tensor *mt = &k->model->tensor[k->which[i]];
@@ -711,24 +372,24 @@ static void add_tensors(struct convert *c, struct manifest *m)
                                        .role = "weight",
                                        .shape = k->tensor[i].shape,
                                        .axis = axis,
-                                       .crc = &c->crc[i * (size_t)c->nparts],
+                                       .crc = &c->to.crc[i * (size_t)c->to.nparts],
                                        .held = held,
-                                       .dtype = c->dtype[i],
+                                       .dtype = c->to.dtype[i],
                                        .ndim = k->tensor[i].ndim };
     }
 }
 
 static int write_manifest(struct convert *c, struct err *err)
 {
-    const struct checkpoint *k = c->from;
-    struct manifest m = { .nparts = c->nparts,
+    const struct checkpoint *k = c->to.from;
+    struct manifest m = { .nparts = c->to.nparts,
                           .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
                           .config = k->sharded ? k->manifest.config : k->source.config,
                           .family = model_family_text(k->model) };
     char *path = fs_join_dup(c->out.partial, MANIFEST_NAME);
     int ret = -1;
 
-    memcpy(m.mesh, c->mesh.size, sizeof(m.mesh));
+    memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
     if (add_sources(c, &m, err) < 0 || add_files(c, &m, err) < 0)
         goto out;
     add_tensors(c, &m);
@@ -744,33 +405,24 @@ out:
 /* Where no type was ever changed, a merge must have given the source's files back. */
 static int check_merged(struct convert *c, struct err *err)
 {
-    for (size_t f = 0; f < c->nfiles; f++) {
-        const struct manifest_source *s = &c->from->manifest.source[f];
+    for (size_t f = 0; f < c->to.nfiles; f++) {
+        const struct manifest_source *s = &c->to.from->manifest.source[f];
         uint32_t crc;
 
-        if (file_crc(c, f, &crc, err) < 0)
+        if (target_crc(&c->to, f, &crc, err) < 0)
             return -1;
         if (crc != s->crc)
             return err_set(err, ERR_INPUT,
                            "%s: %s would have the CRC-32 %08" PRIx32
                            " where the original had %08" PRIx32,
-                           c->from->path, s->name, crc, s->crc);
+                           c->to.from->path, s->name, crc, s->crc);
     }
-    return 0;
-}
-
-static int sync_files(struct convert *c, struct err *err)
-{
-    for (size_t f = 0; f < c->nfiles; f++)
-        if (ftruncate(c->file[f].fd, (off_t)c->file[f].size) < 0 ||
-            fsync(c->file[f].fd) < 0)
-            return err_errno(err, "%s", c->file[f].path);
     return 0;
 }
 
 static int open_output(struct convert *c, const char *path, struct err *err)
 {
-    const struct checkpoint *k = c->from;
+    const struct checkpoint *k = c->to.from;
     size_t n = count_small(k);
     const char **names =
         xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
@@ -787,40 +439,9 @@ static int open_output(struct convert *c, const char *path, struct err *err)
     return ret;
 }
 
-static int make_cutters(struct convert *c, struct err *err)
-{
-    int coord[MESH_NAXES];
-
-    c->nparts = 1;
-    if (!c->opt->mesh)
-        return 0;
-    c->mesh = *c->opt->mesh;
-    c->nparts = manifest_nparts(c->mesh.size);
-    c->cutter = xcalloc((size_t)c->nparts, sizeof(struct cutter *));
-    for (int p = 0; p < c->nparts; p++) {
-        manifest_part_coord(c->mesh.size, p, coord);
-        if (cutter_open(&c->cutter[p], c->from->model, &c->mesh, coord, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 static void clear(struct convert *c)
 {
-    for (size_t f = 0; c->file && f < c->nfiles; f++) {
-        if (c->file[f].fd >= 0)
-            close(c->file[f].fd);
-        free(c->file[f].name);
-        free(c->file[f].path);
-    }
-    for (int p = 0; c->cutter && p < c->nparts; p++)
-        cutter_free(c->cutter[p]);
-    free(c->cutter);
-    free(c->file);
-    free(c->dtype);
-    free(c->file_of);
-    free(c->offset);
-    free(c->crc);
+    target_clear(&c->to);
     free(c->whole_crc);
     free(c->small);
     outdir_close(&c->out);
@@ -830,10 +451,9 @@ int convert(struct checkpoint *ckpt, const char *path,
             const struct convert_options *opt, struct convert_result *result,
             struct err *err)
 {
-    struct convert c = {
-        .from = ckpt, .opt = opt, .result = result, .out = { .lock = -1, .journal = -1 }
-    };
-    size_t places;
+    struct convert c = { .opt = opt,
+                         .result = result,
+                         .out = { .lock = -1, .journal = -1 } };
     int ret = -1;
 
     *result = (struct convert_result){ 0 };
@@ -843,26 +463,21 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (!opt->mesh && !ckpt->sharded)
         return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
                        ckpt->path, MANIFEST_NAME);
-    if (make_cutters(&c, err) < 0)
+    if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0)
         goto out;
-    c.side = (struct cut_side){ c.nparts, c.cutter, write_to_files, &c };
-    places = ckpt->ntensors * (size_t)c.nparts;
-    c.dtype = xcalloc(ckpt->ntensors, sizeof(*c.dtype));
-    c.offset = xcalloc(places, sizeof(*c.offset));
-    c.crc = xcalloc(places, sizeof(*c.crc));
+    c.to.progress = opt->progress;
+    c.to.arg = opt->arg;
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
-    choose_dtypes(&c);
     if (checkpoint_open_files(ckpt, -1, err) < 0 || open_output(&c, path, err) < 0 ||
-        (opt->mesh ? make_parts(&c, err) : make_sources(&c, err)) < 0 ||
-        copy_tensors(&c, err) < 0 || (!ckpt->sharded && check_tied(&c, err) < 0) ||
-        copy_all_small(&c, err) < 0)
+        target_begin(&c.to, c.out.partial, err) < 0 || copy_tensors(&c, err) < 0 ||
+        (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0)
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
         goto out;
-    if (sync_files(&c, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
+    if (target_sync(&c.to, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
         outdir_finish(&c.out, err) < 0)
         goto out;
-    result->bytes = c.total;
+    result->bytes = c.to.total;
     ret = 0;
 out:
     clear(&c);

@@ -23,7 +23,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c \
     %D%/shard.c \
-    %D%/state.h
+    %D%/state.h \
+    %D%/target.c %D%/target.h
 nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
