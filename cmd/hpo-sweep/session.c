@@ -357,7 +357,10 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
     struct history h;
     int64_t id = waiting ? waiting->id : 0;
 
-    study_history(&h, &s->study, space, s->sampler.sampler->generation_key, next);
+    if (s->sampler.sampler->blind && !s->sampler.distinct)
+        history_init(&h, space->n, s->study.nobjectives);
+    else
+        study_history(&h, &s->study, space, s->sampler.sampler->generation_key, next);
     if (waiting && read_fixed(fixed, s, waiting, err) < 0)
         goto out;
     drawn = sampler_draw(x, &generation, &s->sampler, space, &h, s->seed, next,

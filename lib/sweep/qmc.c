@@ -155,6 +155,7 @@ const struct sampler sampler_qmc = {
     .name = "qmc",
     .summary = "low-discrepancy sequence (Sobol or Halton)",
     .settings = settings,
+    .blind = true,
     .check = check,
     .draw = draw,
 };

@@ -14,5 +14,6 @@ const struct sampler sampler_random = {
     .name = "random",
     .summary = "independent draws from each parameter's distribution",
     .settings = settings,
+    .blind = true,
     .draw = draw,
 };

@@ -29,6 +29,7 @@ struct sampler {
     const char *generation_key;
     bool ends;             /* has a last point of its own: needs no budget */
     bool single_objective; /* serves one objective only */
+    bool blind;            /* never looks at the history */
     /* NULL, or whether the space suits: -1 with ERR_USAGE. */
     int (*check)(const struct space *space, const double *set, struct err *err);
     /* Write a point to x (entries not in force may hold anything) and, when there is a

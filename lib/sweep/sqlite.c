@@ -352,52 +352,58 @@ static char *time_dup(sqlite3_stmt *q, int column)
                                                          : xstrdup(text(q, column));
 }
 
-static int load_trials(const struct sqlite *s, struct study *study, int64_t after,
-                       struct err *err)
+/* The trial with that id, or NULL; they ascend. */
+static struct study_trial *trial_of(struct study *study, int64_t id)
+{
+    size_t low = 0, high = study->n;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (study->trials[mid].id < id)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < study->n && study->trials[low].id == id ? &study->trials[low] : NULL;
+}
+
+/* Read the trials with FIRST <= id <= LAST: those known are brought up to date, others
+ * appended. */
+static int load_trials(const struct sqlite *s, struct study *study, int64_t first,
+                       int64_t last, struct err *err)
 {
     sqlite3_stmt *q;
     int more;
 
     if (prepare(s, &q, err,
                 "SELECT trial_id, state, datetime_start, datetime_complete FROM trials"
-                " WHERE study_id = ? AND trial_id > ? ORDER BY trial_id",
-                "ii", study->id, after) < 0)
+                " WHERE study_id = ? AND trial_id BETWEEN ? AND ? ORDER BY trial_id",
+                "iii", study->id, first, last) < 0)
         return -1;
     while ((more = step(s, q, err)) > 0) {
+        int64_t id = sqlite3_column_int64(q, 0);
+        struct study_trial *t = first == last ? trial_of(study, id) : NULL;
         enum study_state state;
-        struct study_trial *t;
 
         if (!study_state_parse(&state, text(q, 1))) {
             err_set(err, ERR_INPUT, "%s: a trial's state is '%s'", s->path, text(q, 1));
             sqlite3_finalize(q);
             return -1;
         }
-        t = study_add_trial(study, sqlite3_column_int64(q, 0), state);
+        if (!t)
+            t = study_add_trial(study, id, state);
+        t->state = state;
         t->start = time_dup(q, 2);
         t->complete = time_dup(q, 3);
     }
     return more;
 }
 
-/* Rows that belong to trials come ordered by their id, and so are the trials, nearly
- * always: the search starts at the last one found. */
-static struct study_trial *trial_of(struct study *study, int64_t id, size_t *last)
-{
-    for (size_t i = 0; i < study->n; i++) {
-        size_t at = (*last + i) % study->n;
-
-        if (study->trials[at].id == id) {
-            *last = at;
-            return &study->trials[at];
-        }
-    }
-    return NULL;
-}
-
 enum part { PART_PARAMS, PART_VALUES, PART_REPORTS, PART_USER, PART_SYSTEM, NPARTS };
 
-#define OF_STUDY                                                        \
-    " JOIN trials USING (trial_id) WHERE study_id = ? AND trial_id > ?" \
+#define OF_STUDY                                                                    \
+    " JOIN trials USING (trial_id) WHERE study_id = ? AND trial_id BETWEEN ? AND ?" \
     " ORDER BY trial_id, 5"
 
 static const char *const part_queries[NPARTS] = {
@@ -434,16 +440,15 @@ static int add_part(struct study *study, struct study_trial *t, enum part part,
 }
 
 static int load_part(const struct sqlite *s, struct study *study, enum part part,
-                     int64_t after, struct err *err)
+                     int64_t first, int64_t last, struct err *err)
 {
     sqlite3_stmt *q;
-    size_t last = 0;
     int more;
 
-    if (prepare(s, &q, err, part_queries[part], "ii", study->id, after) < 0)
+    if (prepare(s, &q, err, part_queries[part], "iii", study->id, first, last) < 0)
         return -1;
     while ((more = step(s, q, err)) > 0) {
-        struct study_trial *t = trial_of(study, sqlite3_column_int64(q, 0), &last);
+        struct study_trial *t = trial_of(study, sqlite3_column_int64(q, 0));
 
         if (t && add_part(study, t, part, q, err) < 0) {
             sqlite3_finalize(q);
@@ -451,6 +456,16 @@ static int load_part(const struct sqlite *s, struct study *study, enum part part
         }
     }
     return more;
+}
+
+static int load_range(const struct sqlite *s, struct study *study, int64_t first,
+                      int64_t last, struct err *err)
+{
+    int ret = load_trials(s, study, first, last, err);
+
+    for (int part = 0; part < NPARTS && ret == 0; part++)
+        ret = load_part(s, study, (enum part)part, first, last, err);
+    return ret;
 }
 
 static int load_study(const struct sqlite *s, struct study *study, const char *name,
@@ -471,30 +486,36 @@ static int load_study(const struct sqlite *s, struct study *study, const char *n
     return load_directions(s, study, err) < 0 ? -1 : 1;
 }
 
-/* Finished trials never change: what follows the first unfinished one is read again. */
+/* Finished trials never change: only the others and new ones are read again. */
+static int load_news(const struct sqlite *s, struct study *study, struct err *err)
+{
+    size_t known = study->n;
+    int ret = 0;
+
+    for (size_t i = 0; i < known && ret == 0; i++) {
+        struct study_trial *t = &study->trials[i];
+
+        if (study_finished(t))
+            continue;
+        study_reset_trial(t);
+        ret = load_range(s, study, t->id, t->id, err);
+    }
+    if (ret < 0)
+        return -1;
+    return load_range(s, study, known ? study->trials[known - 1].id + 1 : 0, INT64_MAX,
+                      err);
+}
+
 static int sqlite_load(struct storage *st, struct study *study, const char *name,
                        struct err *err)
 {
     const struct sqlite *s = (const struct sqlite *)st;
-    int64_t after;
-    int ret = 0;
+    int ret = study->name ? 1 : load_study(s, study, name, err);
 
-    if (!study->name) {
-        ret = load_study(s, study, name, err);
-        if (ret == 0)
-            return 0;
-    }
-    if (ret >= 0) {
-        after = study_keep_finished(study);
-        ret = load_study_attrs(s, study, false, err);
-        if (ret == 0)
-            ret = load_study_attrs(s, study, true, err);
-        if (ret == 0)
-            ret = load_trials(s, study, after, err);
-        for (int part = 0; part < NPARTS && ret == 0; part++)
-            ret = load_part(s, study, (enum part)part, after, err);
-    }
-    if (ret < 0) {
+    if (ret == 0)
+        return 0;
+    if (ret < 0 || load_study_attrs(s, study, false, err) < 0 ||
+        load_study_attrs(s, study, true, err) < 0 || load_news(s, study, err) < 0) {
         study_clear(study);
         return -1;
     }

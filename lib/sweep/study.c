@@ -94,16 +94,17 @@ struct study_trial *study_add_trial(struct study *s, int64_t id, enum study_stat
     return t;
 }
 
-int64_t study_keep_finished(struct study *s)
+void study_reset_trial(struct study_trial *t)
 {
-    size_t keep = 0;
+    struct study_trial fresh = { .id = t->id,
+                                 .number = t->number,
+                                 .nvalues = t->nvalues };
 
-    while (keep < s->n && study_finished(&s->trials[keep]))
-        keep++;
-    for (size_t i = keep; i < s->n; i++)
-        trial_clear(&s->trials[i]);
-    s->n = keep;
-    return keep ? s->trials[keep - 1].id : -1;
+    fresh.values = xcalloc(t->nvalues, sizeof(*fresh.values));
+    for (size_t i = 0; i < t->nvalues; i++)
+        fresh.values[i] = NAN;
+    trial_clear(t);
+    *t = fresh;
 }
 
 static int find_name(struct study *s, const char *name)

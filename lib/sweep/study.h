@@ -77,9 +77,8 @@ void study_clear(struct study *s);
 /* For storages, while they load: */
 struct study_trial *study_add_trial(struct study *s, int64_t id,
                                     enum study_state state);
-/* Forget the trials from the first unfinished one on; returns the id of the last one
- * left, or -1. */
-int64_t study_keep_finished(struct study *s);
+/* Forget all of T but its id and number. */
+void study_reset_trial(struct study_trial *t);
 /* Add parameter NAME with the distribution of the JSON text DIST. */
 int study_add_param(struct study *s, struct study_trial *t, const char *name,
                     double value, const char *dist, struct err *err);
