@@ -7,8 +7,7 @@ AM_TESTS_ENVIRONMENT = \
     top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
     top_builddir='$(abs_top_builddir)'; export top_builddir; \
     PATH="$(abs_top_builddir)/bin:$$PATH"; export PATH; \
-    LC_ALL=C.UTF-8; export LC_ALL; \
-    OMP_WAIT_POLICY=passive; export OMP_WAIT_POLICY;
+    LC_ALL=C.UTF-8; export LC_ALL;
 test_libs = lib/libshardutils.a
 EXTRA_DIST += %D%/lib.sh %D%/tap.h
 

@@ -45,6 +45,11 @@ tp-run logits --ids 1,2,3 -o one.safetensors "$bard"
 tp-run logits --ids 1,2,3 -o - --tp 1 "$bard" > two.safetensors
 ok "the output may be standard output" cmp one.safetensors two.safetensors
 
+for threads in 1 5; do
+    tp-run logits --threads $threads --prompt "$(head -c 600 "$heldout")" -o l$threads "$bard"
+done
+ok "the number of threads changes no bit" cmp l1 l5
+
 # what goes wrong
 run tp-run generate --prompt x --tp 7 "$bard"
 status_is 1 "more ranks than heads do not fit"

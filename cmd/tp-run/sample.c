@@ -35,7 +35,8 @@ int32_t sample(const struct sampling *s, const float *logits, size_t vocab,
     for (size_t i = 0; i < vocab; i++)
         c[i] = (struct candidate){ exp(((double)logits[i] - largest) / s->temperature),
                                    (int32_t)i };
-    qsort(c, vocab, sizeof(*c), likelier_first);
+    if (s->top_k || s->top_p < 1)
+        qsort(c, vocab, sizeof(*c), likelier_first);
     if (s->top_k && s->top_k < n)
         n = (size_t)s->top_k;
     for (size_t i = 0; i < n; i++)
