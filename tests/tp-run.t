@@ -190,9 +190,4 @@ run tp-run score --json --ids-file ids dynamic
 ok "a dynamic rotary base is that of the whole window" \
     awk -v a="$nll" -v b="$(json out nll)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
 
-run tp-run logits --ids 5,9 -o - "$bard"
-cp out piped.safetensors
-tp-run logits --ids 5,9 -o named.safetensors "$bard"
-ok "a hyphen writes to standard output" cmp named.safetensors piped.safetensors
-ok "and makes no file" test ! -e -
 done_testing

@@ -48,12 +48,7 @@ static int write_outputs(const struct runner *r, const char *path, bool dotted,
             str_addn(&bytes, x,
                      rows * p->value[p->output[i].value].whole_cols * sizeof(*x));
     }
-    if (strcmp(path, "-"))
-        ret = fs_write_file(path, bytes.s, bytes.len, false, err);
-    else if (fwrite(bytes.s, 1, bytes.len, stdout) == bytes.len && fflush(stdout) == 0)
-        ret = 0;
-    else
-        err_errno(err, "standard output");
+    ret = fs_write_file(path, bytes.s, bytes.len, false, err);
 out:
     safetensors_header_clear(&h);
     str_clear(&bytes);
