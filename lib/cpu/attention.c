@@ -36,19 +36,40 @@ CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
         y[i] += f * x[i];
 }
 
+/* Scale the scores, cap them unless CAP is 0, and return the largest. */
+CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
+{
+    float max = -INFINITY;
+    vec most = { 0 };
+    size_t i = 0;
+
+    most += max;
+    for (; cap == 0 && i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, s + i);
+        v *= scale;
+        memcpy(s + i, &v, sizeof(v));
+        vec_choose(&most, v > most, &v, &most);
+    }
+    for (int k = 0; k < VEC; k++)
+        max = most[k] > max ? most[k] : max;
+    for (; i < n; i++) {
+        s[i] *= scale;
+        if (cap > 0)
+            s[i] = cap * tanhf(s[i] / cap);
+        max = s[i] > max ? s[i] : max;
+    }
+    return max;
+}
+
 /* Scores [n] to weights that sum to 1. */
 CPU_CLONES static void softmax(float *s, size_t n, float scale, float cap)
 {
-    float max = -INFINITY, factor;
+    float max = scale_scores(s, n, scale, cap), factor;
     double sum = 0;
     size_t i = 0;
 
-    for (size_t k = 0; k < n; k++) {
-        s[k] *= scale;
-        if (cap > 0)
-            s[k] = cap * tanhf(s[k] / cap);
-        max = s[k] > max ? s[k] : max;
-    }
     for (; i + VEC <= n; i += VEC) {
         vec v;
 

@@ -66,14 +66,28 @@ static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
     memcpy(out, &w, sizeof(*out));
 }
 
+/* The lanes of A where MASK is all ones, else those of B. */
+static inline __attribute__((always_inline)) void vec_choose(vec *out, vec_i32 mask,
+                                                             const vec *a, const vec *b)
+{
+    vec_i32 x, y;
+
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    x = (x & mask) | (y & ~mask);
+    memcpy(out, &x, sizeof(*out));
+}
+
 /* Each lane not below LOW and not above HIGH. */
 static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
                                                             float high)
 {
-    for (int i = 0; i < VEC; i++) {
-        (*v)[i] = (*v)[i] < low ? low : (*v)[i];
-        (*v)[i] = (*v)[i] > high ? high : (*v)[i];
-    }
+    vec bound = { 0 };
+
+    bound += low;
+    vec_choose(v, *v < bound, &bound, v);
+    bound += high - low;
+    vec_choose(v, *v > bound, &bound, v);
 }
 
 /* e^x to about one unit in the last place; x is taken to be in [-87, 88].
