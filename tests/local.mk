@@ -7,9 +7,11 @@ AM_TESTS_ENVIRONMENT = \
     top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
     top_builddir='$(abs_top_builddir)'; export top_builddir; \
     PATH="$(abs_top_builddir)/bin:$$PATH"; export PATH; \
-    LC_ALL=C.UTF-8; export LC_ALL;
+    LC_ALL=C.UTF-8; export LC_ALL; \
+    LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
+    export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a
-EXTRA_DIST += %D%/lib.sh %D%/tap.h
+EXTRA_DIST += %D%/lib.sh %D%/lsan.supp %D%/tap.h
 
 # unit tests: unit-NAME.c
 unit_tests = \

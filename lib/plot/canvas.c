@@ -106,7 +106,7 @@ static cairo_status_t collect(void *arg, const unsigned char *bytes, unsigned in
 
 static int load(struct cairo *lib, struct err *err)
 {
-    lib->handle = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
+    lib->handle = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!lib->handle)
         return err_set(err, ERR_SYSTEM, "cairo cannot be loaded: %s", dlerror());
 #define LOAD(name)                                    \
