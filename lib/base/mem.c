@@ -1,11 +1,14 @@
 /* mem - small bookkeeping memory, and sizes that cannot overflow */
+#include "config.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "lib/base/mem.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
 static void *checked(void *p)
 {
@@ -80,11 +83,19 @@ bool mem_add(uint64_t *out, uint64_t a, uint64_t b)
 
 void *mem_alloc(uint64_t size, const char *what, struct err *err)
 {
+    size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
     void *p = NULL;
 
-    if (size <= SIZE_MAX - ALIGNMENT)
-        p = aligned_alloc(ALIGNMENT, ((size_t)size + ALIGNMENT - (size > 0)) /
-                                         ALIGNMENT * ALIGNMENT);
+    if (size <= SIZE_MAX - alignment) {
+        size_t whole = ((size_t)size + alignment - (size > 0)) / alignment * alignment;
+
+        p = aligned_alloc(alignment, whole);
+#ifdef MADV_HUGEPAGE
+        /* a wish: reading weights misses fewer address translations */
+        if (p && alignment == HUGE_PAGE)
+            madvise(p, whole, MADV_HUGEPAGE);
+#endif
+    }
     if (!p)
         err_set(err, ERR_SYSTEM, "%s: no memory for %llu bytes", what,
                 (unsigned long long)size);

@@ -15,7 +15,7 @@ hidden=2048 layers=8 ffn=5632 heads=16 kv=8 vocab=16384
 # elements of the matrices that every token is multiplied by
 elements=$((layers * (2 * hidden * hidden + 2 * hidden * hidden * kv / heads + 3 * hidden * ffn) +
     vocab * hidden))
-prompt=1,2,3,4,5,6,7,8
+prompt=1
 seq 1 1025 > "$dir/ids"
 
 # the middle of three
@@ -24,7 +24,7 @@ middle() {
 }
 
 rate() {
-    "$bin/tp-run" generate --ids $prompt --max-tokens 24 --json --tp "$1" --threads "$2" "$3" |
+    "$bin/tp-run" generate --ids $prompt --max-tokens 40 --json --tp "$1" --threads "$2" "$3" |
         sed 's/.*"tokens_per_second":\([^}]*\)}/\1/'
 }
 
