@@ -18,6 +18,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/line.c %D%/line.h \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
+    %D%/outline.c %D%/outline.h \
     %D%/program.c %D%/program.h \
     %D%/quant.c %D%/quant.h \
     %D%/rotary.c %D%/rotary.h \
