@@ -104,6 +104,29 @@ static const struct opt version_option = {
     OPT_FLAG, 'V', "version", NULL, NULL, "print the version and features", NULL, NULL
 };
 
+/* The options that the page alone explains, many to a line. */
+static void print_more(const struct cmd *cmd)
+{
+    int width = 0;
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++) {
+        int n = (int)(strlen(o->long_name) + 3 + (o->arg ? strlen(o->arg) + 1 : 0));
+
+        if (o->help)
+            continue;
+        if (!width)
+            fputs("\nMore, which the page explains:", stdout);
+        if (!width || width + n > 79) {
+            fputs("\n  +", stdout);
+            width = 3;
+        }
+        printf(" --%s%s%s", o->long_name, o->arg ? "=" : "", o->arg ? o->arg : "");
+        width += n;
+    }
+    if (width)
+        putchar('\n');
+}
+
 static void print_help(const struct cmd *cmd)
 {
     fputs("Usage: ", stdout);
@@ -114,9 +137,11 @@ static void print_help(const struct cmd *cmd)
     if (cmd->subs)
         putchar('\n');
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
-        print_option(o);
+        if (o->help)
+            print_option(o);
     print_option(&help_option);
     print_option(&version_option);
+    print_more(cmd);
     if (cmd->subs)
         printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
     printf("\nSee %s(1).\n", program_name(cmd));

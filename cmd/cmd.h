@@ -36,7 +36,8 @@ struct opt {
     const char *long_name;
     void *value;                /* untouched unless given */
     const char *arg;            /* its name in --help, "N"; NULL for flags */
-    const char *help;           /* one line, lower case, no full stop */
+    const char *help;           /* one line, lower case, no full stop; NULL: named in
+                                   --help, explained in the page alone */
     const char *const *choices; /* OPT_CHOICE: NULL-terminated words */
     bool *given;                /* set to true when the option occurs; may be NULL */
 };

@@ -18,7 +18,8 @@ _shardutils() {
     if [[ $word == -* ]]; then
         # shellcheck disable=SC2207 # words of letters and hyphens
         COMPREPLY=($(compgen -W "$("$program" "${command[@]}" --help 2> /dev/null |
-            sed -n 's/^  .\{4\}\(--[a-z0-9-]*\).*/\1/p')" -- "$word"))
+            sed -n -e 's/^  .\{4\}\(--[a-z0-9-]*\).*/\1/p' \
+                -e '/^  + /{s/^  + //;s/=[^ ]*//g;p}')" -- "$word"))
     fi
 }
 complete -o default -F _shardutils hpo-sweep tp-run tp-shard

@@ -13,7 +13,8 @@ commands() {
 # help_options WORD... - the options that the command's help lists: SHORT LONG, and = where a value
 # follows
 help_options() {
-    "$@" --help | sed -n 's/^  [ -]\([^ ]\{0,1\}\)[, ] *--\([a-z0-9-]*\)\(=\{0,1\}\).*/\1 \2\3/p'
+    "$@" --help | awk '/^  [+] / { for (i = 2; i <= NF; i++) print "      " $i; next } { print }' |
+        sed -n 's/^  [ -]\([^ ]\{0,1\}\)[, ] *--\([a-z0-9-]*\)\(=\{0,1\}\).*/\1 \2\3/p'
 }
 
 # page_options PAGE - the same from its .It lines

@@ -95,10 +95,12 @@ Print what was given.
   -n, --count=N               a number
       --seed=S                a large number
       --size=SIZE             bytes
-      --rate=X                a real number
       --colour=COLOUR         red or green
   -h, --help                  print this help
   -V, --version               print the version and features
+
+More, which the page explains:
+  + --rate=X
 
 See try-options(1)." "help comes from the table"
 run try-options print -a --help --no-such

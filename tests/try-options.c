@@ -24,7 +24,7 @@ static int print_all(const char *program, int argc, char **argv)
         { OPT_INT, 'n', "count", &n, "N", "a number", NULL, &given },
         { OPT_U64, '\0', "seed", &seed, "S", "a large number", NULL, NULL },
         { OPT_SIZE, '\0', "size", &size, "SIZE", "bytes", NULL, NULL },
-        { OPT_DOUBLE, '\0', "rate", &rate, "X", "a real number", NULL, NULL },
+        { OPT_DOUBLE, '\0', "rate", &rate, "X", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "colour", &colour, "COLOUR", "red or green", colours,
           NULL },
         { .type = OPT_END },
