@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cmd/cmd.h"
+#include "cmd/meshopt.h"
 #include "lib/model/checkpoint.h"
 #include "lib/model/convert.h"
 #include "lib/model/mesh.h"
@@ -23,26 +24,6 @@ int families_main(const char *program, int argc, char **argv);
  * to PATH. */
 int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutter,
               int nparts, const uint64_t *bytes, struct err *err);
-
-/* The mesh options; sizes that are 0 were not given. */
-struct mesh_options {
-    int tp, sp, ep, dp, pp;
-    const char *spec; /* --mesh */
-};
-
-#define MESH_OPTIONS(m)                                                               \
-    { OPT_COUNT, '\0', "tp", &(m).tp, "N", "tensor-parallel ranks", NULL, NULL },     \
-        { OPT_COUNT, '\0', "ep", &(m).ep, "N", "expert-parallel ranks", NULL, NULL }, \
-        { OPT_COUNT, '\0', "pp", &(m).pp, "N", "pipeline stages", NULL, NULL },       \
-    {                                                                                 \
-        OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2",   \
-            NULL, NULL                                                                \
-    }
-
-/* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when
- * the options contradict one another. */
-int mesh_from_options(struct mesh *out, const struct mesh_options *m,
-                      const struct mesh *base, struct err *err);
 
 /* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
 int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
