@@ -4,6 +4,7 @@ cmd_libcmd_a_SOURCES = %D%/cmd.c %D%/cmd.h %D%/meshopt.c %D%/meshopt.h
 program_libs = %D%/libcmd.a lib/libshardutils.a
 
 include %D%/hpo-sweep/local.mk
+include %D%/mem-estimate/local.mk
 include %D%/tp-run/local.mk
 include %D%/tp-shard/local.mk
 

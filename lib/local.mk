@@ -10,3 +10,4 @@ include %D%/cpu/local.mk
 include %D%/run/local.mk
 include %D%/sweep/local.mk
 include %D%/plot/local.mk
+include %D%/estimate/local.mk

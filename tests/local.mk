@@ -42,6 +42,7 @@ shell_tests = \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
+    %D%/mem-estimate.t \
     %D%/hpo-sweep.t \
     %D%/models.t \
     %D%/options.t \

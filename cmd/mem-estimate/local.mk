@@ -1,0 +1,11 @@
+# mem-estimate
+bin_PROGRAMS += bin/mem-estimate
+bin_mem_estimate_SOURCES = \
+    %D%/estimate.c \
+    %D%/gpus.c \
+    %D%/main.c \
+    %D%/mem-estimate.h \
+    %D%/request.c %D%/request.h \
+    %D%/report.c \
+    %D%/solve.c
+bin_mem_estimate_LDADD = $(program_libs) -lpthread

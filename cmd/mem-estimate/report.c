@@ -1,0 +1,358 @@
+/* report - print an estimate for people, as JSON, explained, or drawn */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/mem-estimate/mem-estimate.h"
+#include "lib/base/fs.h"
+#include "lib/plot/canvas.h"
+
+/* ---- counts ---- */
+
+/* Of PARAMS those that one token uses: of the experts, as many as it is sent to. */
+static uint64_t active_params(const struct model *m, const struct anatomy *a,
+                              uint64_t params)
+{
+    double experts, top;
+    uint64_t all = 0;
+
+    for (int i = 0; i < a->nunits; i++)
+        all += a->unit[i].weight[WEIGHT_EXPERT].elements;
+    if (!all || !model_number(m, "experts", &experts) || !model_number(m, "top", &top))
+        return params;
+    return params - all + (uint64_t)((double)all * top / experts);
+}
+
+/* The whole model on one rank; NULL when it cannot be had. */
+static struct anatomy *whole_anatomy(const struct request *r)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy *a = NULL;
+    struct err e = { 0 };
+    struct mesh one;
+
+    mesh_one(&one);
+    if (anatomy_open(&a, r->outline.model, &one, origin, r->stored, NULL, &e) < 0)
+        return NULL;
+    return a;
+}
+
+/* ---- JSON ---- */
+
+static void add_mesh(struct str *s, const int size[MESH_NAXES])
+{
+    str_addc(s, '{');
+    for (int a = 0; a < MESH_NAXES; a++)
+        str_addf(s, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a], size[a]);
+    str_addc(s, '}');
+}
+
+static void add_rank(struct str *s, const struct rank_memory *k)
+{
+    str_add(s, "{\"coords\":");
+    add_mesh(s, k->coord);
+    str_addf(s, ",\"count\":%" PRIu64, k->count);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        str_addf(s, ",\"%s\":%" PRIu64, memory_category_names[c], k->bytes[c]);
+    str_addf(s, ",\"total\":%" PRIu64 ",\"host\":%" PRIu64 "}", k->total, k->host);
+}
+
+/* LINES as a JSON array of texts. */
+static void add_lines(struct str *s, const char *lines)
+{
+    str_addc(s, '[');
+    for (const char *p = lines; *p;) {
+        size_t n = strcspn(p, "\n");
+
+        if (p != lines)
+            str_addc(s, ',');
+        str_add_jsonn(s, p, n);
+        p += n + (p[n] == '\n');
+    }
+    str_addc(s, ']');
+}
+
+void report_json(const struct report *r)
+{
+    const struct request *q = r->request;
+    const struct memory_estimate *e = r->estimate;
+    struct anatomy *a = whole_anatomy(q);
+    uint64_t params = anatomy_params(q->outline.model);
+    struct str s = { 0 };
+
+    str_add(&s, "{\"type\":\"estimate\",\"model\":");
+    str_add_json(&s, q->path);
+    str_add(&s, ",\"family\":");
+    str_add_json(&s, q->outline.model->family);
+    str_addf(&s, ",\"params\":%" PRIu64 ",\"active_params\":%" PRIu64, params,
+             a ? active_params(q->outline.model, a, params) : params);
+    str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
+    add_mesh(&s, q->memory.mesh.size);
+    str_add(&s, ",\"ranks\":[");
+    for (size_t i = 0; e && i < e->nkinds; i++) {
+        str_add(&s, i ? "," : "");
+        add_rank(&s, &e->kind[i]);
+    }
+    str_addc(&s, ']');
+    if (e)
+        str_addf(&s, ",\"peak\":%" PRIu64, e->peak->total);
+    else
+        str_add(&s, ",\"peak\":null");
+    if (q->gpu_memory)
+        str_addf(&s, ",\"gpu_memory\":%" PRIu64, q->gpu_memory);
+    else
+        str_add(&s, ",\"gpu_memory\":null");
+    str_addf(&s, ",\"fits\":%s",
+             !e               ? "false"
+             : !q->gpu_memory ? "null"
+             : r->fits        ? "true"
+                              : "false");
+    if (r->obstacles && *r->obstacles) {
+        str_add(&s, ",\"reasons\":");
+        add_lines(&s, r->obstacles);
+    }
+    if (r->ways_out) {
+        str_add(&s, ",\"ways_out\":");
+        add_lines(&s, r->ways_out);
+    }
+    str_add(&s, ",\"assumed\":");
+    str_add_json(&s, str_text(&q->assumed));
+    str_addc(&s, '}');
+    puts(s.s);
+    str_clear(&s);
+    anatomy_close(a);
+}
+
+/* ---- text ---- */
+
+/* Weights alone, in four types: what one device needs to load or train the model. */
+static void print_simple(const struct request *q)
+{
+    static const struct {
+        const char *name;
+        uint64_t half_bytes; /* of an element */
+        bool trains;
+    } rows[] = { { "f32", 8, true },
+                 { "bf16", 4, true },
+                 { "int8", 2, false },
+                 { "int4", 1, false } };
+    struct anatomy *a = whole_anatomy(q);
+    uint64_t params = anatomy_params(q->outline.model);
+    char layer[32], total[32], train[32];
+
+    printf("%-6s %14s %14s %20s\n", "dtype", "largest layer", "total size",
+           "training with Adam");
+    for (int i = 0; a && i < 4; i++)
+        printf("%-6s %14s %14s %20s\n", rows[i].name,
+               str_human(layer, a->largest * rows[i].half_bytes / 2),
+               str_human(total, params * rows[i].half_bytes / 2),
+               rows[i].trains ? str_human(train, params * 16) : "-");
+    anatomy_close(a);
+}
+
+static void add_coord(struct str *s, const struct request *q,
+                      const struct rank_memory *k)
+{
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (q->memory.mesh.size[a] > 1)
+            str_addf(s, "%s%s%d", s->len ? " " : "", mesh_axis_names[a], k->coord[a]);
+    if (!s->len)
+        str_add(s, "rank 0");
+    if (k->count > 1)
+        str_addf(s, " x%" PRIu64, k->count);
+}
+
+/* Does any kind of rank need bytes of category C? */
+static bool is_needed(const struct memory_estimate *e, int c)
+{
+    for (size_t i = 0; i < e->nkinds; i++)
+        if (e->kind[i].bytes[c])
+            return true;
+    return false;
+}
+
+static void print_kind(const struct report *r, const struct rank_memory *k)
+{
+    struct str name = { 0 };
+    char size[32];
+
+    add_coord(&name, r->request, k);
+    printf("%-18s", str_text(&name));
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        if (is_needed(r->estimate, c))
+            printf(" %13s", str_human(size, k->bytes[c]));
+    printf(" %13s", str_human(size, k->total));
+    if (r->request->gpu_memory)
+        printf("  %s", k->total <= r->request->gpu_memory ? "fits" : "does not fit");
+    if (k->host)
+        printf("  host %s", str_human(size, k->host));
+    putchar('\n');
+    str_clear(&name);
+}
+
+/* A table with a row for each kind of rank, without the columns that are empty. */
+static void print_kinds(const struct report *r)
+{
+    const struct memory_estimate *e = r->estimate;
+
+    printf("%-18s", "rank");
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        if (is_needed(e, c))
+            printf(" %13s", memory_category_names[c]);
+    printf(" %13s\n", "total");
+    for (size_t i = 0; i < e->nkinds; i++)
+        print_kind(r, &e->kind[i]);
+}
+
+void report_text(const struct report *r)
+{
+    const struct request *q = r->request;
+    uint64_t params = anatomy_params(q->outline.model);
+    char size[32];
+
+    printf("%s: %s, %" PRIu64 " parameters\n", q->path, q->outline.model->family,
+           params);
+    if (q->assumed.len)
+        printf("assumed: %s\n", q->assumed.s);
+    if (!q->layout)
+        print_simple(q);
+    if (!r->estimate) {
+        printf("impossible:\n%s", r->obstacles);
+        return;
+    }
+    if (q->layout || q->gpu_memory)
+        print_kinds(r);
+    if (q->gpu_memory && r->fits)
+        printf("fits in %s\n", str_human(size, q->gpu_memory));
+    if (!r->fits) {
+        printf("does not fit in %s\n", str_human(size, q->gpu_memory));
+        if (r->ways_out && *r->ways_out)
+            printf("what would fit:\n%s", r->ways_out);
+    }
+}
+
+/* ---- explanation ---- */
+
+static void explain_states(const struct request *q)
+{
+    const struct memory_options *m = &q->memory;
+    int group = m->mesh.size[MESH_DP] * m->mesh.size[MESH_EP] * m->mesh.size[MESH_SP];
+
+    printf("weights        this rank's elements x %s%s\n",
+           m->weights ? m->weights->name : "their stored types",
+           m->train && m->zero == 3 ? " / shard group" : "");
+    if (!m->train)
+        return;
+    printf("gradients      trained elements x %" PRIu64 " bytes%s\n", m->grad_bytes,
+           m->zero >= 2 ? " / shard group" : "");
+    printf("optimizer      %s states%s%s\n", optimizer_names[m->optimizer],
+           m->master && m->other->block_bytes < 4 ? " + 4 bytes of master weights" : "",
+           m->zero >= 1 ? " / shard group" : "");
+    printf("shard group    %s = %d ranks\n", m->hsdp ? "--hsdp" : "dp x ep x sp",
+           m->hsdp && m->hsdp < group ? m->hsdp : group);
+}
+
+static void explain_values(const struct request *q, const struct anatomy *a)
+{
+    const struct memory_options *m = &q->memory;
+    const struct unit *u = NULL;
+    uint64_t cache = 0;
+
+    for (int i = 0; i < a->nunits; i++) {
+        if (a->unit[i].layer >= 0)
+            u = &a->unit[i];
+        for (int k = 0; k < a->unit[i].ncaches; k++)
+            cache += a->unit[i].cache[k].cols;
+    }
+    printf("tokens         micro-batch %" PRIu64 " x seq %" PRIu64 " / sp %d\n",
+           m->micro_batch, m->seq, m->mesh.size[MESH_SP]);
+    if (m->train && u) {
+        printf("activations    a layer reads again %" PRIu64 " + %" PRIu64
+               " elements a token (cut + whole over tp) x %" PRIu64 " bytes\n",
+               u->kept.cut, u->kept.whole, m->compute_bytes);
+        printf("               recompute %s, attention scores %s\n",
+               recompute_names[m->recompute],
+               m->flash ? "not kept: a sum for each head" : "kept");
+        printf("logits         tokens x %" PRIu64 " columns x %s\n", a->vocab,
+               m->fused_loss ? "0 bytes" : "(activation + 4 bytes)");
+    }
+    if (!m->train) {
+        printf("activations    the most that values of one step need at once\n");
+        printf("kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
+               " bytes x %" PRIu64 " sequences\n",
+               cache, m->kv_bytes, m->micro_batch * m->micro_batches);
+    }
+}
+
+void report_explain(const struct report *r)
+{
+    const struct request *q = r->request;
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy_options opt = { .lora = q->memory.lora_rank > 0,
+                                   .targets = q->memory.lora_targets,
+                                   .freeze = q->memory.freeze };
+    struct anatomy *a;
+    struct err e = { 0 };
+
+    if (!r->estimate || anatomy_open(&a, q->outline.model, &q->memory.mesh, origin,
+                                     q->stored, &opt, &e) < 0)
+        return;
+    explain_states(q);
+    explain_values(q, a);
+    printf("fragmentation  %g %% of activations, logits and comm\n",
+           q->memory.fragmentation * 100);
+    anatomy_close(a);
+}
+
+/* ---- picture ---- */
+
+int report_plot(const struct report *r, const char *path, struct err *err)
+{
+    const struct memory_estimate *e = r->estimate;
+    const double left = 130, right = 90, row = 26, top = 50, width = 760;
+    double scale = (double)e->peak->total, height = top + row * (double)e->nkinds + 24;
+    double legend = left;
+    struct canvas *c;
+
+    if ((double)r->request->gpu_memory > scale)
+        scale = (double)r->request->gpu_memory;
+    scale = scale > 0 ? (width - left - right) / scale : 0;
+    if (canvas_open(&c, path, width, height, err) < 0)
+        return -1;
+    for (int k = 0; k < MEMORY_CATEGORIES; k++) {
+        if (!is_needed(e, k))
+            continue;
+        canvas_rectangle(c, legend, 14, 10, 10, canvas_colour(k));
+        canvas_text(c, legend + 14, 19, 10, ALIGN_LEFT, canvas_ink,
+                    memory_category_names[k]);
+        legend += 24 + canvas_text_width(c, 10, memory_category_names[k]);
+    }
+    for (size_t i = 0; i < e->nkinds; i++) {
+        double x = left, y = top + row * (double)i;
+        struct str name = { 0 };
+        char size[32];
+
+        add_coord(&name, r->request, &e->kind[i]);
+        canvas_text(c, left - 8, y + 9, 10, ALIGN_RIGHT, canvas_ink, str_text(&name));
+        for (int k = 0; k < MEMORY_CATEGORIES; k++) {
+            double w = (double)e->kind[i].bytes[k] * scale;
+
+            if (w > 0)
+                canvas_rectangle(c, x, y, w, 18, canvas_colour(k));
+            x += w;
+        }
+        canvas_text(c, x + 6, y + 9, 10, ALIGN_LEFT, canvas_ink,
+                    str_human(size, e->kind[i].total));
+        str_clear(&name);
+    }
+    if (r->request->gpu_memory) {
+        double x = left + (double)r->request->gpu_memory * scale;
+        char size[32];
+
+        canvas_line(c, x, top - 8, x, height - 20, 1, canvas_ink);
+        canvas_text(c, x, height - 10, 10, ALIGN_CENTRE, canvas_ink,
+                    str_human(size, r->request->gpu_memory));
+    }
+    return canvas_close(c, err);
+}

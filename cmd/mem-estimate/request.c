@@ -1,0 +1,381 @@
+/* request - what a command of mem-estimate was asked: model, layout, types, batch */
+#define _GNU_SOURCE
+#include "cmd/mem-estimate/request.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/state.h"
+
+const char *const schedule_names[] = { "naive", "gpipe", "1f1b", "interleaved",
+                                       "zb-h1", "zb-h2", "zb-v", NULL };
+enum { NAIVE, GPIPE, ONE_F_ONE_B, INTERLEAVED, ZB_H1, ZB_H2, ZB_V };
+const char *const on_off[] = { "on", "off", NULL };
+const char *const master_names[] = { "f32", "none", NULL };
+
+static const uint64_t GIB = UINT64_C(1) << 30;
+
+__attribute__((format(printf, 2, 3))) static void assume(struct request *r,
+                                                         const char *fmt, ...)
+{
+    char text[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    str_addf(&r->assumed, "%s%s", r->assumed.len ? "; " : "", text);
+}
+
+/* ---- types ---- */
+
+static int float_bytes(uint64_t *out, const char *option, const char *name,
+                       struct err *err)
+{
+    enum dtype t;
+
+    if (!dtype_parse(&t, name) && strcmp(name, "fp8") != 0)
+        return err_set(err, ERR_USAGE, "%s: '%s' is no type", option, name);
+    *out = strcmp(name, "fp8") ? (uint64_t)dtype_bits(t) / 8 : 1;
+    if (!*out || *out > 4)
+        return err_set(err, ERR_USAGE, "%s: '%s' is none of f32, bf16, f16, fp8, int8",
+                       option, name);
+    return 0;
+}
+
+static int set_types(struct request *r, const struct request_options *o,
+                     struct err *err)
+{
+    struct memory_options *m = &r->memory;
+    const struct weight_type *own = weight_type_of(r->outline.dtype);
+
+    if (!own || own->scope != SCOPE_ALL)
+        own = weight_type_find("bf16");
+    if (!r->outline.dtype_known)
+        assume(r, "weights f32 (the config names no type)");
+    m->other = own;
+    if (o->weights) {
+        m->weights = weight_type_find(o->weights);
+        if (!m->weights) {
+            char *names = weight_type_names_dup();
+
+            err_set(err, ERR_USAGE, "--weights: '%s' is none of %s", o->weights, names);
+            free(names);
+            return -1;
+        }
+        if (m->weights->scope == SCOPE_ALL)
+            m->other = m->weights;
+    } else if (!r->stored) {
+        m->weights = own;
+        if (r->outline.dtype_known)
+            assume(r, "weights %s", own->name);
+    }
+    m->compute_bytes = m->other->block_bytes;
+    if (o->compute && float_bytes(&m->compute_bytes, "--compute", o->compute, err) < 0)
+        return -1;
+    m->kv_bytes = m->compute_bytes;
+    if (o->kv_dtype && float_bytes(&m->kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0)
+        return -1;
+    m->grad_bytes = m->other->block_bytes;
+    return o->grad_dtype
+               ? float_bytes(&m->grad_bytes, "--grad-dtype", o->grad_dtype, err)
+               : 0;
+}
+
+/* ---- batch ---- */
+
+/* size, number and global batch: the third follows from two. */
+static int set_batch(struct request *r, const struct request_options *o,
+                     struct err *err)
+{
+    struct memory_options *m = &r->memory;
+    uint64_t replicas =
+        (uint64_t)m->mesh.size[MESH_DP] * (uint64_t)m->mesh.size[MESH_EP];
+    uint64_t size = (uint64_t)o->micro_batch, number = (uint64_t)o->micro_batches;
+    uint64_t global = (uint64_t)o->global_batch, known;
+
+    if (global && global % replicas)
+        return err_set(err, ERR_USAGE,
+                       "--global-batch %" PRIu64
+                       " is no multiple of dp x ep = %" PRIu64,
+                       global, replicas);
+    if (!size && !(global && number)) {
+        size = 1;
+        assume(r, "micro-batch 1");
+    }
+    if (!number && !global) {
+        number = (uint64_t)m->mesh.size[MESH_PP];
+        if (number > 1)
+            assume(r, "%" PRIu64 " micro-batches", number);
+    }
+    known = (size ? size : 1) * (number ? number : 1) * replicas;
+    if (global && (global % known || (size && number && global != known)))
+        return err_set(err, ERR_USAGE,
+                       "--global-batch %" PRIu64
+                       " is not size x number x dp x ep = %" PRIu64 "%s",
+                       global, known, size && number ? "" : " times a whole number");
+    m->micro_batch = size ? size : global / known;
+    m->micro_batches = number ? number : global / known;
+    m->seq = o->seq;
+    if (!m->seq) {
+        m->seq = model_context(r->outline.model);
+        if (!m->seq)
+            m->seq = 2048;
+        assume(r, "seq %" PRIu64 "%s", m->seq,
+               model_context(r->outline.model) ? " (the model's maximum)" : "");
+    }
+    if (m->seq > UINT32_MAX)
+        return err_set(err, ERR_USAGE, "--seq %" PRIu64 ": more than %u", m->seq,
+                       UINT32_MAX);
+    return 0;
+}
+
+/* ---- training ---- */
+
+static int set_lora(struct request *r, const struct request_options *o, struct err *err)
+{
+    const char *colon = strchr(o->lora, ':');
+    char *rank =
+        colon ? xstrndup(o->lora, (size_t)(colon - o->lora)) : xstrdup(o->lora);
+    bool ok = str_u64(rank, &r->memory.lora_rank) && r->memory.lora_rank > 0 &&
+              r->memory.lora_rank < 1 << 20 && !(colon && !colon[1]);
+
+    free(rank);
+    if (!ok)
+        return err_set(err, ERR_USAGE, "--lora: '%s' is not RANK[:NAMES]", o->lora);
+    if (colon) {
+        r->lora_targets = xstrdup(colon + 1);
+        r->memory.lora_targets = r->lora_targets;
+    }
+    return 0;
+}
+
+static int set_training(struct request *r, const struct request_options *o,
+                        struct err *err)
+{
+    struct memory_options *m = &r->memory;
+
+    m->optimizer = (enum optimizer)o->optimizer;
+    m->master = o->master == 0;
+    m->zero = o->zero;
+    m->hsdp = o->hsdp;
+    m->offload = (enum offload)o->offload;
+    m->recompute = (enum recompute)o->recompute;
+    m->flash = o->flash == 0;
+    m->fused_loss = o->fused_loss;
+    m->dropout = o->dropout;
+    m->sequence_parallel = o->sequence_parallel;
+    m->freeze = o->freeze;
+    if (m->zero > 3)
+        return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
+    if (!m->train)
+        return 0;
+    if (o->optimizer == OPTIMIZER_ADAMW)
+        assume(r, "optimizer adamw");
+    if (m->master && m->other->block_bytes < 4)
+        assume(r, "master weights f32");
+    return o->lora ? set_lora(r, o, err) : 0;
+}
+
+/* ---- devices ---- */
+
+/* What nvidia-smi reports of the first device. */
+static int find_here(char name[128], uint64_t *memory, struct err *err)
+{
+    FILE *fp = popen("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,"
+                     "nounits 2>/dev/null",
+                     "r");
+    char line[256] = "", *comma;
+    unsigned long long mib;
+    bool ok = fp && fgets(line, sizeof(line), fp);
+
+    if (fp)
+        pclose(fp);
+    comma = strrchr(line, ',');
+    if (!ok || !comma || sscanf(comma + 1, "%llu", &mib) != 1)
+        return err_set(err, ERR_SYSTEM, "--gpu here: nvidia-smi finds no device");
+    *comma = '\0';
+    snprintf(name, 128, "%.127s", line);
+    *memory = (uint64_t)mib << 20;
+    return 0;
+}
+
+static int set_device(struct request *r, const struct request_options *o,
+                      struct err *err)
+{
+    char name[128];
+
+    if (o->gpu && !strcmp(o->gpu, "here")) {
+        if (find_here(name, &r->gpu_memory, err) < 0)
+            return -1;
+        r->gpu = gpu_find(name);
+    } else if (o->gpu) {
+        r->gpu = gpu_find(o->gpu);
+        if (!r->gpu)
+            return err_set(err, ERR_USAGE, "--gpu: '%s' is not known; nearest is '%s'",
+                           o->gpu, gpu_nearest(o->gpu));
+    }
+    if (r->gpu)
+        r->gpu_memory = gpu_memory(r->gpu);
+    if (o->gpu_memory)
+        r->gpu_memory = o->gpu_memory;
+    if (o->fragmentation < 0 || o->fragmentation > 100)
+        return err_set(err, ERR_USAGE, "--fragmentation %g: not from 0 to 100",
+                       o->fragmentation);
+    r->memory.fragmentation = o->fragmentation / 100;
+    r->memory.runtime = o->runtime;
+    if (!o->runtime_given) { /* a context, and a communicator where there are peers */
+        r->memory.runtime = GIB * 3 / 4 + (r->memory.mesh.nranks > 1 ? GIB : 0);
+        assume(r, "runtime %s",
+               r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
+    }
+    return 0;
+}
+
+/* ---- micro-batches in flight ---- */
+
+/* Whole stages' worth of activations, in thousandths, that stage R of P holds at most
+ * of M micro-batches in V chunks (Narayanan et al. 2021; Qi et al. 2023). */
+static uint64_t inflight_of(int schedule, uint64_t p, uint64_t m, uint64_t v,
+                            uint64_t r)
+{
+    uint64_t n = 1;
+
+    switch (schedule) {
+    case NAIVE:
+        return 1000;
+    case GPIPE:
+        return m * 1000;
+    case ONE_F_ONE_B:
+        n = p - r;
+        break;
+    case ZB_H1:
+    case ZB_V:
+        n = p;
+        break;
+    case ZB_H2:
+        n = 2 * p - 1;
+        break;
+    case INTERLEAVED:
+        n = 2 * (p - r - 1) + (v - 1) * p + 1;
+        n = n < m * v ? n : m * v;
+        return (n * 1000 + v - 1) / v;
+    }
+    return (n < m ? n : m) * 1000;
+}
+
+static int settle(struct request *r, int schedule, int chunks, struct err *err)
+{
+    uint64_t pp = (uint64_t)r->memory.mesh.size[MESH_PP];
+
+    if (schedule == ZB_V && chunks > 1 && chunks != 2)
+        return err_set(err, ERR_USAGE, "--model-chunks %d: zb-v has 2", chunks);
+    if (schedule == INTERLEAVED && chunks < 2)
+        return err_set(err, ERR_USAGE, "--schedule interleaved: needs --model-chunks");
+    r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * pp);
+    for (uint64_t s = 0; s < pp; s++)
+        r->inflight[s] =
+            inflight_of(schedule, pp, r->memory.micro_batches, (uint64_t)chunks, s);
+    r->memory.inflight = r->inflight;
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static void find_stored(struct request *r)
+{
+    const struct checkpoint *c = r->outline.checkpoint;
+
+    if (!c)
+        return;
+    r->stored = xcalloc(c->ntensors + 1, sizeof(*r->stored));
+    for (size_t i = 0; i < c->ntensors; i++)
+        r->stored[i] = c->tensor[i].dtype;
+}
+
+int request_open(struct request *r, const struct request_options *o, bool train,
+                 const char *path, struct err *err)
+{
+    const struct checkpoint_options options = {
+        .family_file = o->family,
+        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+    };
+    const struct mesh *base = NULL;
+
+    *r = (struct request){ .path = path, .layout = mesh_is_given(&o->mesh) };
+    r->memory.train = train;
+    if (outline_open(&r->outline, path, &options, err) < 0)
+        return -1;
+    if (r->outline.checkpoint && r->outline.checkpoint->sharded) {
+        base = &r->outline.checkpoint->mesh;
+        r->layout |= base->nranks > 1;
+    }
+    find_stored(r);
+    r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
+    if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
+        set_types(r, o, err) < 0 || set_batch(r, o, err) < 0 ||
+        set_training(r, o, err) < 0 || set_device(r, o, err) < 0)
+        goto fail;
+    r->schedule = o->schedule;
+    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ZB_V ? 2 : 1;
+    if (request_settle(r, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    request_close(r);
+    return -1;
+}
+
+int request_settle(struct request *r, struct err *err)
+{
+    return settle(r, r->schedule, r->chunks, err);
+}
+
+void request_close(struct request *r)
+{
+    outline_close(&r->outline);
+    free(r->stored);
+    free(r->inflight);
+    free(r->lora_targets);
+    str_clear(&r->assumed);
+}
+
+int request_estimate(const struct request *r, struct memory_estimate *e,
+                     struct err *err)
+{
+    return memory_estimate(e, r->outline.model, r->stored, &r->memory, err);
+}
+
+bool request_fits(const struct request *r, const struct memory_estimate *e)
+{
+    return !r->gpu_memory || e->peak->total <= r->gpu_memory;
+}
+
+char *request_obstacles_dup(const struct request *r)
+{
+    struct str out = { 0 };
+    struct err e = { 0 };
+    struct mesh one;
+
+    for (int a = 0; a < MESH_NAXES; a++) {
+        int size[MESH_NAXES] = { 0 };
+
+        size[a] = r->memory.mesh.size[a];
+        if (mesh_set(&one, size, NULL, &e) < 0 ||
+            model_check_mesh(r->outline.model, &one, &e) < 0)
+            str_addf(&out, "%s\n", e.text);
+    }
+    if (!out.len && model_check_mesh(r->outline.model, &r->memory.mesh, &e) < 0)
+        str_addf(&out, "%s\n", e.text);
+    if (r->memory.train && r->memory.offload == OFFLOAD_PARAMS && r->memory.zero < 3)
+        str_addf(&out, "--offload params: needs --zero 3\n");
+    if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1)
+        str_addf(&out,
+                 "--zero 2: gradients cannot stay dealt over the micro-batches of "
+                 "a pipeline\n");
+    return out.s ? str_steal(&out) : xstrdup("");
+}

@@ -1,0 +1,109 @@
+/* anatomy - what one rank holds and makes of a model, unit by unit
+ *
+ * A unit is a layer, or a section of the forward pass that is not repeated (embedding,
+ * head).  For each the weights that this rank of a tp x ep mesh has are summed by
+ * class, and from its instructions follow what a token leaves in the cache and which
+ * values the backward pass reads again.  A stage of a pipeline is a range of units. */
+#ifndef LIB_ESTIMATE_ANATOMY_H
+#define LIB_ESTIMATE_ANATOMY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/model/mesh.h"
+#include "lib/model/model.h"
+#include "lib/model/program.h"
+
+enum weight_class {
+    WEIGHT_MATRIX, /* of a layer */
+    WEIGHT_EXPERT, /* of one expert: not replicated over ep */
+    WEIGHT_TABLE,  /* matrices outside layers: embeddings, head */
+    WEIGHT_VECTOR, /* norms and biases */
+    WEIGHT_CLASSES
+};
+
+/* Tensors of one class, as far as this rank has them. */
+struct weight_sum {
+    uint64_t elements;
+    uint64_t rows;          /* of matrices */
+    uint64_t bytes;         /* as stored; 0 where the model has no weights */
+    uint64_t trained;       /* elements that are trained */
+    uint64_t trained_sides; /* rows + columns of the trained matrices */
+    uint64_t adapted_sides; /* rows + columns of the matrices that LoRA adapts */
+};
+
+/* What a token leaves in the cache of one layer. */
+struct unit_cache {
+    uint64_t cols;   /* elements */
+    uint64_t window; /* tokens after which it is not read again; 0: never */
+};
+
+/* Elements per token that the backward pass reads, each value counted in the unit that
+ * reads it first. */
+struct unit_kept {
+    uint64_t cut;    /* of values that are cut over tp, or would be */
+    uint64_t whole;  /* of values that are whole on every rank */
+    uint64_t border; /* of those two, what comes from another unit, whole */
+    uint64_t masks;  /* elements that dropout acts on, outside attention; whole */
+    uint64_t heads;  /* attention heads: a score for each key, a sum for each row */
+};
+
+enum { UNIT_MAX_CACHES = 8 };
+
+struct unit {
+    const char *section;
+    int layer; /* or -1 */
+    int index; /* of its section, for common.read_by */
+    int depth; /* it stands on the stage of this layer, counted over all sections */
+    struct weight_sum weight[WEIGHT_CLASSES];
+    struct unit_kept kept;
+    struct unit_cache cache[UNIT_MAX_CACHES];
+    int ncaches;
+};
+
+/* Tensors that belong to no layer: they are on every stage that reads them. */
+struct common {
+    uint64_t read_by; /* bit per section; 0: the first stage */
+    enum weight_class class;
+    struct weight_sum sum;
+};
+
+struct anatomy {
+    const struct model *model;
+    struct unit *unit;
+    int nunits;
+    struct common *common;
+    int ncommons;
+    uint64_t largest;        /* elements of the largest layer or common tensor */
+    uint64_t vocab;          /* this rank's columns of the logits; 0: it has none */
+    struct program *program; /* of a whole forward pass that ends in the logits */
+    bool causal;
+};
+
+struct anatomy_options {
+    bool lora;           /* only adapters are trained */
+    const char *targets; /* names of the tensors that LoRA adapts, with commas between;
+                            NULL: every matrix of a layer */
+    const char *freeze;  /* names of tensors that are not trained, or NULL */
+};
+
+/* The anatomy at COORD of MESH, of which only tp and ep count.  STORED[i] is the type
+ * of input i of the model's binding, NULL where it has no weights; OPT may be NULL.  A
+ * name in OPT that no tensor has is ERR_USAGE. */
+int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], const enum dtype *stored,
+                 const struct anatomy_options *opt, struct err *err);
+void anatomy_close(struct anatomy *a);
+
+/* Does a stage that runs the layers [FIRST, FIRST + COUNT) hold C? */
+bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,
+                   int count);
+/* Is unit U on that stage? */
+bool anatomy_runs(const struct unit *u, int first, int count);
+
+/* The parameters of M, tied ones counted once. */
+uint64_t anatomy_params(const struct model *m);
+
+#endif

@@ -1,0 +1,6 @@
+# lib/estimate - memory and time predicted
+lib_libshardutils_a_SOURCES += \
+    %D%/anatomy.c %D%/anatomy.h \
+    %D%/gpu.c %D%/gpu.h \
+    %D%/memory.c %D%/memory.h \
+    %D%/weighttype.c %D%/weighttype.h

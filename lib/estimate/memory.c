@@ -1,0 +1,442 @@
+/* memory - the bytes that each rank of a layout needs, by category
+ *
+ * ZeRO: Rajbhandari et al. 2020; its shard group is dp x ep x sp, but for experts,
+ * which are not replicated over ep.  Activations: Korthikanti et al. 2022.  Optimizer
+ * states: Adam 8 bytes, in 8 bits 2 with a scale for each 2,048 (Dettmers et al. 2022),
+ * Adafactor a row and a column of each matrix (Shazeer and Stern 2018), Muon a momentum
+ * for matrices of layers and Adam for the rest (Jordan 2024). */
+#include "lib/estimate/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/model/state.h"
+
+const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
+    "weights",  "gradients", "optimizer", "activations",   "logits",
+    "kv_cache", "comm",      "runtime",   "fragmentation", NULL
+};
+const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "momentum",
+                                        "adafactor", "lion",     "muon", NULL };
+const char *const recompute_names[] = { "none", "selective", "full", NULL };
+const char *const offload_names[] = { "none", "optimizer", "params", NULL };
+
+enum { BUCKET_BYTES = 25 << 20 }; /* of gradients: PyTorch DDP's default */
+
+/* ---- arithmetic that remembers overflow ---- */
+
+struct sum {
+    uint64_t v;
+    bool over;
+};
+
+static uint64_t times(struct sum *s, uint64_t a, uint64_t b)
+{
+    uint64_t out = 0;
+
+    s->over |= !mem_mul(&out, a, b);
+    return out;
+}
+
+static void plus(struct sum *s, uint64_t a)
+{
+    s->over |= !mem_add(&s->v, s->v, a);
+}
+
+/* s += a * b * c */
+static void plus3(struct sum *s, uint64_t a, uint64_t b, uint64_t c)
+{
+    plus(s, times(s, times(s, a, b), c));
+}
+
+static uint64_t share(uint64_t n, uint64_t parts)
+{
+    return n / parts + (n % parts != 0);
+}
+
+/* ---- model states ---- */
+
+/* A stage's weights, summed over its units. */
+static void stage_weights(struct weight_sum out[WEIGHT_CLASSES],
+                          const struct anatomy *a, int first, int layers)
+{
+    memset(out, 0, WEIGHT_CLASSES * sizeof(*out));
+    for (int i = 0; i < a->nunits + a->ncommons; i++) {
+        const struct common *common = i < a->nunits ? NULL : &a->common[i - a->nunits];
+
+        if (common ? !anatomy_holds(a, common, first, layers)
+                   : !anatomy_runs(&a->unit[i], first, layers))
+            continue;
+        for (int c = 0; c < WEIGHT_CLASSES; c++) {
+            const struct weight_sum *from =
+                common ? &common->sum : &a->unit[i].weight[c];
+
+            if (common && (int)common->class != c)
+                continue;
+            out[c].elements += from->elements;
+            out[c].rows += from->rows;
+            out[c].bytes += from->bytes;
+            out[c].trained += from->trained;
+            out[c].trained_sides += from->trained_sides;
+            out[c].adapted_sides += from->adapted_sides;
+        }
+    }
+}
+
+static uint64_t weight_bytes(const struct memory_options *o, const struct weight_sum *w,
+                             int class)
+{
+    const struct weight_type *t = o->weights ? o->weights : o->other;
+    bool covered = t->scope == SCOPE_ALL ||
+                   (class != WEIGHT_VECTOR &&
+                    (t->scope == SCOPE_MATRICES || class != WEIGHT_TABLE));
+
+    if (!o->weights && w->bytes)
+        return w->bytes;
+    return covered ? weight_type_bytes(t, w->elements, w->rows)
+                   : weight_type_bytes(o->other, w->elements, w->rows);
+}
+
+/* Ranks among which a state of CLASS is dealt. */
+static uint64_t shard_group(const struct memory_options *o, int class)
+{
+    uint64_t n = (uint64_t)o->mesh.size[MESH_DP] * (uint64_t)o->mesh.size[MESH_SP];
+
+    if (class != WEIGHT_EXPERT)
+        n *= (uint64_t)o->mesh.size[MESH_EP];
+    return o->hsdp && (uint64_t)o->hsdp < n ? (uint64_t)o->hsdp : n;
+}
+
+/* Bytes of optimizer state for N trained elements of CLASS, master weights aside. */
+static uint64_t state_bytes(struct sum *s, const struct memory_options *o, int class,
+                            uint64_t n, uint64_t sides)
+{
+    uint64_t each = o->master || o->other->block_bytes == 4 ? 4 : o->other->block_bytes;
+
+    switch (o->optimizer) {
+    case OPTIMIZER_ADAMW:
+        return times(s, n, 2 * each);
+    case OPTIMIZER_ADAM8BIT:
+        return times(s, n, 2) + times(s, share(n, 2048), 8);
+    case OPTIMIZER_SGD:
+        return 0;
+    case OPTIMIZER_MOMENTUM:
+    case OPTIMIZER_LION:
+        return times(s, n, each);
+    case OPTIMIZER_ADAFACTOR:
+        return times(s, class == WEIGHT_VECTOR ? n : sides, 4);
+    case OPTIMIZER_MUON:
+        return times(
+            s, n, class == WEIGHT_MATRIX || class == WEIGHT_EXPERT ? each : 2 * each);
+    }
+    return 0;
+}
+
+/* Weights, gradients and optimizer of one class: to OUT, and what is on the host. */
+static void add_states(struct sum out[MEMORY_CATEGORIES], struct sum *host,
+                       const struct memory_options *o, const struct weight_sum *w,
+                       int class)
+{
+    uint64_t group = shard_group(o, class);
+    uint64_t adapters = times(host, o->lora_rank, w->adapted_sides);
+    uint64_t trained = w->trained + adapters;
+    uint64_t sides = w->trained_sides + (adapters ? w->adapted_sides : 0);
+    bool low = o->other->block_bytes < 4;
+    uint64_t weights = weight_bytes(o, w, class) +
+                       times(host, adapters, o->other->block_bytes),
+             gradients, state;
+
+    if (!o->train) {
+        plus(&out[MEMORY_WEIGHTS], weights);
+        return;
+    }
+    gradients = times(host, trained, o->grad_bytes);
+    state = state_bytes(host, o, class, trained, sides);
+    if (o->master && low && !(o->optimizer == OPTIMIZER_SGD && !trained))
+        state += times(host, trained, 4);
+    if (o->zero >= 3)
+        weights = share(weights, group);
+    if (o->zero >= 2)
+        gradients = share(gradients, group);
+    if (o->zero >= 1)
+        state = share(state, group);
+    plus(o->offload == OFFLOAD_PARAMS ? host : &out[MEMORY_WEIGHTS], weights);
+    plus(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_GRADIENTS], gradients);
+    plus(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_OPTIMIZER], state);
+}
+
+/* ---- values ---- */
+
+/* Tokens of a micro-batch that one rank works on. */
+static uint64_t rank_tokens(struct sum *s, const struct memory_options *o)
+{
+    return times(s, o->micro_batch, share(o->seq, (uint64_t)o->mesh.size[MESH_SP]));
+}
+
+static uint64_t whole_share(const struct memory_options *o, uint64_t n)
+{
+    return o->sequence_parallel ? share(n, (uint64_t)o->mesh.size[MESH_TP]) : n;
+}
+
+/* Bytes that the backward pass reads of unit U for one micro-batch, recomputation
+ * aside. */
+static void add_kept(struct sum *out, const struct memory_options *o,
+                     const struct unit *u, enum recompute recompute)
+{
+    uint64_t tokens = rank_tokens(out, o), sp = (uint64_t)o->mesh.size[MESH_SP];
+    uint64_t score = o->compute_bytes * (o->dropout ? 2 : 1) + (o->dropout ? 1 : 0);
+
+    plus3(out, tokens, u->kept.cut + whole_share(o, u->kept.whole), o->compute_bytes);
+    if (o->dropout)
+        plus3(out, tokens, whole_share(o, u->kept.masks), 1);
+    if (o->flash)
+        plus3(out, tokens, u->kept.heads, 4);
+    else if (recompute == RECOMPUTE_NONE) /* heads are dealt over sp for attention */
+        plus(out, share(times(out, times(out, o->micro_batch * o->seq, o->seq),
+                              u->kept.heads * score),
+                        sp));
+}
+
+/* Activations kept by a stage for the backward pass. */
+static void add_training(struct sum *out, const struct anatomy *a,
+                         const struct memory_options *o, int stage, int first,
+                         int layers)
+{
+    struct sum largest = { 0 }, one = { 0 };
+    uint64_t inflight = o->inflight ? o->inflight[stage] : 1000;
+
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+        struct sum all = { 0 };
+
+        if (!anatomy_runs(u, first, layers))
+            continue;
+        if (o->recompute == RECOMPUTE_FULL && u->layer >= 0) {
+            plus3(&one, rank_tokens(&one, o), whole_share(o, u->kept.border),
+                  o->compute_bytes);
+            add_kept(&all, o, u, RECOMPUTE_NONE);
+            if (all.v > largest.v)
+                largest.v = all.v;
+            largest.over |= all.over;
+        } else {
+            add_kept(&one, o, u, o->recompute);
+        }
+    }
+    plus(out, share(times(out, one.v, inflight), 1000));
+    plus(out, largest.v);
+    out->over |= one.over || largest.over;
+}
+
+static void add_cache(struct sum *out, const struct anatomy *a,
+                      const struct memory_options *o, int first, int layers)
+{
+    uint64_t sequences = times(out, o->micro_batch, o->micro_batches);
+
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+
+        for (int k = 0; k < u->ncaches && anatomy_runs(u, first, layers); k++) {
+            uint64_t window = u->cache[k].window;
+            uint64_t tokens = window && window < o->seq ? window : o->seq;
+
+            tokens = times(out, share(tokens, o->kv_block), o->kv_block);
+            tokens = share(tokens, (uint64_t)o->mesh.size[MESH_SP]);
+            plus3(out, sequences, tokens, times(out, u->cache[k].cols, o->kv_bytes));
+        }
+    }
+}
+
+/* One step of inference: the block that the program's values share. */
+static void add_step(struct sum *activations, struct sum *logits,
+                     const struct anatomy *a, const struct memory_options *o, bool last)
+{
+    uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
+    uint64_t bytes, tokens = rank_tokens(activations, o);
+
+    if (!program_arena(a->program, tokens, o->micro_batch, offset, &bytes))
+        activations->over = true;
+    else
+        plus(activations, times(activations, bytes / sizeof(float), o->compute_bytes));
+    if (last)
+        plus3(logits, o->micro_batch, a->vocab, sizeof(float));
+    free(offset);
+}
+
+static void add_comm(struct sum *out, const struct anatomy *a,
+                     const struct memory_options *o, int first, int layers)
+{
+    uint64_t border = 0;
+
+    for (int i = 0; i < a->nunits; i++)
+        if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
+            anatomy_runs(&a->unit[i], first, layers))
+            border = a->unit[i].kept.border;
+    if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
+        plus3(out, times(out, 2, rank_tokens(out, o)), whole_share(o, border),
+              o->compute_bytes);
+    if (!o->train || shard_group(o, WEIGHT_MATRIX) == 1)
+        return;
+    if (o->zero == 3) /* the gathered unit and its gradients */
+        plus3(out, a->largest, 2, o->other->block_bytes);
+    else
+        plus(out, BUCKET_BYTES);
+}
+
+bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
+                     const struct memory_options *o, int stage, int first, int layers)
+{
+    struct sum c[MEMORY_CATEGORIES] = { 0 }, host = { 0 }, total = { 0 };
+    struct weight_sum weights[WEIGHT_CLASSES];
+    bool last = stage == o->mesh.size[MESH_PP] - 1;
+
+    stage_weights(weights, a, first, layers);
+    for (int k = 0; k < WEIGHT_CLASSES; k++)
+        add_states(c, &host, o, &weights[k], k);
+    if (o->train) {
+        add_training(&c[MEMORY_ACTIVATIONS], a, o, stage, first, layers);
+        if (last && !o->fused_loss)
+            plus3(&c[MEMORY_LOGITS], rank_tokens(&c[MEMORY_LOGITS], o), a->vocab,
+                  o->compute_bytes + (o->compute_bytes < 4 ? 4 : 0));
+    } else {
+        add_step(&c[MEMORY_ACTIVATIONS], &c[MEMORY_LOGITS], a, o, last);
+        add_cache(&c[MEMORY_KV_CACHE], a, o, first, layers);
+    }
+    add_comm(&c[MEMORY_COMM], a, o, first, layers);
+    plus(&c[MEMORY_RUNTIME], o->runtime);
+    plus(&c[MEMORY_FRAGMENTATION],
+         (uint64_t)((double)(c[MEMORY_ACTIVATIONS].v + c[MEMORY_LOGITS].v +
+                             c[MEMORY_COMM].v) *
+                    o->fragmentation));
+    *out = (struct rank_memory){ .host = host.v };
+    for (int k = 0; k < MEMORY_CATEGORIES; k++) {
+        out->bytes[k] = c[k].v;
+        plus(&total, c[k].v);
+        total.over |= c[k].over;
+    }
+    out->total = total.v;
+    return !total.over && !host.over;
+}
+
+/* ---- a whole layout ---- */
+
+/* Do the ranks at A and B hold equally much of every dealt symbol? */
+static bool same_share(const struct model *m, const struct share *a,
+                       const struct share *b)
+{
+    for (int i = 0; i < m->scope.n; i++)
+        if (a[i].count != b[i].count)
+            return false;
+    return true;
+}
+
+static struct rank_memory *find_kind(struct memory_estimate *e,
+                                     const struct rank_memory *like)
+{
+    for (size_t i = 0; i < e->nkinds; i++)
+        if (!memcmp(e->kind[i].bytes, like->bytes, sizeof(like->bytes)) &&
+            e->kind[i].host == like->host)
+            return &e->kind[i];
+    e->kind = xrealloc(e->kind, sizeof(*e->kind) * (e->nkinds + 1));
+    e->kind[e->nkinds] = *like;
+    e->kind[e->nkinds].count = 0;
+    return &e->kind[e->nkinds++];
+}
+
+/* Add the ranks at tensor and expert coordinate COORD, COPIES of each, on all stages.
+ */
+static int add_stages(struct memory_estimate *e, const struct anatomy *a,
+                      const struct memory_options *o, const int coord[MESH_NAXES],
+                      uint64_t copies, struct err *err)
+{
+    int pp = o->mesh.size[MESH_PP], nlayers = a->model->state->nlayers;
+
+    for (int s = 0; s < pp; s++) {
+        struct share layers = deal_units((uint64_t)(nlayers ? nlayers : 1), 1, pp, s);
+        struct rank_memory one;
+
+        if (!memory_of_stage(&one, a, o, s, (int)layers.start, (int)layers.count))
+            return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+        memcpy(one.coord, coord, sizeof(one.coord));
+        one.coord[MESH_PP] = s;
+        find_kind(e, &one)->count += copies;
+    }
+    return 0;
+}
+
+struct known {
+    struct share *share;
+    struct anatomy *anatomy;
+};
+
+/* The anatomy at COORD: that of an earlier rank which holds as much, or a new one. */
+static struct anatomy *anatomy_at(struct known **known, size_t *n,
+                                  const struct model *m, const enum dtype *stored,
+                                  const struct memory_options *o,
+                                  const int coord[MESH_NAXES], struct err *err)
+{
+    struct anatomy_options options = { .lora = o->lora_rank > 0,
+                                       .targets = o->lora_targets,
+                                       .freeze = o->freeze };
+    struct share *share = model_shares(m, &o->mesh, coord);
+    struct anatomy *a;
+
+    for (size_t i = 0; i < *n; i++)
+        if (same_share(m, (*known)[i].share, share)) {
+            free(share);
+            return (*known)[i].anatomy;
+        }
+    if (anatomy_open(&a, m, &o->mesh, coord, stored, &options, err) < 0) {
+        free(share);
+        return NULL;
+    }
+    *known = xrealloc(*known, sizeof(**known) * (*n + 1));
+    (*known)[(*n)++] = (struct known){ share, a };
+    return a;
+}
+
+int memory_estimate(struct memory_estimate *e, const struct model *m,
+                    const enum dtype *stored, const struct memory_options *o,
+                    struct err *err)
+{
+    struct memory_estimate made = { 0 };
+    struct known *known = NULL;
+    size_t n = 0;
+    int ret = -1;
+
+    if (model_check_mesh(m, &o->mesh, err) < 0)
+        return -1;
+    for (int ep = 0; ep < o->mesh.size[MESH_EP]; ep++)
+        for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++) {
+            const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
+            struct anatomy *a = anatomy_at(&known, &n, m, stored, o, coord, err);
+
+            if (!a || add_stages(&made, a, o, coord,
+                                 (uint64_t)o->mesh.size[MESH_DP] *
+                                     (uint64_t)o->mesh.size[MESH_SP],
+                                 err) < 0)
+                goto out;
+        }
+    made.peak = made.kind;
+    for (size_t i = 1; i < made.nkinds; i++)
+        if (made.kind[i].total > made.peak->total)
+            made.peak = &made.kind[i];
+    *e = made;
+    ret = 0;
+out:
+    for (size_t i = 0; i < n; i++) {
+        anatomy_close(known[i].anatomy);
+        free(known[i].share);
+    }
+    free(known);
+    if (ret < 0)
+        memory_estimate_clear(&made);
+    return ret;
+}
+
+void memory_estimate_clear(struct memory_estimate *e)
+{
+    free(e->kind);
+    *e = (struct memory_estimate){ 0 };
+}
