@@ -20,5 +20,9 @@ int mesh_from_options(struct mesh *out, const struct mesh_options *m,
         if (given[a])
             size[a] = given[a];
     }
-    return mesh_set(out, size, base, err);
+    if (mesh_set(out, size, base, err) < 0)
+        return -1;
+    if (m->pad_given)
+        out->pad_vocab = (uint64_t)m->pad_vocab;
+    return 0;
 }

@@ -9,6 +9,8 @@
 struct mesh_options {
     int tp, sp, ep, dp, pp;
     const char *spec; /* --mesh */
+    int pad_vocab;
+    bool pad_given;
 };
 
 /* Rows of an option table: those that cut weights. */
@@ -19,6 +21,12 @@ struct mesh_options {
     {                                                                                 \
         OPT_STRING, '\0', "mesh", &(m).spec, "SPEC", "the mesh at once: tp=8,pp=2",   \
             NULL, NULL                                                                \
+    }
+
+#define PAD_OPTION(m)                                                             \
+    {                                                                             \
+        OPT_INT, '\0', "pad-vocab", &(m).pad_vocab, "N",                          \
+            "equal rows of the vocabulary, a multiple of N", NULL, &(m).pad_given \
     }
 
 /* And those that do not. */

@@ -52,6 +52,7 @@ shell_tests = \
     %D%/tokenizer.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
+    %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \
     %D%/tp-shard.t

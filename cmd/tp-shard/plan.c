@@ -173,6 +173,7 @@ int plan_main(const char *program, int argc, char **argv)
     bool json = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
+        PAD_OPTION(m),
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16",
           NULL, NULL },
         { OPT_STRING, '\0', "family", &family, "FILE",

@@ -8,6 +8,7 @@ int split_main(const char *program, int argc, char **argv)
     bool force = false, quiet = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
+        PAD_OPTION(m),
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
           "store weights as f32, f16 or bf16", NULL, NULL },
         { OPT_STRING, '\0', "family", &family, "FILE",

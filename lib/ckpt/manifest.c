@@ -77,7 +77,10 @@ static void put_head(struct str *b, const struct manifest *m)
              MANIFEST_VERSION);
     for (int a = 0; a < MANIFEST_AXES; a++)
         str_addf(b, "%s\"%s\":%d", a ? "," : "", AXES[a], m->mesh[a]);
-    str_addf(b, "},\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
+    str_addc(b, '}');
+    if (m->pad_vocab)
+        str_addf(b, ",\n\"pad_vocab\":%" PRIu64, m->pad_vocab);
+    str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
     str_add_json(b, m->config);
     str_addf(b, ",\n\"family\":%s", m->family);
 }
@@ -573,6 +576,11 @@ static int read_cast(struct reader *r, struct err *err)
     return 0;
 }
 
+static int read_padding(struct reader *r, struct err *err)
+{
+    return read_u64(r, &r->m->pad_vocab, err);
+}
+
 static int read_config(struct reader *r, struct err *err)
 {
     return read_text(r, &r->m->config, err);
@@ -610,11 +618,12 @@ static const struct {
     const char *key;
     int (*read)(struct reader *r, struct err *err);
 } members[] = {
-    { "format", read_format },   { "version", read_version },
-    { "mesh", read_mesh },       { "cast", read_cast },
-    { "config", read_config },   { "family", read_family },
-    { "source", read_sources },  { "files", read_files },
-    { "tensors", read_tensors }, { "crc32", skip_value },
+    { "format", read_format },     { "version", read_version },
+    { "mesh", read_mesh },         { "cast", read_cast },
+    { "config", read_config },     { "family", read_family },
+    { "source", read_sources },    { "files", read_files },
+    { "tensors", read_tensors },   { "crc32", skip_value },
+    { "pad_vocab", read_padding }, /* the last, which may be missing */
 };
 enum { NMEMBERS = sizeof(members) / sizeof(*members) };
 
@@ -644,7 +653,7 @@ static int read_members(struct reader *r, struct err *err)
         if (members[i].read(r, err) < 0)
             return -1;
     }
-    for (size_t i = 0; i < NMEMBERS; i++)
+    for (size_t i = 0; i + 1 < NMEMBERS; i++)
         if (!(seen >> i & 1))
             return err_set(err, ERR_INPUT, "%s: no \"%s\"", r->lex.name,
                            members[i].key);

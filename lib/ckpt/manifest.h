@@ -52,9 +52,10 @@ struct manifest_tensor {
 struct manifest {
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* rank files: tp * ep * pp */
-    bool cast;               /* types were changed on the way here */
-    const char *config;      /* text of config.json */
-    const char *family;      /* the flattened family, JSON text */
+    uint64_t pad_vocab; /* each rank has a multiple of this of rows; 0: no padding */
+    bool cast;          /* types were changed on the way here */
+    const char *config; /* text of config.json */
+    const char *family; /* the flattened family, JSON text */
     struct manifest_source *source;
     size_t nsources;
     struct manifest_file *file; /* rank files by part, then the small files */

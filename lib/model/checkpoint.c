@@ -83,7 +83,8 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
 
     if (manifest_read(m, path, err) < 0)
         goto out;
-    if (mesh_set(&c->mesh, m->mesh, NULL, err) < 0) {
+    c->mesh.pad_vocab = m->pad_vocab;
+    if (mesh_set(&c->mesh, m->mesh, &c->mesh, err) < 0) {
         err_prefix(err, "%s", path);
         err->kind = ERR_INPUT;
         goto out;
@@ -451,7 +452,8 @@ static bool same_parts(const struct checkpoint *c, const struct mesh *mesh)
 {
     return c->sharded && mesh->size[MESH_TP] == c->mesh.size[MESH_TP] &&
            mesh->size[MESH_EP] == c->mesh.size[MESH_EP] &&
-           mesh->size[MESH_PP] == c->mesh.size[MESH_PP];
+           mesh->size[MESH_PP] == c->mesh.size[MESH_PP] &&
+           mesh->pad_vocab == c->mesh.pad_vocab;
 }
 
 int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *mesh,

@@ -35,6 +35,7 @@ struct part {
     uint64_t row_bytes; /* of a row in this part */
     uint64_t rows;      /* of the row axis in this part */
     uint64_t bytes;
+    uint64_t pad_bytes;  /* of these, at the end */
     struct piece *piece; /* of a row */
     size_t npieces, cap;
     struct sum sum;
@@ -116,6 +117,12 @@ static void get_slice(struct slice *out, const struct cut_side *side, int p,
         *out = (struct slice){ .held = p == 0, .primary = true };
 }
 
+/* Elements that the part stores along axis K. */
+static uint64_t stored_size(const struct slice *s, const struct cut_tensor *t, int k)
+{
+    return s->cut ? s->runs[k]->count + (k ? 0 : s->pad) : t->shape[k];
+}
+
 int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side, int p,
                    const struct cut_tensor *t, enum dtype dtype, struct err *err)
 {
@@ -128,7 +135,7 @@ int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side, int
     if (!s.held)
         return 0;
     for (int k = 0; k < t->ndim; k++)
-        if (!mem_mul(&elements, elements, s.cut ? s.runs[k]->count : t->shape[k]))
+        if (!mem_mul(&elements, elements, stored_size(&s, t, k)))
             return err_set(err, ERR_INPUT, "%s: its shape overflows", t->name);
     if (!dtype_bytes(bytes, dtype, elements))
         return err_set(err, ERR_INPUT,
@@ -144,7 +151,7 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
 
     get_slice(&s, side, p, t);
     for (int k = 0; k < t->ndim; k++)
-        shape[k] = s.cut ? s.runs[k]->count : t->shape[k];
+        shape[k] = stored_size(&s, t, k);
 }
 
 /* Bytes of N elements counted from the row's start; they were found whole by
@@ -252,6 +259,9 @@ static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
         p->sum.size = p->bytes;
         if (!p->bytes)
             continue;
+        if (p->slice.pad)
+            p->pad_bytes =
+                p->bytes / (p->slice.runs[0]->count + p->slice.pad) * p->slice.pad;
         p->rows = p->slice.runs[c->row_axis]->count;
         if (flat) /* one axis, of bytes */
             add_piece(p, 0, 1, true);
@@ -476,6 +486,29 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
     return 0;
 }
 
+/* Read or write the padding at the end of the parts of S. */
+static int move_padding(struct cut *c, struct side *s, bool reading, struct err *err)
+{
+    for (int i = 0; i < s->api->nparts; i++) {
+        struct part *p = &s->part[i];
+
+        for (uint64_t left = p->used ? p->pad_bytes : 0; left;) {
+            uint64_t n = left < BLOCK ? left : BLOCK;
+
+            if (reserve(&c->stage, &c->stage_cap, n, err) < 0)
+                return -1;
+            if (!reading)
+                memset(c->stage, 0, (size_t)n);
+            if (s->api->io(s->api->arg, i, p->bytes - left, c->stage, (size_t)n, err) <
+                0)
+                return -1;
+            sum_add(&p->sum, p->bytes - left, c->stage, (size_t)n);
+            left -= n;
+        }
+    }
+    return 0;
+}
+
 int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *from,
              const struct cut_side *to, uint32_t *from_crc, bool *read,
              uint32_t *to_crc, uint64_t *overflows, struct err *err)
@@ -506,6 +539,9 @@ int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *f
         prepare(c, &c->to, to, t, t->to, flat, false, err) < 0)
         return -1;
     if (elements && copy_blocks(c, flat, overflows ? overflows : &none, err) < 0)
+        return -1;
+    if (!t->rows && (move_padding(c, &c->from, true, err) < 0 ||
+                     move_padding(c, &c->to, false, err) < 0))
         return -1;
     for (int i = 0; i < from->nparts; i++) {
         if (from_crc)

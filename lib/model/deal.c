@@ -23,6 +23,18 @@ struct share deal_units(uint64_t n, uint64_t grain, int parts, int part)
     return (struct share){ .start = start, .count = end - start, .owned = true };
 }
 
+struct share deal_padded(uint64_t n, uint64_t grain, int parts, int part)
+{
+    uint64_t each = (n + (uint64_t)parts - 1) / (uint64_t)parts, start, end;
+
+    each = (each + grain - 1) / grain * grain;
+    start = each * (uint64_t)part < n ? each * (uint64_t)part : n;
+    end = start + each < n ? start + each : n;
+    return (struct share){
+        .start = start, .count = end - start, .owned = true, .pad = each - (end - start)
+    };
+}
+
 void deal_groups(uint64_t groups, uint64_t per_group, int parts, int part,
                  struct share *group, struct share *within)
 {

@@ -19,11 +19,16 @@
 struct share {
     uint64_t start, count;
     bool owned;
+    uint64_t pad; /* units of padding that the rank stores after its own */
 };
 
 /* Deal N units of GRAIN (a unit range begins and ends on a multiple of GRAIN, but for
  * the end) over PARTS; PART's share.  There may be none for the last parts. */
 struct share deal_units(uint64_t n, uint64_t grain, int parts, int part);
+
+/* Deal N units so that every part stores equally many, a multiple of GRAIN: what is
+ * beyond the last unit is padding (Megatron's vocabulary). */
+struct share deal_padded(uint64_t n, uint64_t grain, int parts, int part);
 
 /* Deal GROUPS groups of PER_GROUP units each over PARTS <= GROUPS * PER_GROUP:
  * *group is the range of groups, *within the range inside each of them.  When several

@@ -14,6 +14,7 @@ void mesh_one(struct mesh *m)
     for (int a = 0; a < MESH_NAXES; a++)
         m->size[a] = 1;
     m->nranks = 1;
+    m->pad_vocab = 0;
 }
 
 int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
@@ -32,6 +33,7 @@ int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base
             return err_set(err, ERR_USAGE, "the mesh has more than %d ranks", 1 << 30);
     }
     out.nranks = (int)nranks;
+    out.pad_vocab = base ? base->pad_vocab : 0;
     *m = out;
     return 0;
 }

@@ -6,6 +6,8 @@
 #ifndef LIB_MODEL_MESH_H
 #define LIB_MODEL_MESH_H
 
+#include <stdint.h>
+
 #include "lib/base/err.h"
 
 enum mesh_axis { MESH_TP, MESH_SP, MESH_EP, MESH_DP, MESH_PP, MESH_NAXES };
@@ -13,6 +15,8 @@ enum mesh_axis { MESH_TP, MESH_SP, MESH_EP, MESH_DP, MESH_PP, MESH_NAXES };
 struct mesh {
     int size[MESH_NAXES]; /* ranks along each axis, each at least 1 */
     int nranks;           /* product of the sizes */
+    uint64_t pad_vocab;   /* each rank's rows of the vocabulary are a multiple of this,
+                             the same on every rank; 0: as they fall */
 };
 
 extern const char *const mesh_axis_names[MESH_NAXES + 1]; /* "tp" ... and NULL */
@@ -21,7 +25,8 @@ extern const char *const mesh_axis_names[MESH_NAXES + 1]; /* "tp" ... and NULL *
 void mesh_one(struct mesh *m);
 
 /* Fill *m from sizes, 0 meaning "not named": the size that BASE has, or 1 when BASE is
- * NULL.  A size above 2^20 or a product above 2^30 is ERR_USAGE; *m untouched then. */
+ * NULL; so is the padding.  A size above 2^20 or a product above 2^30 is ERR_USAGE; *m
+ * untouched then. */
 int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
              struct err *err);
 

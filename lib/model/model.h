@@ -97,7 +97,7 @@ struct share *model_shares(const struct model *m, const struct mesh *mesh,
 
 /* What the part at COORD of MESH stores of a tensor.  The part's elements are the
  * product of the axes' runs, row-major in that order, and its stored shape is each
- * axis' count. */
+ * axis' count, that of the first with its padding. */
 struct slice {
     bool held; /* false: nothing of it is stored there (another pipeline stage, expert)
                 */
@@ -107,6 +107,7 @@ struct slice {
     bool cut;     /* some axis is cut by this mesh */
     int ndim;
     const struct runs *runs[MODEL_MAX_DIMS]; /* borrowed from the cutter */
+    uint64_t pad; /* rows of zeros that follow along the first axis */
 };
 
 /* A cutter answers for one mesh and one part; it caches runs per axis, so that a model

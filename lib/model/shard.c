@@ -7,6 +7,43 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
+static const char PADDED[] = "vocab"; /* the symbol that is padded */
+
+enum { PAD_MAX = 1 << 24 };
+
+/* Can the tensors that are cut along the vocabulary be padded?  They can where it is
+ * the whole of their first axis. */
+static int check_padding(const struct model *m, const struct mesh *mesh,
+                         struct err *err)
+{
+    const struct model_state *s = m->state;
+    bool dealt = false;
+
+    if (mesh->pad_vocab > PAD_MAX)
+        return err_set(err, ERR_USAGE, "--pad-vocab %llu: more than %d",
+                       (unsigned long long)mesh->pad_vocab, PAD_MAX);
+    for (int i = 0; i < s->ndeals; i++)
+        dealt |=
+            s->deal[i].group < 0 && !strcmp(m->scope.sym[s->deal[i].sym].name, PADDED);
+    if (!dealt)
+        return err_set(err, ERR_NO,
+                       "--pad-vocab: family %s does not deal its vocabulary",
+                       m->family);
+    for (size_t i = 0; i < s->ndefs; i++)
+        for (int k = 0; k < s->def[i].ndim; k++) {
+            const struct axis *a = &s->def[i].axis[k];
+            int sym = axis_dealt(a, &m->scope);
+
+            if (sym >= 0 && !strcmp(m->scope.sym[sym].name, PADDED) &&
+                (k > 0 || a->n > 1 || a->leaf[0].n > 1))
+                return err_set(
+                    err, ERR_NO,
+                    "--pad-vocab: the vocabulary is not the first axis of %s",
+                    s->def[i].pattern);
+        }
+    return 0;
+}
+
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
 {
     const struct model_state *s = m->state;
@@ -30,7 +67,20 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
     if (mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
         return err_set(err, ERR_NO, "pp %d: the model has %d layers",
                        mesh->size[MESH_PP], s->nlayers);
-    return 0;
+    return mesh->pad_vocab ? check_padding(m, mesh, err) : 0;
+}
+
+static uint64_t common_multiple(uint64_t a, uint64_t b)
+{
+    uint64_t x = a, y = b;
+
+    while (y) {
+        uint64_t rest = x % y;
+
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
 }
 
 struct share *model_shares(const struct model *m, const struct mesh *mesh,
@@ -44,7 +94,12 @@ struct share *model_shares(const struct model *m, const struct mesh *mesh,
         const struct deal_def *d = &m->state->deal[i];
         int parts = mesh->size[d->over], part = coord[d->over];
 
-        if (d->group < 0)
+        if (d->group < 0 && mesh->pad_vocab &&
+            !strcmp(m->scope.sym[d->sym].name, PADDED))
+            share[d->sym] =
+                deal_padded(m->scope.sym[d->sym].value,
+                            common_multiple(mesh->pad_vocab, d->grain), parts, part);
+        else if (d->group < 0)
             share[d->sym] =
                 deal_units(m->scope.sym[d->sym].value, d->grain, parts, part);
         else
@@ -192,6 +247,18 @@ static bool earlier_stage(struct cutter *c, const struct model_tensor *t)
     return found;
 }
 
+/* Rows of padding after the part's own of a tensor whose first axis is A. */
+static uint64_t padding_of(const struct cutter *c, const struct axis *a,
+                           const struct runs *runs)
+{
+    int sym = axis_dealt(a, &c->model->scope);
+
+    if (sym < 0 || !c->share[sym].pad)
+        return 0;
+    return (c->share[sym].count + c->share[sym].pad + a->block - 1) / a->block -
+           runs->count;
+}
+
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
 {
     const struct model_tensor *t = &c->model->tensor[tensor];
@@ -216,6 +283,9 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
         out->runs[k] = &c->runs[t->def][k];
         out->cut |= out->runs[k]->count != t->axis[k]->size;
     }
+    if (c->mesh.pad_vocab && t->ndim)
+        out->pad = padding_of(c, t->axis[0], out->runs[0]);
+    out->cut |= out->pad > 0;
     for (int a = 0; a < MESH_NAXES; a++)
         if (a != MESH_PP && !c->cut[t->def][a] && c->coord[a] > 0)
             out->primary = false;
