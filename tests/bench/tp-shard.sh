@@ -4,6 +4,9 @@
 # split, merge   seconds as a multiple of `cp --reflink=never` of the same bytes, all synced, CRC-32s included
 # verify         bytes a second as a share of cat's
 #
+# Each is timed with free memory that has been used just before: a virtual machine's host takes pages
+# back that lie idle, and who needs them next would pay for them, not who wrote most.
+#
 # DIR (in TMPDIR unless given as the first argument) needs room for four times the model.
 set -eu
 : "${top_builddir:?}"
@@ -15,21 +18,32 @@ cd "$dir"
 cat model/model.safetensors > /dev/null
 
 seconds() {
+    rm -rf "$2"
+    sync
+    warm_memory
     start=$(date +%s.%N)
-    "$@"
+    "$1"
     date +%s.%N | awk -v s="$start" '{ print $1 - s }'
 }
 
+# use as much memory as the model takes, and give it back
+warm_memory() {
+    if [ -w /dev/shm ]; then
+        head -c "$(wc -c < model/model.safetensors)" /dev/zero > /dev/shm/shardutils-bench.$$ || :
+        rm -f /dev/shm/shardutils-bench.$$
+    fi
+}
+
 copy() {
-    rm -rf copy && cp -r --reflink=never model copy && sync copy/* copy
+    cp -r --reflink=never model copy && sync copy/* copy
 }
 
 split() {
-    rm -rf cut && "$bin/tp-shard" split -q --tp 4 model cut
+    "$bin/tp-shard" split -q --tp 4 model cut
 }
 
 merge() {
-    rm -rf whole && "$bin/tp-shard" merge -q cut whole
+    "$bin/tp-shard" merge -q cut whole
 }
 
 verify() {
@@ -40,9 +54,10 @@ read_all() {
     cat cut/rank-* > /dev/null
 }
 
-# the middle of three
-middle() {
-    for i in 1 2 3; do seconds "$1"; done | sort -g | sed -n 2p
+# fastest COMMAND OUTPUT - seconds that the command takes to make the output anew, the least of five:
+# whatever disturbs a run makes it longer
+fastest() {
+    for _ in 1 2 3 4 5; do seconds "$1" "$2"; done | sort -g | head -n 1
 }
 
 ratio() {
@@ -50,13 +65,12 @@ ratio() {
 }
 
 size=$(wc -c < model/model.safetensors)
-copy
-split
-cp_time=$(middle copy)
-split_time=$(middle split)
-merge_time=$(middle merge)
-cat_time=$(middle read_all)
-verify_time=$(middle verify)
+cp_time=$(fastest copy copy)
+rm -rf copy
+split_time=$(fastest split cut)
+merge_time=$(fastest merge whole)
+cat_time=$(fastest read_all none)
+verify_time=$(fastest verify none)
 printf 'tp-shard: %.2f GB: split %s x cp, merge %s x cp (at most 1.3), verify %s of cat (at least 0.5)\n' \
     "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$split_time" "$cp_time")" \
     "$(ratio "$merge_time" "$cp_time")" "$(ratio "$cat_time" "$verify_time")"
