@@ -35,6 +35,11 @@ tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/tokenize %D%/try-options
 tests_try_options_LDADD = $(program_libs)
+# preloaded, to let one call fail
+check_PROGRAMS += %D%/fail-io.so
+tests_fail_io_so_SOURCES = %D%/fail-io.c
+tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_fail_io_so_LDFLAGS = $(AM_LDFLAGS) -shared
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
     %D%/completion.t \
@@ -52,6 +57,7 @@ shell_tests = \
     %D%/tokenizer.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
+    %D%/tp-shard-disk.t \
     %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \
