@@ -69,10 +69,7 @@ fi
 
 # ended by a signal
 rm -rf out.d out.d.partial
-tp-shard split -q --tp 4 "$bard" out.d &
-kill -TERM $!
-status=0
-wait $! || status=$?
+run timeout --preserve-status -s TERM 0.004 tp-shard split -q --tp 4 "$bard" out.d
 ok "a run that is ended leaves a whole output or none" test ! -e out.d -o -f out.d/checkpoint.json
 ok "and has the signal's status" test "$status" = 143 -o "$status" = 0
 [ -e out.d ] || tp-shard split -q --tp 4 "$bard" out.d
