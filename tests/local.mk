@@ -58,6 +58,7 @@ shell_tests = \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-disk.t \
+    %D%/tp-shard-export.t \
     %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \

@@ -1,13 +1,19 @@
 /* merge - put rank files together to a Hugging Face directory */
 #include "cmd/tp-shard/tp-shard.h"
+#include "lib/model/export.h"
 
 int merge_main(const char *program, int argc, char **argv)
 {
+    static const char *const formats[] = { "dcp", NULL };
+    static converter *const exports[] = { export_dcp };
     const char *dtype = NULL;
-    bool force = false, quiet = false;
+    bool force = false, quiet = false, given = false;
+    int format = 0;
     const struct opt opts[] = {
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
           "store weights as f32, f16 or bf16", NULL, NULL },
+        { OPT_CHOICE, '\0', "export", &format, "FORMAT",
+          "write what another engine loads: dcp", formats, &given },
         { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
           NULL },
         { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
@@ -33,7 +39,8 @@ int merge_main(const char *program, int argc, char **argv)
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
         open_checkpoint(&ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
-    status = run_convert(&cmd, ckpt, operand[1], &opt, quiet);
+    status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
+                         &opt, quiet);
     checkpoint_close(ckpt);
     return status;
 }

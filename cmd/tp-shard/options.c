@@ -64,7 +64,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 }
 
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                struct convert_options *opt, bool quiet)
+                converter *how, struct convert_options *opt, bool quiet)
 {
     struct convert_result result;
     struct meter meter;
@@ -77,7 +77,7 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
         opt->progress = show_progress;
         opt->arg = &meter;
     }
-    if (convert(ckpt, output, opt, &result, &err) < 0)
+    if (how(ckpt, output, opt, &result, &err) < 0)
         return cmd_fail(cmd, &err);
     if (result.overflows)
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,

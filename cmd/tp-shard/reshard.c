@@ -41,7 +41,7 @@ int reshard_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     } else {
         opt.mesh = &mesh;
-        status = run_convert(&cmd, ckpt, operand[1], &opt, quiet);
+        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
     }
     checkpoint_close(ckpt);
     return status;

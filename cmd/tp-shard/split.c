@@ -43,7 +43,7 @@ int split_main(const char *program, int argc, char **argv)
     if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     opt.mesh = &mesh;
-    status = run_convert(&cmd, ckpt, operand[1], &opt, quiet);
+    status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
     checkpoint_close(ckpt);
     return status;
 }

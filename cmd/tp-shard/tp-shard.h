@@ -33,9 +33,14 @@ int open_checkpoint(struct checkpoint **out, const char *path, const char *famil
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);
 
-/* Run convert with progress on a terminal and say what was done; returns the exit
+/* convert, or an export that is called like it. */
+typedef int converter(struct checkpoint *ckpt, const char *path,
+                      const struct convert_options *opt, struct convert_result *result,
+                      struct err *err);
+
+/* Run HOW with progress on a terminal and say what was done; returns the exit
  * status. */
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                struct convert_options *opt, bool quiet);
+                converter *how, struct convert_options *opt, bool quiet);
 
 #endif

@@ -13,6 +13,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/deal.c %D%/deal.h \
     %D%/compare.c %D%/compare.h \
     %D%/eval.c \
+    %D%/export.c %D%/export.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
     %D%/line.c %D%/line.h \
