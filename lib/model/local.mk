@@ -32,6 +32,7 @@ nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 family_files = \
     %D%/families/bert.json \
     %D%/families/gpt2.json \
+    %D%/families/gpt_oss.json \
     %D%/families/llama.json \
     %D%/families/mistral.json
 EXTRA_DIST += $(family_files)

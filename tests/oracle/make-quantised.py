@@ -71,3 +71,37 @@ for name, (make, config) in KINDS.items():
                    "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
                    "intermediate_size": F, "vocab_size": V, "quantization_config": config}, f, indent=1)
         f.write("\n")
+
+# gpt-oss: experts in MXFP4 (blocks of 32 with one scale, two values to a byte) and in bf16
+E, F = 4, 96
+for name, packed in (("mxfp4", True), ("gpt-oss-bf16", False)):
+    t = {"model.embed_tokens.weight": rand((V, H), torch.bfloat16), "model.norm.weight": rand((H,), torch.bfloat16),
+         "lm_head.weight": rand((V, H), torch.bfloat16)}
+    for layer in range(L):
+        p = f"model.layers.{layer}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            t[p + norm + ".weight"] = rand((H,), torch.bfloat16)
+        for lin, out, inp in (("q_proj", HEADS * D, H), ("k_proj", KV * D, H), ("v_proj", KV * D, H), ("o_proj", H, HEADS * D)):
+            t[f"{p}self_attn.{lin}.weight"] = rand((out, inp), torch.bfloat16)
+            t[f"{p}self_attn.{lin}.bias"] = rand((out,), torch.bfloat16)
+        t[p + "self_attn.sinks"] = rand((HEADS,), torch.bfloat16)
+        t[p + "mlp.router.weight"] = rand((E, H), torch.bfloat16)
+        t[p + "mlp.router.bias"] = rand((E,), torch.bfloat16)
+        for lin, out, inp in (("gate_up_proj", 2 * F, H), ("down_proj", H, F)):
+            t[f"{p}mlp.experts.{lin}_bias"] = rand((E, out), torch.bfloat16)
+            if packed:
+                t[f"{p}mlp.experts.{lin}_blocks"] = rand((E, out, inp // 32, 16), torch.uint8)
+                t[f"{p}mlp.experts.{lin}_scales"] = rand((E, out, inp // 32), torch.uint8)
+            else:
+                t[f"{p}mlp.experts.{lin}"] = rand((E, inp, out), torch.bfloat16)
+    d = f"tests/data/quantised/{name}"
+    os.makedirs(d, exist_ok=True)
+    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
+    config = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": H, "num_hidden_layers": L,
+              "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D, "intermediate_size": F,
+              "num_local_experts": E, "vocab_size": V, "max_position_embeddings": 64}
+    if packed:
+        config["quantization_config"] = {"quant_method": "mxfp4"}
+    with open(d + "/config.json", "w") as f:
+        json.dump(config, f, indent=1)
+        f.write("\n")
