@@ -22,4 +22,4 @@ _shardutils() {
                 -e '/^  + /{s/^  + //;s/=[^ ]*//g;p}')" -- "$word"))
     fi
 }
-complete -o default -F _shardutils hpo-sweep mem-estimate tp-run tp-shard
+complete -o default -F _shardutils hpo-sweep mem-estimate pp-partition tp-run tp-shard

@@ -5,6 +5,7 @@ program_libs = %D%/libcmd.a lib/libshardutils.a
 
 include %D%/hpo-sweep/local.mk
 include %D%/mem-estimate/local.mk
+include %D%/pp-partition/local.mk
 include %D%/tp-run/local.mk
 include %D%/tp-shard/local.mk
 

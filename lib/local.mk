@@ -11,3 +11,4 @@ include %D%/run/local.mk
 include %D%/sweep/local.mk
 include %D%/plot/local.mk
 include %D%/estimate/local.mk
+include %D%/pipe/local.mk

@@ -52,6 +52,7 @@ shell_tests = \
     %D%/models.t \
     %D%/options.t \
     %D%/plot.t \
+    %D%/pp-schedule.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
@@ -68,7 +69,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = family index json manifest pickle safetensors space tokenizer
+fuzz_names = family index json manifest pickle safetensors schedule space tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
@@ -76,6 +77,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-safetensors \
+    %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
@@ -85,6 +87,7 @@ tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c

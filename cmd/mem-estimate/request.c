@@ -9,11 +9,9 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/state.h"
+#include "lib/pipe/order.h"
+#include "lib/pipe/simulate.h"
 
-const char *const schedule_names[] = { "naive", "gpipe", "1f1b", "interleaved",
-                                       "zb-h1", "zb-h2", "zb-v", NULL };
-enum { NAIVE, GPIPE, ONE_F_ONE_B, INTERLEAVED, ZB_H1, ZB_H2, ZB_V };
 const char *const on_off[] = { "on", "off", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
@@ -238,50 +236,38 @@ static int set_device(struct request *r, const struct request_options *o,
 
 /* ---- micro-batches in flight ---- */
 
-/* Whole stages' worth of activations, in thousandths, that stage R of P holds at most
- * of M micro-batches in V chunks (Narayanan et al. 2021; Qi et al. 2023). */
-static uint64_t inflight_of(int schedule, uint64_t p, uint64_t m, uint64_t v,
-                            uint64_t r)
+int request_settle(struct request *r, struct err *err)
 {
-    uint64_t n = 1;
+    int pp = r->memory.mesh.size[MESH_PP];
+    double *one = xmalloc(sizeof(*one) * (size_t)pp);
+    struct pipe_times times = { .forward = one, .input = one, .weight = one };
+    struct action_table t;
+    struct pipe_result result;
+    int ret = -1;
 
-    switch (schedule) {
-    case NAIVE:
-        return 1000;
-    case GPIPE:
-        return m * 1000;
-    case ONE_F_ONE_B:
-        n = p - r;
-        break;
-    case ZB_H1:
-    case ZB_V:
-        n = p;
-        break;
-    case ZB_H2:
-        n = 2 * p - 1;
-        break;
-    case INTERLEAVED:
-        n = 2 * (p - r - 1) + (v - 1) * p + 1;
-        n = n < m * v ? n : m * v;
-        return (n * 1000 + v - 1) / v;
+    for (int s = 0; s < pp; s++)
+        one[s] = 1;
+    if (r->memory.micro_batches > INT32_MAX) {
+        err_set(err, ERR_USAGE, "--micro-batches: too many");
+        goto out;
     }
-    return (n < m ? n : m) * 1000;
-}
-
-static int settle(struct request *r, int schedule, int chunks, struct err *err)
-{
-    uint64_t pp = (uint64_t)r->memory.mesh.size[MESH_PP];
-
-    if (schedule == ZB_V && chunks > 1 && chunks != 2)
-        return err_set(err, ERR_USAGE, "--model-chunks %d: zb-v has 2", chunks);
-    if (schedule == INTERLEAVED && chunks < 2)
-        return err_set(err, ERR_USAGE, "--schedule interleaved: needs --model-chunks");
-    r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * pp);
-    for (uint64_t s = 0; s < pp; s++)
-        r->inflight[s] =
-            inflight_of(schedule, pp, r->memory.micro_batches, (uint64_t)chunks, s);
-    r->memory.inflight = r->inflight;
-    return 0;
+    if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
+                   r->chunks, err) < 0)
+        goto out;
+    ret = pipe_simulate(&result, &t, &times, err);
+    if (ret == 0) {
+        r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);
+        for (int s = 0; s < pp; s++)
+            r->inflight[s] =
+                ((uint64_t)result.peak[s] * 1000 + (uint64_t)r->chunks - 1) /
+                (uint64_t)r->chunks;
+        r->memory.inflight = r->inflight;
+        pipe_result_clear(&result);
+    }
+    action_table_clear(&t);
+out:
+    free(one);
+    return ret;
 }
 
 /* ---- opening ---- */
@@ -321,18 +307,13 @@ int request_open(struct request *r, const struct request_options *o, bool train,
         set_training(r, o, err) < 0 || set_device(r, o, err) < 0)
         goto fail;
     r->schedule = o->schedule;
-    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ZB_V ? 2 : 1;
+    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;
     if (request_settle(r, err) < 0)
         goto fail;
     return 0;
 fail:
     request_close(r);
     return -1;
-}
-
-int request_settle(struct request *r, struct err *err)
-{
-    return settle(r, r->schedule, r->chunks, err);
 }
 
 void request_close(struct request *r)

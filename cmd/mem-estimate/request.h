@@ -7,6 +7,7 @@
 #include "lib/base/str.h"
 #include "lib/estimate/gpu.h"
 #include "lib/estimate/memory.h"
+#include "lib/pipe/order.h"
 
 /* The options as they were given. */
 struct request_options {
@@ -21,13 +22,12 @@ struct request_options {
     double fragmentation;
 };
 
-extern const char *const schedule_names[];
 extern const char *const on_off[];
 extern const char *const master_names[];
 
-#define REQUEST_DEFAULTS                  \
-    {                                     \
-        .fragmentation = 5, .schedule = 2 \
+#define REQUEST_DEFAULTS                           \
+    {                                              \
+        .fragmentation = 5, .schedule = ORDER_1F1B \
     }
 
 #define REQUEST_ROW(type, name, value, arg, help, choices, given) \
@@ -80,8 +80,8 @@ extern const char *const master_names[];
                     optimizer_names, NULL),                                            \
         REQUEST_ROW(OPT_CHOICE, "offload", &(r).offload, "WHAT", NULL, offload_names,  \
                     NULL),                                                             \
-        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL,               \
-                    schedule_names, NULL),                                             \
+        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names,  \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,     \
                     NULL),                                                             \
         REQUEST_ROW(OPT_CHOICE, "master", &(r).master, "f32|none", NULL, master_names, \

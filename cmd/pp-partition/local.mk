@@ -1,0 +1,8 @@
+# pp-partition
+bin_PROGRAMS += bin/pp-partition
+bin_pp_partition_SOURCES = \
+    %D%/main.c \
+    %D%/pp-partition.h \
+    %D%/schedule.c \
+    %D%/timeline.c
+bin_pp_partition_LDADD = $(program_libs) -lpthread

@@ -1,0 +1,6 @@
+# lib/pipe - pipeline schedules: made, checked, simulated
+lib_libshardutils_a_SOURCES += \
+    %D%/action.c %D%/action.h \
+    %D%/csv.c %D%/csv.h \
+    %D%/order.c %D%/order.h \
+    %D%/simulate.c %D%/simulate.h
