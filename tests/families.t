@@ -72,17 +72,18 @@ for dir in "$data"/models/*/; do
     ids=$(list "$expected" ids)
     case $model in
     bert-pooler) outputs="last_hidden_state pooler_output" ;;
-    bert-*) outputs="last_hidden_state logits" ;;
+    bert-* | roberta-*) outputs="last_hidden_state logits" ;;
     *) outputs=logits ;;
     esac
     heads=$(number "$dir/config.json" num_attention_heads)
     [ -n "$heads" ] || heads=$(number "$dir/config.json" n_head)
+    [ -n "$heads" ] || heads=$(number "$dir/config.json" n_heads)
     all=$(seq -s ' ' "$heads")
     rm -f tp*.safetensors
     at_tp "$model: the outputs at tp 1 to $heads are those of transformers" "$all" logits
     at_tp "$model: the outputs do not depend on tp" "$all" like_one
     case $model in
-    bert-*)
+    bert-* | roberta-*)
         at_tp "$model: token types count as in transformers" "1 $heads" typed
         ;;
     *)

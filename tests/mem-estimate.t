@@ -135,6 +135,19 @@ run mem-estimate train --lora 8:query llama.json
 status_is 2 "a name that no tensor has is a usage error"
 err_has "--lora: llama has no tensor called 'query'" "and is named"
 
+# parameters: shapes and published counts of public models; a count that is only rounded agrees within
+# 1.5 % (Falcon 40B is named after a rounder number: 3.3 %)
+tab=$(printf '\t')
+while IFS="$tab" read -r name exact published config; do
+    printf '%s\n' "$config" > shape.json
+    got=$(mem-estimate infer --seq 64 --json shape.json | sed 's/.*"params":\([0-9]*\).*/\1/')
+    within=1.5
+    [ "$exact" = exact ] && within=0
+    [ "$name" = falcon-40b ] && within=3.3
+    ok "$name has $published parameters ($exact)" awk -v a="${got:-0}" -v b="$published" -v w="$within" \
+        'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d * 100 <= w * b) }'
+done < "$data/configs.tsv"
+
 # does it fit?
 run mem-estimate infer --gpu h100-80g llama.json
 status_is 0 "what fits is status 0"

@@ -114,6 +114,36 @@ static void visible(const struct job *j, size_t position, size_t *first, size_t 
         *end = position + window;
 }
 
+/* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
+ * of two p below N, then every other one of 2p heads (Press et al. 2022, "Train Short,
+ * Test Long", and its code for other numbers of heads). */
+static double slope_of(uint64_t head, uint64_t n)
+{
+    uint64_t power = 1;
+
+    while (power * 2 <= n)
+        power *= 2;
+    if (head < power)
+        return exp2(-8.0 * (double)(head + 1) / (double)power);
+    return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
+}
+
+/* Add the bias of local HEAD's distances to the scores S of the keys FIRST .. FIRST +
+ * N, which are not scaled yet, of the query at POSITION. */
+static void add_alibi(const struct job *j, size_t head, size_t position, float *s,
+                      size_t first, size_t n)
+{
+    size_t per = j->inst->attention.heads / j->inst->attention.kv_heads;
+    uint64_t global =
+        (j->inst->attention.group_start + head / per) * j->inst->attention.per_group +
+        j->inst->attention.within_start + head % per;
+    double f = slope_of(global, j->inst->attention.all_heads) *
+               j->inst->attention.alibi / j->inst->attention.scale;
+
+    for (size_t t = 0; t < n; t++)
+        s[t] += (float)(f * ((double)(first + t) - (double)position));
+}
+
 static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
                       float *score)
 {
@@ -126,6 +156,8 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
     visible(j, (size_t)j->step->position[row], &first, &end);
     for (size_t t = first; t < end; t++)
         score[t - first] = dot(q, k + t * j->k_stride, dim);
+    if (j->inst->attention.alibi != 0)
+        add_alibi(j, head, (size_t)j->step->position[row], score, first, end - first);
     softmax(score, end - first, (float)j->inst->attention.scale,
             (float)j->inst->attention.softcap);
     memset(y, 0, value_dim * sizeof(*y));
@@ -155,6 +187,9 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         float *s = score + i * n;
 
         visible(j, (size_t)j->step->position[row + i], &first, &end);
+        if (j->inst->attention.alibi != 0)
+            add_alibi(j, head, (size_t)j->step->position[row + i], s + (first - low),
+                      first, end - first);
         softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
                 (float)j->inst->attention.softcap);
         memset(s, 0, (first - low) * sizeof(*s));

@@ -472,6 +472,7 @@ int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *me
         loader_close(l);
         return -1;
     }
+    cutter_set_ordered(l->cutter);
     l->cut = cut_new();
     *out = l;
     return 0;
@@ -505,6 +506,48 @@ static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size
     return 0;
 }
 
+static int read_from_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                            struct err *err)
+{
+    (void)part;
+    (void)err;
+    memcpy(buf, (const char *)arg + offset, n);
+    return 0;
+}
+
+/* Is all of tensor T in the part, and in another order than a program wants? */
+static bool is_out_of_order(struct loader *l, size_t t)
+{
+    struct slice s;
+
+    cutter_slice(l->cutter, t, &s);
+    for (int k = 0; k < s.ndim; k++)
+        if (s.runs[k]->count != l->ckpt->model->tensor[t].axis[k]->size)
+            return false;
+    return s.cut && !s.pad;
+}
+
+/* Bring the BYTES of input I at BUF, all of it as the original had it, to storage
+ * order. */
+static int put_in_order(struct loader *l, size_t i, void *buf, uint64_t bytes,
+                        struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(l->ckpt, i, l->ckpt->tensor[i].dtype);
+    void *copy = mem_alloc(bytes, t.name, err);
+    const struct cut_side from = { .nparts = 1, .io = read_from_memory, .arg = copy };
+    const struct cut_side to = {
+        .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
+    };
+    int ret;
+
+    if (!copy)
+        return -1;
+    memcpy(copy, buf, (size_t)bytes);
+    ret = cut_copy(l->cut, &t, &from, &to, NULL, NULL, NULL, NULL, err);
+    free(copy);
+    return ret;
+}
+
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
 {
     struct checkpoint *c = l->ckpt;
@@ -523,7 +566,8 @@ int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
     if (!bytes)
         return 0;
     f->tensor = i;
-    if (read_from_files(c, l->part, 0, buf, (size_t)bytes, err) < 0)
+    if (read_from_files(c, l->part, 0, buf, (size_t)bytes, err) < 0 ||
+        check_crc(c, i, l->part, hash_crc32(0, buf, (size_t)bytes), err) < 0)
         return -1;
-    return check_crc(c, i, l->part, hash_crc32(0, buf, (size_t)bytes), err);
+    return is_out_of_order(l, t) ? put_in_order(l, i, buf, bytes, err) : 0;
 }

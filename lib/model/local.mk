@@ -31,10 +31,31 @@ nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
     %D%/families/bert.json \
+    %D%/families/bloom.json \
+    %D%/families/codegen.json \
+    %D%/families/cohere.json \
+    %D%/families/falcon.json \
+    %D%/families/gemma.json \
+    %D%/families/gemma2.json \
+    %D%/families/gemma3.json \
     %D%/families/gpt2.json \
+    %D%/families/gpt_bigcode.json \
+    %D%/families/gpt_neox.json \
     %D%/families/gpt_oss.json \
+    %D%/families/gptj.json \
+    %D%/families/internlm2.json \
     %D%/families/llama.json \
-    %D%/families/mistral.json
+    %D%/families/mistral.json \
+    %D%/families/mpt.json \
+    %D%/families/olmo.json \
+    %D%/families/olmo2.json \
+    %D%/families/opt.json \
+    %D%/families/phi.json \
+    %D%/families/phi3.json \
+    %D%/families/qwen2.json \
+    %D%/families/qwen3.json \
+    %D%/families/roberta.json \
+    %D%/families/starcoder2.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families

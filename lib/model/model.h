@@ -116,6 +116,9 @@ struct cutter;
 int cutter_open(struct cutter **out, const struct model *m, const struct mesh *mesh,
                 const int coord[MESH_NAXES], struct err *err);
 void cutter_free(struct cutter *c);
+/* From now on tensors that the mesh does not cut come in storage order as well, as
+ * programs want them in memory; files have those as the original had them. */
+void cutter_set_ordered(struct cutter *c);
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out);
 
 #endif

@@ -132,7 +132,9 @@ struct inst {
                 all_heads; /* of the whole model: global head = (group_start + g)
                             * per_group + within_start + i */
             double scale, softcap; /* softcap 0: none */
-            uint64_t window;       /* a query sees keys at distance < window; 0: all */
+            double alibi;    /* times slope of the head and distance is added to the
+                                scaled score (Press et al. 2022); 0: nothing */
+            uint64_t window; /* a query sees keys at distance < window; 0: all */
             bool causal;
         } attention;
         struct {

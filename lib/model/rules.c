@@ -472,10 +472,10 @@ static int attention_mask(struct builder *b, const struct operand *o, bool *caus
 static int apply_attention(struct builder *b, const struct node *call,
                            const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", "window", "softcap", NULL };
+    static const char *const known[] = { "scale", "window", "softcap", "alibi", NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0;
+    double scale = 0, window = 0, softcap = 0, alibi = 0;
     struct axis col;
     int src[3];
     bool causal = false;
@@ -484,7 +484,8 @@ static int apply_attention(struct builder *b, const struct node *call,
     if (attention_mask(b, &arg[3], &causal) < 0 || check_options(b, call, known) < 0 ||
         number_option(b, call, "scale", NAN, &scale) < 0 ||
         number_option(b, call, "window", 0, &window) < 0 ||
-        number_option(b, call, "softcap", 0, &softcap) < 0)
+        number_option(b, call, "softcap", 0, &softcap) < 0 ||
+        number_option(b, call, "alibi", 0, &alibi) < 0)
         return -1;
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
@@ -512,6 +513,7 @@ static int apply_attention(struct builder *b, const struct node *call,
     inst->attention.scale =
         isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
     inst->attention.softcap = softcap;
+    inst->attention.alibi = alibi;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
     p->causal |= causal;

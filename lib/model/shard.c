@@ -117,6 +117,7 @@ struct cutter {
     bool (*cut)[MESH_NAXES]; /* [ndefs]: mesh axes that cut the definition's tensors */
     struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: made when first asked for */
     bool *known;                         /* [ndefs] */
+    bool ordered;
 };
 
 /* The mesh axis that deals the scope's symbol SYM, or -1. */
@@ -172,6 +173,11 @@ int cutter_open(struct cutter **out, const struct model *m, const struct mesh *m
         find_cuts(c, i);
     *out = c;
     return 0;
+}
+
+void cutter_set_ordered(struct cutter *c)
+{
+    c->ordered = true;
 }
 
 void cutter_free(struct cutter *c)
@@ -259,6 +265,19 @@ static uint64_t padding_of(const struct cutter *c, const struct axis *a,
            runs->count;
 }
 
+/* Do the runs come in the order of the axis, without a gap? */
+static bool in_order(const struct runs *r)
+{
+    uint64_t next = 0;
+
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->v[i].start != next)
+            return false;
+        next += r->v[i].count;
+    }
+    return true;
+}
+
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
 {
     const struct model_tensor *t = &c->model->tensor[tensor];
@@ -281,7 +300,8 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
     }
     for (int k = 0; k < t->ndim; k++) {
         out->runs[k] = &c->runs[t->def][k];
-        out->cut |= out->runs[k]->count != t->axis[k]->size;
+        out->cut |= out->runs[k]->count != t->axis[k]->size ||
+                    (c->ordered && !in_order(out->runs[k]));
     }
     if (c->mesh.pad_vocab && t->ndim)
         out->pad = padding_of(c, t->axis[0], out->runs[0]);

@@ -191,6 +191,55 @@ def plain_bert(path):
                          "is_decoder", "tie_word_embeddings"))
 
 
+SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=6, vocab_size=64, max_position_embeddings=64,
+             bos_token_id=1, eos_token_id=None)
+
+
+def small(kind, **kw):
+    """A tiny model of KIND, with grouped heads and no stop id."""
+    return getattr(transformers, kind + "Config")(
+        **{**SMALL, "num_key_value_heads": 3, **kw})
+
+
+def plain(kind, **kw):
+    """The same without grouped heads."""
+    return getattr(transformers, kind + "Config")(**{**SMALL, **kw})
+
+
+def old_gpt(kind, **kw):
+    base = dict(n_embd=24, n_layer=2, n_head=6, n_positions=64, vocab_size=64,
+                bos_token_id=1, eos_token_id=None)
+    return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+def as_internlm2(path):
+    """A Llama under InternLM2's names, q, k and v in one tensor by groups of heads."""
+    c = read_config(path)
+    heads, kv, h = (c[k] for k in ("num_attention_heads", "num_key_value_heads", "hidden_size"))
+
+    def edit(tensors):
+        out = {}
+        for key, t in tensors.items():
+            for old, new in (("embed_tokens", "tok_embeddings"), ("input_layernorm", "attention_norm"),
+                             ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj", "attention.wo"),
+                             ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
+                             ("mlp.down_proj", "feed_forward.w2"), ("lm_head", "output")):
+                key = key.replace(old, new)
+            if "self_attn" not in key:
+                out[key] = t
+            elif "q_proj" in key:
+                block = key.split("self_attn")[0]
+                q, k, v = (tensors[f"{block}self_attn.{x}_proj.weight"] for x in "qkv")
+                parts = [x.reshape(kv, -1, h // heads, h) for x in (q, k, v)]
+                out[block + "attention.wqkv.weight"] = torch.cat(parts, 1).reshape(-1, h)
+        return out
+    rewrite(path, edit)
+    for drop in ("attention_bias", "mlp_bias", "head_dim"):
+        c.pop(drop, None)
+    write_config(path, {**c, "model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": False})
+
+
 CAUSAL, MLM, CLASSIFY, ENCODE = ("AutoModelForCausalLM", "AutoModelForMaskedLM",
                                  "AutoModelForSequenceClassification", "AutoModel")
 
@@ -269,6 +318,45 @@ MODELS = {
                        id2label={0: "left", 1: "none", 2: "right"},
                        label2id={"left": 0, "none": 1, "right": 2}), {}, None),
     "bert-legacy": (MLM, bert(), {}, hub_bert),
+    "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,
+                                   max_window_layers=1), {}, None),
+    "qwen3": (CAUSAL, small("Qwen3", head_dim=8), {"dtype": torch.bfloat16}, None),
+    "neox": (CAUSAL, plain("GPTNeoX", hidden_size=48), {}, None),
+    "neox-serial": (CAUSAL, plain("GPTNeoX", hidden_size=48, use_parallel_residual=False,
+                                  vocab_size=50), {"dtype": torch.float16}, None),
+    "falcon-one": (CAUSAL, plain("Falcon", multi_query=True, new_decoder_architecture=False,
+                                 parallel_attn=True, bias=False), {"attn": "sdpa"}, None),
+    "falcon-groups": (CAUSAL, plain("Falcon", num_kv_heads=3, new_decoder_architecture=True,
+                                    bias=True), {"attn": "sdpa"}, None),
+    "falcon-alibi": (CAUSAL, plain("Falcon", multi_query=False, new_decoder_architecture=False,
+                                   parallel_attn=False, bias=True, alibi=True),
+                     {"attn": "sdpa"}, None),
+    "codegen": (CAUSAL, old_gpt("CodeGen", n_embd=32, n_head=8, rotary_dim=4, n_ctx=64), {}, None),
+    "gptj": (CAUSAL, old_gpt("GPTJ", n_embd=32, n_head=8, rotary_dim=4), {}, None),
+    "olmo": (CAUSAL, small("Olmo"), {}, None),
+    "olmo2": (CAUSAL, small("Olmo2"), {}, None),
+    "phi": (CAUSAL, small("Phi", partial_rotary_factor=0.5), {}, None),
+    "phi-normed": (CAUSAL, plain("Phi", partial_rotary_factor=0.5, qk_layernorm=True), {}, None),
+    "phi3": (CAUSAL, small("Phi3", sliding_window=9, pad_token_id=0), {}, None),
+    "gemma": (CAUSAL, small("Gemma", head_dim=8), {}, None),
+    "gemma2": (CAUSAL, small("Gemma2", head_dim=8, sliding_window=8, num_hidden_layers=3), {}, None),
+    "gemma3": (CAUSAL, small("Gemma3Text", head_dim=8, sliding_window=8, num_hidden_layers=7,
+                             intermediate_size=24), {"dtype": torch.bfloat16}, None),
+    "cohere": (CAUSAL, small("Cohere"), {}, None),
+    "bigcode": (CAUSAL, old_gpt("GPTBigCode"), {}, None),
+    "bigcode-heads": (CAUSAL, old_gpt("GPTBigCode", multi_query=False), {}, None),
+    "starcoder2": (CAUSAL, small("Starcoder2", sliding_window=8), {}, None),
+    "opt": (CAUSAL, plain("OPT", ffn_dim=40, word_embed_proj_dim=24), {}, None),
+    "opt-narrow": (CAUSAL, plain("OPT", ffn_dim=40, word_embed_proj_dim=16,
+                                 do_layer_norm_before=False), {}, None),
+    "bloom": (CAUSAL, plain("Bloom", n_layer=2, n_head=6), {}, None),
+    "mpt": (CAUSAL, transformers.MptConfig(d_model=24, n_layers=2, n_heads=6, vocab_size=64,
+                                           max_seq_len=64), {}, None),
+    "internlm2": (CAUSAL, small("Llama"), {"last": as_internlm2}, None),
+    "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
+                               pad_token_id=1), {}, None),
+    "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
+                                         pad_token_id=1, num_labels=3), {}, None),
 }
 
 
@@ -314,10 +402,10 @@ def greedy(model, prompt, n):
     return out.sequences[0, len(prompt):].tolist(), min(gaps)
 
 
-def spread(path, kind, inputs, wide):
+def spread(path, kind, inputs, wide, attn):
     """Relative distance of transformers' own float32 from float64."""
     model = getattr(transformers, kind).from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager").eval()
+        path, dtype=torch.float32, attn_implementation=attn).eval()
     with torch.no_grad():
         narrow = model(**inputs)[0]
     return ((narrow.double() - wide).abs().max() / wide.abs().max()).item()
@@ -369,11 +457,12 @@ def one_line_lists(text):
 
 def write_expected(path, name):
     kind, _, how, _ = MODELS[name]
+    attn = how.get("attn", "eager")  # eager Falcon adds ALiBi twice
     rng = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5)
     config = AutoConfig.from_pretrained(path)
     ids = rng.randint(3, config.vocab_size - 1, how.get("tokens", 24)).tolist()
     model, report = getattr(transformers, kind).from_pretrained(
-        path, dtype=torch.float64, attn_implementation="eager", output_loading_info=True)
+        path, dtype=torch.float64, attn_implementation=attn, output_loading_info=True)
     model.eval()
     if report["missing_keys"] or report["mismatched_keys"]:
         sys.exit(f"{name}: transformers did not find all weights: {report}")
@@ -383,8 +472,10 @@ def write_expected(path, name):
         inputs, wide = causal(model, ids, tensors, facts)
     else:
         inputs, wide = encoder(model, ids, tensors, facts, rng)
-    facts["f32_spread"] = spread(path, kind, inputs, wide)
+    facts["f32_spread"] = spread(path, kind, inputs, wide, attn)
     save_file(tensors, os.path.join(path, "expected.safetensors"))
+    if "last" in how:
+        how["last"](path)
     for entry in os.scandir(path):
         os.chmod(entry.path, 0o644)
     with open(os.path.join(path, "expected.json"), "w") as f:
