@@ -19,6 +19,7 @@ unit_tests = \
     %D%/unit-comm \
     %D%/unit-cpu \
     %D%/unit-model \
+    %D%/unit-partition \
     %D%/unit-pruner \
     %D%/unit-sampling \
     %D%/unit-space
@@ -27,6 +28,7 @@ TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_partition_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
@@ -52,6 +54,7 @@ shell_tests = \
     %D%/models.t \
     %D%/options.t \
     %D%/plot.t \
+    %D%/pp-partition.t \
     %D%/pp-schedule.t \
     %D%/quantised.t \
     %D%/roundtrip.t \

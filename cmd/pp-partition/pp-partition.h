@@ -5,6 +5,9 @@
 #include "cmd/cmd.h"
 #include "lib/pipe/simulate.h"
 
+int plan_main(const char *program, int argc, char **argv);
+int split_main(const char *program, int argc, char **argv);
+int merge_main(const char *program, int argc, char **argv);
 int schedule_main(const char *program, int argc, char **argv);
 
 /* Draw T as it was simulated to PATH: a row for each rank, time from left to right. */

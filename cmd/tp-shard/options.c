@@ -1,23 +1,5 @@
 /* options - what the commands of tp-shard share */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "cmd/tp-shard/tp-shard.h"
-#include "lib/base/str.h"
-
-int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err)
-{
-    const struct checkpoint_options opt = {
-        .family_file = family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
-    };
-
-    return checkpoint_open(out, path, &opt, err);
-}
 
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err)
@@ -30,60 +12,4 @@ int dtype_from_option(const enum dtype **out, enum dtype *value, const char *tex
         return err_set(err, ERR_USAGE, "--dtype: '%s' is none of f32, f16, bf16", text);
     *out = value;
     return 0;
-}
-
-struct meter {
-    struct timespec began, shown;
-};
-
-static double seconds_since(const struct timespec *then)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - then->tv_sec) +
-           1e-9 * (double)(now.tv_nsec - then->tv_nsec);
-}
-
-/* One line on a terminal, renewed ten times a second: share, rate, time left. */
-static void show_progress(void *arg, uint64_t done, uint64_t total)
-{
-    struct meter *m = arg;
-    double elapsed = seconds_since(&m->began), rate = (double)done / elapsed;
-    char size[32];
-
-    if (done < total && seconds_since(&m->shown) < 0.1)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &m->shown);
-    fprintf(stderr, "\r%3.0f %%  %s/s  %.0f s left \033[K",
-            total ? 100.0 * (double)done / (double)total : 100.0,
-            str_human(size, (uint64_t)rate),
-            rate > 0 ? (double)(total - done) / rate : 0);
-    if (done >= total)
-        fputs("\r\033[K", stderr);
-}
-
-int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                converter *how, struct convert_options *opt, bool quiet)
-{
-    struct convert_result result;
-    struct meter meter;
-    struct err err = { 0 };
-    char size[32];
-
-    clock_gettime(CLOCK_MONOTONIC, &meter.began);
-    meter.shown = meter.began;
-    if (cmd_progress(quiet)) {
-        opt->progress = show_progress;
-        opt->arg = &meter;
-    }
-    if (how(ckpt, output, opt, &result, &err) < 0)
-        return cmd_fail(cmd, &err);
-    if (result.overflows)
-        cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
-                 dtype_name(*opt->dtype));
-    if (result.continued && !quiet)
-        cmd_warn(cmd, "continued: %s had been written",
-                 str_human(size, result.continued));
-    return cmd_finish(cmd, EXIT_SUCCESS);
 }

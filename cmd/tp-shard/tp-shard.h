@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cmd/cmd.h"
+#include "cmd/conversion.h"
 #include "cmd/meshopt.h"
 #include "lib/model/checkpoint.h"
 #include "lib/model/convert.h"
@@ -25,22 +26,8 @@ int families_main(const char *program, int argc, char **argv);
 int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutter,
               int nparts, const uint64_t *bytes, struct err *err);
 
-/* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
-int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err);
-
 /* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);
-
-/* convert, or an export that is called like it. */
-typedef int converter(struct checkpoint *ckpt, const char *path,
-                      const struct convert_options *opt, struct convert_result *result,
-                      struct err *err);
-
-/* Run HOW with progress on a terminal and say what was done; returns the exit
- * status. */
-int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                converter *how, struct convert_options *opt, bool quiet);
 
 #endif

@@ -78,6 +78,10 @@ static void put_head(struct str *b, const struct manifest *m)
     for (int a = 0; a < MANIFEST_AXES; a++)
         str_addf(b, "%s\"%s\":%d", a ? "," : "", AXES[a], m->mesh[a]);
     str_addc(b, '}');
+    for (int i = 0; m->stages && i < m->mesh[MANIFEST_AXES - 1]; i++)
+        str_addf(b, "%s%d", i ? "," : ",\n\"stages\":[", m->stages[i]);
+    if (m->stages)
+        str_addc(b, ']');
     if (m->pad_vocab)
         str_addf(b, ",\n\"pad_vocab\":%" PRIu64, m->pad_vocab);
     str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
@@ -581,6 +585,29 @@ static int read_padding(struct reader *r, struct err *err)
     return read_u64(r, &r->m->pad_vocab, err);
 }
 
+static int read_stages(struct reader *r, struct err *err)
+{
+    int pp = r->m->mesh[MANIFEST_AXES - 1], n = 0, *stages;
+
+    if (!r->m->nparts)
+        return jsonlex_error(&r->lex, err, "the mesh must come first");
+    if (want(r, JSONLEX_ARRAY, "the layers of each stage", err) < 0)
+        return -1;
+    stages = pool_take(&r->m->pool, (size_t)pp * sizeof(*stages), sizeof(*stages));
+    while (jsonlex_next(&r->lex, err) == 0) {
+        if (r->lex.token == JSONLEX_ARRAY_END) {
+            if (n < pp)
+                return jsonlex_error(&r->lex, err, "fewer stages than the mesh has");
+            r->m->stages = stages;
+            return 0;
+        }
+        if (n == pp || r->lex.token != JSONLEX_NUMBER ||
+            !str_int(r->lex.text.s, &stages[n]) || stages[n++] < 0)
+            return jsonlex_error(&r->lex, err, "bad stage");
+    }
+    return -1;
+}
+
 static int read_config(struct reader *r, struct err *err)
 {
     return read_text(r, &r->m->config, err);
@@ -618,14 +645,21 @@ static const struct {
     const char *key;
     int (*read)(struct reader *r, struct err *err);
 } members[] = {
-    { "format", read_format },     { "version", read_version },
-    { "mesh", read_mesh },         { "cast", read_cast },
-    { "config", read_config },     { "family", read_family },
-    { "source", read_sources },    { "files", read_files },
-    { "tensors", read_tensors },   { "crc32", skip_value },
-    { "pad_vocab", read_padding }, /* the last, which may be missing */
+    { "format", read_format },
+    { "version", read_version },
+    { "mesh", read_mesh },
+    { "cast", read_cast },
+    { "config", read_config },
+    { "family", read_family },
+    { "source", read_sources },
+    { "files", read_files },
+    { "tensors", read_tensors },
+    { "crc32", skip_value },
+    /* these may be missing */
+    { "pad_vocab", read_padding },
+    { "stages", read_stages },
 };
-enum { NMEMBERS = sizeof(members) / sizeof(*members) };
+enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 2 };
 
 static int read_members(struct reader *r, struct err *err)
 {
@@ -653,7 +687,7 @@ static int read_members(struct reader *r, struct err *err)
         if (members[i].read(r, err) < 0)
             return -1;
     }
-    for (size_t i = 0; i + 1 < NMEMBERS; i++)
+    for (size_t i = 0; i < NMEMBERS - OPTIONAL; i++)
         if (!(seen >> i & 1))
             return err_set(err, ERR_INPUT, "%s: no \"%s\"", r->lex.name,
                            members[i].key);

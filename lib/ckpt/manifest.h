@@ -52,6 +52,7 @@ struct manifest_tensor {
 struct manifest {
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* rank files: tp * ep * pp */
+    const int *stages;  /* [pp] layers of each pipeline stage; NULL: dealt evenly */
     uint64_t pad_vocab; /* each rank has a multiple of this of rows; 0: no padding */
     bool cast;          /* types were changed on the way here */
     const char *config; /* text of config.json */

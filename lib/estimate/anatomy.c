@@ -303,6 +303,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     case OP_MATMUL:
         if (b->training[p->weight[inst->weight].tensor] != FROZEN)
             keep(b, u, inst->src[0]);
+        u->products += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
         if (ends_block(b, inst))
             u->kept.masks += p->value[inst->dst].whole_cols;
         break;
@@ -321,6 +322,8 @@ static void read_instruction(struct builder *b, const struct inst *inst)
             keep(b, u, inst->src[k]);
         keep(b, u, inst->dst);
         u->kept.heads += inst->attention.heads;
+        u->attention += inst->attention.heads *
+                        (inst->attention.head_dim + inst->attention.value_dim);
         break;
     case OP_KEEP:
         add_cache(u, p->value[inst->dst].cols);

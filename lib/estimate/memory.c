@@ -353,10 +353,11 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
     int pp = o->mesh.size[MESH_PP], nlayers = a->model->state->nlayers;
 
     for (int s = 0; s < pp; s++) {
-        struct share layers = deal_units((uint64_t)(nlayers ? nlayers : 1), 1, pp, s);
         struct rank_memory one;
+        int first, layers;
 
-        if (!memory_of_stage(&one, a, o, s, (int)layers.start, (int)layers.count))
+        mesh_stage(&o->mesh, nlayers ? nlayers : 1, s, &first, &layers);
+        if (!memory_of_stage(&one, a, o, s, first, layers))
             return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
         memcpy(one.coord, coord, sizeof(one.coord));
         one.coord[MESH_PP] = s;

@@ -83,6 +83,9 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
 
     if (manifest_read(m, path, err) < 0)
         goto out;
+    for (int a = 0; a < MESH_NAXES; a++)
+        c->mesh.size[a] = m->mesh[a];
+    c->mesh.stages = m->stages;
     c->mesh.pad_vocab = m->pad_vocab;
     if (mesh_set(&c->mesh, m->mesh, &c->mesh, err) < 0) {
         err_prefix(err, "%s", path);
@@ -447,13 +450,22 @@ struct loader {
     int part; /* of the files, when the mesh is theirs; else -1 */
 };
 
+static bool same_stages(const struct mesh *a, const struct mesh *b)
+{
+    size_t n = (size_t)a->size[MESH_PP];
+
+    if (!a->stages || !b->stages)
+        return a->stages == b->stages;
+    return !memcmp(a->stages, b->stages, n * sizeof(*a->stages));
+}
+
 /* Is MESH, but for sp and dp, that of the files? */
 static bool same_parts(const struct checkpoint *c, const struct mesh *mesh)
 {
     return c->sharded && mesh->size[MESH_TP] == c->mesh.size[MESH_TP] &&
            mesh->size[MESH_EP] == c->mesh.size[MESH_EP] &&
            mesh->size[MESH_PP] == c->mesh.size[MESH_PP] &&
-           mesh->pad_vocab == c->mesh.pad_vocab;
+           mesh->pad_vocab == c->mesh.pad_vocab && same_stages(mesh, &c->mesh);
 }
 
 int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *mesh,

@@ -127,6 +127,9 @@ static char *identity_dup(const struct convert *c)
     str_add(&s, c->opt->mesh ? "cut" : "merge");
     for (int a = 0; c->opt->mesh && a < MESH_NAXES; a++)
         str_addf(&s, " %s=%d", mesh_axis_names[a], c->to.mesh.size[a]);
+    for (int i = 0; c->opt->mesh && c->to.mesh.stages && i < c->to.mesh.size[MESH_PP];
+         i++)
+        str_addf(&s, "%s%d", i ? "," : " stages=", c->to.mesh.stages[i]);
     if (c->opt->mesh && c->to.mesh.pad_vocab)
         str_addf(&s, " pad_vocab=%" PRIu64, c->to.mesh.pad_vocab);
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
@@ -385,6 +388,7 @@ static int write_manifest(struct convert *c, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
     struct manifest m = { .nparts = c->to.nparts,
+                          .stages = c->to.mesh.stages,
                           .pad_vocab = c->to.mesh.pad_vocab,
                           .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
                           .config = k->sharded ? k->manifest.config : k->source.config,

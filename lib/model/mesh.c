@@ -14,6 +14,7 @@ void mesh_one(struct mesh *m)
     for (int a = 0; a < MESH_NAXES; a++)
         m->size[a] = 1;
     m->nranks = 1;
+    m->stages = NULL;
     m->pad_vocab = 0;
 }
 
@@ -33,9 +34,25 @@ int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base
             return err_set(err, ERR_USAGE, "the mesh has more than %d ranks", 1 << 30);
     }
     out.nranks = (int)nranks;
+    out.stages = base && base->size[MESH_PP] == out.size[MESH_PP] ? base->stages : NULL;
     out.pad_vocab = base ? base->pad_vocab : 0;
     *m = out;
     return 0;
+}
+
+void mesh_stage(const struct mesh *m, int nlayers, int stage, int *first, int *count)
+{
+    int each = nlayers / m->size[MESH_PP], more = nlayers % m->size[MESH_PP];
+
+    if (!m->stages) {
+        *first = each * stage + (stage < more ? stage : more);
+        *count = each + (stage < more);
+        return;
+    }
+    *first = 0;
+    for (int s = 0; s < stage; s++)
+        *first += m->stages[s];
+    *count = m->stages[stage];
 }
 
 static int find_axis(const char *name, size_t len)

@@ -44,6 +44,19 @@ static int check_padding(const struct model *m, const struct mesh *mesh,
     return 0;
 }
 
+/* The stages' layers must be all there are. */
+static int check_stages(const struct model *m, const struct mesh *mesh, struct err *err)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < mesh->size[MESH_PP]; s++)
+        sum += mesh->stages[s] < 0 ? INT32_MAX : mesh->stages[s];
+    if (sum == m->state->nlayers)
+        return 0;
+    return err_set(err, ERR_NO, "stages of %lld layers in all: the model has %d",
+                   (long long)sum, m->state->nlayers);
+}
+
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
 {
     const struct model_state *s = m->state;
@@ -64,9 +77,11 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
             return err_set(err, ERR_NO, "%s %d: family %s deals nothing over %s",
                            mesh_axis_names[a], mesh->size[a], m->family,
                            mesh_axis_names[a]);
-    if (mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
+    if (!mesh->stages && mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
         return err_set(err, ERR_NO, "pp %d: the model has %d layers",
                        mesh->size[MESH_PP], s->nlayers);
+    if (mesh->stages && check_stages(m, mesh, err) < 0)
+        return -1;
     return mesh->pad_vocab ? check_padding(m, mesh, err) : 0;
 }
 
@@ -194,32 +209,22 @@ void cutter_free(struct cutter *c)
     free(c);
 }
 
-/* The pipeline stage that runs layer DEPTH, counted over all repeated sections. */
-static int stage_of(const struct cutter *c, int depth)
-{
-    int stages = c->mesh.size[MESH_PP];
-
-    for (int p = 0; p < stages; p++) {
-        struct share s = deal_units((uint64_t)c->model->state->nlayers, 1, stages, p);
-
-        if ((uint64_t)depth < s.start + s.count)
-            return p;
-    }
-    return stages - 1;
-}
-
-/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)? */
+/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)?
+ * What comes before all layers is on the first stage, what comes after them on the
+ * last, what lies between two stacks with the layer before it. */
 static bool runs_section(const struct cutter *c, int i, int layer)
 {
-    const struct model_section *sec = &c->model->state->section[i];
-    int stage = c->coord[MESH_PP];
+    const struct model_state *s = c->model->state;
+    const struct model_section *sec = &s->section[i];
+    int stage = c->coord[MESH_PP], first, count, depth;
 
-    if (!sec->repeated)
-        return stage_of(c, sec->depth ? sec->depth - 1 : 0) == stage;
-    if (layer >= 0)
-        return stage_of(c, sec->depth + layer) == stage;
-    return stage_of(c, sec->depth) <= stage &&
-           stage <= stage_of(c, sec->depth + sec->count - 1);
+    mesh_stage(&c->mesh, s->nlayers, stage, &first, &count);
+    if (sec->repeated && layer < 0)
+        return first < sec->depth + sec->count && sec->depth < first + count;
+    if (!sec->repeated && (!sec->depth || sec->depth == s->nlayers))
+        return stage == (sec->depth ? c->mesh.size[MESH_PP] - 1 : 0);
+    depth = sec->repeated ? sec->depth + layer : sec->depth - 1;
+    return first <= depth && depth < first + count;
 }
 
 static bool on_stage(const struct cutter *c, const struct model_tensor *t)

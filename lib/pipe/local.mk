@@ -3,4 +3,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/action.c %D%/action.h \
     %D%/csv.c %D%/csv.h \
     %D%/order.c %D%/order.h \
+    %D%/partition.c %D%/partition.h \
     %D%/simulate.c %D%/simulate.h

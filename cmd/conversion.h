@@ -1,0 +1,23 @@
+/* conversion - checkpoints opened and written, the same in every program */
+#ifndef CMD_CONVERSION_H
+#define CMD_CONVERSION_H
+
+#include "cmd/cmd.h"
+#include "lib/model/checkpoint.h"
+#include "lib/model/convert.h"
+
+/* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
+int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
+                    struct err *err);
+
+/* convert, or an export that is called like it. */
+typedef int converter(struct checkpoint *ckpt, const char *path,
+                      const struct convert_options *opt, struct convert_result *result,
+                      struct err *err);
+
+/* Run HOW with progress on a terminal and say what was done; returns the exit
+ * status. */
+int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
+                converter *how, struct convert_options *opt, bool quiet);
+
+#endif

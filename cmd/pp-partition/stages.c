@@ -1,0 +1,355 @@
+/* stages - the options that say how layers are cut into stages, and what follows */
+#define _DEFAULT_SOURCE /* strsep */
+#include "cmd/pp-partition/stages.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/estimate/anatomy.h"
+#include "lib/model/state.h"
+#include "lib/pipe/partition.h"
+
+const char *const remainder_names[] = { "first", "middle", "last", NULL };
+
+enum { MAX_PARTS = 4096, MAX_LAYERS = 1 << 16 };
+
+/* ---- costs ---- */
+
+static uint64_t unit_params(const struct unit *u)
+{
+    uint64_t n = 0;
+
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        n += u->weight[c].elements;
+    return n;
+}
+
+/* Forward FLOPs of a token: two for each multiplication; a causal query sees half of
+ * the context on average. */
+static uint64_t unit_flops(const struct unit *u, uint64_t context, bool causal)
+{
+    return 2 * u->products + 2 * u->attention * context / (causal ? 2 : 1);
+}
+
+/* A unit that is no layer stands before all, after all, or with the layer before it. */
+static uint64_t *place_of(struct stage_costs *c, const struct model *m,
+                          const struct unit *u)
+{
+    const struct model_section *sec = &m->state->section[u->index];
+
+    if (u->layer >= 0)
+        return &c->layer[u->depth];
+    return !sec->depth                       ? &c->first
+           : sec->depth == m->state->nlayers ? &c->last
+                                             : &c->layer[u->depth];
+}
+
+static void sum_costs(struct stage_costs *out, const struct model *m,
+                      const struct anatomy *a, bool flops)
+{
+    uint64_t context = model_context(m) ? model_context(m) : 2048;
+
+    for (int i = 0; i < a->nunits; i++)
+        *place_of(out, m, &a->unit[i]) +=
+            flops ? unit_flops(&a->unit[i], context, a->causal)
+                  : unit_params(&a->unit[i]);
+    for (int i = 0; i < a->ncommons && !flops; i++) {
+        const struct common *c = &a->common[i];
+
+        if (!c->read_by)
+            out->first += c->sum.elements;
+        for (int u = 0; u < a->nunits; u++)
+            if (a->unit[u].layer < 0 && c->read_by >> a->unit[u].index & 1)
+                *place_of(out, m, &a->unit[u]) += c->sum.elements;
+    }
+}
+
+/* One number a line: before the layers, each layer, after them.  They are scaled to
+ * whole numbers, a billion for the largest. */
+static int read_costs(struct stage_costs *out, const char *path, struct err *err)
+{
+    int n = out->nlayers + 2, i = 0;
+    double *v = xcalloc((size_t)n, sizeof(*v)), most = 0;
+    char *text = NULL;
+    int ret = -1;
+
+    if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
+        goto out;
+    for (char *p = text, *line; (line = strsep(&p, "\n")) != NULL;) {
+        if (!*line)
+            continue;
+        if (i == n || !str_double(line, &v[i]) || v[i] < 0) {
+            err_set(err, ERR_INPUT, "%s:%d: %s", path, i + 1,
+                    i == n ? "more costs than embedding, layers and head"
+                           : "is no cost");
+            goto out;
+        }
+        most = fmax(most, v[i++]);
+    }
+    if (i < n) {
+        err_set(err, ERR_INPUT,
+                "%s: %d costs for %d layers, the embedding and the head", path, i,
+                out->nlayers);
+        goto out;
+    }
+    for (i = 0; i < n; i++)
+        v[i] = most > 0 ? round(v[i] / most * 1e9) : 0;
+    out->first = (uint64_t)v[0];
+    out->last = (uint64_t)v[n - 1];
+    for (i = 0; i < out->nlayers; i++)
+        out->layer[i] = (uint64_t)v[i + 1];
+    ret = 0;
+out:
+    free(text);
+    free(v);
+    return ret;
+}
+
+int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
+                struct err *err)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct stage_costs made = { .nlayers = m->state->nlayers };
+    bool flops = !strcmp(what, "flops");
+    struct anatomy *a;
+    struct mesh one;
+
+    made.layer = xcalloc((size_t)made.nlayers + 1, sizeof(*made.layer));
+    mesh_one(&one);
+    if (!strcmp(what, "layers")) {
+        for (int i = 0; i < made.nlayers; i++)
+            made.layer[i] = 1;
+    } else if (!flops && strcmp(what, "params") != 0) {
+        if (read_costs(&made, what, err) < 0)
+            goto fail;
+    } else {
+        if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
+            goto fail;
+        sum_costs(&made, m, a, flops);
+        anatomy_close(a);
+    }
+    *out = made;
+    return 0;
+fail:
+    stage_costs_clear(&made);
+    return -1;
+}
+
+void stage_costs_clear(struct stage_costs *c)
+{
+    free(c->layer);
+    *c = (struct stage_costs){ 0 };
+}
+
+/* ---- given outright ---- */
+
+static int parse_stages(int **out, int *parts, const char *text, struct err *err)
+{
+    int *v = NULL, n = 0;
+    size_t cap = 0;
+
+    for (const char *p = text;; p++) {
+        size_t len = strcspn(p, ",");
+        char *word = xstrndup(p, len);
+        bool ok;
+
+        v = xgrow(v, &cap, (size_t)n + 1, sizeof(*v));
+        ok = n < MAX_PARTS && str_int(word, &v[n]) && v[n] >= 0 && v[n] <= MAX_LAYERS;
+        n++;
+        free(word);
+        if (!ok) {
+            free(v);
+            return err_set(err, ERR_USAGE, "--stages: '%s' is no list of layers", text);
+        }
+        p += len;
+        if (!*p)
+            break;
+    }
+    *out = v;
+    *parts = n;
+    return 0;
+}
+
+struct layout {
+    const char *text, *p;
+    int stage[MAX_PARTS];
+    int n;
+    bool embed, loss;
+    struct err *err;
+};
+
+static int bad_layout(const struct layout *l, const char *what)
+{
+    return err_set(l->err, ERR_USAGE, "--stage-layout: column %d: %s",
+                   (int)(l->p - l->text) + 1, what);
+}
+
+static int take_letter(struct layout *l, char c)
+{
+    switch (c) {
+    case '|':
+        if (++l->n == MAX_PARTS)
+            return bad_layout(l, "too many stages");
+        return 0;
+    case 't':
+        if (l->loss || l->stage[l->n]++ == MAX_LAYERS)
+            return bad_layout(l, "a layer after the loss, or too many");
+        return 0;
+    case 'E':
+        if (l->embed || l->n || l->stage[0])
+            return bad_layout(l, "the embedding stands first, once");
+        l->embed = true;
+        return 0;
+    case 'L':
+        if (l->loss)
+            return bad_layout(l, "the loss stands last, once");
+        l->loss = true;
+        return 0;
+    case 'm':
+        return bad_layout(l, "no family has layers that predict several tokens");
+    }
+    return bad_layout(l, "expected one of E t L | ( , *");
+}
+
+/* What is repeated: the letters from BEGIN to END, TIMES in all. */
+static int repeat(struct layout *l, const char *begin, const char *end)
+{
+    char *stop;
+    long times = 1;
+
+    if (*l->p == '*') {
+        times = strtol(l->p + 1, &stop, 10);
+        if (!isdigit((unsigned char)l->p[1]) || times < 1 || times > MAX_LAYERS) {
+            l->p++;
+            return bad_layout(l, "expected a number of times");
+        }
+        l->p = stop;
+    }
+    for (; times > 0; times--)
+        for (const char *c = begin; c < end; c++)
+            if (*c != ',' && take_letter(l, *c) < 0)
+                return -1;
+    return 0;
+}
+
+/* Megatron's notation: E embedding, t layer, L loss, | between stages, *N repeats a
+ * letter or a group in brackets; commas say nothing. */
+static int parse_layout(int **out, int *parts, const char *text, struct err *err)
+{
+    struct layout *l = xcalloc(1, sizeof(*l));
+    int ret = -1;
+
+    l->text = l->p = text;
+    l->err = err;
+    while (*l->p) {
+        const char *begin = l->p, *end = l->p + 1;
+
+        if (*begin == ',') {
+            l->p++;
+            continue;
+        }
+        if (*begin == '(') {
+            end = strchr(begin, ')');
+            if (!end || memchr(begin + 1, '(', (size_t)(end - begin - 1))) {
+                bad_layout(l, "the group has no end");
+                goto out;
+            }
+            l->p = end + 1;
+            if (repeat(l, begin + 1, end) < 0)
+                goto out;
+            continue;
+        }
+        l->p = end;
+        if (repeat(l, begin, end) < 0)
+            goto out;
+    }
+    *parts = l->n + 1;
+    *out = xmalloc(sizeof(**out) * (size_t)*parts);
+    memcpy(*out, l->stage, sizeof(**out) * (size_t)*parts);
+    ret = 0;
+out:
+    free(l);
+    return ret;
+}
+
+/* What was given must be all layers, and have none empty unless that is wanted. */
+static int check_given(const int *stages, int parts, int want,
+                       const struct stage_options *o, int nlayers, struct err *err)
+{
+    int64_t sum = 0;
+
+    if (want && parts != want)
+        return err_set(err, ERR_USAGE, "%d stages are given, %d wanted", parts, want);
+    for (int s = 0; s < parts; s++) {
+        sum += stages[s];
+        if (!stages[s] && !o->empty)
+            return err_set(err, ERR_NO, "stage %d has no layer (see --allow-empty)", s);
+    }
+    return sum == nlayers
+               ? 0
+               : err_set(err, ERR_NO, "stages of %lld layers in all: the model has %d",
+                         (long long)sum, nlayers);
+}
+
+/* ---- choosing ---- */
+
+static int balance(int *out, int parts, const struct stage_options *o,
+                   const struct model *m, struct err *err)
+{
+    const char *what = o->balance ? o->balance : "params";
+    struct stage_costs c;
+    int ret;
+
+    if (!strcmp(what, "layers")) {
+        if (parts > m->state->nlayers && !o->empty)
+            return err_set(err, ERR_NO, "pp %d: the model has %d layers", parts,
+                           m->state->nlayers);
+        partition_deal(out, m->state->nlayers, parts, (enum remainder)o->remainder);
+        return 0;
+    }
+    if (stage_costs(&c, m, what, err) < 0)
+        return -1;
+    ret = partition_balance(out, c.layer, c.nlayers, c.first, c.last, parts, o->empty,
+                            err);
+    stage_costs_clear(&c);
+    return ret;
+}
+
+int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
+                  const struct model *m, struct err *err)
+{
+    int *made = NULL, n = o->pp * chunks;
+
+    if (o->stages && o->layout)
+        return err_set(err, ERR_USAGE, "--stages and --stage-layout say the same");
+    if (o->stages || o->layout) {
+        int given = 0;
+
+        if ((o->stages ? parse_stages(&made, &given, o->stages, err)
+                       : parse_layout(&made, &given, o->layout, err)) < 0)
+            return -1;
+        if (check_given(made, given, n, o, m->state->nlayers, err) < 0) {
+            free(made);
+            return -1;
+        }
+        n = given;
+    } else {
+        if (!o->pp)
+            return err_set(err, ERR_USAGE, "--pp is missing");
+        if (n > MAX_PARTS)
+            return err_set(err, ERR_USAGE, "--pp %d: too many", o->pp);
+        made = xcalloc((size_t)n, sizeof(*made));
+        if (balance(made, n, o, m, err) < 0) {
+            free(made);
+            return -1;
+        }
+    }
+    *out = made;
+    *parts = n;
+    return 0;
+}

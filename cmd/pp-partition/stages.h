@@ -1,0 +1,54 @@
+/* stages - the options that say how layers are cut into stages, and what follows */
+#ifndef CMD_PP_PARTITION_STAGES_H
+#define CMD_PP_PARTITION_STAGES_H
+
+#include "cmd/cmd.h"
+#include "lib/model/outline.h"
+
+struct stage_options {
+    int pp;
+    const char *balance; /* layers, params, flops or a file */
+    int remainder;
+    const char *stages, *layout; /* given outright */
+    bool empty;
+};
+
+extern const char *const remainder_names[];
+
+/* Rows of an option table. */
+#define STAGE_OPTION(type, name, value, arg, help, choices) \
+    {                                                       \
+        type, '\0', name, value, arg, help, choices, NULL   \
+    }
+#define STAGE_OPTIONS(o)                                                  \
+    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL), \
+        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",         \
+                     "layers, params, flops or a file of costs", NULL),   \
+        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",    \
+                     "who takes layers left over: first, middle, last",   \
+                     remainder_names),                                    \
+        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",        \
+                     "layers of each stage", NULL),                       \
+        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",     \
+                     "the same in Megatron's notation: Et*3|tt|L", NULL), \
+        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,           \
+                     "a stage may have no layer", NULL)
+
+/* What layers cost, in the unit that is balanced. */
+struct stage_costs {
+    uint64_t *layer; /* [nlayers] */
+    int nlayers;
+    uint64_t first, last; /* before all layers, and after them */
+};
+
+/* The costs of M for --balance WHAT; FLOPs are of a token at the model's context. */
+int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
+                struct err *err);
+void stage_costs_clear(struct stage_costs *c);
+
+/* Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
+ * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
+int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
+                  const struct model *m, struct err *err);
+
+#endif
