@@ -3,7 +3,7 @@
 . "$top_srcdir/tests/lib.sh"
 pickles=$data/pickles
 
-for name in types types-legacy views views-legacy training nested; do
+for name in types types-legacy types-new views views-legacy training nested; do
     run tp-shard diff "$pickles/$name.pt" "$pickles/$name.safetensors"
     status_is 0 "$name.pt has the tensors that torch.load gives"
 done

@@ -41,6 +41,11 @@ const char *dtype_name(enum dtype t)
     return types[t].name;
 }
 
+const char *dtype_pytorch(enum dtype t)
+{
+    return types[t].torch;
+}
+
 int dtype_bits(enum dtype t)
 {
     return types[t].bits;

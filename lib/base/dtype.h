@@ -32,9 +32,10 @@ enum dtype {
     DTYPE_COUNT
 };
 
-const char *dtype_name(enum dtype t); /* "BF16", as in a safetensors header */
-int dtype_bits(enum dtype t);         /* 4 to 64 */
-bool dtype_is_float(enum dtype t);    /* a real floating type */
+const char *dtype_name(enum dtype t);    /* "BF16", as in a safetensors header */
+const char *dtype_pytorch(enum dtype t); /* "bfloat16"; NULL when it has none */
+int dtype_bits(enum dtype t);            /* 4 to 64 */
+bool dtype_is_float(enum dtype t);       /* a real floating type */
 bool dtype_parse(enum dtype *t,
                  const char *name); /* safetensors' name, any case, or
                                        PyTorch's: "bfloat16", "float32" */

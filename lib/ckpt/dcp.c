@@ -28,30 +28,15 @@ static const char VERSION_NAME[] = "archive/version", VERSION[] = "3\n";
 
 /* ---- types ---- */
 
-static const struct {
-    enum dtype dtype;
-    const char *storage, *name;
-} types[] = {
-    { DTYPE_F64, "DoubleStorage", "float64" },
-    { DTYPE_F32, "FloatStorage", "float32" },
-    { DTYPE_F16, "HalfStorage", "float16" },
-    { DTYPE_BF16, "BFloat16Storage", "bfloat16" },
-    { DTYPE_I64, "LongStorage", "int64" },
-    { DTYPE_I32, "IntStorage", "int32" },
-    { DTYPE_I16, "ShortStorage", "int16" },
-    { DTYPE_I8, "CharStorage", "int8" },
-    { DTYPE_U8, "ByteStorage", "uint8" },
-    { DTYPE_BOOL, "BoolStorage", "bool" },
+/* The older types have storages of their own; the others are kept as bytes. */
+static const char *const storages[DTYPE_COUNT] = {
+    [DTYPE_F64] = "DoubleStorage",       [DTYPE_F32] = "FloatStorage",
+    [DTYPE_F16] = "HalfStorage",         [DTYPE_BF16] = "BFloat16Storage",
+    [DTYPE_I64] = "LongStorage",         [DTYPE_I32] = "IntStorage",
+    [DTYPE_I16] = "ShortStorage",        [DTYPE_I8] = "CharStorage",
+    [DTYPE_U8] = "ByteStorage",          [DTYPE_BOOL] = "BoolStorage",
+    [DTYPE_C64] = "ComplexFloatStorage",
 };
-enum { NTYPES = sizeof(types) / sizeof(*types) };
-
-static int find_type(enum dtype t)
-{
-    for (int i = 0; i < NTYPES; i++)
-        if (types[i].dtype == t)
-            return i;
-    return -1;
-}
 
 /* ---- pickle ---- */
 
@@ -110,9 +95,11 @@ static void put_size(struct str *s, const uint64_t *v, int n)
     str_add(s, "\x85R");
 }
 
-/* torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()) */
+/* torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or
+ * _rebuild_tensor_v3 with the type at the end */
 static void tensor_pickle(struct str *s, const struct dcp_item *item)
 {
+    const char *storage = storages[item->dtype];
     uint64_t stride[64], count = 1;
 
     for (int k = item->ndim - 1; k >= 0; k--) {
@@ -120,20 +107,25 @@ static void tensor_pickle(struct str *s, const struct dcp_item *item)
         count *= item->shape[k];
     }
     str_add(s, "\x80\x02");
-    put_global(s, "torch._utils", "_rebuild_tensor_v2");
+    put_global(s, "torch._utils",
+               storage ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     str_add(s, "((");
     put_text(s, "storage");
-    put_global(s, "torch", types[find_type(item->dtype)].storage);
+    put_global(s, storage ? "torch" : "torch.storage",
+               storage ? storage : "UntypedStorage");
     put_text(s, "0");
     put_text(s, "cpu");
-    put_int(s, count);
+    put_int(s, storage ? count : item->bytes);
     str_add(s, "tQ");
     put_int(s, 0);
     put_tuple(s, item->shape, item->ndim);
     put_tuple(s, stride, item->ndim);
     str_addc(s, (char)0x89);
     put_global(s, "collections", "OrderedDict");
-    str_add(s, ")RtR.");
+    str_add(s, ")R");
+    if (!storage)
+        put_global(s, "torch", dtype_pytorch(item->dtype));
+    str_add(s, "tR.");
 }
 
 /* ---- zip ---- */
@@ -280,8 +272,8 @@ int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err)
     struct str s = { 0 };
     uint64_t elements = 1;
 
-    if (find_type(item->dtype) < 0)
-        return err_set(err, ERR_NO, "%s: PyTorch has no storage of type %s", item->name,
+    if (!dtype_pytorch(item->dtype))
+        return err_set(err, ERR_NO, "%s: PyTorch has no type %s", item->name,
                        dtype_name(item->dtype));
     for (int k = 0; k < item->ndim; k++)
         elements *= item->shape[k]; /* found to be in range when they were read */
@@ -319,7 +311,7 @@ static void put_tensor(struct str *s, const struct dcp_item *item)
     put_text(s, "properties");
     put_global(s, METADATA, "TensorProperties");
     str_add(s, ")\x81(");
-    put_global(s, "torch", types[find_type(item->dtype)].name);
+    put_global(s, "torch", dtype_pytorch(item->dtype));
     put_global(s, "torch.serialization", "_get_layout");
     put_text(s, "torch.strided");
     str_add(s, "\x85R\x89");

@@ -27,7 +27,7 @@ struct dcp_item {
 extern const char DCP_METADATA[], DCP_ITEMS[]; /* the names of the two files */
 
 /* Lay ITEM out (its name, type and shape are given) at OFFSET of the items' file.
- * ERR_NO when PyTorch has no storage of its type. */
+ * ERR_NO when PyTorch has no such type. */
 int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err);
 /* What goes before the raw storage (to item->offset), and after it: its bytes and their
  * CRC-32 are known by then. */

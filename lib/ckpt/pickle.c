@@ -58,9 +58,10 @@ struct finder {
 static int add_tensor(struct finder *f, const struct pickled *v, struct err *err)
 {
     const struct pickled_storage *s = v->tensor.s;
-    uint64_t elements = 1, end, needed, width = (uint64_t)dtype_bits(s->dtype) / 8;
+    uint64_t width = (uint64_t)dtype_bits(v->tensor.dtype) / 8;
+    uint64_t elements = 1, end, size;
     const char *name = f->name.len ? f->name.s : "tensor";
-    struct tensor t = { .dtype = s->dtype, .ndim = v->tensor.ndim };
+    struct tensor t = { .dtype = v->tensor.dtype, .ndim = v->tensor.ndim };
     uint64_t *shape;
 
     for (int k = 0; k < t.ndim; k++)
@@ -68,8 +69,9 @@ static int add_tensor(struct finder *f, const struct pickled *v, struct err *err
             return err_set(err, ERR_INPUT, "%s: %s: its shape overflows", f->m->path,
                            name);
     if (!mem_mul(&t.size, elements, width) || !reach(v, elements, &end) ||
-        end > s->numel || !mem_mul(&needed, s->numel, width) || !s->known ||
-        needed > s->bytes)
+        !mem_mul(&end, end, width) || !s->known ||
+        !mem_mul(&size, s->numel, (uint64_t)dtype_bits(s->dtype) / 8) || end > size ||
+        size > s->bytes)
         return err_set(err, ERR_INPUT, "%s: %s: reaches beyond its storage", f->m->path,
                        name);
     t.name = pool_strdup(&f->p->pool, name);

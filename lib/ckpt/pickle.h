@@ -2,7 +2,7 @@
  *
  * Both forms are read: the zip archive and the older stream.  A pickle is a program;
  * this reader executes only what builds plain containers, storages and tensors
- * (collections.OrderedDict, torch._utils._rebuild_tensor_v2, _rebuild_tensor and
+ * (collections.OrderedDict, torch._utils._rebuild_tensor with its versions 2 and 3, and
  * _rebuild_parameter).  A pickle that names anything else is refused, naming it, and
  * nothing in it is ever run.
  *

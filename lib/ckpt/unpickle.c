@@ -207,8 +207,27 @@ static const struct {
     { "LongStorage", DTYPE_I64 },         { "IntStorage", DTYPE_I32 },
     { "ShortStorage", DTYPE_I16 },        { "CharStorage", DTYPE_I8 },
     { "ByteStorage", DTYPE_U8 },          { "BoolStorage", DTYPE_BOOL },
-    { "ComplexFloatStorage", DTYPE_C64 },
+    { "ComplexFloatStorage", DTYPE_C64 }, { "storage.UntypedStorage", DTYPE_U8 },
 };
+
+/* The type of storages or of elements that is called torch.NAME. */
+static bool find_type(struct pickled *out, const char *name)
+{
+    for (size_t i = 0; i < sizeof(storage_types) / sizeof(*storage_types); i++)
+        if (!strcmp(name, storage_types[i].name)) {
+            out->global.global = PICKLED_STORAGE_TYPE;
+            out->global.dtype = storage_types[i].dtype;
+            return true;
+        }
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (dtype_pytorch((enum dtype)t) &&
+            !strcmp(name, dtype_pytorch((enum dtype)t))) {
+            out->global.global = PICKLED_ELEMENT_TYPE;
+            out->global.dtype = (enum dtype)t;
+            return true;
+        }
+    return false;
+}
 
 static int push_global(struct unpickle *m, const char *module, size_t module_len,
                        const char *name, size_t name_len, struct err *err)
@@ -223,20 +242,13 @@ static int push_global(struct unpickle *m, const char *module, size_t module_len
     } else if (!strcmp(full, "torch._utils._rebuild_tensor_v2") ||
                !strcmp(full, "torch._utils._rebuild_tensor")) {
         v->global.global = PICKLED_REBUILD_TENSOR;
+    } else if (!strcmp(full, "torch._utils._rebuild_tensor_v3")) {
+        v->global.global = PICKLED_REBUILD_TYPED;
     } else if (!strcmp(full, "torch._utils._rebuild_parameter")) {
         v->global.global = PICKLED_REBUILD_PARAMETER;
-    } else {
-        size_t i = 0, n = sizeof(storage_types) / sizeof(*storage_types);
-
-        while (i < n &&
-               (!str_starts(full, "torch.") || strcmp(full + 6, storage_types[i].name)))
-            i++;
-        v->global.global = PICKLED_STORAGE_TYPE;
-        if (i < n)
-            v->global.dtype = storage_types[i].dtype;
-        else
-            ret = err_set(err, ERR_INPUT, "%s: refused: its pickle names %s", m->path,
-                          full);
+    } else if (!str_starts(full, "torch.") || !find_type(v, full + strlen("torch."))) {
+        ret =
+            err_set(err, ERR_INPUT, "%s: refused: its pickle names %s", m->path, full);
     }
     free(full);
     return ret;
@@ -261,18 +273,23 @@ static bool take_sizes(struct unpickle *m, const struct pickled *v, uint64_t **o
     return true;
 }
 
-/* _rebuild_tensor_v2(storage, first, size, stride, ...) */
-static bool rebuild_tensor(struct unpickle *m, const struct pickled *args,
+/* _rebuild_tensor_v2(storage, first, size, stride, ...), or when TYPED
+ * _rebuild_tensor_v3(storage, first, size, stride, gradient, hooks, type, ...) */
+static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool typed,
                            struct pickled *out)
 {
     struct pickled *const *a = args->list.v;
     int nstrides;
 
-    if (args->list.n < 4 || a[0]->kind != PICKLED_STORAGE ||
+    if (args->list.n < (typed ? 7 : 4) || a[0]->kind != PICKLED_STORAGE ||
         a[1]->kind != PICKLED_NUMBER || a[1]->number < 0)
+        return false;
+    if (typed && (a[6]->kind != PICKLED_GLOBAL ||
+                  a[6]->global.global != PICKLED_ELEMENT_TYPE || a[0]->storage.first))
         return false;
     out->kind = PICKLED_TENSOR;
     out->tensor.s = a[0]->storage.s;
+    out->tensor.dtype = typed ? a[6]->global.dtype : a[0]->storage.s->dtype;
     return mem_add(&out->tensor.first, (uint64_t)a[1]->number, a[0]->storage.first) &&
            take_sizes(m, a[2], &out->tensor.shape, &out->tensor.ndim) &&
            take_sizes(m, a[3], &out->tensor.stride, &nstrides) &&
@@ -310,13 +327,16 @@ static bool reduce(struct unpickle *m)
     case PICKLED_ORDERED_DICT:
         return make_dict(m, args);
     case PICKLED_REBUILD_TENSOR:
-        return rebuild_tensor(m, args, push_new(m, PICKLED_LEAF));
+    case PICKLED_REBUILD_TYPED:
+        return rebuild_tensor(m, args, f->global.global == PICKLED_REBUILD_TYPED,
+                              push_new(m, PICKLED_LEAF));
     case PICKLED_REBUILD_PARAMETER:
         if (!args->list.n || args->list.v[0]->kind != PICKLED_TENSOR)
             return false;
         push(m, args->list.v[0]);
         return true;
     case PICKLED_STORAGE_TYPE:
+    case PICKLED_ELEMENT_TYPE:
         break;
     }
     return false;

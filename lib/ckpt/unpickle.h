@@ -1,9 +1,9 @@
 /* unpickle - runs a pickle that can build nothing but plain containers and tensors
  *
  * Python's pickle is a program for a machine with a stack and a memo; this is that
- * machine (protocols 0 to 5, as pickle.py describes the opcodes) with five globals
- * known to it: collections.OrderedDict, torch._utils._rebuild_tensor_v2,
- * _rebuild_tensor and _rebuild_parameter, and the types of storages.  Any other is
+ * machine (protocols 0 to 5, as pickle.py describes the opcodes) with few globals
+ * known to it: collections.OrderedDict, torch._utils._rebuild_tensor, its versions 2
+ * and 3, and _rebuild_parameter, and the types of storages and elements.  Any other is
  * refused, naming it; none is ever called. Values live in a pool and die with
  * unpickle_clear. */
 #ifndef LIB_CKPT_UNPICKLE_H
@@ -37,8 +37,10 @@ enum pickled_kind {
 enum pickled_global {
     PICKLED_ORDERED_DICT,
     PICKLED_REBUILD_TENSOR, /* _rebuild_tensor_v2 and its shorter ancestor */
+    PICKLED_REBUILD_TYPED,  /* _rebuild_tensor_v3, which is told the type */
     PICKLED_REBUILD_PARAMETER,
-    PICKLED_STORAGE_TYPE
+    PICKLED_STORAGE_TYPE,
+    PICKLED_ELEMENT_TYPE
 };
 
 /* Bytes of the file that tensors look into. */
@@ -65,7 +67,7 @@ struct pickled {
         } list;
         struct {
             enum pickled_global global;
-            enum dtype dtype; /* of a storage type */
+            enum dtype dtype; /* of a storage type or an element type */
         } global;
         struct {
             struct pickled_storage *s;
@@ -73,7 +75,8 @@ struct pickled {
         } storage;
         struct {
             struct pickled_storage *s;
-            uint64_t first; /* elements into the storage */
+            enum dtype dtype; /* the storage's, but where bytes are told another */
+            uint64_t first;   /* elements into the storage */
             int ndim;
             uint64_t *shape, *stride;
         } tensor;

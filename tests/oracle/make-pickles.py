@@ -90,3 +90,14 @@ for i, part in enumerate((names[: len(names) // 2], names[len(names) // 2:])):
     index["weight_map"].update({k: file for k in part})
 with open(path("model-shards/pytorch_model.bin.index.json"), "w") as f:
     json.dump(index, f, indent=1)
+
+# types that have no storage of their own: bytes, and the type beside them
+newer = {}
+for t in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+          torch.uint16, torch.uint32, torch.uint64, torch.complex64):
+    newer["x." + str(t).split(".")[1]] = torch.randint(0, 100, (3, 2 * t.itemsize), dtype=torch.uint8).view(t)
+newer["row"] = newer["x.uint16"][1]
+newer["transposed"] = newer["x.float8_e4m3fn"].t()
+newer["transposed.wide"] = newer["x.uint64"].t()
+newer["empty"] = torch.zeros(0, 3, dtype=torch.float8_e5m2)
+pair("types-new", newer, {"state_dict": newer, "type": torch.float8_e4m3fn})
