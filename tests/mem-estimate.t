@@ -77,14 +77,20 @@ done << 'END'
 --weights=bf16 --optimizer=adam8bit|6.004
 END
 
-# weights are tp-shard's, to the byte
-for mesh in tp=1 tp=2 tp=3,pp=2 tp=6,pp=4; do
-    tp-shard plan --mesh "$mesh" --json "$bard" | sed -n 's/.*"type":"part".*"bytes":\([0-9]*\).*/\1/p' | sort -n > want
-    mem-estimate infer --mesh "$mesh" --json "$bard" | tr '{' '\n' |
+# same_bytes OPERAND... - the weights of each rank are tp-shard's, to the byte
+same_bytes() {
+    tp-shard plan "$@" --json | sed -n 's/.*"type":"part".*"bytes":\([0-9]*\).*/\1/p' | sort -n > want
+    mem-estimate infer "$@" --json | tr '{' '\n' |
         sed -n 's/.*"count":\([0-9]*\),"weights":\([0-9]*\).*/\1 \2/p' |
         awk '{ for (i = 0; i < $1; i++) print $2 }' | sort -n > got
-    ok "each rank of $mesh has the bytes that tp-shard writes" diff want got
+    diff want got
+}
+for mesh in tp=1 tp=2 tp=3,pp=2 tp=6,pp=4; do
+    ok "each rank of $mesh has the bytes that tp-shard writes" same_bytes --mesh "$mesh" "$bard"
 done
+tp-shard split --tp 3 --pad-vocab 1000 "$bard" bard.pad
+ok "padding of the vocabulary among them" same_bytes bard.pad
+ok "on other ranks than it was cut for as well" same_bytes --tp 2 bard.pad
 tp-shard split --tp 2 "$bard" bard.tp2
 run mem-estimate infer --json bard.tp2
 out_has '"mesh":{"tp":2,' "a checkpoint's mesh is kept"

@@ -118,11 +118,13 @@ static uint64_t local_elements(struct builder *b, size_t i, uint64_t *rows,
     if (!slice.held)
         return 0;
     for (int k = 0; k < t->ndim; k++) {
-        n *= slice.runs[k]->count;
+        uint64_t size = slice.runs[k]->count + (k ? 0 : slice.pad);
+
+        n *= size;
         if (k + 2 < t->ndim)
-            matrices *= slice.runs[k]->count;
+            matrices *= size;
         before = last;
-        last = slice.runs[k]->count;
+        last = size;
     }
     if (t->ndim > 1) {
         *rows = matrices * before;
@@ -387,8 +389,10 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
     a->model = m;
     b.training = xcalloc(m->ntensors + 1, sizeof(*b.training));
     b.first_unit = xcalloc((size_t)m->state->nsections + 1, sizeof(*b.first_unit));
-    if (mesh_set(&small, size, NULL, err) < 0 ||
-        cutter_open(&b.cutter, m, &small, at, err) < 0 ||
+    if (mesh_set(&small, size, NULL, err) < 0)
+        goto out;
+    small.pad_vocab = mesh->pad_vocab;
+    if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
         find_training(&b, opt, err) < 0 || build_program(a, &small, at, err) < 0)
         goto out;
     a->causal = a->program->causal;
