@@ -51,7 +51,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 }
 
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                converter *how, struct convert_options *opt, bool quiet)
+                converter *how, struct convert_options *opt,
+                const struct write_options *w)
 {
     struct convert_result result;
     struct meter meter;
@@ -60,7 +61,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
 
     clock_gettime(CLOCK_MONOTONIC, &meter.began);
     meter.shown = meter.began;
-    if (cmd_progress(quiet)) {
+    opt->force = w->force;
+    if (cmd_progress(w->quiet)) {
         opt->progress = show_progress;
         opt->arg = &meter;
     }
@@ -69,7 +71,7 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     if (result.overflows)
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
                  dtype_name(*opt->dtype));
-    if (result.continued && !quiet)
+    if (result.continued && !w->quiet)
         cmd_warn(cmd, "continued: %s had been written",
                  str_human(size, result.continued));
     return cmd_finish(cmd, EXIT_SUCCESS);

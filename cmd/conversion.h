@@ -15,9 +15,31 @@ typedef int converter(struct checkpoint *ckpt, const char *path,
                       const struct convert_options *opt, struct convert_result *result,
                       struct err *err);
 
-/* Run HOW with progress on a terminal and say what was done; returns the exit
- * status. */
+/* How the commands that write a checkpoint are asked to do it. */
+struct write_options {
+    bool force, quiet;
+};
+
+/* Rows of an option table. */
+#define FAMILY_OPTION(family)                             \
+    {                                                     \
+        OPT_STRING, '\0', "family", &(family), "FILE",    \
+            "take the model family from FILE", NULL, NULL \
+    }
+
+#define WRITE_OPTIONS(w)                                                         \
+    {                                                                            \
+        OPT_FLAG, 'f', "force", &(w).force, NULL, "replace an earlier output",   \
+        NULL,     NULL                                                           \
+    },                                                                           \
+    {                                                                            \
+        OPT_FLAG, 'q', "quiet", &(w).quiet, NULL, "show no progress", NULL, NULL \
+    }
+
+/* Run HOW as W asks, with progress on a terminal, and say what was done; returns the
+ * exit status. */
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
-                converter *how, struct convert_options *opt, bool quiet);
+                converter *how, struct convert_options *opt,
+                const struct write_options *w);
 
 #endif

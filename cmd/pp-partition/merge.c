@@ -4,11 +4,9 @@
 
 int merge_main(const char *program, int argc, char **argv)
 {
-    bool force = false, quiet = false;
+    struct write_options w = { 0 };
     const struct opt opts[] = {
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
-          NULL },
-        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
+        WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -22,7 +20,7 @@ int merge_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     int size[MESH_NAXES] = { [MESH_PP] = 1 }, status;
-    struct convert_options opt = { .force = force };
+    struct convert_options opt = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     struct mesh mesh;
@@ -34,7 +32,7 @@ int merge_main(const char *program, int argc, char **argv)
     } else {
         if (mesh.size[MESH_TP] > 1 || mesh.size[MESH_EP] > 1) /* else as the original */
             opt.mesh = &mesh;
-        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
+        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }
     checkpoint_close(ckpt);
     return status;

@@ -9,14 +9,11 @@ int split_main(const char *program, int argc, char **argv)
 {
     struct stage_options o = { 0 };
     const char *family = NULL;
-    bool force = false, quiet = false;
+    struct write_options w = { 0 };
     const struct opt opts[] = {
         STAGE_OPTIONS(o),
-        { OPT_STRING, '\0', "family", &family, "FILE",
-          "take the model family from FILE", NULL, NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
-          NULL },
-        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
+        FAMILY_OPTION(family),
+        WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -30,7 +27,7 @@ int split_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     int size[MESH_NAXES] = { 0 }, *stages = NULL, status;
-    struct convert_options opt = { .force = force };
+    struct convert_options opt = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     struct mesh mesh;
@@ -47,7 +44,7 @@ int split_main(const char *program, int argc, char **argv)
     } else {
         mesh.stages = stages;
         opt.mesh = &mesh;
-        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
+        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }
     free(stages);
     checkpoint_close(ckpt);

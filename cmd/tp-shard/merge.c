@@ -7,16 +7,14 @@ int merge_main(const char *program, int argc, char **argv)
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
     const char *dtype = NULL;
-    bool force = false, quiet = false, given = false;
+    struct write_options w = { 0 };
+    bool given = false;
     int format = 0;
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
-          "store weights as f32, f16 or bf16", NULL, NULL },
+        DTYPE_OPTION(dtype),
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
-          NULL },
-        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
+        WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -30,7 +28,7 @@ int merge_main(const char *program, int argc, char **argv)
         .max_args = 2,
     };
     char **operand = cmd_parse(&cmd, argc, argv);
-    struct convert_options opt = { .force = force };
+    struct convert_options opt = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     enum dtype type;
@@ -40,7 +38,7 @@ int merge_main(const char *program, int argc, char **argv)
         open_checkpoint(&ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
-                         &opt, quiet);
+                         &opt, &w);
     checkpoint_close(ckpt);
     return status;
 }

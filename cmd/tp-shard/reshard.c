@@ -5,16 +5,10 @@ int reshard_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
     const char *dtype = NULL;
-    bool force = false, quiet = false;
+    struct write_options w = { 0 };
     const struct opt opts[] = {
-        MESH_OPTIONS(m),
-        PAD_OPTION(m),
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
-          "store weights as f32, f16 or bf16", NULL, NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
-          NULL },
-        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
-        { .type = OPT_END },
+        MESH_OPTIONS(m),  PAD_OPTION(m),       DTYPE_OPTION(dtype),
+        WRITE_OPTIONS(w), { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "reshard",
@@ -27,7 +21,7 @@ int reshard_main(const char *program, int argc, char **argv)
         .max_args = 2,
     };
     char **operand = cmd_parse(&cmd, argc, argv);
-    struct convert_options opt = { .force = force };
+    struct convert_options opt = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     enum dtype type;
@@ -41,7 +35,7 @@ int reshard_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     } else {
         opt.mesh = &mesh;
-        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
+        status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }
     checkpoint_close(ckpt);
     return status;

@@ -127,8 +127,7 @@ int show_main(const char *program, int argc, char **argv)
     const char *family = NULL;
     bool json = false;
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "family", &family, "FILE",
-          "take the model family from FILE", NULL, NULL },
+        FAMILY_OPTION(family),
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },

@@ -5,18 +5,10 @@ int split_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
     const char *dtype = NULL, *family = NULL;
-    bool force = false, quiet = false;
+    struct write_options w = { 0 };
     const struct opt opts[] = {
-        MESH_OPTIONS(m),
-        PAD_OPTION(m),
-        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
-          "store weights as f32, f16 or bf16", NULL, NULL },
-        { OPT_STRING, '\0', "family", &family, "FILE",
-          "take the model family from FILE", NULL, NULL },
-        { OPT_FLAG, 'f', "force", &force, NULL, "replace an earlier output", NULL,
-          NULL },
-        { OPT_FLAG, 'q', "quiet", &quiet, NULL, "show no progress", NULL, NULL },
-        { .type = OPT_END },
+        MESH_OPTIONS(m),       PAD_OPTION(m),    DTYPE_OPTION(dtype),
+        FAMILY_OPTION(family), WRITE_OPTIONS(w), { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "split",
@@ -28,7 +20,7 @@ int split_main(const char *program, int argc, char **argv)
         .max_args = 2,
     };
     char **operand = cmd_parse(&cmd, argc, argv);
-    struct convert_options opt = { .force = force };
+    struct convert_options opt = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     enum dtype type;
@@ -43,7 +35,7 @@ int split_main(const char *program, int argc, char **argv)
     if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     opt.mesh = &mesh;
-    status = run_convert(&cmd, ckpt, operand[1], convert, &opt, quiet);
+    status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     checkpoint_close(ckpt);
     return status;
 }

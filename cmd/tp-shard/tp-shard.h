@@ -26,6 +26,12 @@ int families_main(const char *program, int argc, char **argv);
 int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutter,
               int nparts, const uint64_t *bytes, struct err *err);
 
+#define DTYPE_OPTION(dtype)                                 \
+    {                                                       \
+        OPT_STRING, '\0', "dtype", &(dtype), "TYPE",        \
+            "store weights as f32, f16 or bf16", NULL, NULL \
+    }
+
 /* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);
