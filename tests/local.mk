@@ -50,6 +50,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
     %D%/mem-estimate.t \
+    %D%/hpo-journal.t \
     %D%/hpo-sweep.t \
     %D%/models.t \
     %D%/options.t \
@@ -72,10 +73,11 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = family index json manifest pickle safetensors schedule space tokenizer
+fuzz_names = family index journal json manifest pickle safetensors schedule space tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
+    %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-pickle \
@@ -86,6 +88,8 @@ fuzz_programs = \
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c

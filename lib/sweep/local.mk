@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/halving.c \
     %D%/history.c %D%/history.h \
     %D%/importance.c %D%/importance.h \
+    %D%/journal.c \
     %D%/linalg.c %D%/linalg.h \
     %D%/nsga2.c \
     %D%/pareto.c %D%/pareto.h \

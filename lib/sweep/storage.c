@@ -6,13 +6,17 @@
 
 int storage_open(struct storage **st, const char *url, bool create, struct err *err)
 {
-    static const char *const sqlite = "sqlite:///";
+    static const char *const sqlite = "sqlite:///", *const journal = "journal:";
 
     if (str_starts(url, sqlite))
         return sqlite_storage.open(st, url + strlen(sqlite), create, err);
-    if (strstr(url, "://") || str_starts(url, "journal:"))
+    if (str_starts(url, journal))
+        return journal_storage.open(st, url + strlen(journal), create, err);
+    if (strstr(url, "://"))
         return err_set(err, ERR_USAGE,
-                       "no storage such as '%s': give a file, or sqlite:///PATH", url);
+                       "no storage such as '%s': give a file, sqlite:///PATH or "
+                       "journal:PATH",
+                       url);
     return sqlite_storage.open(st, url, create, err);
 }
 

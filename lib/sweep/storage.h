@@ -44,9 +44,9 @@ struct storage {
     const struct storage_ops *ops;
 };
 
-extern const struct storage_ops sqlite_storage;
+extern const struct storage_ops sqlite_storage, journal_storage;
 
-/* Open URL: "sqlite:///PATH" or a path. */
+/* Open URL: "sqlite:///PATH", "journal:PATH", or a path, which is SQLite's. */
 int storage_open(struct storage **st, const char *url, bool create, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
 

@@ -1,0 +1,86 @@
+#!/bin/sh
+# hpo-journal.t - studies in Optuna's journal file
+. "${top_srcdir:?}/tests/lib.sh"
+cat > s.yaml << 'END'
+method: random
+metric: {name: loss, goal: minimize}
+parameters:
+  x: {min: 0.0, max: 1.0}
+END
+j=journal:j.log
+
+# a study of our own
+run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
+status_is 0 "a sweep is kept in a journal"
+ok "of lines of JSON" grep -q '^{"op_code":0,' j.log
+ok "no lock is left" test ! -L j.log.lock
+hpo-sweep show -S $j > out
+ok "five trials are there" test "$(grep -c COMPLETE out)" = 5
+run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
+status_is 0 "and is done"
+hpo-sweep run -q -S $j --trials 7 s.yaml -- echo '{x}'
+ok "more trials are appended" test "$(hpo-sweep show -S $j | grep -c COMPLETE)" = 7
+
+# by hand
+number() { hpo-sweep ask -S $j --json s.yaml | sed 's/.*"trial": *\([0-9]*\).*/\1/'; }
+t=$(number)
+ok "ask gives the next number" test "$t" = 7
+run hpo-sweep report -S $j "$t" 0 0.5
+status_is 0 "it is reported on"
+run hpo-sweep tell -S $j "$t" 0.0
+status_is 0 "and told"
+ok "and is the best" test "$(hpo-sweep best -S $j | awk '{ print $1 }')" = 7
+
+# what a dead writer left is cut off
+printf '{"op_code":4,"worker_id":"dead","stu' >> j.log
+run hpo-sweep show -S $j
+status_is 0 "a line that has no end is not read"
+ok "nor does it hide the others" test "$(grep -c COMPLETE out)" = 8
+run hpo-sweep run -q -S $j --trials 9 s.yaml -- echo '{x}'
+status_is 0 "the next writer cuts it off"
+ok "and goes on" test "$(hpo-sweep show -S $j | grep -c COMPLETE)" = 9
+ok "leaving whole lines" sh -c '! grep -qv "^{.*}$" j.log'
+
+# many at once
+for w in 1 2 3 4 5 6 7 8; do
+    (for k in 1 2 3 4 5; do
+        n=$(hpo-sweep ask -S journal:w.log --json s.yaml | sed 's/.*"trial": *\([0-9]*\).*/\1/')
+        hpo-sweep tell -S journal:w.log "$n" 0.5
+    done) &
+done
+wait
+hpo-sweep show -S journal:w.log > out
+ok "8 workers make 40 trials, each number once" \
+    test "$(awk '$2 == "COMPLETE" { print $1 }' out | sort -un | wc -l)" = 40
+
+# what Optuna wrote (tests/oracle/journal.py)
+cp "$data/sweep/optuna-journal.log" o.log
+chmod u+w o.log
+hpo-sweep show -S journal:o.log --study one --json > out
+out_has '"state": "COMPLETE", "values": ["Infinity"]' "an infinite value is read"
+ok "a pruned trial" grep -q '"state": "PRUNED"' out
+ok "an enqueued one" grep -q '"state": "WAITING"' out
+ok "all five" test "$(wc -l < out)" = 5
+run hpo-sweep pareto -S journal:o.log --study two
+ok "of two objectives one trial is best in both" test "$(wc -l < out)" = 1
+run hpo-sweep show -S journal:o.log
+ok "one of two studies must be named" test "$status" != 0
+hpo-sweep best -S journal:o.log --study one > out
+ok "its best is Optuna's" test "$(awk '{ print $1 }' out)" = 0
+
+# trouble
+echo '{"op_code":99,"worker_id":"w"}' > bad.log
+run hpo-sweep show -S journal:bad.log
+status_is 3 "an operation that is not known is refused"
+err_has "bad.log: line 1" "with its line"
+run hpo-sweep show -S journal:none.log
+status_is 3 "a journal that is not there is bad input"
+if [ "$(id -u)" != 0 ]; then
+    mkdir ro
+    chmod a-w ro
+    run hpo-sweep run -q -S journal:ro/j.log --trials 1 s.yaml -- echo 1
+    status_is 4 "a directory that cannot be written is an error of the machine"
+else
+    skip "a directory that cannot be written is an error of the machine" "root may write"
+fi
+done_testing
