@@ -130,6 +130,23 @@ ok "q4_0 takes 18 bytes for 32 elements of every matrix" \
 ok "nf4 takes 36 bytes for 64 elements of the layers' matrices" \
     test "$(rank0 weights mem-estimate infer --weights nf4 llama.json)" = $((matrices / 64 * 36 + rest * 2))
 
+shown() { cat json; }
+# what tp-run allocates: weights and cache to the byte, the total within 3 %
+ids=$(seq -s, 1 47)
+for model in "$bard" "$data/models/stories260K/hf" "$data/models/babyllama-tok105/hf"; do
+    for tp in 1 2 3 4; do
+        tp-run generate --report-memory --tp "$tp" --ids "$ids" --max-tokens 1 "$model" > text 2> report
+        sed -n 's/.*"rank":0,"weights":\([0-9]*\),"kv_cache":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p' report > got
+        mem-estimate infer --tp "$tp" --seq 48 --compute f32 --kv-dtype f32 --runtime 0 --fragmentation 0 --json "$model" |
+            sed 's/.*"ranks":\[{[^}]*},"count":[0-9]*,"weights":\([0-9]*\).*/\1/' > want
+        mem-estimate infer --tp "$tp" --seq 48 --compute f32 --kv-dtype f32 --runtime 0 --fragmentation 0 --json "$model" > json
+        set -- $(cat got) $(cat want) "$(rank0 kv_cache shown)" "$(rank0 total shown)"
+        ok "${model#"$top_srcdir/"} at tp $tp: rank 0's weights and cache are predicted" \
+            test "$1" = "$4" -a "$2" = "$5" -a -n "$1"
+        ok "and its total within 3 %" awk -v a="$3" -v b="$6" 'BEGIN { d = a - b; exit !(d * d <= 0.0009 * b * b) }'
+    done
+done
+
 # what is trained
 ok "LoRA trains r (in + out) elements of each named matrix" \
     test "$(rank0 gradients mem-estimate train --lora 8:q_proj,v_proj llama.json)" = \

@@ -185,7 +185,8 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, comm, &options,
                     &limits, err) < 0)
         return -1;
-    if (!r.program->causal)
+    ret = session_report(g->session, &r, comm, err);
+    if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
     for (size_t i = 0; i < g->nprompts && ret == 0; i++)

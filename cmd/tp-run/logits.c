@@ -72,7 +72,9 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, l->session->checkpoint, &l->session->mesh, comm, &options,
                     &limits, err) < 0)
         return -1;
-    ret = engine_step(r.engine, &step, err);
+    ret = session_report(l->session, &r, comm, err);
+    if (ret == 0)
+        ret = engine_step(r.engine, &step, err);
     if (ret == 0 && comm->rank == 0 && l->out)
         ret = write_outputs(&r, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)

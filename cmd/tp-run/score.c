@@ -101,7 +101,8 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, s->session->checkpoint, &s->session->mesh, comm, &options,
                     &limits, err) < 0)
         return -1;
-    if (!r.program->causal)
+    ret = session_report(s->session, &r, comm, err);
+    if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT,
                       "family %s is an encoder and predicts no next token",
                       s->session->checkpoint->model->family);

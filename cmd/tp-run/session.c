@@ -4,6 +4,7 @@
 #include "cmd/tp-run/session.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,28 @@ int session_threads(const struct session *s)
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         cores = CPU_COUNT(&set);
     return cores > s->mesh.nranks ? cores / s->mesh.nranks : 1;
+}
+
+int session_report(const struct session *s, const struct runner *r, struct comm *comm,
+                   struct err *err)
+{
+    uint64_t mine[3] = { r->weights.bytes, engine_cache_bytes(r->engine),
+                         engine_arena_bytes(r->engine) };
+    uint64_t(*all)[3];
+    int ret;
+
+    if (!s->opt.memory)
+        return 0;
+    all = xcalloc((size_t)comm->size, sizeof(*all));
+    ret = comm->ops->gather(comm, mine, all, sizeof(mine), err);
+    for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)
+        fprintf(stderr,
+                "{\"type\":\"memory\",\"rank\":%d,\"weights\":%" PRIu64
+                ",\"kv_cache\":%" PRIu64 ",\"activations\":%" PRIu64
+                ",\"total\":%" PRIu64 "}\n",
+                i, all[i][0], all[i][1], all[i][2], all[i][0] + all[i][1] + all[i][2]);
+    free(all);
+    return ret;
 }
 
 int session_run(struct session *s, rank_main main, void *arg)

@@ -17,6 +17,7 @@ struct session_options {
     const char *mesh, *family;
     int threads;
     bool json, quiet;
+    bool memory;
 };
 
 #define SESSION_OPTIONS(o)                                                         \
@@ -30,6 +31,7 @@ struct session_options {
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", "threads of each rank",   \
           NULL,      NULL },                                                       \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },     \
+        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },  \
     {                                                                              \
         OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL        \
     }
@@ -57,6 +59,11 @@ void session_close(struct session *s);
 int session_run(struct session *s, rank_main main, void *arg);
 
 int session_threads(const struct session *s);
+
+/* With --report-memory: what each rank has allocated, a line of JSON for each on
+ * standard error.  All ranks call it. */
+int session_report(const struct session *s, const struct runner *r, struct comm *comm,
+                   struct err *err);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);

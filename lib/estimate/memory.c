@@ -259,8 +259,12 @@ static void add_step(struct sum *activations, struct sum *logits,
         activations->over = true;
     else
         plus(activations, times(activations, bytes / sizeof(float), o->compute_bytes));
-    if (last)
+    if (last) { /* which have a place in that block, too */
+        uint64_t within = times(logits, o->micro_batch * a->vocab, o->compute_bytes);
+
         plus3(logits, o->micro_batch, a->vocab, sizeof(float));
+        activations->v -= within < activations->v ? within : activations->v;
+    }
     free(offset);
 }
 
