@@ -140,6 +140,7 @@ for model in "$bard" "$data/models/stories260K/hf" "$data/models/babyllama-tok10
         mem-estimate infer --tp "$tp" --seq 48 --compute f32 --kv-dtype f32 --runtime 0 --fragmentation 0 --json "$model" |
             sed 's/.*"ranks":\[{[^}]*},"count":[0-9]*,"weights":\([0-9]*\).*/\1/' > want
         mem-estimate infer --tp "$tp" --seq 48 --compute f32 --kv-dtype f32 --runtime 0 --fragmentation 0 --json "$model" > json
+        # shellcheck disable=SC2046 # words are wanted
         set -- $(cat got) $(cat want) "$(rank0 kv_cache shown)" "$(rank0 total shown)"
         ok "${model#"$top_srcdir/"} at tp $tp: rank 0's weights and cache are predicted" \
             test "$1" = "$4" -a "$2" = "$5" -a -n "$1"
