@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "lib/base/fs.h"
 #include "lib/base/hash.h"
 
 const char DCP_METADATA[] = ".metadata", DCP_ITEMS[] = "__0_0.distcp";
@@ -18,7 +19,8 @@ enum {
     LOCATOR_64_SIZE = 20,
     END_SIZE = 22,
     EXTRA_64_SIZE = 20, /* two sizes of eight bytes, with their head */
-    ALIGNMENT = 64
+    ALIGNMENT = 64,
+    PIECE = 1 << 16 /* of .metadata, written at once */
 };
 
 static const char PICKLE_NAME[] = "archive/data.pkl";
@@ -352,31 +354,65 @@ static void put_place(struct str *s, const struct dcp_item *item)
     end_object(s);
 }
 
-void dcp_metadata(struct str *out, const struct dcp_item *item, size_t n)
+/* What is written of .metadata, a piece at a time: a model may have 100,000 tensors. */
+struct writer {
+    int fd;
+    const char *path;
+    struct str piece;
+};
+
+static int flush(struct writer *w, size_t limit, struct err *err)
 {
-    str_reset(out);
-    str_add(out, "\x80\x04");
-    begin_object(out, METADATA, "Metadata");
-    put_text(out, "state_dict_metadata");
-    str_add(out, "}(");
-    for (size_t i = 0; i < n; i++) {
-        put_text(out, item[i].name);
-        put_tensor(out, &item[i]);
+    if (w->piece.len <= limit)
+        return 0;
+    if (fs_write(w->fd, w->piece.s, w->piece.len, w->path, err) < 0)
+        return -1;
+    str_reset(&w->piece);
+    return 0;
+}
+
+/* planner_data: the path of keys to each tensor, here its name alone. */
+static void put_path(struct str *s, const struct dcp_item *item)
+{
+    put_text(s, item->name);
+    put_text(s, item->name);
+    str_add(s, "\x85");
+}
+
+static void put_named_tensor(struct str *s, const struct dcp_item *item)
+{
+    put_text(s, item->name);
+    put_tensor(s, item);
+}
+
+int dcp_metadata_write(int fd, const char *path, const struct dcp_item *item, size_t n,
+                       struct err *err)
+{
+    static const struct {
+        const char *name;
+        void (*put)(struct str *s, const struct dcp_item *item);
+    } members[] = { { "state_dict_metadata", put_named_tensor },
+                    { "planner_data", put_path },
+                    { "storage_data", put_place } };
+    struct writer w = { .fd = fd, .path = path };
+    int ret = -1;
+
+    str_add(&w.piece, "\x80\x04");
+    begin_object(&w.piece, METADATA, "Metadata");
+    for (size_t m = 0; m < sizeof(members) / sizeof(*members); m++) {
+        put_text(&w.piece, members[m].name);
+        str_add(&w.piece, "}(");
+        for (size_t i = 0; i < n; i++) {
+            members[m].put(&w.piece, &item[i]);
+            if (flush(&w, PIECE, err) < 0)
+                goto out;
+        }
+        str_addc(&w.piece, 'u');
     }
-    str_addc(out, 'u');
-    put_text(out, "planner_data");
-    str_add(out, "}(");
-    for (size_t i = 0; i < n; i++) {
-        put_text(out, item[i].name);
-        put_text(out, item[i].name);
-        str_add(out, "\x85");
-    }
-    str_addc(out, 'u');
-    put_text(out, "storage_data");
-    str_add(out, "}(");
-    for (size_t i = 0; i < n; i++)
-        put_place(out, &item[i]);
-    str_addc(out, 'u');
-    end_object(out);
-    str_addc(out, '.');
+    end_object(&w.piece);
+    str_addc(&w.piece, '.');
+    ret = flush(&w, 0, err);
+out:
+    str_clear(&w.piece);
+    return ret;
 }

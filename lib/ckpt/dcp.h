@@ -34,7 +34,8 @@ int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err);
 void dcp_item_head(struct str *out, const struct dcp_item *item);
 void dcp_item_tail(struct str *out, const struct dcp_item *item);
 
-/* The text of .metadata for N items. */
-void dcp_metadata(struct str *out, const struct dcp_item *item, size_t n);
+/* Write .metadata for N items to the open file FD; PATH is for the message. */
+int dcp_metadata_write(int fd, const char *path, const struct dcp_item *item, size_t n,
+                       struct err *err);
 
 #endif

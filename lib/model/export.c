@@ -104,12 +104,18 @@ out:
 static int write_metadata(struct export *x, struct err *err)
 {
     char *path = fs_join_dup(x->out.partial, DCP_METADATA);
-    struct str s = { 0 };
-    int ret;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), ret = -1;
 
-    dcp_metadata(&s, x->item, x->ckpt->ntensors);
-    ret = fs_write_file(path, s.s, s.len, true, err);
-    str_clear(&s);
+    if (fd < 0) {
+        err_errno(err, "%s", path);
+        goto out;
+    }
+    if (dcp_metadata_write(fd, path, x->item, x->ckpt->ntensors, err) < 0)
+        goto out;
+    ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;
+out:
+    if (fd >= 0)
+        close(fd);
     free(path);
     return ret;
 }
