@@ -19,6 +19,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \
     %D%/job.c %D%/job.h \
+    %D%/replay.c %D%/replay.h \
     %D%/sampler.c %D%/sampler.h \
     %D%/settings.c %D%/settings.h \
     %D%/sobol.c %D%/sobol.h \

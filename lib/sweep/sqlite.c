@@ -20,7 +20,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-enum { SCHEMA_VERSION = 12, BUSY_MS = 120000, TIME_SIZE = 32 };
+enum { SCHEMA_VERSION = 12, BUSY_MS = 120000, TIME_SIZE = STUDY_TIME_SIZE };
 
 static const char *const REVISION = "v3.2.0.a";
 
@@ -544,18 +544,6 @@ static int sqlite_create(struct storage *st, const char *name, const bool *maxim
     return 0;
 }
 
-static void now(char out[TIME_SIZE])
-{
-    struct timespec t;
-    struct tm tm;
-    size_t n;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    gmtime_r(&t.tv_sec, &tm);
-    n = strftime(out, TIME_SIZE, "%Y-%m-%d %H:%M:%S", &tm);
-    snprintf(out + n, TIME_SIZE - n, ".%06d", (int)(t.tv_nsec / 1000));
-}
-
 static int sqlite_add_trial(struct storage *st, const struct study *study,
                             enum study_state state, int64_t *id, int *number,
                             struct err *err)
@@ -564,7 +552,7 @@ static int sqlite_add_trial(struct storage *st, const struct study *study,
     sqlite3_stmt *q;
     char start[TIME_SIZE];
 
-    now(start);
+    study_now(start);
     if (prepare(s, &q, err,
                 "INSERT INTO trials (number, study_id, state, datetime_start) SELECT"
                 " count(*), ?1, ?2, ?3 FROM trials WHERE study_id = ?1",
@@ -606,7 +594,7 @@ static int sqlite_set_state(struct storage *st, int64_t trial, enum study_state 
     char time[TIME_SIZE];
     sqlite3_stmt *q;
 
-    now(time);
+    study_now(time);
     if (prepare(
             s, &q, err,
             state == STUDY_RUNNING

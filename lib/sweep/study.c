@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -485,4 +486,16 @@ int study_check_space(const struct study *s, const struct space *space, struct e
     str_clear(&now);
     str_clear(&then);
     return ret;
+}
+
+void study_now(char out[STUDY_TIME_SIZE])
+{
+    struct timespec t;
+    struct tm tm;
+    size_t n;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &tm);
+    n = strftime(out, STUDY_TIME_SIZE, "%Y-%m-%d %H:%M:%S", &tm);
+    snprintf(out + n, STUDY_TIME_SIZE - n, ".%06d", (int)(t.tv_nsec / 1000));
 }

@@ -74,6 +74,10 @@ struct study {
 
 void study_clear(struct study *s);
 
+/* The time as trials have it, UTC: "YYYY-MM-DD HH:MM:SS.ffffff". */
+enum { STUDY_TIME_SIZE = 32 };
+void study_now(char out[STUDY_TIME_SIZE]);
+
 /* For storages, while they load: */
 struct study_trial *study_add_trial(struct study *s, int64_t id,
                                     enum study_state state);

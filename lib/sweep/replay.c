@@ -1,0 +1,381 @@
+/* replay - the studies that the lines of a journal make
+ *
+ * What an operation does is what Optuna's JournalStorageReplayResult does: changes of
+ * what is not there or is finished are passed over. */
+#define _GNU_SOURCE
+#include "lib/sweep/replay.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* The study that J is loading, when ID is its. */
+static struct study *target_of(const struct replay *r, int64_t id)
+{
+    return r->target && r->target->name && r->target->id == id ? r->target : NULL;
+}
+
+static struct study_trial *trial_in_target(const struct replay *r, int64_t id)
+{
+    struct study *s;
+
+    if (id < 0 || (size_t)id >= r->ntrials)
+        return NULL;
+    s = target_of(r, r->trial[id].study);
+    return s ? study_find(s, r->trial[id].number) : NULL;
+}
+
+static bool is_finished(enum study_state s)
+{
+    return s == STUDY_COMPLETE || s == STUDY_PRUNED || s == STUDY_FAIL;
+}
+
+/* May trial ID be changed?  Optuna passes over changes of what is not there or is
+ * finished. */
+static bool updatable(const struct replay *r, int64_t id)
+{
+    return id >= 0 && (size_t)id < r->ntrials && !is_finished(r->trial[id].state);
+}
+
+/* "2024-05-06T07:08:09.123456+00:00" as a study has it. */
+static char *time_dup(const char *iso)
+{
+    char *out;
+
+    if (!iso || strlen(iso) < 19)
+        return NULL;
+    out = xstrndup(iso, strcspn(iso, "+Z"));
+    if (out[10] == 'T')
+        out[10] = ' ';
+    return out;
+}
+
+static void set_time(char **at, const char *iso)
+{
+    if (!iso)
+        return;
+    free(*at);
+    *at = time_dup(iso);
+}
+
+/* A number, or one of the words that stand for what JSON has no number for. */
+static double number_of(const struct json *v)
+{
+    const char *word = json_string(v);
+    double x = NAN;
+
+    if (word && !strcmp(word, "Infinity"))
+        return INFINITY;
+    if (word && !strcmp(word, "-Infinity"))
+        return -INFINITY;
+    return json_double(v, &x) ? x : NAN;
+}
+
+static void apply_attr(struct study_attrs *to, const struct json *attr)
+{
+    struct str text = { 0 };
+
+    if (!attr || !attr->first)
+        return;
+    json_print(&text, attr->first);
+    study_set_attr(to, attr->first->key, str_text(&text));
+    str_clear(&text);
+}
+
+static void apply_attrs(struct study_attrs *to, const struct json *attrs)
+{
+    for (const struct json *a = attrs ? attrs->first : NULL; a; a = a->next) {
+        struct str text = { 0 };
+
+        json_print(&text, a);
+        study_set_attr(to, a->key, str_text(&text));
+        str_clear(&text);
+    }
+}
+
+static void apply_values(struct study_trial *t, const struct json *values)
+{
+    size_t i = 0;
+
+    for (const struct json *v = values ? values->first : NULL; v; v = v->next)
+        study_set_value(t, i++, number_of(v));
+}
+
+static void create_study(struct replay *r, const struct json *log)
+{
+    const char *name = json_string(json_get(log, "study_name"));
+    const struct json *directions = json_get(log, "directions");
+
+    for (size_t i = 0; name && i < r->nstudies; i++)
+        if (!r->study[i].deleted && !strcmp(r->study[i].name, name))
+            return;
+    r->study = xgrow(r->study, &r->studies_cap, r->nstudies + 1, sizeof(*r->study));
+    r->study[r->nstudies++] =
+        (struct replay_study){ .name = xstrdup(name ? name : "") };
+    if (!r->target || !r->target->name || !name || strcmp(r->target->name, name) != 0 ||
+        r->target->id >= 0)
+        return;
+    r->target->id = (int64_t)r->nstudies - 1;
+    for (const struct json *d = directions ? directions->first : NULL; d; d = d->next) {
+        uint64_t way = 1;
+
+        json_u64(d, &way);
+        r->target->maximize =
+            xrealloc(r->target->maximize,
+                     sizeof(*r->target->maximize) * (r->target->nobjectives + 1));
+        r->target->maximize[r->target->nobjectives++] = way == 2;
+    }
+}
+
+/* A trial that comes with all it has, as enqueued ones do. */
+static int apply_template(struct replay *r, struct study_trial *t,
+                          const struct json *log, struct err *err)
+{
+    const struct json *params = json_get(log, "params"),
+                      *value = json_get(log, "value");
+    const struct json *reports = json_get(log, "intermediate_values");
+    const struct json *dists = json_get(log, "distributions");
+
+    for (const struct json *p = params ? params->first : NULL; p; p = p->next) {
+        const char *dist = json_string(json_get(dists, p->key));
+
+        if (!dist || study_add_param(r->target, t, p->key, number_of(p), dist, err) < 0)
+            return dist ? -1
+                        : err_set(err, ERR_INPUT, "parameter '%s' has no distribution",
+                                  p->key);
+    }
+    if (value && value->type != JSON_NULL)
+        study_set_value(t, 0, number_of(value));
+    apply_values(t, json_get(log, "values"));
+    for (const struct json *v = reports ? reports->first : NULL; v; v = v->next) {
+        int64_t step;
+
+        if (str_i64(v->key, &step))
+            study_set_report(t, step, number_of(v));
+    }
+    apply_attrs(&t->user, json_get(log, "user_attrs"));
+    apply_attrs(&t->system, json_get(log, "system_attrs"));
+    set_time(&t->start, json_string(json_get(log, "datetime_start")));
+    set_time(&t->complete, json_string(json_get(log, "datetime_complete")));
+    return 0;
+}
+
+static int create_trial(struct replay *r, const struct json *log, int64_t study,
+                        struct err *err)
+{
+    uint64_t state = STUDY_RUNNING;
+    struct replay_study *in;
+    struct study *s = target_of(r, study);
+
+    if (study < 0 || (size_t)study >= r->nstudies || r->study[study].deleted)
+        return 0;
+    json_u64(json_get(log, "state"), &state);
+    if (state >= STUDY_NSTATES)
+        return err_set(err, ERR_INPUT, "no state %" PRIu64, state);
+    in = &r->study[study];
+    r->trial = xgrow(r->trial, &r->trials_cap, r->ntrials + 1, sizeof(*r->trial));
+    r->trial[r->ntrials++] = (struct replay_trial){ .study = study,
+                                                    .number = (int)in->trials++,
+                                                    .state = (enum study_state)state };
+    if (!s)
+        return 0;
+    return apply_template(
+        r, study_add_trial(s, (int64_t)r->ntrials - 1, (enum study_state)state), log,
+        err);
+}
+
+static int set_param(struct replay *r, const struct json *log, int64_t id,
+                     struct err *err)
+{
+    struct study_trial *t = trial_in_target(r, id);
+    const char *name = json_string(json_get(log, "param_name"));
+    const char *dist = json_string(json_get(log, "distribution"));
+
+    if (!t || !name || !dist)
+        return 0;
+    return study_add_param(r->target, t, name,
+                           number_of(json_get(log, "param_value_internal")), dist, err);
+}
+
+static int set_state(struct replay *r, const struct json *log, int64_t id,
+                     struct err *err)
+{
+    struct study_trial *t = trial_in_target(r, id);
+    uint64_t state = STUDY_NSTATES;
+
+    if (!json_u64(json_get(log, "state"), &state) || state >= STUDY_NSTATES)
+        return err_set(err, ERR_INPUT, "no such state");
+    if (state == STUDY_RUNNING && r->trial[id].state == STUDY_RUNNING)
+        return 0; /* another worker was first */
+    r->trial[id].state = (enum study_state)state;
+    if (!t)
+        return 0;
+    t->state = (enum study_state)state;
+    if (state == STUDY_RUNNING)
+        set_time(&t->start, json_string(json_get(log, "datetime_start")));
+    if (is_finished(t->state))
+        set_time(&t->complete, json_string(json_get(log, "datetime_complete")));
+    apply_values(t, json_get(log, "values"));
+    return 0;
+}
+
+static int apply_to_trial(struct replay *r, enum replay_op op, const struct json *log,
+                          struct err *err)
+{
+    struct study_trial *t;
+    int64_t id = -1, step;
+
+    json_i64(json_get(log, "trial_id"), &id);
+    if (!updatable(r, id))
+        return 0;
+    t = trial_in_target(r, id);
+    switch (op) {
+    case REPLAY_TRIAL_PARAM:
+        return set_param(r, log, id, err);
+    case REPLAY_TRIAL_STATE:
+        return set_state(r, log, id, err);
+    case REPLAY_TRIAL_REPORT:
+        if (t && json_i64(json_get(log, "step"), &step))
+            study_set_report(t, step, number_of(json_get(log, "intermediate_value")));
+        return 0;
+    case REPLAY_TRIAL_USER_ATTR:
+        if (t)
+            apply_attr(&t->user, json_get(log, "user_attr"));
+        return 0;
+    default:
+        if (t)
+            apply_attr(&t->system, json_get(log, "system_attr"));
+        return 0;
+    }
+}
+
+static int apply(struct replay *r, const struct json *log, struct err *err)
+{
+    uint64_t op = REPLAY_OPS;
+    int64_t study = -1;
+    struct study *s;
+
+    if (!json_u64(json_get(log, "op_code"), &op) || op >= REPLAY_OPS)
+        return err_set(err, ERR_INPUT,
+                       "unknown operation; a newer Optuna may have written it");
+    json_i64(json_get(log, "study_id"), &study);
+    s = target_of(r, study);
+    switch ((enum replay_op)op) {
+    case REPLAY_CREATE_STUDY:
+        create_study(r, log);
+        return 0;
+    case REPLAY_DELETE_STUDY:
+        if (study >= 0 && (size_t)study < r->nstudies)
+            r->study[study].deleted = true;
+        if (s) { /* one of its name may follow */
+            char *name = xstrdup(s->name);
+
+            study_clear(s);
+            s->name = name;
+            s->id = -1;
+        }
+        return 0;
+    case REPLAY_STUDY_USER_ATTR:
+        if (s)
+            apply_attr(&s->user, json_get(log, "user_attr"));
+        return 0;
+    case REPLAY_STUDY_SYSTEM_ATTR:
+        if (s)
+            apply_attr(&s->system, json_get(log, "system_attr"));
+        return 0;
+    case REPLAY_CREATE_TRIAL:
+        return create_trial(r, log, study, err);
+    case REPLAY_DISCARD_TRIALS:
+        return 0;
+    default:
+        return apply_to_trial(r, (enum replay_op)op, log, err);
+    }
+}
+
+/* ---- lines ---- */
+
+/* Python writes NaN and Infinity bare, which JSON has not: LINE (N bytes) with them as
+ * texts. */
+static void quote_numbers(struct str *out, const char *line, size_t n)
+{
+    static const char *const words[] = { "NaN", "-Infinity", "Infinity" };
+    bool inside = false;
+
+    str_reset(out);
+    for (size_t i = 0; i < n;) {
+        size_t k = 0;
+
+        while (
+            !inside && k < 3 &&
+            (n - i < strlen(words[k]) || memcmp(line + i, words[k], strlen(words[k]))))
+            k++;
+        if (!inside && k < 3) {
+            str_addf(out, "\"%s\"", words[k]);
+            i += strlen(words[k]);
+            continue;
+        }
+        if (line[i] == '"')
+            inside = !inside;
+        if (inside && line[i] == '\\' && i + 1 < n)
+            str_addc(out, line[i++]);
+        str_addc(out, line[i++]);
+    }
+}
+
+static int apply_line(struct replay *r, struct str *scratch, const char *line, size_t n,
+                      struct err *err)
+{
+    struct json_doc doc;
+    int ret;
+
+    if (memchr(line, 'N', n) || memmem(line, n, "Infinity", 8)) {
+        quote_numbers(scratch, line, n);
+        line = scratch->s;
+        n = scratch->len;
+    }
+    if (json_parse(&doc, r->path, line, n, err) < 0)
+        return -1;
+    ret = apply(r, doc.root, err);
+    json_clear(&doc);
+    return ret;
+}
+
+int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
+                 struct err *err)
+{
+    struct str scratch = { 0 };
+    const char *p = text, *feed;
+    int ret = 0;
+
+    while (ret == 0 && (feed = memchr(p, '\n', (size_t)(text + n - p))) != NULL) {
+        r->line++;
+        if (feed > p && apply_line(r, &scratch, p, (size_t)(feed - p), err) < 0)
+            ret = err_set(err, ERR_INPUT, "%s: line %d: bad journal: %.600s", r->path,
+                          r->line, err->text);
+        p = feed + 1;
+    }
+    *used = (size_t)(p - text);
+    str_clear(&scratch);
+    return ret;
+}
+
+void replay_forget(struct replay *r)
+{
+    for (size_t i = 0; i < r->nstudies; i++)
+        free(r->study[i].name);
+    r->nstudies = r->ntrials = 0;
+    r->line = 0;
+}
+
+void replay_clear(struct replay *r)
+{
+    replay_forget(r);
+    free(r->study);
+    free(r->trial);
+    *r = (struct replay){ 0 };
+}
