@@ -29,12 +29,23 @@ static void print_point(const struct session *s, int number, const double *x, bo
     str_clear(&out);
 }
 
+static int take_lease(struct session *s, int number, double seconds, struct err *err)
+{
+    if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
+        return -1;
+    return session_lease(s, study_find(&s->study, number)->id, seconds, err);
+}
+
 int ask_main(const char *program, int argc, char **argv)
 {
     struct wish w = { 0 };
     bool json = false;
+    const char *lease = NULL;
+    double seconds = 0;
     const struct opt opts[] = {
         WISH_OPTIONS(w),
+        { OPT_STRING, '\0', "lease", &lease, "TIME",
+          "after this without news, it is another's", NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print one JSON object", NULL, NULL },
         { .type = OPT_END },
     };
@@ -51,10 +62,14 @@ int ask_main(const char *program, int argc, char **argv)
     double *x;
     int number, drawn;
 
+    if (lease && !session_duration(&seconds, lease))
+        return cmd_usage(&cmd, "'%s' is not a time", lease);
     if (session_open_sweep(&s, operand[0], &w, &err) < 0)
         return cmd_fail(&cmd, &err);
     x = xcalloc(s.file.space.n, sizeof(*x));
     drawn = session_draw(&s, &number, x, &err);
+    if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
+        drawn = -1;
     if (drawn >= 0 && session_end(&s, &err) < 0)
         drawn = -1;
     if (drawn > 0)

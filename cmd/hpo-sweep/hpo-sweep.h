@@ -37,11 +37,13 @@ struct wish {
       "how trials are stopped", NULL, NULL }, \
     { OPT_LIST, '\0', "direction", &(w).directions, "WAY", \
       "minimize or maximize, one per objective", NULL, NULL }, \
-    { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", \
-      "name of an objective", NULL, NULL }, \
+    { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", NULL, NULL, NULL }, \
     { OPT_U64, '\0', "seed", &(w).seed, "N", "seed of a new study", NULL, \
       &(w).has_seed }
 /* clang-format on */
+
+/* Seconds of "90", "90s", "15m", "8h", "2d". */
+bool session_duration(double *out, const char *text);
 
 /* Release what the options took. */
 void wish_clear(struct wish *w);
@@ -74,6 +76,11 @@ void session_close(struct session *s);
 /* Start the next trial: the first that waits, else a new point.  Returns 1 with X
  * filled and *number set, 0 when nothing is left to draw. */
 int session_draw(struct session *s, int *number, double *x, struct err *err);
+/* Let trial ID be another's after SECONDS without news of it: the next draw takes it
+ * for failed and enqueues what it tried. */
+int session_lease(struct session *s, int64_t id, double seconds, struct err *err);
+/* There is news of T: its lease, if it has one, begins again. */
+int session_renew(struct session *s, const struct study_trial *t, struct err *err);
 /* The unfinished trial whose number TEXT says, or NULL with *err set. */
 struct study_trial *session_trial(struct session *s, const char *text, struct err *err);
 /* Finish T: COMPLETE takes one value per objective, NaN makes it failed; PRUNED takes

@@ -5,7 +5,9 @@ bin_hpo_sweep_SOURCES = \
     %D%/hpo-sweep.h \
     %D%/main.c \
     %D%/run.c \
+    %D%/run.h \
     %D%/session.c \
+    %D%/spawn.c \
     %D%/tell.c \
     %D%/trials.c
 bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)

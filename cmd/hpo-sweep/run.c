@@ -12,57 +12,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "cmd/hpo-sweep/run.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/job.h"
+#include "lib/sweep/joblog.h"
 #include "lib/sweep/words.h"
 
 #define OWNER_KEY "hpo-sweep:owner"
 
+/* Options that say when, as they were written. */
+struct runner_times {
+    const char *budget, *until, *timeout;
+};
+
 static const double GRACE = 10; /* seconds between SIGTERM and SIGKILL */
 static const double TICK = 0.1; /* seconds between two looks at reports and clocks */
-
-extern char **environ;
-
-struct runner_options {
-    struct wish wish;
-    int jobs, trials, failures;
-    double timeout, budget;
-    const char *until, *require;
-    bool shell, quiet;
-};
-
-struct loop {
-    const struct runner_options *o;
-    struct session *s;
-    char **require; /* words of a check that runs before each trial, or NULL; owned */
-    char *const *command;  /* the user's words, or NULL: the file's command */
-    char *base;            /* where trial directories are made; owned */
-    char *url;             /* the storage, for commands that go elsewhere; owned */
-    char *identity;        /* this process; owned */
-    struct job *jobs;      /* [o->jobs] */
-    int running, failures; /* failures in a row */
-    double end;            /* draw nothing after this, or infinity */
-    bool exhausted, pruning;
-    int signal; /* that ends the run */
-};
-
-/* Seconds of "90", "90s", "15m", "8h", "2d". */
-static bool parse_duration(double *out, const char *text)
-{
-    static const char units[] = "smhd";
-    static const double factors[] = { 1, 60, 3600, 86400 };
-    size_t n = strlen(text);
-    const char *unit = n ? strchr(units, text[n - 1]) : NULL;
-    char *number = xstrndup(text, unit ? n - 1 : n);
-    bool ok = str_double(number, out) && *out >= 0;
-
-    free(number);
-    if (ok && unit)
-        *out *= factors[unit - units];
-    return ok;
-}
 
 /* Seconds from now to the next HH:MM. */
 static bool parse_until(double *out, const char *text)
@@ -108,101 +72,6 @@ static int reap(struct session *s, struct err *err)
     return 0;
 }
 
-static void add_variable(char ***env, size_t *n, char *text)
-{
-    *env = xrealloc(*env, (*n + 2) * sizeof(**env));
-    (*env)[(*n)++] = text;
-    (*env)[*n] = NULL;
-}
-
-/* The caller's environment, what a trial is told, and HPO_NAME=value of each parameter
- * (what is no letter or digit becomes '_'). */
-static char **environment_new(const struct loop *l, const struct job *job,
-                              const double *x)
-{
-    const struct space *space = &l->s->file.space;
-    char **env = NULL;
-    size_t n = 0;
-
-    for (char **e = environ; *e; e++)
-        if (!str_starts(*e, "HPO_"))
-            add_variable(&env, &n, xstrdup(*e));
-    add_variable(&env, &n, str_dupf("HPO_STUDY=%s", l->s->name));
-    add_variable(&env, &n, str_dupf("HPO_STORAGE=%s", l->url));
-    add_variable(&env, &n, str_dupf("HPO_TRIAL_NUMBER=%d", job->number));
-    add_variable(&env, &n, str_dupf("HPO_TRIAL_DIR=%s", job->dir));
-    add_variable(&env, &n, str_dupf("HPO_PARAMS_JSON=%s/params.json", job->dir));
-    add_variable(&env, &n, str_dupf("HPO_RESULT=%s/result.json", job->dir));
-    add_variable(&env, &n, str_dupf("HPO_REPORT=%s/report", job->dir));
-    add_variable(&env, &n, str_dupf("HPO_SLOT=%d", job->slot));
-    for (size_t i = 0; i < space->n; i++) {
-        struct str text = { 0 };
-
-        if (isnan(x[i]))
-            continue;
-        str_addf(&text, "HPO_%s", space->params[i].name);
-        for (char *p = text.s; *p; p++)
-            if (!strchr(
-                    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
-                    *p))
-                *p = '_';
-        str_addc(&text, '=');
-        dist_write_word(&text, &space->params[i].dist, x[i]);
-        add_variable(&env, &n, str_steal(&text));
-    }
-    return env;
-}
-
-/* The words to execute, the program's path first. */
-static char **words_new(const struct loop *l, const struct job *job, const double *x,
-                        struct err *err)
-{
-    char **words, *path;
-
-    if (l->o->shell) {
-        words = xcalloc(4, sizeof(*words));
-        words[0] = xstrdup("/bin/sh");
-        words[1] = xstrdup("-c");
-        words[2] = xstrdup(l->command[0]);
-    } else if (l->command) {
-        words = words_expand_new(l->command, &l->s->file.space, x);
-    } else {
-        char *json = str_dupf("%s/params.json", job->dir);
-
-        words = sweepfile_command_new(&l->s->file, x, json, getenv, err);
-        free(json);
-        if (!words)
-            return NULL;
-    }
-    path = job_which(words[0], getenv("PATH"));
-    if (!path) {
-        err_set(err, ERR_USAGE, "%s: no such program", words[0]);
-        words_free(words);
-        return NULL;
-    }
-    free(words[0]);
-    words[0] = path;
-    return words;
-}
-
-static int start_words(struct loop *l, struct job *job, char **words, const double *x,
-                       struct err *err)
-{
-    char **env = words ? environment_new(l, job, x) : NULL;
-    struct str params = { 0 };
-    int ret = -1;
-
-    if (words) {
-        sweepfile_write_params(&params, &l->s->file.space, x);
-        str_addc(&params, '\n');
-        ret = job_start(job, words, env, params.s, err);
-    }
-    str_clear(&params);
-    words_free(words);
-    words_free(env);
-    return ret;
-}
-
 /* Record that the check found JOB's point infeasible: samplers keep away from there. */
 static int record_infeasible(struct loop *l, struct job *job, struct err *err)
 {
@@ -221,43 +90,34 @@ static int record_infeasible(struct loop *l, struct job *job, struct err *err)
     return session_end(s, err);
 }
 
-/* Run the check to its end: 0 feasible, 1 not, -1 that it failed itself. */
-static int check_feasible(struct loop *l, struct job *job, const double *x,
-                          struct err *err)
-{
-    char **words = words_expand_new(l->require, &l->s->file.space, x);
-    char *path = job_which(words[0], getenv("PATH"));
-    int status = -1;
-
-    free(words[0]);
-    words[0] = path; /* looked up before the first trial */
-    if (start_words(l, job, words, x, err) < 0)
-        return -1;
-    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    job->pid = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
-        return WEXITSTATUS(status);
-    return err_set(err, ERR_SYSTEM,
-                   "trial %d: the check of --require failed: see %s/stderr",
-                   job->number, job->dir);
-}
-
 /* Start JOB's command; *started is false when its point is infeasible. */
 static int start(struct loop *l, struct job *job, const double *x, bool *started,
                  struct err *err)
 {
-    int infeasible = l->require ? check_feasible(l, job, x, err) : 0;
+    int infeasible = l->require && !job->attempt ? spawn_feasible(l, job, x, err) : 0;
 
     *started = infeasible == 0;
     if (infeasible)
         return infeasible < 0 ? -1 : record_infeasible(l, job, err);
-    return start_words(l, job, words_new(l, job, x, err), x, err);
+    return spawn_command(l, job, x, err);
 }
 
 static uint64_t budget(const struct loop *l)
 {
     return l->o->trials ? (uint64_t)l->o->trials : l->s->file.run_cap;
+}
+
+/* Whether the best trial is as good as the file's metric asks for. */
+static bool on_target(const struct loop *l)
+{
+    const struct sweepfile *f = &l->s->file;
+    const struct study *s = &l->s->study;
+    const struct study_trial *best;
+    double target = f->nmetrics == 1 ? f->metrics[0].target : NAN;
+
+    if (isnan(target) || s->nobjectives != 1 || !(best = study_best(s)))
+        return false;
+    return s->maximize[0] ? best->values[0] >= target : best->values[0] <= target;
 }
 
 static bool may_draw(const struct loop *l)
@@ -270,7 +130,7 @@ static bool may_draw(const struct loop *l)
         return false;
     for (size_t i = 0; i < s->n; i++)
         taken += s->trials[i].state != STUDY_WAITING;
-    return !cap || taken < cap;
+    return (!cap || taken < cap) && !on_target(l);
 }
 
 /* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */
@@ -296,25 +156,59 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
     return ret;
 }
 
-/* Record how JOB ended. */
-static int finish(struct loop *l, struct job *job, struct err *err)
+/* Note how JOB's command ended in the joblog. */
+static int log_end(const struct loop *l, const struct job *job, struct err *err)
+{
+    char *path = fs_join_dup(job->dir, "stdout");
+    struct joblog_entry e = { .number = job->number,
+                              .start = job->start_time,
+                              .seconds = job_clock() - job->start,
+                              .status = job->status,
+                              .killed = job->killed > 0,
+                              .command = job->command };
+
+    if (fs_size(&e.output_bytes, path, NULL) < 0)
+        e.output_bytes = 0;
+    free(path);
+    return joblog_add(l->log, l->o->joblog, &e, err);
+}
+
+/* Whether JOB ended well, with its values. */
+static bool measured(const struct loop *l, const struct job *job, double *values)
+{
+    size_t n = l->s->study.nobjectives;
+
+    if (!WIFEXITED(job->status) || WEXITSTATUS(job->status) || job->killed ||
+        !measure_read(values, n, &l->o->measure, job->dir))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (isnan(values[i]))
+            return false;
+    return true;
+}
+
+/* Record how JOB ended; *again when it is to be started once more instead. */
+static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
     size_t n = l->s->study.nobjectives;
     double *values = xcalloc(n, sizeof(*values));
     struct study_trial *t = study_find(&l->s->study, job->number);
-    bool ok = WIFEXITED(job->status) && WEXITSTATUS(job->status) == 0 && !job->killed &&
-              job_values(values, n, job);
-    int ret = 0;
+    bool told = !t || study_finished(t); /* by the command itself, or pruned */
+    bool ok = !told && measured(l, job, values);
+    int ret = l->log >= 0 ? log_end(l, job, err) : 0;
 
-    if (t && !study_finished(t)) { /* the command may have told it itself */
-        for (size_t i = 0; i < n; i++)
-            ok = ok && !isnan(values[i]);
+    *again = !told && !ok && !l->signal && job->attempt < l->o->retries;
+    if (ret == 0 && !told && !*again)
         ret = session_finish(l->s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values, n, err);
-        l->failures = ok ? 0 : l->failures + 1;
-    } else if (t) {
-        l->failures = t->state == STUDY_FAIL ? l->failures + 1 : 0;
-    }
     free(values);
+    if (ret == 0 && *again) {
+        job->attempt++;
+        return 0;
+    }
+    if (!told)
+        l->failures = ok ? 0 : l->failures + 1;
+    else if (t)
+        l->failures = t->state == STUDY_FAIL ? l->failures + 1 : 0;
     job_clear(job);
     l->running--;
     return ret;
@@ -365,7 +259,8 @@ static bool ended(const struct job *job)
     return job->dir && !job->pid;
 }
 
-/* One transaction: reports, trials that ended, and new ones to start. */
+/* One transaction: reports, trials that ended, and new ones to start (or once more),
+ * which are marked in FRESH. */
 static int transact(struct loop *l, double *points, bool *fresh, struct err *err)
 {
     size_t n = l->s->file.space.n;
@@ -375,13 +270,14 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     for (int i = 0; i < l->o->jobs; i++)
         if (l->jobs[i].dir && watch(l, &l->jobs[i], err) < 0)
             return -1;
-    for (int i = 0; i < l->o->jobs; i++)
-        if (ended(&l->jobs[i]) && finish(l, &l->jobs[i], err) < 0)
+    for (int i = 0; i < l->o->jobs; i++) {
+        fresh[i] = false;
+        if (ended(&l->jobs[i]) && finish(l, &l->jobs[i], &fresh[i], err) < 0)
             return -1;
+    }
     if (l->s->st->ops->load(l->s->st, &l->s->study, l->s->name, err) < 0)
         return -1;
     for (int i = 0; i < l->o->jobs; i++) {
-        fresh[i] = false;
         if (l->jobs[i].dir || !may_draw(l))
             continue;
         if (draw(l, &l->jobs[i], points + (size_t)i * n, &fresh[i], err) < 0)
@@ -504,58 +400,6 @@ out:
     return ret;
 }
 
-/* What can be known to be wrong before the first trial. */
-static int check_command(const struct loop *l, struct err *err)
-{
-    const struct sweepfile *f = &l->s->file;
-    struct job job = { .dir = l->base };
-    struct rng rng;
-    double *x;
-    char **words;
-
-    if (!l->command && !sweepfile_has_command(f))
-        return err_set(err, ERR_USAGE, "no command: write it after --");
-    if (l->o->shell && (!l->command || !l->command[0] || l->command[1]))
-        return err_set(err, ERR_USAGE, "--shell takes one word after --");
-    if (l->command && !l->o->shell && words_check(l->command, &f->space, err) < 0)
-        return -1;
-    x = xcalloc(f->space.n, sizeof(*x));
-    rng_init(&rng, 0, 0);
-    sampler_prior(x, &f->space, &rng);
-    space_settle(&f->space, x);
-    words = words_new(l, &job, x, err);
-    free(x);
-    words_free(words);
-    return words ? 0 : -1;
-}
-
-/* The words of the file that --require names, checked. */
-static int read_require(struct loop *l, struct err *err)
-{
-    char *text, *save = NULL, *path;
-    size_t n = 0;
-
-    if (!l->o->require)
-        return 0;
-    if (fs_read_file(&text, NULL, l->o->require, 1 << 16, err) < 0)
-        return -1;
-    l->require = xcalloc(strlen(text) / 2 + 2, sizeof(*l->require));
-    for (char *w = strtok_r(text, " \t\n", &save); w;
-         w = strtok_r(NULL, " \t\n", &save))
-        l->require[n++] = xstrdup(w);
-    free(text);
-    if (!n)
-        return err_set(err, ERR_INPUT, "%s: no command", l->o->require);
-    path = job_which(l->require[0], getenv("PATH"));
-    if (!path)
-        return err_set(err, ERR_USAGE, "%s: %s: no such program", l->o->require,
-                       l->require[0]);
-    free(path);
-    return words_check(l->require, &l->s->file.space, err) < 0
-               ? err_prefix(err, "%s", l->o->require)
-               : 0;
-}
-
 static int check_budget(const struct loop *l, struct err *err)
 {
     if (budget(l) || l->s->sampler.sampler->ends || isfinite(l->end))
@@ -588,12 +432,17 @@ static int execute(struct loop *l, struct err *err)
     struct session *s = l->s;
     int fd, ret = -1;
 
-    if (check_command(l, err) < 0 || read_require(l, err) < 0 ||
-        check_budget(l, err) < 0)
+    if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0 ||
+        check_budget(l, err) < 0 ||
+        measure_check(&l->o->measure, s->study.nobjectives, err) < 0)
         return -1;
     fd = lock(str_starts(s->url, "sqlite:///") ? s->url + 10 : s->url, err);
     if (fd < 0)
         return -1;
+    if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0) {
+        close(fd);
+        return -1;
+    }
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
     if (reap(s, err) == 0 && session_end(s, err) == 0)
         ret = run_all(l, err);
@@ -625,30 +474,106 @@ static char *absolute_dup(const char *path)
     return out;
 }
 
+/* What the words of the options mean. */
+static int read_times(struct loop *l, struct runner_options *o,
+                      const struct runner_times *t, struct err *err)
+{
+    double seconds;
+
+    if (t->timeout && !session_duration(&o->timeout, t->timeout))
+        return err_set(err, ERR_USAGE, "'%s' is not a time", t->timeout);
+    if (t->budget && !session_duration(&seconds, t->budget))
+        return err_set(err, ERR_USAGE, "'%s' is not a time", t->budget);
+    if (t->budget)
+        l->end = job_clock() + seconds;
+    if (t->until && !parse_until(&seconds, t->until))
+        return err_set(err, ERR_USAGE, "'%s' is not HH:MM", t->until);
+    if (t->until)
+        l->end = fmin(l->end, job_clock() + seconds);
+    return 0;
+}
+
+/* Deal the devices; as many trials at once as they serve, unless -j says fewer. */
+static int deal_devices(struct runner_options *o, const char *list, int per,
+                        bool has_jobs, struct err *err)
+{
+    if (!list && per != 1)
+        return err_set(err, ERR_USAGE, "--devices-per-trial needs --devices");
+    if (list && !*list)
+        o->no_devices = true;
+    else if (list && devices_deal(&o->devices, list, per,
+                                  getenv("CUDA_VISIBLE_DEVICES"), err) < 0)
+        return -1;
+    if (o->devices.nslots && has_jobs && o->jobs > o->devices.nslots)
+        return err_set(err, ERR_USAGE, "%d jobs, but devices for %d", o->jobs,
+                       o->devices.nslots);
+    if (o->devices.nslots && !has_jobs)
+        o->jobs = o->devices.nslots;
+    return 0;
+}
+
+/* Run the sweep of the open session to its end; the exit status, or -1. */
+static int run_sweep(struct loop *l, struct err *err)
+{
+    char *base = str_dupf("%s.trials", l->s->name);
+    int ret;
+
+    l->base = absolute_dup(base);
+    l->url = absolute_dup(l->s->url);
+    l->identity = job_identity_dup(0);
+    l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
+    ret = execute(l, err);
+    if (ret == 0)
+        ret = outcome(l, err);
+    if (l->log >= 0)
+        close(l->log);
+    free(l->jobs);
+    words_free(l->require);
+    free(base);
+    free(l->base);
+    free(l->url);
+    free(l->identity);
+    return ret;
+}
+
 int run_main(const char *program, int argc, char **argv)
 {
+    static const char *const objectives[] = { "plain", "hf", NULL };
     struct runner_options o = { .jobs = 1, .failures = 3 };
-    const char *time_budget = NULL, *timeout = NULL;
+    struct runner_times times = { 0 };
+    struct opt_list keys = { 0 }, regexes = { 0 };
+    const char *devices = NULL;
+    int per_trial = 1, objective = 0;
+    bool has_jobs = false;
+    /* clang-format off */
     const struct opt opts[] = {
         WISH_OPTIONS(o.wish),
-        { OPT_INT, 'j', "jobs", &o.jobs, "N", "trials at once", NULL, NULL },
+        { OPT_COUNT, 'j', "jobs", &o.jobs, "N", "trials at once", NULL, &has_jobs },
         { OPT_INT, '\0', "trials", &o.trials, "N", "finished trials to reach", NULL,
           NULL },
-        { OPT_STRING, '\0', "time-budget", &time_budget, "TIME",
-          "start no trial after this: 90s, 15m, 8h", NULL, NULL },
-        { OPT_STRING, '\0', "until", &o.until, "HH:MM",
-          "start no trial after this hour", NULL, NULL },
-        { OPT_STRING, '\0', "trial-timeout", &timeout, "TIME", "end a trial after this",
-          NULL, NULL },
-        { OPT_INT, '\0', "max-consecutive-failures", &o.failures, "N",
-          "stop after so many, 0 for never", NULL, NULL },
-        { OPT_STRING, '\0', "require", &o.require, "FILE",
-          "a check that runs before each trial", NULL, NULL },
-        { OPT_FLAG, '\0', "shell", &o.shell, NULL,
-          "COMMAND is one word for sh, values in $HPO_NAME", NULL, NULL },
+        { OPT_STRING, '\0', "time-budget", &times.budget, "TIME", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "devices", &devices, "LIST",
+          "GPUs to deal to trials: 0,1,2,3", NULL, NULL },
+        { OPT_STRING, '\0', "require", &o.require, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "shell", &o.shell, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "no progress", NULL, NULL },
+        { OPT_STRING, '\0', "until", &times.until, "HH:MM", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "trial-timeout", &times.timeout, "TIME", NULL, NULL,
+          NULL },
+        { OPT_INT, '\0', "max-consecutive-failures", &o.failures, "N", NULL, NULL,
+          NULL },
+        { OPT_INT, '\0', "retries", &o.retries, "N", NULL, NULL, NULL },
+        { OPT_INT, '\0', "devices-per-trial", &per_trial, "N", NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "objective", &objective, "KIND", NULL, objectives, NULL },
+        { OPT_STRING, '\0', "metric-file", &o.measure.file, "FILE", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "metric-key", &keys, "KEY", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "metric-regex", &regexes, "REGEX", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "joblog", &o.joblog, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
+          "say when another run goes on", NULL, NULL },
         { .type = OPT_END },
     };
+    /* clang-format on */
     const struct cmd cmd = { .name = "run",
                              .program = program,
                              .opts = opts,
@@ -658,45 +583,27 @@ int run_main(const char *program, int argc, char **argv)
                              .max_args = 1,
                              .stop_at_command = true };
     char **operand = cmd_parse(&cmd, argc, argv);
-    struct session s;
+    struct session s = { 0 };
     struct err err = { 0 };
-    struct loop l = { .o = &o, .s = &s, .end = INFINITY };
-    double seconds;
-    char *base;
-    int ret;
+    struct loop l = { .o = &o, .s = &s, .end = INFINITY, .log = -1 };
+    int ret = -1;
 
-    if (o.jobs < 1)
-        return cmd_usage(&cmd, "--jobs is at least 1");
-    if (timeout && !parse_duration(&o.timeout, timeout))
-        return cmd_usage(&cmd, "'%s' is not a time", timeout);
-    if (time_budget && !parse_duration(&seconds, time_budget))
-        return cmd_usage(&cmd, "'%s' is not a time", time_budget);
-    if (time_budget)
-        l.end = job_clock() + seconds;
-    if (o.until && !parse_until(&seconds, o.until))
-        return cmd_usage(&cmd, "'%s' is not HH:MM", o.until);
-    if (o.until)
-        l.end = fmin(l.end, job_clock() + seconds);
+    o.measure.keys = keys.v;
+    o.measure.nkeys = keys.n;
+    o.measure.regexes = regexes.v;
+    o.measure.nregexes = regexes.n;
+    o.measure.hf = objective == 1;
     l.command = cmd_command(&cmd, argc, argv);
-    if (session_open_sweep(&s, operand[0], &o.wish, &err) < 0)
-        return cmd_fail(&cmd, &err);
-    base = str_dupf("%s.trials", s.name);
-    l.base = absolute_dup(base);
-    l.url = absolute_dup(s.url);
-    l.identity = job_identity_dup(0);
-    l.jobs = xcalloc((size_t)o.jobs, sizeof(*l.jobs));
-    ret = execute(&l, &err);
-    if (ret == 0)
-        ret = outcome(&l, &err);
-    else if (err.kind == ERR_LOCKED)
-        ret = ERR_LOCKED;
-    free(l.jobs);
-    words_free(l.require);
-    free(base);
-    free(l.base);
-    free(l.url);
-    free(l.identity);
+    if (read_times(&l, &o, &times, &err) == 0 &&
+        deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
+        session_open_sweep(&s, operand[0], &o.wish, &err) == 0)
+        ret = run_sweep(&l, &err);
+    devices_clear(&o.devices);
+    free(keys.v);
+    free(regexes.v);
     session_close(&s);
     wish_clear(&o.wish);
+    if (ret < 0 && err.kind == ERR_LOCKED && !o.verbose)
+        ret = ERR_LOCKED; /* what cron need not mail */
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, ret);
 }

@@ -105,7 +105,8 @@ int report_main(const char *program, int argc, char **argv)
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
     t = session_trial(&s, operand[0], &err);
-    if (t && s.st->ops->set_report(s.st, t->id, step, value, &err) == 0)
+    if (t && s.st->ops->set_report(s.st, t->id, step, value, &err) == 0 &&
+        session_renew(&s, t, &err) == 0)
         ret = session_end(&s, &err);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);

@@ -215,7 +215,7 @@ static int read_metrics(struct formats_reader *r, const struct json *list)
         /* SigOpt maximizes unless told otherwise. */
         f->metrics[f->nmetrics++] =
             (struct sweepfile_metric){ xstrdup(name),
-                                       !goal || strcmp(goal, "minimize") != 0 };
+                                       !goal || strcmp(goal, "minimize") != 0, NAN };
     }
     return 0;
 }

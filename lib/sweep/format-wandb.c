@@ -290,13 +290,16 @@ static int read_params(struct formats_reader *r, const struct json *obj,
 
 static int read_metric(struct formats_reader *r, const struct json *j)
 {
-    static const char *const known[] = { "name", "goal", "impute",
-                                         "impute_while_running", NULL };
+    static const char *const known[] = {
+        "name", "goal", "target", "impute", "impute_while_running", NULL
+    };
     const char *name = json_string(json_get(j, "name"));
     const char *goal = json_string(json_get(j, "goal"));
     struct sweepfile *f = r->file;
+    double target = NAN;
 
-    if (check_keys(r, j, "metric", known) < 0)
+    if (check_keys(r, j, "metric", known) < 0 ||
+        (json_get(j, "target") && number(&target, r, j, "metric", "target", NAN) < 0))
         return -1;
     if (!name)
         return json_error(r->doc, j, r->err, "metric: 'name' is missing");
@@ -305,15 +308,17 @@ static int read_metric(struct formats_reader *r, const struct json *j)
                           "metric: 'goal' is minimize or maximize, not '%s'", goal);
     f->metrics = xrealloc(f->metrics, (f->nmetrics + 1) * sizeof(*f->metrics));
     f->metrics[f->nmetrics++] =
-        (struct sweepfile_metric){ xstrdup(name), goal && !strcmp(goal, "maximize") };
+        (struct sweepfile_metric){ xstrdup(name), goal && !strcmp(goal, "maximize"),
+                                   target };
     return 0;
 }
 
 /* Hyperband in W&B's words: rungs at min_iter * eta^k, or down from max_iter. */
 static int read_early(struct formats_reader *r, const struct json *j)
 {
-    static const char *const known[] = { "type", "min_iter", "max_iter",
-                                         "s",    "eta",      NULL };
+    static const char *const known[] = { "type", "min_iter", "max_iter", "s",
+                                         "eta",  "strict",   NULL };
+    const struct json *strict = json_get(j, "strict");
     const char *type = json_string(json_get(j, "type"));
     double least, most, s, eta, resource;
 
@@ -321,6 +326,9 @@ static int read_early(struct formats_reader *r, const struct json *j)
         return -1;
     if (!type || strcmp(type, "hyperband"))
         return json_error(r->doc, j, r->err, "early_terminate: 'type' is hyperband");
+    if (strict && strict->type != JSON_TRUE && strict->type != JSON_FALSE)
+        return json_error(r->doc, strict, r->err,
+                          "early_terminate: 'strict' is true or false");
     if (number(&least, r, j, "early_terminate", "min_iter", 0) < 0 ||
         number(&most, r, j, "early_terminate", "max_iter", 0) < 0 ||
         number(&s, r, j, "early_terminate", "s", 0) < 0 ||

@@ -1,9 +1,7 @@
-/* job - trials as processes: a directory, a process group, values and reports */
-#include <ctype.h>
+/* job - trials as processes: a directory, a process group, reports */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +13,10 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
-#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job.h"
 
-enum { RESULT_MAX = 1 << 20, TAIL_BYTES = 8192, LINE_BYTES = 256 };
+enum { LINE_BYTES = 256 };
 
 double job_clock(void)
 {
@@ -144,16 +141,33 @@ static int open_output(const char *dir, const char *name, struct err *err)
     return fd;
 }
 
+/* What an earlier run of the same trial left must not count for this one. */
+static void forget(const struct job *job)
+{
+    static const char *const names[] = { "result.json", "report" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *path = fs_join_dup(job->dir, names[i]);
+
+        unlink(path);
+        free(path);
+    }
+}
+
 int job_start(struct job *job, char *const *words, char *const *environment,
               const char *params, struct err *err)
 {
     char *path = fs_join_dup(job->dir, "params.json");
     int out = -1, error = -1, ret = -1;
+    struct timespec now;
     pid_t pid;
 
+    clock_gettime(CLOCK_REALTIME, &now);
     if (fs_mkdirs(job->dir, err) < 0 ||
         fs_write_file(path, params, strlen(params), false, err) < 0)
         goto out;
+    forget(job);
+    job->report_at = 0;
     out = open_output(job->dir, "stdout", err);
     error = out < 0 ? -1 : open_output(job->dir, "stderr", err);
     if (error < 0)
@@ -168,6 +182,8 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     setpgid(pid, pid); /* whichever comes first, parent or child */
     job->pid = pid;
     job->start = job_clock();
+    job->start_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    job->killed = 0;
     ret = 0;
 out:
     if (out >= 0)
@@ -187,90 +203,8 @@ void job_kill(struct job *job, int sig)
 void job_clear(struct job *job)
 {
     free(job->dir);
+    free(job->command);
     *job = (struct job){ 0 };
-}
-
-/* N numbers out of a JSON number, list, or object with "value" or "values". */
-static bool json_values(double *values, size_t n, const struct json *j)
-{
-    size_t i = 0;
-
-    if (j->type == JSON_OBJECT)
-        j = json_get(j, "values") ? json_get(j, "values") : json_get(j, "value");
-    if (j && j->type == JSON_NUMBER)
-        return n == 1 && json_double(j, values);
-    if (!j || j->type != JSON_ARRAY || j->n != n)
-        return false;
-    for (j = j->first; j; j = j->next)
-        if (!json_double(j, &values[i++]))
-            return false;
-    return true;
-}
-
-/* The last N numbers of the last line that is not empty. */
-static bool line_values(double *values, size_t n, char *text)
-{
-    size_t end = strlen(text);
-
-    while (end > 0 && isspace((unsigned char)text[end - 1]))
-        text[--end] = '\0';
-    for (size_t i = n; i > 0; i--) {
-        char *word;
-
-        while (end > 0 && strchr(" \t,;=:", text[end - 1]))
-            text[--end] = '\0';
-        while (end > 0 && !strchr(" \t\n,;=:", text[end - 1]))
-            end--;
-        word = text + end;
-        if (!str_double(word, &values[i - 1]))
-            return false;
-        if (i > 1 && end > 0 && text[end - 1] == '\n')
-            return false;
-        *word = '\0';
-    }
-    return true;
-}
-
-/* The last bytes of a file, or NULL. */
-static char *tail_dup(const char *path)
-{
-    FILE *fp = fopen(path, "rb");
-    char *text = NULL;
-    size_t n;
-
-    if (!fp)
-        return NULL;
-    if (fseek(fp, -TAIL_BYTES, SEEK_END) < 0)
-        rewind(fp);
-    text = xcalloc(TAIL_BYTES + 1, 1);
-    n = fread(text, 1, TAIL_BYTES, fp);
-    text[n] = '\0';
-    fclose(fp);
-    return text;
-}
-
-bool job_values(double *values, size_t n, const struct job *job)
-{
-    char *path = fs_join_dup(job->dir, "result.json"), *text = NULL;
-    struct json_doc doc;
-    bool ok = false;
-
-    if (fs_read_file(&text, NULL, path, RESULT_MAX, NULL) == 0) {
-        if (json_parse(&doc, path, text, strlen(text), NULL) == 0) {
-            ok = json_values(values, n, doc.root);
-            json_clear(&doc);
-        } else {
-            ok = line_values(values, n, text);
-        }
-    } else {
-        free(path);
-        path = fs_join_dup(job->dir, "stdout");
-        text = tail_dup(path);
-        ok = text && line_values(values, n, text);
-    }
-    free(text);
-    free(path);
-    return ok;
 }
 
 bool job_report(struct job *job, int64_t *step, double *value)

@@ -1,4 +1,4 @@
-/* job - trials as processes: a directory, a process group, values and reports
+/* job - trials as processes: a directory, a process group, reports
  *
  * A trial's directory holds stdout, stderr, params.json and, when the command writes
  * them, result.json and report. */
@@ -11,13 +11,15 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
-#include "lib/sweep/space.h"
 
 struct job {
     pid_t pid; /* also its process group's id; 0: not running */
     int number, slot;
+    int attempt;        /* from 0 */
     char *dir;          /* owned */
+    char *command;      /* what runs, for a log, or NULL; owned */
     double start;       /* seconds on the monotonic clock */
+    double start_time;  /* seconds since the epoch */
     double killed;      /* when it was told to end, 0 for never */
     uint64_t report_at; /* bytes of the report file read */
     int status;         /* as from waitpid, when it has ended */
@@ -36,17 +38,13 @@ char *job_which(const char *program, const char *path);
 
 /* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
- * NULL-terminated) replaces the process's.  The working directory is the caller's. */
+ * NULL-terminated) replaces the process's.  The working directory is the caller's.
+ * result.json and report of an earlier start are removed. */
 int job_start(struct job *job, char *const *words, char *const *environment,
               const char *params, struct err *err);
 /* Signal SIG to the whole process group. */
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);
-
-/* The values of an ended job: N numbers out of result.json (a number, a list, or
- * {"value"/"values": ...}), else the last numbers of the last line of stdout.  False
- * when there are not as many. */
-bool job_values(double *values, size_t n, const struct job *job);
 
 /* The next complete line "STEP VALUE" of the report file; false when there is none. */
 bool job_report(struct job *job, int64_t *step, double *value);

@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/cma-es.c \
     %D%/cma.c %D%/cma.h \
+    %D%/devices.c %D%/devices.h \
     %D%/dist.c %D%/dist.h \
     %D%/format-optuna.c %D%/format-ray.c %D%/format-sigopt.c %D%/format-wandb.c \
     %D%/formats.h \
@@ -19,6 +20,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \
     %D%/job.c %D%/job.h \
+    %D%/joblog.c %D%/joblog.h \
+    %D%/measure.c %D%/measure.h \
     %D%/replay.c %D%/replay.h \
     %D%/sampler.c %D%/sampler.h \
     %D%/settings.c %D%/settings.h \

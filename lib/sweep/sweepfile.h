@@ -16,6 +16,7 @@
 struct sweepfile_metric {
     char *name;
     bool maximize;
+    double target; /* enough is reached, NaN for never */
 };
 
 /* What the file leaves out is NULL or 0. */

@@ -1,0 +1,46 @@
+/* run - what the parts of the runner share: run.c decides, spawn.c starts commands */
+#ifndef CMD_HPO_SWEEP_RUN_H
+#define CMD_HPO_SWEEP_RUN_H
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/sweep/devices.h"
+#include "lib/sweep/job.h"
+#include "lib/sweep/measure.h"
+
+struct runner_options {
+    struct wish wish;
+    int jobs, trials, failures, retries;
+    double timeout;
+    const char *require, *joblog;
+    struct measure measure;
+    struct devices devices; /* no slots: the environment's are left alone */
+    bool no_devices;        /* each trial sees none */
+    bool shell, quiet, verbose;
+};
+
+struct loop {
+    const struct runner_options *o;
+    struct session *s;
+    char **require; /* words of a check that runs before each trial, or NULL; owned */
+    char *const *command;  /* the user's words, or NULL: the file's command */
+    int log;               /* descriptor of the joblog, or -1 */
+    char *base;            /* where trial directories are made; owned */
+    char *url;             /* the storage, for commands that go elsewhere; owned */
+    char *identity;        /* this process; owned */
+    struct job *jobs;      /* [o->jobs] */
+    int running, failures; /* failures in a row */
+    double end;            /* draw nothing after this, or infinity */
+    bool exhausted, pruning;
+    int signal; /* that ends the run */
+};
+
+/* Find what can be known to be wrong with the command before the first trial. */
+int spawn_check(const struct loop *l, struct err *err);
+/* Take the words of the file that --require names, checked. */
+int spawn_read_require(struct loop *l, struct err *err);
+/* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself. */
+int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err);
+/* Start JOB's command at X. */
+int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err);
+
+#endif

@@ -1,0 +1,202 @@
+/* spawn - the command of a trial: its words, its environment, and its check */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cmd/hpo-sweep/run.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/joblog.h"
+#include "lib/sweep/words.h"
+
+extern char **environ;
+
+static void add_variable(char ***env, size_t *n, char *text)
+{
+    *env = xrealloc(*env, (*n + 2) * sizeof(**env));
+    (*env)[(*n)++] = text;
+    (*env)[*n] = NULL;
+}
+
+/* The caller's environment, what a trial is told, and HPO_NAME=value of each parameter
+ * (what is no letter or digit becomes '_'). */
+static char **environment_new(const struct loop *l, const struct job *job,
+                              const double *x)
+{
+    const struct space *space = &l->s->file.space;
+    const struct devices *d = &l->o->devices;
+    bool masked = d->nslots || l->o->no_devices;
+    char **env = NULL;
+    size_t n = 0;
+
+    for (char **e = environ; *e; e++)
+        if (!str_starts(*e, "HPO_") &&
+            !(masked && str_starts(*e, "CUDA_VISIBLE_DEVICES=")))
+            add_variable(&env, &n, xstrdup(*e));
+    add_variable(&env, &n, str_dupf("HPO_STUDY=%s", l->s->name));
+    add_variable(&env, &n, str_dupf("HPO_STORAGE=%s", l->url));
+    add_variable(&env, &n, str_dupf("HPO_TRIAL_NUMBER=%d", job->number));
+    add_variable(&env, &n, str_dupf("HPO_TRIAL_DIR=%s", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_PARAMS_JSON=%s/params.json", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_RESULT=%s/result.json", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_REPORT=%s/report", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_SLOT=%d", job->slot));
+    if (masked)
+        add_variable(
+            &env, &n,
+            str_dupf("CUDA_VISIBLE_DEVICES=%s", d->nslots ? d->masks[job->slot] : ""));
+    add_variable(&env, &n, str_dupf("HPO_ATTEMPT=%d", job->attempt));
+    for (size_t i = 0; i < space->n; i++) {
+        struct str text = { 0 };
+
+        if (isnan(x[i]))
+            continue;
+        str_addf(&text, "HPO_%s", space->params[i].name);
+        for (char *p = text.s; *p; p++)
+            if (!strchr(
+                    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
+                    *p))
+                *p = '_';
+        str_addc(&text, '=');
+        dist_write_word(&text, &space->params[i].dist, x[i]);
+        add_variable(&env, &n, str_steal(&text));
+    }
+    return env;
+}
+
+/* The words to execute, the program's path first. */
+static char **words_new(const struct loop *l, const struct job *job, const double *x,
+                        struct err *err)
+{
+    char **words, *path;
+
+    if (l->o->shell) {
+        words = xcalloc(4, sizeof(*words));
+        words[0] = xstrdup("/bin/sh");
+        words[1] = xstrdup("-c");
+        words[2] = xstrdup(l->command[0]);
+    } else if (l->command) {
+        words = words_expand_new(l->command, &l->s->file.space, x);
+    } else {
+        char *json = str_dupf("%s/params.json", job->dir);
+
+        words = sweepfile_command_new(&l->s->file, x, json, getenv, err);
+        free(json);
+        if (!words)
+            return NULL;
+    }
+    path = job_which(words[0], getenv("PATH"));
+    if (!path) {
+        err_set(err, ERR_USAGE, "%s: no such program", words[0]);
+        words_free(words);
+        return NULL;
+    }
+    free(words[0]);
+    words[0] = path;
+    return words;
+}
+
+static int start_words(struct loop *l, struct job *job, char **words, const double *x,
+                       struct err *err)
+{
+    char **env = words ? environment_new(l, job, x) : NULL;
+    struct str params = { 0 };
+    int ret = -1;
+
+    if (words) {
+        sweepfile_write_params(&params, &l->s->file.space, x);
+        str_addc(&params, '\n');
+        if (l->log >= 0) {
+            struct str command = { 0 };
+
+            joblog_command(&command, words);
+            free(job->command);
+            job->command = str_steal(&command);
+        }
+        ret = job_start(job, words, env, params.s, err);
+    }
+    str_clear(&params);
+    words_free(words);
+    words_free(env);
+    return ret;
+}
+
+/* Run the check to its end: 0 feasible, 1 not, -1 that it failed itself. */
+int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err)
+{
+    char **words = words_expand_new(l->require, &l->s->file.space, x);
+    char *path = job_which(words[0], getenv("PATH"));
+    int status = -1;
+
+    free(words[0]);
+    words[0] = path; /* looked up before the first trial */
+    if (start_words(l, job, words, x, err) < 0)
+        return -1;
+    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    job->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
+        return WEXITSTATUS(status);
+    return err_set(err, ERR_SYSTEM,
+                   "trial %d: the check of --require failed: see %s/stderr",
+                   job->number, job->dir);
+}
+
+int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err)
+{
+    return start_words(l, job, words_new(l, job, x, err), x, err);
+}
+
+/* What can be known to be wrong before the first trial. */
+int spawn_check(const struct loop *l, struct err *err)
+{
+    const struct sweepfile *f = &l->s->file;
+    struct job job = { .dir = l->base };
+    struct rng rng;
+    double *x;
+    char **words;
+
+    if (!l->command && !sweepfile_has_command(f))
+        return err_set(err, ERR_USAGE, "no command: write it after --");
+    if (l->o->shell && (!l->command || !l->command[0] || l->command[1]))
+        return err_set(err, ERR_USAGE, "--shell takes one word after --");
+    if (l->command && !l->o->shell && words_check(l->command, &f->space, err) < 0)
+        return -1;
+    x = xcalloc(f->space.n, sizeof(*x));
+    rng_init(&rng, 0, 0);
+    sampler_prior(x, &f->space, &rng);
+    space_settle(&f->space, x);
+    words = words_new(l, &job, x, err);
+    free(x);
+    words_free(words);
+    return words ? 0 : -1;
+}
+
+/* The words of the file that --require names, checked. */
+int spawn_read_require(struct loop *l, struct err *err)
+{
+    char *text, *save = NULL, *path;
+    size_t n = 0;
+
+    if (!l->o->require)
+        return 0;
+    if (fs_read_file(&text, NULL, l->o->require, 1 << 16, err) < 0)
+        return -1;
+    l->require = xcalloc(strlen(text) / 2 + 2, sizeof(*l->require));
+    for (char *w = strtok_r(text, " \t\n", &save); w;
+         w = strtok_r(NULL, " \t\n", &save))
+        l->require[n++] = xstrdup(w);
+    free(text);
+    if (!n)
+        return err_set(err, ERR_INPUT, "%s: no command", l->o->require);
+    path = job_which(l->require[0], getenv("PATH"));
+    if (!path)
+        return err_set(err, ERR_USAGE, "%s: %s: no such program", l->o->require,
+                       l->require[0]);
+    free(path);
+    return words_check(l->require, &l->s->file.space, err) < 0
+               ? err_prefix(err, "%s", l->o->require)
+               : 0;
+}

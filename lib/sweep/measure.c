@@ -1,0 +1,278 @@
+/* measure - the values of a trial, out of what its command wrote */
+#include <ctype.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/measure.h"
+
+enum { FILE_MAX = 64 << 20, TAIL_BYTES = 8192 };
+
+int measure_check(const struct measure *m, size_t n, struct err *err)
+{
+    if ((m->nkeys > 0) + (m->nregexes > 0) + m->hf > 1)
+        return err_set(err, ERR_USAGE,
+                       "keys, regular expressions and hf exclude one another");
+    if (m->nregexes && m->file)
+        return err_set(err, ERR_USAGE, "regular expressions read standard output");
+    if (m->hf && n != 1)
+        return err_set(err, ERR_USAGE, "hf is one objective, not %zu", n);
+    if ((m->nkeys && m->nkeys != n) || (m->nregexes && m->nregexes != n))
+        return err_set(err, ERR_USAGE, "%zu values for %zu objectives",
+                       m->nkeys + m->nregexes, n);
+    for (size_t i = 0; i < m->nregexes; i++) {
+        regex_t re;
+        char why[128];
+        int code = regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE);
+
+        if (code) {
+            regerror(code, &re, why, sizeof(why));
+            return err_set(err, ERR_USAGE, "'%s': %s", m->regexes[i], why);
+        }
+        regfree(&re);
+    }
+    return 0;
+}
+
+/* N numbers out of a JSON number, list, or object with "value" or "values". */
+static bool json_values(double *values, size_t n, const struct json *j)
+{
+    size_t i = 0;
+
+    if (j->type == JSON_OBJECT)
+        j = json_get(j, "values") ? json_get(j, "values") : json_get(j, "value");
+    if (j && j->type == JSON_NUMBER)
+        return n == 1 && json_double(j, values);
+    if (!j || j->type != JSON_ARRAY || j->n != n)
+        return false;
+    for (j = j->first; j; j = j->next)
+        if (!json_double(j, &values[i++]))
+            return false;
+    return true;
+}
+
+/* The last N numbers of the last line that is not empty. */
+static bool line_values(double *values, size_t n, char *text)
+{
+    size_t end = strlen(text);
+
+    while (end > 0 && isspace((unsigned char)text[end - 1]))
+        text[--end] = '\0';
+    for (size_t i = n; i > 0; i--) {
+        char *word;
+
+        while (end > 0 && strchr(" \t,;=:", text[end - 1]))
+            text[--end] = '\0';
+        while (end > 0 && !strchr(" \t\n,;=:", text[end - 1]))
+            end--;
+        word = text + end;
+        if (!str_double(word, &values[i - 1]))
+            return false;
+        if (i > 1 && end > 0 && text[end - 1] == '\n')
+            return false;
+        *word = '\0';
+    }
+    return true;
+}
+
+/* The number at KEY below J: members divided by dots (a member whose name holds the
+ * dots comes first), of a list its last element that has one. */
+static bool find_number(double *out, const struct json *j, const char *key)
+{
+    const struct json *member = json_get(j, key);
+    bool found = false;
+
+    if (!j)
+        return false;
+    if (j->type == JSON_ARRAY) {
+        for (const struct json *e = j->first; e; e = e->next)
+            found |= find_number(out, e, key);
+        return found;
+    }
+    if (member) {
+        while (member->type == JSON_ARRAY && member->first) {
+            member = member->first;
+            while (member->next)
+                member = member->next;
+        }
+        return json_double(member, out);
+    }
+    for (const char *dot = strchr(key, '.'); dot; dot = strchr(dot + 1, '.')) {
+        char *head = xstrndup(key, (size_t)(dot - key));
+
+        member = json_get(j, head);
+        free(head);
+        if (member && find_number(out, member, dot + 1))
+            return true;
+    }
+    return false;
+}
+
+/* Hugging Face's default_compute_objective (trainer_utils.py): eval_loss when nothing
+ * but times is beside it, else the sum of the other metrics. */
+static bool hf_objective(double *out, const struct json *j)
+{
+    static const char *const times[] = { "_runtime", "_per_second",
+                                         "_compilation_time" };
+    const struct json *loss = json_get(j, "eval_loss");
+    double sum = 0, value;
+    bool some = false;
+
+    if (j->type != JSON_OBJECT)
+        return false;
+    for (const struct json *k = j->first; k; k = k->next) {
+        bool skipped = k == loss || !strcmp(k->key, "epoch");
+
+        for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
+            skipped |= str_ends(k->key, times[i]);
+        if (skipped)
+            continue;
+        if (!json_double(k, &value))
+            return false;
+        sum += value;
+        some = true;
+    }
+    *out = sum;
+    return some || (loss && json_double(loss, out));
+}
+
+static bool read_object(double *values, size_t n, const struct measure *m,
+                        const struct json *root)
+{
+    if (m->hf)
+        return hf_objective(values, root);
+    for (size_t i = 0; i < m->nkeys; i++)
+        if (!find_number(&values[i], root, m->keys[i]))
+            return false;
+    return m->nkeys ? true : json_values(values, n, root);
+}
+
+static bool read_json(double *values, size_t n, const struct measure *m,
+                      const char *text, size_t len)
+{
+    struct json_doc doc;
+    bool ok;
+
+    if (json_parse(&doc, "metrics", text, len, NULL) < 0)
+        return false;
+    ok = read_object(values, n, m, doc.root);
+    json_clear(&doc);
+    return ok;
+}
+
+/* The last line of TEXT that is JSON and has what is asked for. */
+static bool read_lines(double *values, size_t n, const struct measure *m,
+                       const char *text)
+{
+    size_t end = strlen(text);
+
+    while (end > 0) {
+        size_t start = end;
+
+        while (start > 0 && text[start - 1] != '\n')
+            start--;
+        if (text[start] == '{' && read_json(values, n, m, text + start, end - start))
+            return true;
+        end = start ? start - 1 : 0;
+    }
+    return false;
+}
+
+/* The last match of each regular expression. */
+static bool read_matches(double *values, const struct measure *m, const char *text)
+{
+    for (size_t i = 0; i < m->nregexes; i++) {
+        bool found = false;
+        regmatch_t match[2];
+        regex_t re;
+
+        if (regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE))
+            return false;
+        for (const char *p = text;
+             *p && !regexec(&re, p, 2, match, p == text ? 0 : REG_NOTBOL);
+             p += match[0].rm_eo + (match[0].rm_eo == match[0].rm_so)) {
+            const regmatch_t *g = re.re_nsub ? &match[1] : &match[0];
+            char *word;
+
+            if (g->rm_so < 0)
+                continue;
+            word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
+            found |= str_double(word, &values[i]);
+            free(word);
+        }
+        regfree(&re);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* The last bytes of a file, or NULL. */
+static char *tail_dup(const char *path)
+{
+    FILE *fp = fopen(path, "rb");
+    char *text = NULL;
+    size_t n;
+
+    if (!fp)
+        return NULL;
+    if (fseek(fp, -TAIL_BYTES, SEEK_END) < 0)
+        rewind(fp);
+    text = xcalloc(TAIL_BYTES + 1, 1);
+    n = fread(text, 1, TAIL_BYTES, fp);
+    text[n] = '\0';
+    fclose(fp);
+    return text;
+}
+
+/* NAME of the trial, unless it is a path of its own; NULL when it cannot be read. */
+static char *read_dup(const char *dir, const char *name)
+{
+    char *path = name[0] == '/' ? xstrdup(name) : fs_join_dup(dir, name);
+    char *text = NULL;
+
+    if (fs_read_file(&text, NULL, path, FILE_MAX, NULL) < 0)
+        text = NULL;
+    free(path);
+    return text;
+}
+
+static bool read_asked(double *values, size_t n, const struct measure *m,
+                       const char *dir)
+{
+    char *text = m->nregexes ? NULL : read_dup(dir, m->file ? m->file : "result.json");
+    bool ok = text && read_json(values, n, m, text, strlen(text));
+
+    if (!ok && !m->file) {
+        free(text);
+        text = read_dup(dir, "stdout");
+        ok = text && (m->nregexes ? read_matches(values, m, text)
+                                  : read_lines(values, n, m, text));
+    }
+    free(text);
+    return ok;
+}
+
+bool measure_read(double *values, size_t n, const struct measure *m, const char *dir)
+{
+    char *text, *path;
+    bool ok;
+
+    if (m->file || m->nkeys || m->nregexes || m->hf)
+        return read_asked(values, n, m, dir);
+    if ((text = read_dup(dir, "result.json"))) {
+        ok =
+            read_json(values, n, m, text, strlen(text)) || line_values(values, n, text);
+    } else {
+        path = fs_join_dup(dir, "stdout");
+        text = tail_dup(path);
+        ok = text && line_values(values, n, text);
+        free(path);
+    }
+    free(text);
+    return ok;
+}

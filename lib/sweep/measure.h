@@ -1,0 +1,30 @@
+/* measure - the values of a trial, out of what its command wrote
+ *
+ * Without a request: the file result.json (a number, a list, or an object with "value"
+ * or "values"), else the last numbers of the last line of standard output. */
+#ifndef LIB_SWEEP_MEASURE_H
+#define LIB_SWEEP_MEASURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/base/err.h"
+
+struct measure {
+    const char *file; /* JSON, in the trial's directory unless absolute; NULL: what the
+                         command left as result.json, else its last line of JSON */
+    const char *const *keys; /* [nkeys]: members, "a.b" inside "a"; of a list the last
+                                element that has it */
+    size_t nkeys;
+    const char *const *regexes; /* [nregexes]: extended; the last match on standard
+                                   output, its first group if it has one */
+    size_t nregexes;
+    bool hf; /* Hugging Face's default objective of the JSON object */
+};
+
+/* ERR_USAGE unless M can give N values. */
+int measure_check(const struct measure *m, size_t n, struct err *err);
+/* VALUES[n] of the trial in DIR; false when there are not as many. */
+bool measure_read(double *values, size_t n, const struct measure *m, const char *dir);
+
+#endif

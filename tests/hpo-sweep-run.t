@@ -1,0 +1,163 @@
+#!/bin/sh
+# hpo-sweep-run.t - devices, retries, leases, metrics, the job log, and what ends a run
+. "$top_srcdir/tests/lib.sh"
+
+if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    skip "hpo-sweep runs commands" "built without SQLite or YAML"
+    done_testing
+    exit
+fi
+
+states() {
+    hpo-sweep show -S "$1" --study "$2" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
+}
+
+printf 'x: uniform(-5, 5)\n' > s.yaml
+cat > slot.sh << 'EOS'
+#!/bin/sh
+echo "$HPO_SLOT:$CUDA_VISIBLE_DEVICES" > "$HPO_TRIAL_DIR/slot"
+while [ "$(cat "$1".trials/*/slot | wc -l)" -lt 2 ]; do sleep 0.1; done
+echo 1
+EOS
+chmod +x slot.sh
+unset CUDA_VISIBLE_DEVICES
+run hpo-sweep run s.yaml --study dev --trials 4 --devices 0,1,2,3 --devices-per-trial 2 -- ./slot.sh dev
+status_is 0 "devices are dealt to slots, and as many trials run at once"
+ok "each slot has its own neighbours" test "$(cat dev.trials/*/slot | sort -u | tr '\n' ' ')" = "0:0,1 1:2,3 "
+CUDA_VISIBLE_DEVICES=4,GPU-ab,6,7 hpo-sweep run s.yaml --study mask --trials 2 --devices 1,3 -- ./slot.sh mask
+ok "numbers count within the mask that the run is under" \
+    test "$(cat mask.trials/*/slot | sort -u | tr '\n' ' ')" = "0:GPU-ab 1:7 "
+CUDA_VISIBLE_DEVICES=4,5 hpo-sweep run s.yaml --study all --trials 2 --devices all -- ./slot.sh all
+ok "all is the whole mask" test "$(cat all.trials/*/slot | sort -u | tr '\n' ' ')" = "0:4 1:5 "
+CUDA_VISIBLE_DEVICES=4 run hpo-sweep run s.yaml --trials 1 --devices 0,1 -- echo 1
+status_is 2 "a device beyond the mask is refused"
+run hpo-sweep run s.yaml --trials 1 --devices 0,1,2 --devices-per-trial 2 -- echo 1
+status_is 2 "devices that are left over are refused"
+run hpo-sweep run s.yaml --trials 1 --devices 0,1 -j 3 -- echo 1
+err_has "3 jobs, but devices for 2" "more jobs than devices are refused"
+
+cat > flaky.sh << 'EOS'
+#!/bin/sh
+echo "0 1" >> "$HPO_REPORT"
+echo '{"value": 9}' > "$HPO_RESULT"
+[ "$HPO_ATTEMPT" = 1 ] || exit 7
+rm "$HPO_RESULT"
+echo 2
+EOS
+chmod +x flaky.sh
+run hpo-sweep run s.yaml --study retry --trials 3 --retries 1 --joblog log -- ./flaky.sh "it's {{}}"
+status_is 0 "a command that failed is run again"
+ok "and counts as one trial" test "$(states s.db retry)" = " 3 COMPLETE "
+ok "the job log has GNU parallel's columns" test "$(head -n 1 log | tr '\t' ' ')" = \
+    "Seq Host Starttime JobRuntime Send Receive Exitval Signal Command"
+ok "and a line for each attempt" test "$(cut -f 1,7,8 log | tail -n +2 | tr '\t\n' ',  ')" = \
+    "0,7,0 0,0,0 1,7,0 1,0,0 2,7,0 2,0,0 "
+ok "with the command as a shell would read it" grep -q "	./flaky.sh 'it'\\\\''s {}'\$" log
+run hpo-sweep run s.yaml --study retry1 --trials 1 --retries 2 --joblog log -- false
+ok "retries have an end" test "$(states s.db retry1) $(wc -l < log)" = " 1 FAIL  10"
+run hpo-sweep run s.yaml --study slow --trials 1 --trial-timeout 0.3 --joblog log -- sh -c 'sleep 60 & wait'
+ok "a trial that takes too long is killed, and the log says -1" \
+    test "$(tail -n 1 log | cut -f 7,8 | tr '\t' ' ')" = "-1 15"
+
+value() {
+    hpo-sweep best -S s.db --study "$1" | awk '{ print $3 }'
+}
+printf 'eval_loss 3\neval_loss = 0.25 x\nbye\n' > text
+hpo-sweep run s.yaml --study re --trials 1 --metric-regex 'eval_loss[ =:]+([0-9.eE+-]+)' -- cat text
+ok "a regular expression takes its last match" test "$(value re)" = 0.25
+printf '{"log_history": [{"eval_loss": 3}, {"eval_loss": 2.5}, {"loss": 1}], "a": {"b": {"c.d": 4}}}\n' > state.json
+hpo-sweep run s.yaml --study key --trials 1 --metric-file "$PWD/state.json" --direction minimize \
+    --direction maximize --metric-key log_history.eval_loss --metric-key a.b.c.d -- true
+hpo-sweep show -S s.db --study key --json > out
+out_has '"values": [2.5, 4]' "keys reach into a file, and of a list take the last that has it"
+printf '{"loss": 1}\n{"eval_loss": 2, "step": 1}\n{"other": 3}\ndone\n' > text
+hpo-sweep run s.yaml --study lines --trials 1 --metric-key eval_loss -- cat text
+ok "a key takes the last line of JSON that has it" test "$(value lines)" = 2
+hpo-sweep run s.yaml --study nan --trials 1 --metric-key nothing -- cat text
+ok "a missing key is a failure" test "$(states s.db nan)" = " 1 FAIL "
+printf '{"eval_loss": 3, "eval_runtime": 5, "eval_steps_per_second": 9, "epoch": 2}\n' > text
+hpo-sweep run s.yaml --study hf --trials 1 --objective hf -- cat text
+ok "hf is the loss where nothing but times is beside it" test "$(value hf)" = 3
+printf '{"eval_loss": 3, "eval_f1": 0.5, "eval_acc": 0.25, "eval_runtime": 5, "epoch": 2}\n' > text
+hpo-sweep run s.yaml --study hf2 --trials 1 --objective hf -- cat text
+ok "else the sum of the metrics" test "$(value hf2)" = 0.75
+run hpo-sweep run s.yaml --study bad --trials 1 --metric-regex '(' -- true
+status_is 2 "a bad regular expression is refused"
+run hpo-sweep run s.yaml --study bad --trials 1 --metric-key a --metric-key b -- true
+err_has "2 values for 1 objectives" "so are more keys than objectives"
+
+printf 'method: random\nmetric: {name: loss, goal: minimize, target: 3}\nrun_cap: 9\n' > target.yaml
+printf 'parameters: {x: {values: [4]}}\n' >> target.yaml
+# shellcheck disable=SC2016 # the command's own variable
+hpo-sweep run target.yaml --shell -- 'echo $((5 - HPO_TRIAL_NUMBER))'
+ok "a sweep ends at its metric's target" test "$(hpo-sweep show -S target.db | wc -l)" = 3
+
+hpo-sweep ask s.yaml --study lease --lease 1s > first
+hpo-sweep ask s.yaml --study lease --lease 1h > second
+sleep 1.1
+hpo-sweep ask s.yaml --study lease > third
+ok "a trial whose lease is over is handed on" \
+    test "$(sed -n 2p third) $(head -n 1 third)" = "$(sed -n 2p first) trial	2"
+ok "and has failed, others run on" test "$(states s.db lease)" = " 1 FAIL 2 RUNNING "
+hpo-sweep ask s.yaml --study renew --lease 1s > first
+sleep 0.6
+hpo-sweep report -S s.db --study renew 0 1 3
+sleep 0.6
+hpo-sweep ask s.yaml --study renew > second
+ok "a report renews the lease" test "$(states s.db renew)" = " 2 RUNNING "
+
+hpo-sweep run s.yaml --study busy --trials 5 -- sleep 30 &
+pid=$!
+while ! [ -f busy.trials/000000/params.json ]; do sleep 0.1; done
+run hpo-sweep run s.yaml --study busy --trials 5 -v -- sleep 30
+status_is 75 "a second run ends with 75"
+err_has "another run holds it" "and with -v says why"
+hpo-sweep ask s.yaml --study other > other
+ok "other commands go on beside it" test "$(head -n 1 other)" = "trial	0"
+kill -INT $pid
+status=0
+wait $pid || status=$?
+status_is 130 "SIGINT ends the run with 128 + 2"
+ok "and its trial has failed" test "$(states s.db busy)" = " 1 FAIL "
+run hpo-sweep run s.yaml --study hf --trials 1 -- true
+status_is 0 "a sweep that is finished is left alone"
+ok "without a word" test ! -s out
+err_empty "on either stream"
+
+cat > group.sh << 'EOS'
+#!/bin/sh
+sh -c 'echo $$ > "$HPO_TRIAL_DIR/child"; exec sleep 60' &
+while ! [ -s "$HPO_TRIAL_DIR/child" ]; do sleep 0.05; done
+echo 1
+EOS
+chmod +x group.sh
+hpo-sweep run s.yaml --study group --trials 1 -- ./group.sh
+sleep 0.2
+# Where nobody waits for orphans, a dead one stays as a zombie.
+ok "what a command leaves running in its group is ended" \
+    sh -c '! grep -qs "^State:[[:space:]]*[RSDT]" "/proc/$(cat group.trials/000000/child)/status"'
+
+# The runner is killed at 50 moments: every trial must then have ended, once.
+i=0
+while [ $i -lt 50 ]; do
+    hpo-sweep run s.yaml --study kill --sampler random --seed 1 -j 2 --trials 100000 \
+        --max-consecutive-failures 0 -- echo 1 &
+    pid=$!
+    sleep "0.0$((i * 7 % 10))$((i * 3 % 10))"
+    kill -KILL $pid
+    wait $pid 2> /dev/null
+    i=$((i + 1))
+done
+n=$(hpo-sweep show -S s.db --study kill | wc -l)
+hpo-sweep run s.yaml --study kill --sampler random -j 2 --trials $((n + 1)) -- echo 1
+hpo-sweep show -S s.db --study kill > list
+ok "after 50 kills no trial is lost or doubled" test "$(awk '{ print $1 }' list | sort -un | wc -l) \
+$(awk 'END { print $1 }' list)" = "$((n + 1)) $n"
+ok "and none is left running" test "$(awk '{ print $2 }' list | sort -u | tr '\n' ' ')" = "COMPLETE FAIL "
+ok "a kill costs no more trials than ran" test "$(grep -c FAIL list)" -le 100
+
+hpo-sweep ask s.yaml --study foreign > out
+hpo-sweep run s.yaml --study foreign --trials 2 -- echo 1
+ok "a trial that another started is never reaped" \
+    test "$(states s.db foreign)" = " 1 RUNNING 1 COMPLETE "
+done_testing
