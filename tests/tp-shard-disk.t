@@ -4,6 +4,7 @@
 tp-shard split -q --tp 4 "$bard" want
 tp-shard merge -q want whole
 tp-shard reshard -q --tp 2 want two
+tp-shard merge -q --export dcp want dcp
 
 # only_partial DIR NAME - nothing in DIR but what a later run of the same command continues
 only_partial() {
@@ -15,7 +16,7 @@ small=$scratch/small
 mkdir small
 if mount -t tmpfs -o size=1500k none small 2> mount.err; then
     trap 'umount "$small"; rm -rf "$scratch"' EXIT
-    for command in "split --tp 4 $bard" "merge want" "reshard --tp 2 want"; do
+    for command in "split --tp 4 $bard" "merge want" "merge --export dcp want" "reshard --tp 2 want"; do
         verb=${command%% *}
         mount -o remount,size=1500k "$small"
         # shellcheck disable=SC2086 # a command and its operands
@@ -28,11 +29,13 @@ if mount -t tmpfs -o size=1500k none small 2> mount.err; then
         # shellcheck disable=SC2086
         run tp-shard $command small/out
         status_is 0 "$verb continues when there is room"
-        case $verb in
-        split) ok "and gives what an undisturbed run gives" diff -r want small/out ;;
-        merge) ok "and gives what an undisturbed run gives" diff -r whole small/out ;;
-        reshard) ok "and gives what an undisturbed run gives" diff -r two small/out ;;
+        case $command in
+        split*) undisturbed=want ;;
+        *dcp*) undisturbed=dcp ;;
+        merge*) undisturbed=whole ;;
+        reshard*) undisturbed=two ;;
         esac
+        ok "and gives what an undisturbed run gives" diff -r "$undisturbed" small/out
         rm -rf small/out
     done
     mount -o remount,size=4k "$small"
@@ -60,6 +63,14 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
             ok "the same command completes it" diff -r want out.d
         done
     done
+    for at in write.1 write.9 sync.1 sync.2; do
+        run env LD_PRELOAD="$shim" FAIL_CALL="${at%.*}" FAIL_AT="${at#*.}" \
+            tp-shard merge -q --export dcp want out.dcp
+        status_is 4 "an export on a disk that fails ($at) is an error of the machine"
+        ok "and nothing has the final name" test ! -e out.dcp
+    done
+    run tp-shard merge -q --export dcp want out.dcp
+    ok "the same command completes it" diff -r dcp out.dcp
     run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"
