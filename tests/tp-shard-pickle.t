@@ -11,7 +11,7 @@ run tp-shard show "$pickles/views.pt"
 out_has "every.second" "tensors have the names of their keys"
 
 rm -f /tmp/pickle-was-run
-for name in empty module plain short system system-legacy; do
+for name in empty module negated plain short system system-legacy; do
     run tp-shard show "$pickles/refused-$name.pt"
     status_is 3 "refused-$name.pt is refused"
     err_lines 1 "refused-$name.pt is refused in one line"
@@ -19,6 +19,8 @@ done
 run tp-shard show "$pickles/refused-system.pt"
 err_is "tp-shard: $pickles/refused-system.pt: refused: its pickle names posix.system" \
     "what a refused pickle names is told"
+run tp-shard show "$pickles/refused-negated.pt"
+err_has "a tensor that is negated or conjugated when it is read" "as is why values would be wrong"
 ok "nothing in it was run" test ! -e /tmp/pickle-was-run
 
 # a model in this form

@@ -273,8 +273,19 @@ static bool take_sizes(struct unpickle *m, const struct pickled *v, uint64_t **o
     return true;
 }
 
-/* _rebuild_tensor_v2(storage, first, size, stride, ...), or when TYPED
- * _rebuild_tensor_v3(storage, first, size, stride, gradient, hooks, type, ...) */
+/* What torch.conj and the like leave to be done when the values are used. */
+static bool is_lazy(const struct pickled *metadata)
+{
+    for (size_t i = 0; metadata->kind == PICKLED_DICT && i + 1 < metadata->list.n;
+         i += 2)
+        if (pickled_text_is(metadata->list.v[i], "neg") ||
+            pickled_text_is(metadata->list.v[i], "conj"))
+            return true;
+    return false;
+}
+
+/* _rebuild_tensor_v2(storage, first, size, stride, gradient, hooks[, metadata]), or
+ * when TYPED _rebuild_tensor_v3(..., hooks, type[, metadata]) */
 static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool typed,
                            struct pickled *out)
 {
@@ -287,6 +298,10 @@ static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool 
     if (typed && (a[6]->kind != PICKLED_GLOBAL ||
                   a[6]->global.global != PICKLED_ELEMENT_TYPE || a[0]->storage.first))
         return false;
+    if (args->list.n > (typed ? 7 : 6) && is_lazy(a[typed ? 7 : 6])) {
+        m->why = "a tensor that is negated or conjugated when it is read";
+        return false;
+    }
     out->kind = PICKLED_TENSOR;
     out->tensor.s = a[0]->storage.s;
     out->tensor.dtype = typed ? a[6]->global.dtype : a[0]->storage.s->dtype;
@@ -697,8 +712,9 @@ int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err)
                            "%s: refused: its pickle has the opcode 0x%02x", m->path,
                            (unsigned)op);
         if (!good)
-            return unpickle_fail(m, err,
-                                 "an opcode that does not fit its stack or operand");
+            return unpickle_fail(
+                m, err,
+                m->why ? m->why : "an opcode that does not fit its stack or operand");
     }
     return unpickle_fail(m, err, "it ends too early");
 }

@@ -93,6 +93,7 @@ struct unpickle {
     struct pickled **lists; /* whose arrays are freed at the end */
     size_t nlists, lists_cap;
     struct pickled_storage *storages[UNPICKLE_BUCKETS]; /* by the hash of their keys */
+    const char *why; /* what is wrong where an opcode fails, or NULL */
     struct pool pool;
 };
 
