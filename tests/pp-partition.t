@@ -68,6 +68,36 @@ ok "all else once" test "$(grep -c '"shared":\[\]' out)" = 1
 flops=$(sed -n 's/.*"flops":\([0-9]*\).*/\1/p' out | awk '{ n += $1 } END { print n }')
 ok "FLOPs are those of the formula" test "$flops" = $((12 * (24 * 64 + 4 * 8 * 16 / 2) + 2 * 40 * 8))
 
+# memory: 16 bytes a parameter, and of the context what is read again
+mem-estimate train --json "$bard" > out
+want=0
+for part in weights gradients optimizer activations; do
+    want=$((want + $(sed "s/.*\"$part\":\([0-9]*\).*/\1/" out)))
+done
+run pp-partition plan --pp 1 --balance memory --json "$bard"
+out_has "\"balance\":\"memory\",\"max\":$want," "memory is what mem-estimate says"
+gpt 12
+sed 's/"vocab_size":40/"vocab_size":1000/' gpt.json > wide.json
+ok "a large vocabulary leaves the ends few layers" test "$(counts --pp 3 --balance memory wide.json)" = 1,9,2
+run pp-partition plan --stages 4,4,4 --balance flops --json gpt.json
+most=$(sed -n 's/.*"flops":\([0-9]*\).*/\1/p' out | sort -n | tail -n 1)
+out_has "\"max\":$most," "the summary counts what --balance says"
+
+# times from FLOPs
+ideal() {
+    pp-partition schedule --json --micro-batches 4 "$@" | sed 's/.*"ideal":\([^,]*\),.*/\1/'
+}
+run pp-partition plan --pp 3 --balance flops --json gpt.json
+want=$(sed -n 's/.*"imbalance":\([0-9.]*\).*/\1/p' out)
+ok "the busiest stage works as long as the plan is uneven" \
+    awk -v a="$(ideal --pp 3 --plan gpt.json)" -v b="$want" 'BEGIN { exit !(a > 12 * b - 1e-6 && a < 12 * b + 1e-6) }'
+run pp-partition schedule --pp 3 --plan gpt.json --forward 2
+status_is 2 "times are given once"
+run pp-partition schedule --pp 3 --plan none.json
+status_is 3 "a model that is not there is told"
+run pp-partition schedule --pp 3 --micro-batches 6 --plan gpt.json --compare
+ok "all schedules are compared with them" test "$(wc -l < out)" = 8
+
 # cutting
 for model in "$bard" "$data/models/smollm" "$data/models/gpt2-hub"; do
     name=${model##*/}
@@ -96,6 +126,10 @@ tp-shard merge -q uneven.tp2 whole.uneven
 ok "and gives the original in the end" cmp "$bard/model.safetensors" whole.uneven/model.safetensors
 tp-run score --mesh tp=2,pp=1 "$bard/heldout.txt" uneven > out
 out_has "nll 3.30536" "it runs on any layout"
+run pp-partition plan --stages 1,3,2 --balance flops --json "$bard"
+want=$(sed -n 's/.*"imbalance":\([0-9.]*\).*/\1/p' out)
+ok "a checkpoint's own stages are simulated" \
+    awk -v a="$(ideal --pp 3 --plan uneven)" -v b="$want" 'BEGIN { exit !(a > 12 * b - 1e-6 && a < 12 * b + 1e-6) }'
 pp-partition split -q --stages 2,2,2 "$bard" even.given
 run tp-shard diff even.given uneven
 status_is 0 "whose weights are the same"

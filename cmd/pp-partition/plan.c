@@ -20,7 +20,7 @@ struct plan {
     struct cutter **cutter;   /* [pp] */
     struct stage_costs flops; /* of a token */
     struct stage_costs cost;  /* what is balanced */
-    bool costed;              /* there is one */
+    bool costed;              /* there is one: not parameters, of which parts tell */
 };
 
 /* Parameters that part S stores, tied copies among them. */
@@ -129,7 +129,7 @@ static void print_row(const struct plan *p, int s)
     str_clear(&shared);
 }
 
-/* How even the stages are in what was balanced (parameters where nothing was). */
+/* How even the stages are in what is balanced. */
 static void print_summary(const struct plan *p, bool json)
 {
     int parts = p->mesh.size[MESH_PP];
@@ -180,8 +180,8 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
         if (cutter_open(&p->cutter[s], p->outline.model, &p->mesh, coord, err) < 0)
             return -1;
     }
-    p->balance = o->stages || o->layout ? "params" : o->balance ? o->balance : "params";
-    p->costed = !o->stages && !o->layout;
+    p->balance = o->balance ? o->balance : "params";
+    p->costed = strcmp(p->balance, "params") != 0;
     if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
         return -1;
     return stage_costs(&p->flops, p->outline.model, "flops", err);

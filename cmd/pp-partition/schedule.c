@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/pp-partition/pp-partition.h"
+#include "cmd/pp-partition/stages.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/pipe/csv.h"
@@ -14,6 +15,7 @@
 struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
+    const char *plan; /* or a model that they are taken from */
     double latency, bandwidth, message;
     int memory_cap;
     bool json, csv, compare;
@@ -111,15 +113,34 @@ out:
     return ret;
 }
 
-static int parse_times(struct times *out, const struct settings *s, int ranks,
-                       struct err *err)
+/* Each of the gradients has as many products as the forward pass. */
+static int plan_times(struct times *out, const struct settings *s,
+                      const struct action_table *t, struct err *err)
+{
+    size_t bytes = (size_t)t->ranks * sizeof(double);
+
+    if (stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks, t->rank_of,
+                     err) < 0)
+        return -1;
+    out->input = xmalloc(bytes);
+    out->weight = xmalloc(bytes);
+    memcpy(out->input, out->forward, bytes);
+    memcpy(out->weight, out->forward, bytes);
+    return 0;
+}
+
+static int parse_times(struct times *out, const struct settings *s,
+                       const struct action_table *t, struct err *err)
 {
     if (s->latency < 0 || s->bandwidth < 0 || s->message < 0)
         return err_set(err, ERR_USAGE,
                        "--latency, --bandwidth and --message: none is negative");
-    if (parse_list(&out->forward, "--forward", s->forward, ranks, err) < 0)
+    if (s->plan)
+        return plan_times(out, s, t, err);
+    if (parse_list(&out->forward, "--forward", s->forward ? s->forward : "1", t->ranks,
+                   err) < 0)
         return -1;
-    return parse_backward(out, s, ranks, err);
+    return parse_backward(out, s, t->ranks, err);
 }
 
 /* ---- results ---- */
@@ -242,7 +263,7 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
                     const struct settings *s, struct times *times,
                     struct pipe_times *set, struct err *err)
 {
-    if (parse_times(times, s, t->ranks, err) < 0)
+    if (parse_times(times, s, t, err) < 0)
         return -1;
     *set = (struct pipe_times){ .forward = times->forward,
                                 .input = times->input,
@@ -355,7 +376,7 @@ static int run(const struct settings *s, const char *path, bool *fits, struct er
 
 int schedule_main(const char *program, int argc, char **argv)
 {
-    struct settings s = { .name = ORDER_1F1B, .forward = "1" };
+    struct settings s = { .name = ORDER_1F1B };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
           "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v", order_names, NULL },
@@ -372,6 +393,8 @@ int schedule_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "backward-weight", &s.weight, "T",
           "of the weights' gradient", NULL, NULL },
+        { OPT_STRING, '\0', "plan", &s.plan, "MODEL", "take times from a model's FLOPs",
+          NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
         { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE",
           "bytes in a unit of time", NULL, NULL },
@@ -404,6 +427,8 @@ int schedule_main(const char *program, int argc, char **argv)
     if (s.plot && !canvas_can_draw(s.plot))
         return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
                          s.plot);
+    if (s.plan && (s.forward || s.backward || s.input || s.weight))
+        return cmd_usage(&cmd, "--plan: gives all times");
     if (s.compare && (s.plot || s.csv || operand[0]))
         return cmd_usage(&cmd, "--compare: shows no single table");
     if (!operand[0] && !s.ranks)

@@ -49,23 +49,47 @@ static uint64_t *place_of(struct stage_costs *c, const struct model *m,
                                              : &c->layer[u->depth];
 }
 
-static void sum_costs(struct stage_costs *out, const struct model *m,
-                      const struct anatomy *a, bool flops)
+enum what { PARAMS, FLOPS, MEMORY };
+
+/* Bytes of a parameter that is trained by Adam in mixed precision: bf16 weight and
+ * gradient, f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
+enum { TRAINED_BYTES = 16 };
+
+static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context,
+                          bool causal)
 {
+    switch (what) {
+    case PARAMS:
+        return unit_params(u);
+    case FLOPS:
+        return unit_flops(u, context, causal);
+    case MEMORY: /* bf16 values, and an f32 sum for each row of attention's scores */
+        return TRAINED_BYTES * unit_params(u) +
+               context * (2 * (u->kept.cut + u->kept.whole) + 4 * u->kept.heads);
+    }
+    return 0;
+}
+
+static void sum_costs(struct stage_costs *out, const struct model *m,
+                      const struct anatomy *a, enum what what)
+{
+    const uint64_t of_element[] = {
+        [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES
+    };
     uint64_t context = model_context(m) ? model_context(m) : 2048;
 
     for (int i = 0; i < a->nunits; i++)
         *place_of(out, m, &a->unit[i]) +=
-            flops ? unit_flops(&a->unit[i], context, a->causal)
-                  : unit_params(&a->unit[i]);
-    for (int i = 0; i < a->ncommons && !flops; i++) {
+            unit_cost(&a->unit[i], what, context, a->causal);
+    for (int i = 0; i < a->ncommons; i++) {
         const struct common *c = &a->common[i];
+        uint64_t cost = of_element[what] * c->sum.elements;
 
         if (!c->read_by)
-            out->first += c->sum.elements;
+            out->first += cost;
         for (int u = 0; u < a->nunits; u++)
             if (a->unit[u].layer < 0 && c->read_by >> a->unit[u].index & 1)
-                *place_of(out, m, &a->unit[u]) += c->sum.elements;
+                *place_of(out, m, &a->unit[u]) += cost;
     }
 }
 
@@ -115,22 +139,27 @@ int stage_costs(struct stage_costs *out, const struct model *m, const char *what
 {
     const int origin[MESH_NAXES] = { 0 };
     struct stage_costs made = { .nlayers = m->state->nlayers };
-    bool flops = !strcmp(what, "flops");
+    static const char *const counted[] = {
+        [PARAMS] = "params", [FLOPS] = "flops", [MEMORY] = "memory"
+    };
+    int kind = PARAMS;
     struct anatomy *a;
     struct mesh one;
 
     made.layer = xcalloc((size_t)made.nlayers + 1, sizeof(*made.layer));
     mesh_one(&one);
+    while (kind <= MEMORY && strcmp(what, counted[kind]) != 0)
+        kind++;
     if (!strcmp(what, "layers")) {
         for (int i = 0; i < made.nlayers; i++)
             made.layer[i] = 1;
-    } else if (!flops && strcmp(what, "params") != 0) {
+    } else if (kind > MEMORY) {
         if (read_costs(&made, what, err) < 0)
             goto fail;
     } else {
         if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
             goto fail;
-        sum_costs(&made, m, a, flops);
+        sum_costs(&made, m, a, (enum what)kind);
         anatomy_close(a);
     }
     *out = made;
@@ -352,4 +381,67 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
     *out = made;
     *parts = n;
     return 0;
+}
+
+/* ---- times ---- */
+
+static int add_times(double *time, const struct mesh *mesh, const struct model *m,
+                     const int *rank_of, struct err *err)
+{
+    int parts = mesh->size[MESH_PP], first, count;
+    struct stage_costs c;
+
+    if (stage_costs(&c, m, "flops", err) < 0)
+        return -1;
+    for (int s = 0; s < parts; s++) {
+        double *t = &time[rank_of[s]];
+
+        mesh_stage(mesh, c.nlayers, s, &first, &count);
+        for (int i = first; i < first + count; i++)
+            *t += (double)c.layer[i];
+        *t += (double)((s == 0 ? c.first : 0) + (s == parts - 1 ? c.last : 0));
+    }
+    stage_costs_clear(&c);
+    return 0;
+}
+
+int stages_times(double **out, const char *path, int ranks, int chunks,
+                 const int *rank_of, struct err *err)
+{
+    const struct stage_options o = { .pp = ranks, .balance = "flops" };
+    const struct checkpoint_options options = {
+        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+    };
+    double *time = xcalloc((size_t)ranks, sizeof(*time)), sum = 0;
+    struct outline outline;
+    int *stages = NULL, parts, ret = -1;
+    struct mesh mesh;
+
+    if (outline_open(&outline, path, &options, err) < 0) {
+        free(time);
+        return -1;
+    }
+    mesh_one(&mesh);
+    if (outline.checkpoint && chunks == 1)
+        mesh = outline.checkpoint->mesh;
+    if (mesh.size[MESH_PP] != ranks * chunks) {
+        if (stages_choose(&stages, &parts, &o, chunks, outline.model, err) < 0)
+            goto out;
+        mesh.size[MESH_PP] = parts;
+        mesh.stages = stages;
+    }
+    if (add_times(time, &mesh, outline.model, rank_of, err) < 0)
+        goto out;
+    for (int r = 0; r < ranks; r++)
+        sum += time[r];
+    for (int r = 0; r < ranks && sum > 0; r++)
+        time[r] *= ranks / sum;
+    *out = time;
+    ret = 0;
+out:
+    if (ret < 0)
+        free(time);
+    free(stages);
+    outline_close(&outline);
+    return ret;
 }

@@ -7,7 +7,7 @@
 
 struct stage_options {
     int pp;
-    const char *balance; /* layers, params, flops or a file */
+    const char *balance; /* layers, params, flops, memory or a file */
     int remainder;
     const char *stages, *layout; /* given outright */
     bool empty;
@@ -23,7 +23,7 @@ extern const char *const remainder_names[];
 #define STAGE_OPTIONS(o)                                                  \
     STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL), \
         STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",         \
-                     "layers, params, flops or a file of costs", NULL),   \
+                     "layers, params, flops, memory or a file", NULL),    \
         STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",    \
                      "who takes layers left over: first, middle, last",   \
                      remainder_names),                                    \
@@ -41,7 +41,9 @@ struct stage_costs {
     uint64_t first, last; /* before all layers, and after them */
 };
 
-/* The costs of M for --balance WHAT; FLOPs are of a token at the model's context. */
+/* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
+ * memory is the bytes that training needs with one sequence of that length in
+ * flight. */
 int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
                 struct err *err);
 void stage_costs_clear(struct stage_costs *c);
@@ -50,5 +52,12 @@ void stage_costs_clear(struct stage_costs *c);
  * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
 int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
                   const struct model *m, struct err *err);
+
+/* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
+ * *out: of the model at PATH, cut as its own stages are when there are so many and one
+ * chunk on each, else so that FLOPs are balanced.  RANK_OF[RANKS * CHUNKS] says who
+ * runs a chunk. */
+int stages_times(double **out, const char *path, int ranks, int chunks,
+                 const int *rank_of, struct err *err);
 
 #endif
