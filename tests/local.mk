@@ -50,6 +50,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
     %D%/mem-estimate.t \
+    %D%/mem-plan.t \
     %D%/hpo-journal.t \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \

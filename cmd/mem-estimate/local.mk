@@ -5,6 +5,7 @@ bin_mem_estimate_SOURCES = \
     %D%/gpus.c \
     %D%/main.c \
     %D%/mem-estimate.h \
+    %D%/plan.c \
     %D%/request.c %D%/request.h \
     %D%/report.c \
     %D%/solve.c

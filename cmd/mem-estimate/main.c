@@ -6,6 +6,7 @@ int main(int argc, char **argv)
     static const struct cmd_sub subs[] = {
         { "infer", "memory of running a model", infer_main },
         { "train", "memory of training a model", train_main },
+        { "plan", "the best layouts of a cluster", plan_main },
         { "solve", "the largest batch or context that fits, or the fewest ranks",
           solve_main },
         { "gpus", "list the devices that are known", gpus_main },

@@ -6,6 +6,7 @@
 
 int infer_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);
+int plan_main(const char *program, int argc, char **argv);
 int solve_main(const char *program, int argc, char **argv);
 int gpus_main(const char *program, int argc, char **argv);
 

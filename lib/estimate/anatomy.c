@@ -327,6 +327,10 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         u->attention += inst->attention.heads *
                         (inst->attention.head_dim + inst->attention.value_dim);
         break;
+    case OP_ALLREDUCE:
+        u->reduced += p->value[inst->dst].whole_cols;
+        u->reductions++;
+        break;
     case OP_KEEP:
         add_cache(u, p->value[inst->dst].cols);
         b->cache_of[inst->dst] = u->ncaches - 1;

@@ -59,6 +59,8 @@ struct unit {
     int depth; /* it stands on the stage of this layer, counted over all sections */
     struct weight_sum weight[WEIGHT_CLASSES];
     struct unit_kept kept;
+    uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
+    int reductions;     /* in so many sums */
     uint64_t products;  /* multiplications of a token with weights */
     uint64_t attention; /* and with each key and value that it sees */
     struct unit_cache cache[UNIT_MAX_CACHES];

@@ -3,4 +3,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/anatomy.c %D%/anatomy.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/memory.c %D%/memory.h \
+    %D%/planner.c %D%/planner.h \
     %D%/weighttype.c %D%/weighttype.h

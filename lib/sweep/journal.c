@@ -25,7 +25,6 @@
 
 enum { GRACE_S = 30, CHUNK = 1 << 20, TIME_SIZE = 40 };
 
-/* Optuna's JournalOperation. */
 struct journal {
     struct storage base;
     char *path, *lock;
