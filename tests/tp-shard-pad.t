@@ -19,6 +19,21 @@ for model in "$data"/models/*/ "$data"/models/*/hf/; do
         ok "${name##*/} comes back from tp 2 padded to multiples of $n" comes_back "$model" 2 "$n"
     done
 done
+
+# answers_alike MODEL - what tp-run makes of it is the same, padded on two ranks or whole
+answers_alike() {
+    rm -rf cut
+    tp-shard split -q --tp 2 --pad-vocab 7 "$1" cut && tp-run logits --tp 1 --ids 1,2,3 -o whole.st "$1" &&
+        tp-run logits --ids 1,2,3 -o padded.st cut &&
+        "$top_builddir/tests/compare-tensors" whole.st padded.st 1e-5 logits
+}
+
+for model in "$data"/models/*/; do
+    [ -f "$model/config.json" ] && tp-run logits --tp 1 --ids 1,2,3 -o whole.st "$model" 2> err &&
+        tp-shard show whole.st | grep -q '^logits ' || continue
+    name=${model%/}
+    ok "${name##*/} gives the same logits when it is padded" answers_alike "$model"
+done
 for tp in 1 3 6; do
     ok "bard comes back from tp $tp padded to multiples of 1000" comes_back "$bard" "$tp" 1000
     run tp-run score "$bard/heldout.txt" cut
