@@ -1,10 +1,12 @@
 /* fail-io - let one call of a program fail, as a dying disk would
  *
  * To be preloaded.  FAIL_CALL names the call (read, write or sync: pread, pwrite and
- * fsync), FAIL_AT which of them fails, counted from 1, with EIO. */
+ * fsync), FAIL_AT which of them fails, counted from 1, with EIO; with FAIL_HOW=term
+ * SIGTERM comes instead, just before it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,10 @@ static bool fails(const char *what)
 
     if (!call || !at || strcmp(call, what) != 0 || ++seen != atol(at))
         return false;
+    if (getenv("FAIL_HOW")) {
+        raise(SIGTERM);
+        return false;
+    }
     errno = EIO;
     return true;
 }
