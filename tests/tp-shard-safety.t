@@ -158,52 +158,6 @@ status_is 0 "a changed source is taken up afresh"
 run tp-shard verify --against changed full/cut
 status_is 0 "and gives the changed model"
 
-# memory does not grow with the model: 256 MiB of weights, mapped memory counted, libraries too
-layer='input_layernorm.weight:H mlp.down_proj.weight:H,F mlp.gate_proj.weight:F,H
-mlp.up_proj.weight:F,H post_attention_layernorm.weight:H self_attn.k_proj.weight:H,H
-self_attn.o_proj.weight:H,H self_attn.q_proj.weight:H,H self_attn.v_proj.weight:H,H'
-mkdir sparse
-printf '%s' '{"model_type":"llama","hidden_size":2048,"intermediate_size":8192,
-    "num_hidden_layers":2,"num_attention_heads":16,"vocab_size":64,"rms_norm_eps":1e-6,
-    "max_position_embeddings":64,"tie_word_embeddings":true}' > sparse/config.json
-{
-    echo 'model.embed_tokens.weight:V,H model.norm.weight:H'
-    for l in 0 1; do
-        for t in $layer; do echo "model.layers.$l.$t"; done
-    done
-} | tr ' ' '\n' | awk -F: '
-    BEGIN { size["H"] = 2048; size["F"] = 8192; size["V"] = 64; printf "{" }
-    {
-        n = split($2, axis, ","); bytes = 2; shape = ""
-        for (i = 1; i <= n; i++) {
-            bytes *= size[axis[i]]; shape = shape (i > 1 ? "," : "") size[axis[i]]
-        }
-        printf "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%d,%d]}", \
-            (NR == 1 ? "" : ","), $1, shape, end, end + bytes
-        end += bytes
-    }
-    END { printf "}"; print end > "data.size" }' > header
-size=$(wc -c < header)
-{
-    # the length, little-endian; the header is shorter than 64 KiB
-    printf "$(printf '\\%03o\\%03o' $((size % 256)) $((size / 256)))\0\0\0\0\0\0"
-    cat header
-} > sparse/model.safetensors
-truncate -s $((8 + size + $(cat data.size))) sparse/model.safetensors
-# shellcheck disable=SC3045 # where a shell has no limit, the test is skipped
-if (ulimit -v 65536 && tp-shard --version) > out 2>&1; then
-    (ulimit -v 65536 && tp-shard split -q --tp 4 sparse sparse4) > out 2> err
-    status=$?
-    status_is 0 "a model of 256 MiB is cut in 64 MiB of address space"
-    (ulimit -v 65536 && tp-shard merge -q sparse4 whole4) > out 2> err
-    status=$?
-    status_is 0 "and merged"
-    ok "to what it was" cmp sparse/model.safetensors whole4/model.safetensors
-    rm -rf sparse4 whole4
-else
-    skip "a model of 256 MiB is cut in 64 MiB of address space" "this build needs more"
-fi
-
 # two at once
 if command -v flock > lock.path; then
     mkdir busy.partial
