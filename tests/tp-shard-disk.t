@@ -96,7 +96,7 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
         # shellcheck disable=SC2086
         failing $which dcp merge -q --export dcp want
     done
-    run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify want
+    run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify -j 1 want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"
 
