@@ -68,6 +68,13 @@ ok "all else once" test "$(grep -c '"shared":\[\]' out)" = 1
 flops=$(sed -n 's/.*"flops":\([0-9]*\).*/\1/p' out | awk '{ n += $1 } END { print n }')
 ok "FLOPs are those of the formula" test "$flops" = $((12 * (24 * 64 + 4 * 8 * 16 / 2) + 2 * 40 * 8))
 
+# and with a window of 4 of 16 tokens: 2 * 4 - 4 * 4 / 16 keys are seen twice
+printf '{"model_type":"mistral","architectures":["MistralForCausalLM"],"hidden_size":8,"num_attention_heads":2,' > window.json
+printf '"num_key_value_heads":2,"num_hidden_layers":3,"intermediate_size":16,"vocab_size":40,"rms_norm_eps":1e-5,' >> window.json
+printf '"rope_theta":10000,"max_position_embeddings":16,"sliding_window":4}\n' >> window.json
+pp-partition plan --pp 1 --json window.json > out
+out_has "\"flops\":$((3 * (8 * 64 + 6 * 8 * 16 + 2 * 8 * 7) + 2 * 40 * 8))," "a window shortens attention"
+
 # memory: 16 bytes a parameter, and of the context what is read again
 mem-estimate train --json "$bard" > out
 want=0

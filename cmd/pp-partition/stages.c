@@ -29,11 +29,23 @@ static uint64_t unit_params(const struct unit *u)
     return n;
 }
 
-/* Forward FLOPs of a token: two for each multiplication; a causal query sees half of
- * the context on average. */
+/* Keys that a token sees on average over CONTEXT, twice: half of them where it sees
+ * none that follow, and none further back than the window. */
+static uint64_t seen_twice(const struct unit *u, uint64_t context, bool causal)
+{
+    uint64_t window = u->ncaches ? u->cache[0].window : 0;
+
+    if (!causal)
+        return 2 * context;
+    if (!window || window >= context)
+        return context;
+    return 2 * window - window * window / context;
+}
+
+/* Forward FLOPs of a token: two for each multiplication. */
 static uint64_t unit_flops(const struct unit *u, uint64_t context, bool causal)
 {
-    return 2 * u->products + 2 * u->attention * context / (causal ? 2 : 1);
+    return 2 * u->products + u->attention * seen_twice(u, context, causal);
 }
 
 /* A unit that is no layer stands before all, after all, or with the layer before it. */
