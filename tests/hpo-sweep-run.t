@@ -156,6 +156,52 @@ $(awk 'END { print $1 }' list)" = "$((n + 1)) $n"
 ok "and none is left running" test "$(awk '{ print $2 }' list | sort -u | tr '\n' ' ')" = "COMPLETE FAIL "
 ok "a kill costs no more trials than ran" test "$(grep -c FAIL list)" -le 100
 
+# Slurm: a stand-in for sbatch runs the tasks of the array at the same time.
+mkdir fake
+cat > fake/sbatch << 'EOS'
+#!/bin/sh
+last=$(sed -n 's/^#SBATCH --array=0-\([0-9]*\).*/\1/p' "$1")
+for task in $(seq 0 "$last"); do
+    SLURM_ARRAY_TASK_ID=$task sh "$1" &
+done
+wait
+EOS
+chmod +x fake/sbatch
+run hpo-sweep slurm s.yaml --study array --trials 12 --tasks 3 --at-once 2 --sampler random -o array.sh \
+    -- sh -c 'sleep 0.1; echo "$SLURM_ARRAY_TASK_ID" > "$HPO_TRIAL_DIR/task"; echo "$1"' 'it'"'"'s' '{x}'
+status_is 0 "slurm writes a script"
+ok "for sbatch" grep -qx '#SBATCH --array=0-2%2' array.sh
+ok "that a shell can read" sh -n array.sh
+hpo-sweep ask s.yaml --study array > out
+hpo-sweep tell -S s.db --study array --state failed 0
+sed -i 's/echo "$1"/echo 1/' array.sh
+PATH=$PWD/fake:$PATH sbatch array.sh
+ok "its tasks share the trials" test "$(states s.db array)" = " 1 FAIL 11 COMPLETE "
+ok "and more than one of them has run some" test "$(cat array.trials/*/task | sort -u | wc -l)" -gt 1
+run hpo-sweep slurm s.yaml -- echo '{y}'
+status_is 2 "a script for an unknown name is refused"
+
+printf 'x: uniform(-5, 5)\ny: loguniform(1e-4, 1)\n' > p.yaml
+hpo-sweep run p.yaml --seed 1 --trials 20 --direction minimize --direction maximize --metric size \
+    --metric quality --shell -- 'echo "0 $HPO_y" >> "$HPO_REPORT"; echo "$HPO_x $HPO_y"'
+if hpo-sweep plot -S p.db history -o h.svg 2> why || ! grep -q cairo why; then
+    for kind in history front reports importance; do
+        run hpo-sweep plot -S p.db $kind -o $kind.svg
+        status_is 0 "plot draws $kind"
+        ok "as a picture" grep -q '</svg>' $kind.svg
+    done
+    run hpo-sweep plot -S s.db --study hf front -o f.png
+    status_is 2 "a front of one objective is refused"
+    run hpo-sweep plot -S s.db --study nan history -o n.pdf
+    status_is 0 "a study without values has a picture"
+else
+    skip "plot draws a study" "cairo cannot be loaded"
+fi
+run hpo-sweep plot -S p.db history -o h.gif
+status_is 2 "a picture is svg, png or pdf"
+run hpo-sweep plot -S p.db curve -o h.svg
+status_is 2 "a kind that is not known is refused"
+
 hpo-sweep ask s.yaml --study foreign > out
 hpo-sweep run s.yaml --study foreign --trials 2 -- echo 1
 ok "a trial that another started is never reaped" \

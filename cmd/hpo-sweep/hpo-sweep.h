@@ -91,6 +91,19 @@ int session_finish(struct session *s, struct study_trial *t, enum study_state st
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,
                   struct err *err);
 
+/* How much each parameter matters, the most important first; names are borrowed. */
+struct importances {
+    struct importance {
+        const char *name;
+        double importance;
+    } * v; /* [n] */
+    size_t n;
+    struct space space; /* owns the names */
+};
+
+void importances_init(struct importances *all, const struct study *s);
+void importances_clear(struct importances *all);
+
 int ask_main(const char *program, int argc, char **argv);
 int tell_main(const char *program, int argc, char **argv);
 int report_main(const char *program, int argc, char **argv);
@@ -100,6 +113,8 @@ int trials_main(const char *program, int argc, char **argv);
 int best_main(const char *program, int argc, char **argv);
 int pareto_main(const char *program, int argc, char **argv);
 int importance_main(const char *program, int argc, char **argv);
+int plot_main(const char *program, int argc, char **argv);
+int slurm_main(const char *program, int argc, char **argv);
 int run_main(const char *program, int argc, char **argv);
 
 /* Print T of S for people or, with JSON, as one object of TYPE. */

@@ -4,9 +4,11 @@ bin_hpo_sweep_SOURCES = \
     %D%/ask.c \
     %D%/hpo-sweep.h \
     %D%/main.c \
+    %D%/plot.c \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \
+    %D%/slurm.c \
     %D%/spawn.c \
     %D%/tell.c \
     %D%/trials.c

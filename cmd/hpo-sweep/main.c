@@ -14,6 +14,8 @@ int main(int argc, char **argv)
         { "best", "print the best trial", best_main },
         { "pareto", "print the trials that no other dominates", pareto_main },
         { "importance", "say how much each parameter matters", importance_main },
+        { "plot", "draw a study", plot_main },
+        { "slurm", "write the script of a Slurm array", slurm_main },
         { NULL, NULL, NULL },
     };
     static const struct cmd cmd = {

@@ -409,15 +409,15 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
-/* One run per storage at a time. */
-static int lock(const char *url, struct err *err)
+/* One run per storage at a time, or several that share it. */
+static int lock(const char *url, bool share, struct err *err)
 {
     char *path = str_dupf("%s.lck", url);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 
     if (fd < 0)
         err_errno(err, "%s", path);
-    else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    else if (flock(fd, (share ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
         err_set(err, errno == EWOULDBLOCK ? ERR_LOCKED : ERR_SYSTEM, "%s: %s", path,
                 errno == EWOULDBLOCK ? "another run holds it" : strerror(errno));
         close(fd);
@@ -436,7 +436,8 @@ static int execute(struct loop *l, struct err *err)
         check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0)
         return -1;
-    fd = lock(str_starts(s->url, "sqlite:///") ? s->url + 10 : s->url, err);
+    fd =
+        lock(str_starts(s->url, "sqlite:///") ? s->url + 10 : s->url, l->o->share, err);
     if (fd < 0)
         return -1;
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0) {
@@ -569,6 +570,7 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "metric-key", &keys, "KEY", NULL, NULL, NULL },
         { OPT_LIST, '\0', "metric-regex", &regexes, "REGEX", NULL, NULL, NULL },
         { OPT_STRING, '\0', "joblog", &o.joblog, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "share", &o.share, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
           "say when another run goes on", NULL, NULL },
         { .type = OPT_END },

@@ -16,6 +16,7 @@ struct runner_options {
     struct devices devices; /* no slots: the environment's are left alone */
     bool no_devices;        /* each trial sees none */
     bool shell, quiet, verbose;
+    bool share; /* the study, with other runs that do */
 };
 
 struct loop {

@@ -8,7 +8,6 @@
 #include "cmd/hpo-sweep/run.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/joblog.h"
 #include "lib/sweep/words.h"
 
 extern char **environ;
@@ -111,7 +110,7 @@ static int start_words(struct loop *l, struct job *job, char **words, const doub
         if (l->log >= 0) {
             struct str command = { 0 };
 
-            joblog_command(&command, words);
+            words_quote(&command, words);
             free(job->command);
             job->command = str_steal(&command);
         }

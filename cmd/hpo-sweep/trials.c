@@ -150,56 +150,62 @@ static int list_front(const struct study *s, bool json)
     return n ? 0 : 1;
 }
 
-struct weighed {
-    const char *name;
-    double importance;
-};
-
-static int compare_weighed(const void *a, const void *b)
+static int compare_importance(const void *a, const void *b)
 {
-    const struct weighed *x = a, *y = b;
+    const struct importance *x = a, *y = b;
 
     if (x->importance != y->importance)
         return x->importance > y->importance ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
+void importances_init(struct importances *all, const struct study *s)
+{
+    struct history h;
+    double *out;
+
+    study_space(&all->space, s);
+    study_history(&h, s, &all->space, NULL, -1);
+    all->n = all->space.n;
+    all->v = xcalloc(all->n + 1, sizeof(*all->v));
+    out = xcalloc(all->n + 1, sizeof(*out));
+    importance_ped_anova(out, &h, &all->space, -1, true);
+    for (size_t i = 0; i < all->n; i++)
+        all->v[i] = (struct importance){ all->space.params[i].name, out[i] };
+    qsort(all->v, all->n, sizeof(*all->v), compare_importance);
+    history_clear(&h);
+    free(out);
+}
+
+void importances_clear(struct importances *all)
+{
+    space_clear(&all->space);
+    free(all->v);
+}
+
 static int list_importance(const struct study *s, bool json)
 {
-    struct space space;
-    struct history h;
-    struct weighed *v;
-    double *out;
+    struct importances all;
     size_t n;
 
-    study_space(&space, s);
-    study_history(&h, s, &space, NULL, -1);
-    n = space.n;
-    v = xcalloc(n + 1, sizeof(*v));
-    out = xcalloc(n + 1, sizeof(*out));
-    importance_ped_anova(out, &h, &space, -1, true);
-    for (size_t i = 0; i < n; i++)
-        v[i] = (struct weighed){ space.params[i].name, out[i] };
-    qsort(v, n, sizeof(*v), compare_weighed);
+    importances_init(&all, s);
+    n = all.n;
     for (size_t i = 0; i < n; i++) {
         struct str line = { 0 };
 
         if (json) {
             str_add(&line, "{\"type\": \"importance\", \"name\": ");
-            str_add_json(&line, v[i].name);
+            str_add_json(&line, all.v[i].name);
             str_add(&line, ", \"importance\": ");
-            str_add_double(&line, v[i].importance);
+            str_add_double(&line, all.v[i].importance);
             str_addc(&line, '}');
         } else {
-            str_addf(&line, "%.4f  %s", v[i].importance, v[i].name);
+            str_addf(&line, "%.4f  %s", all.v[i].importance, all.v[i].name);
         }
         puts(line.s);
         str_clear(&line);
     }
-    history_clear(&h);
-    space_clear(&space);
-    free(v);
-    free(out);
+    importances_clear(&all);
     return n ? 0 : 1;
 }
 

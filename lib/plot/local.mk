@@ -1,3 +1,4 @@
 # lib/plot - pictures
 lib_libshardutils_a_SOURCES += \
-    %D%/canvas.c %D%/canvas.h
+    %D%/canvas.c %D%/canvas.h \
+    %D%/chart.c %D%/chart.h

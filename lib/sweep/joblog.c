@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/str.h"
 #include "lib/sweep/joblog.h"
 
 static const char HEADING[] = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\t"
@@ -34,31 +35,12 @@ int joblog_add(int fd, const char *path, const struct joblog_entry *e, struct er
     int exit_value = e->killed ? -1 : WIFEXITED(e->status) ? WEXITSTATUS(e->status) : 0;
     int sig = WIFSIGNALED(e->status) ? WTERMSIG(e->status) : 0, ret;
 
-    str_addf(&line, "%d\t:\t%.3f\t%10.3f\t0\t%" PRIu64 "\t%d\t%d\t%s\n", e->number,
-             e->start, e->seconds, e->output_bytes, exit_value, sig, e->command);
+    str_addf(&line, "%d\t:\t%.3f\t%10.3f\t0\t%" PRIu64 "\t%d\t%d\t", e->number,
+             e->start, e->seconds, e->output_bytes, exit_value, sig);
+    for (const char *p = e->command; *p; p++)
+        str_addc(&line, *p == '\n' || *p == '\t' ? ' ' : *p); /* one line, one column */
+    str_addc(&line, '\n');
     ret = fs_write(fd, line.s, line.len, path, err);
     str_clear(&line);
     return ret;
-}
-
-void joblog_command(struct str *out, char *const *words)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                "0123456789_-+=./:,@%";
-
-    for (char *const *w = words; *w; w++) {
-        if (w > words)
-            str_addc(out, ' ');
-        if (**w && !(*w)[strspn(*w, plain)]) {
-            str_add(out, *w);
-            continue;
-        }
-        str_addc(out, '\'');
-        for (const char *p = *w; *p; p++)
-            if (*p == '\'')
-                str_add(out, "'\\''");
-            else
-                str_addc(out, *p == '\n' || *p == '\t' ? ' ' : *p);
-        str_addc(out, '\'');
-    }
 }

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/base/str.h"
 
 struct joblog_entry {
     int number;            /* the trial */
@@ -21,7 +20,5 @@ struct joblog_entry {
  * closed on exec.  -1 with *err set. */
 int joblog_open(const char *path, struct err *err);
 int joblog_add(int fd, const char *path, const struct joblog_entry *e, struct err *err);
-/* Append WORDS as a shell would read them again, on one line. */
-void joblog_command(struct str *out, char *const *words);
 
 #endif

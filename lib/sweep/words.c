@@ -86,6 +86,28 @@ char **words_expand_new(char *const *command, const struct space *space,
     return out;
 }
 
+void words_quote(struct str *out, char *const *words)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_-+=./:,@%";
+
+    for (char *const *w = words; *w; w++) {
+        if (w > words)
+            str_addc(out, ' ');
+        if (**w && !(*w)[strspn(*w, plain)]) {
+            str_add(out, *w);
+            continue;
+        }
+        str_addc(out, '\'');
+        for (const char *p = *w; *p; p++)
+            if (*p == '\'')
+                str_add(out, "'\\''");
+            else
+                str_addc(out, *p);
+        str_addc(out, '\'');
+    }
+}
+
 void words_free(char **words)
 {
     for (char **w = words; w && *w; w++)

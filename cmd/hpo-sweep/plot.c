@@ -1,0 +1,272 @@
+/* plot - pictures of a study: history, Pareto front, importance, reports */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/plot/chart.h"
+
+static const double WIDTH = 560, HEIGHT = 380;
+
+/* The frame of a picture whose axes are settled. */
+static struct chart frame(struct canvas *canvas, const struct chart_axis *ax,
+                          const struct chart_axis *ay)
+{
+    return (struct chart){ .canvas = canvas,
+                           .x = 56,
+                           .y = 60,
+                           .w = WIDTH - 80,
+                           .h = HEIGHT - 106,
+                           .ax = *ax,
+                           .ay = *ay };
+}
+
+/* What objective K is called. */
+static char *objective_dup(const struct study *s, size_t k)
+{
+    const char *json = study_attr(&s->system, STUDY_NAMES_KEY);
+    const struct json *j;
+    struct json_doc doc;
+    char *name = NULL;
+
+    if (json && json_parse(&doc, STUDY_NAMES_KEY, json, strlen(json), NULL) == 0) {
+        j = doc.root->type == JSON_ARRAY ? doc.root->first : NULL;
+        for (size_t i = 0; j && i < k; i++)
+            j = j->next;
+        if (j && json_string(j))
+            name = xstrdup(j->text);
+        json_clear(&doc);
+    }
+    return name                 ? name
+           : s->nobjectives > 1 ? str_dupf("value %zu", k)
+                                : xstrdup("value");
+}
+
+static bool complete(const struct study_trial *t)
+{
+    return t->state == STUDY_COMPLETE && study_violation(t) <= 0;
+}
+
+/* Ends of the values on AXIS: logarithmic when they are positive and wide. */
+static void fit_values(struct chart_axis *axis, const struct study *s, size_t k)
+{
+    struct chart_axis plain = { 0 };
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->trials[i].state == STUDY_COMPLETE)
+            chart_fit(&plain, s->trials[i].values[k]);
+    axis->log = plain.fitted && plain.min > 0 && plain.max / plain.min > 1000;
+    if (plain.fitted) {
+        chart_fit(axis, plain.min);
+        chart_fit(axis, plain.max);
+    }
+    chart_settle(axis);
+}
+
+static void draw_history(struct canvas *canvas, const struct study *s)
+{
+    char *name = objective_dup(s, 0);
+    struct chart_axis ax = { .label = "trial", .integer = true };
+    struct chart_axis ay = { .label = name };
+    double best = NAN;
+    size_t last = 0;
+    struct chart c;
+
+    chart_fit(&ax, 0);
+    chart_fit(&ax, s->n ? (double)(s->n - 1) : 1);
+    chart_settle(&ax);
+    fit_values(&ay, s, 0);
+    c = frame(canvas, &ax, &ay);
+    chart_begin(&c, s->name);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *t = &s->trials[i];
+        bool fine = complete(t);
+
+        if (t->state == STUDY_COMPLETE || (t->state == STUDY_PRUNED && t->nvalues))
+            chart_point(&c, (double)i, t->values[0], 2.5, canvas_colour(fine ? 0 : 1));
+        if (!fine || !(isnan(best) ||
+                       (s->maximize[0] ? t->values[0] > best : t->values[0] < best)))
+            continue;
+        chart_line(&c, (double)last, best, (double)i, best, 1.5, canvas_colour(2));
+        chart_line(&c, (double)i, best, (double)i, t->values[0], 1.5, canvas_colour(2));
+        best = t->values[0];
+        last = i;
+    }
+    chart_line(&c, (double)last, best, (double)(s->n - 1), best, 1.5, canvas_colour(2));
+    chart_legend(&c, "best so far", canvas_colour(2));
+    chart_legend(&c, "pruned or infeasible", canvas_colour(1));
+    chart_legend(&c, "complete", canvas_colour(0));
+    free(name);
+}
+
+/* Whether no other complete trial dominates T. */
+static bool on_front(const struct study *s, const struct study_trial *t)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *o = &s->trials[i];
+        bool better = false, worse = false;
+
+        if (!complete(o))
+            continue;
+        for (size_t k = 0; k < s->nobjectives; k++) {
+            double d = s->maximize[k] ? t->values[k] - o->values[k]
+                                      : o->values[k] - t->values[k];
+
+            better |= d < 0;
+            worse |= d > 0;
+        }
+        if (better && !worse)
+            return false;
+    }
+    return true;
+}
+
+static void draw_front(struct canvas *canvas, const struct study *s)
+{
+    char *names[2] = { objective_dup(s, 0), objective_dup(s, 1) };
+    struct chart_axis ax = { .label = names[0] }, ay = { .label = names[1] };
+    struct chart c;
+
+    fit_values(&ax, s, 0);
+    fit_values(&ay, s, 1);
+    c = frame(canvas, &ax, &ay);
+    chart_begin(&c, s->name);
+    for (int front = 0; front < 2; front++)
+        for (size_t i = 0; i < s->n; i++) {
+            const struct study_trial *t = &s->trials[i];
+
+            if (complete(t) && on_front(s, t) == front)
+                chart_point(&c, t->values[0], t->values[1], front ? 3.5 : 2,
+                            canvas_colour(front));
+        }
+    chart_legend(&c, "Pareto front", canvas_colour(1));
+    chart_legend(&c, "dominated", canvas_colour(0));
+    free(names[0]);
+    free(names[1]);
+}
+
+static void draw_reports(struct canvas *canvas, const struct study *s)
+{
+    char *name = objective_dup(s, 0);
+    struct chart_axis ax = { .label = "step", .integer = true };
+    struct chart_axis ay = { .label = name };
+    static const struct {
+        const char *label;
+        enum study_state state;
+        int colour;
+    } kinds[] = { { "complete", STUDY_COMPLETE, 0 }, { "pruned", STUDY_PRUNED, 1 } };
+    struct chart c;
+
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; k < s->trials[i].nreports; k++) {
+            chart_fit(&ax, (double)s->trials[i].steps[k]);
+            chart_fit(&ay, s->trials[i].reports[k]);
+        }
+    ay.log = ay.fitted && ay.min > 0 && ay.max / ay.min > 1000;
+    chart_settle(&ax);
+    chart_settle(&ay);
+    c = frame(canvas, &ax, &ay);
+    chart_begin(&c, s->name);
+    for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
+        for (size_t i = 0; i < s->n; i++) {
+            const struct study_trial *t = &s->trials[i];
+            struct colour colour = canvas_colour(kinds[g].colour);
+
+            if (t->state != kinds[g].state)
+                continue;
+            for (size_t k = 0; k + 1 < t->nreports; k++)
+                chart_line(&c, (double)t->steps[k], t->reports[k],
+                           (double)t->steps[k + 1], t->reports[k + 1], 1, colour);
+            if (t->nreports)
+                chart_point(&c, (double)t->steps[t->nreports - 1],
+                            t->reports[t->nreports - 1], 2, colour);
+        }
+    for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
+        chart_legend(&c, kinds[g].label, canvas_colour(kinds[g].colour));
+    free(name);
+}
+
+static int draw_importance(const struct study *s, const char *path, struct err *err)
+{
+    struct importances all;
+    const char **names;
+    double *values;
+    struct canvas *canvas;
+    int ret;
+
+    importances_init(&all, s);
+    names = xcalloc(all.n + 1, sizeof(*names));
+    values = xcalloc(all.n + 1, sizeof(*values));
+    for (size_t i = 0; i < all.n; i++) {
+        names[i] = all.v[i].name;
+        values[i] = all.v[i].importance;
+    }
+    ret = canvas_open(&canvas, path, WIDTH, chart_bars_height(all.n), err);
+    if (ret == 0) {
+        char *title = str_dupf("%s: importance", s->name);
+
+        chart_bars(canvas, title, WIDTH, names, values, all.n);
+        ret = canvas_close(canvas, err);
+        free(title);
+    }
+    free(names);
+    free(values);
+    importances_clear(&all);
+    return ret;
+}
+
+static int draw(const struct study *s, int kind, const char *path, struct err *err)
+{
+    static void (*const drawers[])(struct canvas *,
+                                   const struct study *) = { draw_history, draw_front,
+                                                             draw_reports };
+    struct canvas *canvas;
+
+    if (kind == 1 && s->nobjectives != 2)
+        return err_set(err, ERR_USAGE, "a front has two objectives, '%s' has %zu",
+                       s->name, s->nobjectives);
+    if (kind == 3)
+        return draw_importance(s, path, err);
+    if (canvas_open(&canvas, path, WIDTH, HEIGHT, err) < 0)
+        return -1;
+    drawers[kind](canvas, s);
+    return canvas_close(canvas, err);
+}
+
+int plot_main(const char *program, int argc, char **argv)
+{
+    static const char *const kinds[] = { "history", "front", "reports", "importance" };
+    struct where w = { 0 };
+    const char *output = NULL;
+    const struct opt opts[] = {
+        WHERE_OPTIONS(w),
+        { OPT_STRING, 'o', "output", &output, "FILE", "picture: .svg, .png or .pdf",
+          NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "plot",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... history|front|reports|importance",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary = "Draw a study" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct session s;
+    struct err err = { 0 };
+    int kind = 0, ret;
+
+    while (kind < 4 && strcmp(operand[0], kinds[kind]))
+        kind++;
+    if (kind == 4)
+        return cmd_usage(&cmd, "'%s' is no kind of picture", operand[0]);
+    if (!output || !canvas_can_draw(output))
+        return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");
+    if (session_open(&s, &w, false, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    ret = draw(&s.study, kind, output, &err);
+    session_close(&s);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}
