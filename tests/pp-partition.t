@@ -140,6 +140,15 @@ ok "a checkpoint's own stages are simulated" \
 pp-partition split -q --stages 2,2,2 "$bard" even.given
 run tp-shard diff even.given uneven
 status_is 0 "whose weights are the same"
+pp-partition split -q --stages 0,4,0,2,0 --allow-empty "$bard" empty
+ok "stages without layers are intact" tp-shard verify empty
+tp-shard show empty/rank-tp0-pp0.safetensors > out
+ok "the first has the embedding alone" test "$(grep -c model.layers out)" = 0
+pp-partition split -q --pp 3 "$bard" three
+pp-partition split -q --pp 3 empty again
+ok "stages are cut anew as if from the original" cmp three/rank-tp0-pp1.safetensors again/rank-tp0-pp1.safetensors
+pp-partition merge -q empty whole.empty
+ok "and merged to it" cmp "$bard/model.safetensors" whole.empty/model.safetensors
 sed 's/"stages":\[1,3,2\]/"stages":[1,3,3]/' uneven/checkpoint.json > changed
 cp changed uneven/checkpoint.json
 run tp-shard merge uneven never
