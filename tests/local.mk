@@ -51,6 +51,7 @@ shell_tests = \
     %D%/house.t \
     %D%/mem-estimate.t \
     %D%/mem-plan.t \
+    %D%/hpo-examples.t \
     %D%/hpo-journal.t \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \
