@@ -163,7 +163,8 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     pid_t pid;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    if (fs_mkdirs(job->dir, err) < 0 ||
+    /* The directory above is there but for the first trial. */
+    if ((mkdir(job->dir, 0777) < 0 && fs_mkdirs(job->dir, err) < 0) ||
         fs_write_file(path, params, strlen(params), false, err) < 0)
         goto out;
     forget(job);
