@@ -54,10 +54,9 @@ read_all() {
     cat cut/rank-* > /dev/null
 }
 
-# fastest COMMAND OUTPUT - seconds that the command takes to make the output anew, the least of five:
-# whatever disturbs a run makes it longer
-fastest() {
-    for _ in 1 2 3 4 5; do seconds "$1" "$2"; done | sort -g | head -n 1
+# least COMMAND - the least of its times: whatever disturbs a run makes it longer
+least() {
+    sort -g "times.$1" | head -n 1
 }
 
 ratio() {
@@ -65,12 +64,18 @@ ratio() {
 }
 
 size=$(wc -c < model/model.safetensors)
-cp_time=$(fastest copy copy)
-rm -rf copy
-split_time=$(fastest split cut)
-merge_time=$(fastest merge whole)
-cat_time=$(fastest read_all none)
-verify_time=$(fastest verify none)
+# In turns, so that what else the machine does meets them all.  Each output stays until its next turn: who
+# runs just after a file was removed gets that file's memory, which is fast, and so each removes its own.
+# The first turn has nothing to remove and does not count.
+for turn in 0 1 2 3 4 5; do
+    seconds copy copy >> times.copy
+    seconds split cut >> times.split
+    seconds merge whole >> times.merge
+    seconds read_all none >> times.read_all
+    seconds verify none >> times.verify
+    [ $turn -gt 0 ] || rm times.*
+done
+cp_time=$(least copy)
 printf 'tp-shard: %.2f GB: split %s x cp, merge %s x cp (at most 1.3), verify %s of cat (at least 0.5)\n' \
-    "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$split_time" "$cp_time")" \
-    "$(ratio "$merge_time" "$cp_time")" "$(ratio "$cat_time" "$verify_time")"
+    "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$(least split)" "$cp_time")" \
+    "$(ratio "$(least merge)" "$cp_time")" "$(ratio "$(least read_all)" "$(least verify)")"
