@@ -54,7 +54,7 @@ ok "8 workers make 40 trials, each number once" \
     test "$(awk '$2 == "COMPLETE" { print $1 }' out | sort -un | wc -l)" = 40
 
 # what Optuna wrote (tests/oracle/journal.py)
-cp "$data/sweep/optuna-journal.log" o.log
+cp "$data/sweep/optuna-journal.jsonl" o.log
 chmod u+w o.log
 hpo-sweep show -S journal:o.log --study one --json > out
 out_has '"state": "COMPLETE", "values": ["Infinity"]' "an infinite value is read"

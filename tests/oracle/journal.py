@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/data/sweep/optuna-journal.log with Optuna, or check what hpo-sweep made of a copy of it.
+"""Write tests/data/sweep/optuna-journal.jsonl with Optuna, or check what hpo-sweep made of a copy of it.
 
 usage: journal.py make FILE | check FILE TRIALS
 
