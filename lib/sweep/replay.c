@@ -17,7 +17,8 @@
 /* The study that J is loading, when ID is its. */
 static struct study *target_of(const struct replay *r, int64_t id)
 {
-    return r->target && r->target->name && r->target->id == id ? r->target : NULL;
+    return id >= 0 && r->target && r->target->name && r->target->id == id ? r->target
+                                                                          : NULL;
 }
 
 static struct study_trial *trial_in_target(const struct replay *r, int64_t id)
@@ -47,7 +48,7 @@ static char *time_dup(const char *iso)
 {
     char *out;
 
-    if (!iso || strlen(iso) < 19)
+    if (!iso || strcspn(iso, "+Z") < 19)
         return NULL;
     out = xstrndup(iso, strcspn(iso, "+Z"));
     if (out[10] == 'T')
