@@ -95,6 +95,60 @@ out:
     return ret;
 }
 
+/* Everybody sends to everybody, far more than there is room for, before anybody
+ * receives; and takes it in other pieces. */
+static int messages(struct comm *c, size_t n, struct err *err)
+{
+    float *x = xcalloc(n + 1, sizeof(*x));
+    int ret = -1;
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = element(c->rank, i);
+    for (int r = 0; r < c->size; r++)
+        for (int k = 0; k < 3 && r != c->rank; k++)
+            if (c->ops->send(c, x, n * sizeof(*x), r, err) < 0)
+                goto out;
+    for (int r = 0; r < c->size; r++)
+        for (size_t i = 0; i < 3 * n && r != c->rank; i++) {
+            size_t some = i % n < n / 2 ? n / 2 : 1;
+
+            if (c->ops->receive(c, x, some * sizeof(*x), r, err) < 0)
+                goto out;
+            for (size_t k = 0; k < some; k++)
+                if (x[k] != element(r, (i + k) % n)) {
+                    err_set(err, ERR_INPUT, "rank %d: message wrong", c->rank);
+                    goto out;
+                }
+            i += some - 1;
+        }
+    ret = c->ops->flush(c, err);
+out:
+    free(x);
+    return ret;
+}
+
+/* Ranks of equal remainder by 2, and inside those groups the same once more. */
+static int groups(struct comm *c, int depth, struct err *err)
+{
+    int member[8], n = 0, ret;
+    struct comm *half;
+
+    for (int r = c->rank % 2; r < c->size; r += 2)
+        member[n++] = r;
+    if (c->ops->group(c, member, n, &half, err) < 0)
+        return -1;
+    ret = half->size != n || half->rank != c->rank / 2
+              ? err_set(err, ERR_INPUT, "rank %d: misplaced in its group", c->rank)
+              : 0;
+    if (ret == 0 && (sums(half, 5000, err) < 0 || sums(c, 3000, err) < 0 ||
+                     messages(half, 3000, err) < 0))
+        ret = -1;
+    if (ret == 0 && depth)
+        ret = groups(half, depth - 1, err);
+    half->ops->close(half);
+    return ret;
+}
+
 static int exchange_all(void *arg, struct comm *c, struct err *err)
 {
     static const size_t sizes[] = { 0, 1, 7, 1000, BIG };
@@ -107,7 +161,10 @@ static int exchange_all(void *arg, struct comm *c, struct err *err)
     for (int i = 0; i < 300; i++) /* no rank runs ahead of another's reading */
         if (sums(c, 5, err) < 0)
             return -1;
-    return 0;
+    return messages(c, 100, err) < 0 ||
+                   messages(c, c->size == 2 ? 8 * BIG : BIG, err) < 0
+               ? -1
+               : groups(c, 1, err);
 }
 
 /* Wait for a sum that never comes. */
@@ -171,7 +228,8 @@ static void ranks_exchange(int n)
     struct err err = { .text = "" };
     int sig, ret = launch_ranks(n, exchange_all, NULL, &sig, &err);
 
-    if (!tap_ok(ret == 0, "%d ranks sum in rank order, gather and broadcast", n))
+    if (!tap_ok(ret == 0, "%d ranks exchange sums, parts and messages, also in groups",
+                n))
         printf("# %s\n", err.text);
 }
 

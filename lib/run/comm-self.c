@@ -43,6 +43,42 @@ static int self_broadcast(struct comm *c, void *buf, size_t bytes, int root,
     return 0;
 }
 
+static int self_send(struct comm *c, const void *buf, size_t bytes, int to,
+                     struct err *err)
+{
+    (void)c;
+    (void)buf;
+    (void)bytes;
+    return err_set(err, ERR_SYSTEM, "there is no rank %d", to);
+}
+
+static int self_receive(struct comm *c, void *buf, size_t bytes, int from,
+                        struct err *err)
+{
+    (void)c;
+    (void)buf;
+    (void)bytes;
+    return err_set(err, ERR_SYSTEM, "there is no rank %d", from);
+}
+
+static int self_group(struct comm *c, const int *member, int n, struct comm **out,
+                      struct err *err)
+{
+    (void)c;
+    (void)member;
+    (void)n;
+    (void)err;
+    *out = comm_self_open();
+    return 0;
+}
+
+static int self_flush(struct comm *c, struct err *err)
+{
+    (void)c;
+    (void)err;
+    return 0;
+}
+
 static void self_close(struct comm *c)
 {
     free(c);
@@ -54,6 +90,10 @@ static const struct comm_ops comm_self = {
     .sum_f64 = self_sum_f64,
     .gather = self_gather,
     .broadcast = self_broadcast,
+    .send = self_send,
+    .receive = self_receive,
+    .group = self_group,
+    .flush = self_flush,
     .close = self_close,
 };
 

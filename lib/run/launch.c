@@ -44,6 +44,8 @@ static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t 
     close(g->report[0]);
     comm = comm_shm_open(g->shm, rank);
     ret = main(arg, comm, &err);
+    if (ret == 0)
+        ret = comm->ops->flush(comm, &err);
     comm->ops->close(comm);
     if (ret == 0)
         return 0;
