@@ -63,6 +63,7 @@ shell_tests = \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
+    %D%/tp-run-stages.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-disk.t \

@@ -7,30 +7,36 @@
 #include <string.h>
 #include <time.h>
 
+#include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/sample.h"
 #include "cmd/tp-run/session.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 
 enum { CHUNK = 512 }; /* tokens of a prompt that are run at a time */
 
+enum finish { UNFINISHED, STOP, LENGTH, CONTEXT };
+
+static const char *const finish_names[] = { NULL, "stop", "length", "context" };
+
 struct generate {
     struct session *session;
-    struct ids *prompt;
-    size_t nprompts;
+    struct inputs prompts;
     uint64_t max_tokens;
+    int micro_batches; /* texts in the making at a time; 0: as many as stages */
     struct sampling sampling;
+    struct text *text; /* [prompts.n] */
+    size_t turn;       /* text whose words are printed now; at the front */
 };
 
 /* One text in the making. */
 struct text {
-    struct generate *g;
     const struct ids *prompt;
     struct ids ids; /* new ones */
-    const char *finish;
-    struct token_stream *stream; /* rank 0 with a tokenizer */
+    enum finish finish;
+    struct token_stream *stream; /* at the front, with a tokenizer */
     struct str said;
-    double seconds;
+    size_t shown; /* bytes of SAID, or ids when there are no words */
+    double start, seconds;
 };
 
 static double now(void)
@@ -49,39 +55,17 @@ static bool is_stop(const struct session *s, int32_t id)
     return false;
 }
 
-/* Take the new ID; rank 0 says it.  Returns false at the end of the text. */
-static bool take(struct text *t, int32_t id, bool speaks)
+/* Is there anything to be added to a text of N tokens, NEW of them new? */
+static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
 {
-    struct str bytes = { 0 };
-    bool stop = is_stop(t->g->session, id);
-
-    ids_add(&t->ids, id);
-    if (stop)
-        t->finish = "stop";
-    else if (t->ids.n >= t->g->max_tokens)
-        t->finish = "length";
-    else if (t->g->session->context &&
-             t->prompt->n + t->ids.n >= t->g->session->context)
-        t->finish = "context";
-    if (!speaks)
-        return !t->finish;
-    if (t->stream && !stop)
-        token_stream_feed(t->stream, (uint32_t)id, &bytes);
-    if (t->stream && t->finish)
-        token_stream_end(t->stream, &bytes);
-    str_addn(&t->said, str_text(&bytes), bytes.len);
-    if (!t->g->session->opt.json) {
-        if (t->stream)
-            fwrite(str_text(&bytes), 1, bytes.len, stdout);
-        else if (!stop)
-            printf("%s%d", t->ids.n > 1 ? "," : "", (int)id);
-        fflush(stdout);
-    }
-    str_clear(&bytes);
-    return !t->finish;
+    return new >= g->max_tokens                             ? LENGTH
+           : g->session->context &&n >= g->session->context ? CONTEXT
+                                                            : UNFINISHED;
 }
 
-static void print_json(const struct text *t)
+/* ---- what is printed: text after text, the present one as it comes ---- */
+
+static void print_json(const struct generate *g, const struct text *t)
 {
     struct str out = { 0 };
 
@@ -90,98 +74,253 @@ static void print_json(const struct text *t)
     str_add(&out, ",\"ids\":");
     ids_print_json(&out, &t->ids);
     str_add(&out, ",\"text\":");
-    if (t->g->session->tokenizer)
+    if (g->session->tokenizer)
         str_add_jsonn(&out, str_text(&t->said), t->said.len);
     else
         str_add(&out, "null");
-    str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n", t->finish,
+    str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
+             finish_names[t->finish],
              t->seconds > 0 ? (double)t->ids.n / t->seconds : 0);
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }
 
-/* The next token from the last step's output, the same on every rank. */
-static int32_t next_id(const struct runner *r, const struct text *t)
+static void print_words(const struct generate *g, struct text *t)
 {
-    size_t rows;
-    const float *out = engine_output(r->engine, 0, &rows);
-    size_t vocab = r->program->value[r->program->output[0].value].whole_cols;
+    size_t n = t->ids.n - (t->finish == STOP);
 
-    if (t->g->sampling.temperature <= 0)
-        return (int32_t)out[0];
-    return sample(&t->g->sampling, out, vocab, t->prompt->n + t->ids.n);
+    if (g->session->tokenizer) {
+        fwrite(str_text(&t->said) + t->shown, 1, t->said.len - t->shown, stdout);
+        t->shown = t->said.len;
+    }
+    for (; !g->session->tokenizer && t->shown < n; t->shown++)
+        printf("%s%d", t->shown ? "," : "", (int)t->ids.v[t->shown]);
 }
 
-static int continue_text(struct text *t, struct runner *r, bool speaks, struct err *err)
+/* Print what can be: no text before the ones before it. */
+static int print_texts(struct generate *g, struct err *err)
 {
-    const struct session *s = t->g->session;
-    double start = now();
-    bool more;
+    for (; g->turn < g->prompts.n; g->turn++) {
+        struct text *t = &g->text[g->turn];
 
-    if (t->g->max_tokens == 0 || (s->context && t->prompt->n >= s->context)) {
-        t->finish = t->g->max_tokens ? "context" : "length";
-        return 0;
+        if (!g->session->opt.json)
+            print_words(g, t);
+        if (!t->finish)
+            break;
+        if (g->session->opt.json)
+            print_json(g, t);
+        else
+            putchar('\n');
     }
-    if (runner_feed(r, t->prompt->v, NULL, t->prompt->n, 0, NULL, NULL, err) < 0)
-        return -1;
-    more = take(t, next_id(r, t), speaks);
-    while (more) {
-        int32_t last = t->ids.v[t->ids.n - 1];
-
-        if (runner_feed(r, &last, NULL, 1, t->prompt->n + t->ids.n - 1, NULL, NULL,
-                        err) < 0)
-            return -1;
-        more = take(t, next_id(r, t), speaks);
-        if (speaks && ferror(stdout))
-            return err_set(err, ERR_SYSTEM, "standard output cannot be written");
-    }
-    t->seconds = now() - start;
+    if (fflush(stdout) < 0)
+        return err_errno(err, "standard output");
     return 0;
 }
 
-static int one_prompt(struct generate *g, struct runner *r, size_t i, bool speaks,
+/* ---- a text's course ---- */
+
+/* Add the new ID, on every rank of the replica; its words at the front. */
+static void add_id(const struct generate *g, struct text *t, int32_t id)
+{
+    bool stop = is_stop(g->session, id);
+
+    ids_add(&t->ids, id);
+    t->finish = stop ? STOP : end_of(g, t->prompt->n + t->ids.n, t->ids.n);
+    if (t->stream && !stop)
+        token_stream_feed(t->stream, (uint32_t)id, &t->said);
+    if (t->stream && t->finish)
+        token_stream_end(t->stream, &t->said);
+    if (t->finish)
+        t->seconds = now() - t->start;
+}
+
+/* Run what the text has gained since the last step: its prompt, or its last id.  The
+ * last stage chooses the next id and tells the others. */
+static int advance(struct generate *g, struct text *t, struct runner *r,
+                   size_t sequence, int32_t *next, struct err *err)
+{
+    struct step step = { .sequence = sequence };
+    size_t rows;
+    const float *out;
+
+    if (t->ids.n) {
+        step.ids = &t->ids.v[t->ids.n - 1];
+        step.n = 1;
+        step.start = t->prompt->n + t->ids.n - 1;
+    } else {
+        step.ids = t->prompt->v;
+        step.n = t->prompt->n;
+        t->start = now();
+    }
+    if (runner_feed(r, &step, NULL, NULL, err) < 0)
+        return -1;
+    if (!runner_is_last(r))
+        return 0;
+    out = engine_output(r->engine, 0, &rows);
+    if (g->sampling.temperature <= 0)
+        *next = (int32_t)out[0];
+    else
+        *next = sample(&g->sampling, out,
+                       r->program->value[r->program->output[0].value].whole_cols,
+                       t->prompt->n + t->ids.n);
+    return runner_tell(r, next, sizeof(*next), err);
+}
+
+/* A place for a text that is being made: a sequence of the engines' cache. */
+struct place {
+    struct text *text; /* NULL: none */
+    int32_t next;      /* chosen by the last step; on the last stage */
+};
+
+/* The next text of this replica that there is something to do for, or NULL. */
+static struct text *next_text(struct generate *g, const struct runner *r, size_t *at)
+{
+    while (*at < g->prompts.n) {
+        struct text *t = &g->text[*at];
+
+        *at += (size_t)r->nreplicas;
+        t->finish = end_of(g, t->prompt->n, 0);
+        if (!t->finish)
+            return t;
+    }
+    return NULL;
+}
+
+/* One turn of a place: what its last step has chosen is added, then the next step is
+ * taken, for another text when this one has ended.  *WORKED when it was. */
+static int take_turn(struct generate *g, struct runner *r, struct place *p,
+                     size_t sequence, size_t *at, bool *worked, struct err *err)
+{
+    if (p->text) {
+        if (runner_hear(r, &p->next, sizeof(p->next), err) < 0)
+            return -1;
+        add_id(g, p->text, p->next);
+        if (p->text->finish)
+            p->text = NULL;
+    }
+    if (!p->text)
+        p->text = next_text(g, r, at);
+    if (!p->text)
+        return 0;
+    *worked = true;
+    return advance(g, p->text, r, sequence, &p->next, err);
+}
+
+/* The places take turns, so that a stage works for one text while the others work for
+ * others. */
+static int make_texts(struct generate *g, struct runner *r, size_t nplaces,
                       struct err *err)
 {
-    struct text t = { .g = g, .prompt = &g->prompt[i] };
-    int ret;
+    struct place *place = xcalloc(nplaces, sizeof(*place));
+    bool prints = r->world->rank == 0 && r->nreplicas == 1, worked = true;
+    size_t at = (size_t)r->replica;
+    int ret = 0;
 
-    if (speaks && g->session->tokenizer)
-        t.stream = token_stream_new(g->session->tokenizer, true);
-    ret = continue_text(&t, r, speaks, err);
-    if (ret == 0 && speaks) {
-        if (g->session->opt.json)
-            print_json(&t);
-        else
-            putchar('\n');
-        if (fflush(stdout) < 0)
-            ret = err_errno(err, "standard output");
+    while (worked && ret == 0) {
+        worked = false;
+        for (size_t i = 0; i < nplaces && ret == 0; i++) {
+            ret = take_turn(g, r, &place[i], i, &at, &worked, err);
+            if (ret == 0 && prints)
+                ret = print_texts(g, err);
+        }
     }
-    token_stream_free(t.stream);
-    str_clear(&t.said);
-    ids_clear(&t.ids);
+    free(place);
     return ret;
 }
 
-static int generate_rank(void *arg, struct comm *comm, struct err *err)
+/* The texts of the other replicas, to the front. */
+static int collect(struct generate *g, struct runner *r, struct err *err)
 {
-    struct generate *g = arg;
-    struct program_options options = { .wanted = true };
+    int last = r->nstages - 1;
+
+    for (size_t i = 0; i < g->prompts.n && r->nreplicas > 1; i++) {
+        int replica = (int)(i % (size_t)r->nreplicas);
+        struct text *t = &g->text[i];
+        uint64_t n = t->ids.n;
+
+        if (replica == r->replica && replica > 0 &&
+            (runner_give(r, last, &n, sizeof(n), err) < 0 ||
+             runner_give(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
+             runner_give(r, last, t->ids.v, n * sizeof(*t->ids.v), err) < 0))
+            return -1;
+        if (replica == 0 || r->world->rank != 0)
+            continue;
+        if (runner_take(r, replica, last, &n, sizeof(n), err) < 0 ||
+            runner_take(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
+            return -1;
+        t->finish = n ? UNFINISHED : end_of(g, t->prompt->n, 0);
+        for (uint64_t k = 0; k < n; k++) {
+            double seconds = t->seconds;
+            int32_t id;
+
+            if (runner_take(r, replica, last, &id, sizeof(id), err) < 0)
+                return -1;
+            add_id(g, t, id);
+            t->seconds = seconds;
+        }
+    }
+    return 0;
+}
+
+static struct engine_limits limits_of(const struct generate *g, size_t places)
+{
     struct engine_limits limits = { .threads = session_threads(g->session),
                                     .tokens = CHUNK,
-                                    .wanted = 1 };
-    struct runner r;
+                                    .wanted = 1,
+                                    .sequences = places };
     size_t longest = 0;
-    int ret = 0;
 
-    options.tail = g->sampling.temperature > 0 ? TAIL_LOGITS : TAIL_ARGMAX;
-    for (size_t i = 0; i < g->nprompts; i++)
-        longest = g->prompt[i].n > longest ? g->prompt[i].n : longest;
+    for (size_t i = 0; i < g->prompts.n; i++)
+        longest = g->prompts.v[i].ids.n > longest ? g->prompts.v[i].ids.n : longest;
     limits.context =
         g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens : SIZE_MAX;
     if (g->session->context && limits.context > g->session->context)
         limits.context = g->session->context;
     if (limits.tokens > longest)
         limits.tokens = longest;
+    return limits;
+}
+
+/* Texts in the making at a time. */
+static size_t places_of(const struct generate *g)
+{
+    const struct mesh *mesh = &g->session->mesh;
+    size_t places = (size_t)(g->micro_batches ? g->micro_batches : mesh->size[MESH_PP]);
+    size_t dp = (size_t)mesh->size[MESH_DP], most = (g->prompts.n + dp - 1) / dp;
+
+    return places < most ? places : most;
+}
+
+static void open_texts(struct generate *g, bool front)
+{
+    g->text = xcalloc(g->prompts.n + 1, sizeof(*g->text));
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        g->text[i].prompt = &g->prompts.v[i].ids;
+        if (front && g->session->tokenizer)
+            g->text[i].stream = token_stream_new(g->session->tokenizer, true);
+    }
+}
+
+static void close_texts(struct generate *g)
+{
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        token_stream_free(g->text[i].stream);
+        str_clear(&g->text[i].said);
+        ids_clear(&g->text[i].ids);
+    }
+    free(g->text);
+}
+
+static int generate_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct generate *g = arg;
+    struct program_options options = { .wanted = true };
+    size_t places = places_of(g);
+    struct engine_limits limits = limits_of(g, places);
+    struct runner r;
+    int ret = 0;
+
+    options.tail = g->sampling.temperature > 0 ? TAIL_LOGITS : TAIL_ARGMAX;
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, comm, &options,
                     &limits, err) < 0)
         return -1;
@@ -189,71 +328,55 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
-    for (size_t i = 0; i < g->nprompts && ret == 0; i++)
-        ret = one_prompt(g, &r, i, comm->rank == 0, err);
+    open_texts(g, comm->rank == 0);
+    if (ret == 0)
+        ret = make_texts(g, &r, places, err);
+    if (ret == 0)
+        ret = collect(g, &r, err);
+    if (ret == 0 && comm->rank == 0)
+        ret = print_texts(g, err);
+    close_texts(g);
     runner_close(&r);
     return ret;
 }
 
 /* ---- prompts ---- */
 
-static int add_prompt(struct generate *g, struct ids ids, struct err *err)
-{
-    if (!ids.n) {
-        ids_clear(&ids);
-        return err_set(err, ERR_INPUT, "an empty prompt");
-    }
-    if (g->session->context && ids.n > g->session->context) {
-        err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
-                ids.n, (unsigned long long)g->session->context);
-        ids_clear(&ids);
-        return -1;
-    }
-    g->prompt = xrealloc(g->prompt, sizeof(*g->prompt) * (g->nprompts + 1));
-    g->prompt[g->nprompts++] = ids;
-    return 0;
-}
-
-/* The prompt in TEXT (LEN bytes), or, when IS_IDS, the ids it lists. */
-static int read_prompt(struct generate *g, const char *text, size_t len, bool is_ids,
-                       struct err *err)
-{
-    struct ids ids = { 0 };
-    int ret = is_ids ? session_parse_ids(g->session, &ids, text, "--ids", err)
-                     : session_encode(g->session, &ids, text, len, err);
-
-    if (ret == 0)
-        return add_prompt(g, ids, err);
-    ids_clear(&ids);
-    return -1;
-}
-
 static int read_prompts(struct generate *g, const struct opt_list *prompts,
-                        const struct opt_list *id_lists, struct err *err)
+                        const struct opt_list *ids, const struct opt_list *lines,
+                        struct err *err)
 {
-    char *text;
-    size_t len;
-    int ret;
+    const struct session *s = g->session;
+    struct inputs *in = &g->prompts;
 
     for (size_t i = 0; i < prompts->n; i++)
-        if (read_prompt(g, prompts->v[i], strlen(prompts->v[i]), false, err) < 0)
+        if (inputs_add_text(in, s, "--prompt", prompts->v[i], strlen(prompts->v[i]),
+                            err) < 0)
             return -1;
-    for (size_t i = 0; i < id_lists->n; i++)
-        if (read_prompt(g, id_lists->v[i], 0, true, err) < 0)
+    for (size_t i = 0; i < ids->n; i++)
+        if (inputs_add_ids(in, s, "--ids", ids->v[i], err) < 0)
             return -1;
-    if (g->nprompts)
-        return 0;
-    if (fs_read_file(&text, &len, "-", 1 << 30, err) < 0)
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+            return -1;
+    if (!prompts->n && !ids->n && !lines->n &&
+        inputs_add_file(in, s, "-", false, err) < 0)
         return -1;
-    ret = read_prompt(g, text, len, false, err);
-    free(text);
-    return ret;
+    for (size_t i = 0; i < in->n; i++) {
+        if (!in->v[i].ids.n)
+            return err_set(err, ERR_INPUT, "an empty prompt");
+        if (s->context && in->v[i].ids.n > s->context)
+            return err_set(err, ERR_INPUT,
+                           "the prompt has %zu tokens, the model takes %llu",
+                           in->v[i].ids.n, (unsigned long long)s->context);
+    }
+    return 0;
 }
 
 int generate_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = { 0 };
-    struct opt_list prompts = { 0 }, id_lists = { 0 };
+    struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct generate g = { .session = &session,
                           .max_tokens = 128,
@@ -263,6 +386,8 @@ int generate_main(const char *program, int argc, char **argv)
           "text to continue (default: standard input)", NULL, NULL },
         { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3",
           NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
           "most new tokens (default 128)", NULL, NULL },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
@@ -273,6 +398,7 @@ int generate_main(const char *program, int argc, char **argv)
           "from the likeliest tokens that sum to P", NULL, NULL },
         { OPT_U64, '\0', "seed", &g.sampling.seed, "S",
           "seed of the sampling (default 0)", NULL, NULL },
+        { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -292,13 +418,12 @@ int generate_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
                                  "and at most 1");
     else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-             read_prompts(&g, &prompts, &id_lists, &err) < 0)
+             read_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, generate_rank, &g);
-    for (size_t i = 0; i < g.nprompts; i++)
-        ids_clear(&g.prompt[i]);
-    free(g.prompt);
+    inputs_clear(&g.prompts);
+    free(lines.v);
     free(prompts.v);
     free(id_lists.v);
     session_close(&session);

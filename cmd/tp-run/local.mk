@@ -3,6 +3,7 @@ bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
     %D%/commands.h \
     %D%/generate.c \
+    %D%/inputs.c %D%/inputs.h \
     %D%/logits.c \
     %D%/main.c \
     %D%/sample.c %D%/sample.h \

@@ -4,49 +4,56 @@
 #include <string.h>
 
 #include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
 
-struct logits {
-    struct session *session;
-    struct ids ids, types;
-    const char *out, *trace;
+/* One output of the model for one input. */
+struct result {
+    char *name;
+    uint64_t shape[2];
+    float *x;
+    bool traced; /* by --trace, not of the model */
 };
 
-/* Write the outputs whose names have a dot (a trace's) or have none to PATH; "-" is
- * standard output. */
-static int write_outputs(const struct runner *r, const char *path, bool dotted,
+struct logits {
+    struct session *session;
+    struct inputs inputs;
+    const char *out, *trace;
+    struct result *result; /* [nresults]: input by input; at the front */
+    size_t nresults;
+};
+
+/* ---- at the front ---- */
+
+/* Write the outputs that were traced, or those that were not, to PATH; "-" is standard
+ * output. */
+static int write_results(const struct logits *l, const char *path, bool traced,
                          struct err *err)
 {
-    const struct program *p = r->program;
     struct safetensors_header h = { 0 };
     struct str bytes = { 0 };
     int ret = -1;
 
     safetensors_header_begin(&h, NULL);
-    for (int i = 0; i < p->noutputs; i++) {
-        uint64_t shape[2] = { 0, p->value[p->output[i].value].whole_cols };
-        size_t rows;
+    for (size_t i = 0; i < l->nresults; i++) {
+        const struct result *r = &l->result[i];
 
-        if ((strchr(p->output[i].name, '.') != NULL) != dotted)
-            continue;
-        engine_output(r->engine, i, &rows);
-        shape[0] = rows;
-        safetensors_header_add(&h, p->output[i].name, DTYPE_F32, 2, shape,
-                               shape[0] * shape[1] * sizeof(float));
+        if (r->traced == traced)
+            safetensors_header_add(&h, r->name, DTYPE_F32, 2, r->shape,
+                                   r->shape[0] * r->shape[1] * sizeof(*r->x));
     }
     if (safetensors_header_finish(&h, path, err) < 0)
         goto out;
     str_addn(&bytes, h.text.s, h.text.len);
-    for (int i = 0; i < p->noutputs; i++) {
-        size_t rows;
-        const float *x = engine_output(r->engine, i, &rows);
+    for (size_t i = 0; i < l->nresults; i++) {
+        const struct result *r = &l->result[i];
 
-        if ((strchr(p->output[i].name, '.') != NULL) == dotted)
-            str_addn(&bytes, x,
-                     rows * p->value[p->output[i].value].whole_cols * sizeof(*x));
+        if (r->traced == traced)
+            str_addn(&bytes, (const char *)r->x,
+                     r->shape[0] * r->shape[1] * sizeof(*r->x));
     }
     ret = fs_write_file(path, bytes.s, bytes.len, false, err);
 out:
@@ -55,53 +62,167 @@ out:
     return ret;
 }
 
+/* Room for output I of input AT, of ROWS rows. */
+static int open_result(struct logits *l, const struct program *p, size_t at, int i,
+                       uint64_t rows, float **x, size_t *bytes, struct err *err)
+{
+    const struct program_output *o = &p->output[i];
+    struct result *r = &l->result[at * (size_t)p->noutputs + (size_t)i];
+
+    r->name = l->inputs.n == 1 ? xstrdup(o->name) : str_dupf("%zu.%s", at, o->name);
+    r->shape[0] = rows;
+    r->shape[1] = p->value[o->value].whole_cols;
+    r->traced = strchr(o->name, '.') != NULL;
+    *bytes = r->shape[0] * r->shape[1] * sizeof(*r->x);
+    *x = r->x = mem_alloc(*bytes, r->name, err);
+    return r->x ? 0 : -1;
+}
+
+/* Take what other ranks give for input AT. */
+static int take_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
+{
+    const struct program *p = r->program;
+    int replica = (int)(at % (size_t)r->nreplicas);
+
+    for (int i = 0; i < p->noutputs; i++) {
+        int stage = p->output[i].stage;
+        uint64_t rows;
+        size_t bytes;
+        float *x;
+
+        if (replica == 0 && stage == 0)
+            continue;
+        if (runner_take(r, replica, stage, &rows, sizeof(rows), err) < 0 ||
+            open_result(l, p, at, i, rows, &x, &bytes, err) < 0 ||
+            runner_take(r, replica, stage, x, bytes, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- on every rank ---- */
+
+/* Give the front what this stage has made of input AT; the front keeps its own. */
+static int give_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
+{
+    const struct program *p = r->program;
+
+    for (int i = 0; i < p->noutputs; i++) {
+        size_t rows, bytes;
+        const float *made;
+        uint64_t n;
+        float *x;
+
+        if (p->output[i].stage != r->stage)
+            continue;
+        made = engine_output(r->engine, i, &rows);
+        n = rows;
+        if (r->world->rank == 0) {
+            if (open_result(l, p, at, i, n, &x, &bytes, err) < 0)
+                return -1;
+            memcpy(x, made, bytes);
+            continue;
+        }
+        bytes = rows * p->value[p->output[i].value].whole_cols * sizeof(*made);
+        if (runner_give(r, r->stage, &n, sizeof(n), err) < 0 ||
+            runner_give(r, r->stage, made, bytes, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The front takes the outputs for an input when as many further ones are on their way
+ * as there are stages. */
+static int run_inputs(struct logits *l, struct runner *r, struct err *err)
+{
+    size_t each = (size_t)r->nreplicas, lag = (size_t)(r->nstages - 1) * each,
+           taken = 0;
+
+    if (r->world->rank == 0) {
+        l->nresults = l->inputs.n * (size_t)r->program->noutputs;
+        l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
+    }
+    for (size_t at = (size_t)r->replica; at < l->inputs.n; at += each) {
+        const struct input *in = &l->inputs.v[at];
+        struct step step = { .ids = in->ids.v,
+                             .token_types = in->types.n ? in->types.v : NULL,
+                             .n = in->ids.n };
+
+        if (engine_step(r->engine, &step, err) < 0 || give_outputs(l, r, at, err) < 0)
+            return -1;
+        for (; r->world->rank == 0 && taken + lag <= at; taken++)
+            if (take_outputs(l, r, taken, err) < 0)
+                return -1;
+    }
+    for (; r->world->rank == 0 && taken < l->inputs.n; taken++)
+        if (take_outputs(l, r, taken, err) < 0)
+            return -1;
+    return 0;
+}
+
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
     struct program_options options = { .trace = l->trace != NULL };
     struct engine_limits limits = { .threads = session_threads(l->session),
-                                    .tokens = l->ids.n,
-                                    .wanted = 1,
-                                    .context = l->ids.n };
-    struct step step = { .ids = l->ids.v,
-                         .token_types = l->types.n ? l->types.v : NULL,
-                         .n = l->ids.n };
+                                    .wanted = 1 };
     struct runner r;
     int ret;
 
+    for (size_t i = 0; i < l->inputs.n; i++)
+        if (l->inputs.v[i].ids.n > limits.tokens)
+            limits.tokens = l->inputs.v[i].ids.n;
+    limits.context = limits.tokens;
     if (runner_open(&r, l->session->checkpoint, &l->session->mesh, comm, &options,
                     &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);
     if (ret == 0)
-        ret = engine_step(r.engine, &step, err);
+        ret = run_inputs(l, &r, err);
     if (ret == 0 && comm->rank == 0 && l->out)
-        ret = write_outputs(&r, l->out, false, err);
+        ret = write_results(l, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)
-        ret = write_outputs(&r, l->trace, true, err);
+        ret = write_results(l, l->trace, true, err);
     runner_close(&r);
+    for (size_t i = 0; i < l->nresults; i++) {
+        free(l->result[i].name);
+        free(l->result[i].x);
+    }
+    free(l->result);
     return ret;
 }
 
-static int read_input(struct logits *l, const char *ids, const char *types,
-                      const char *prompt, struct err *err)
+static int read_inputs(struct logits *l, const char *ids, const char *prompt,
+                       const char *types, const struct opt_list *lines, struct err *err)
 {
     const struct session *s = l->session;
+    struct inputs *in = &l->inputs;
 
-    if (ids && session_parse_ids(s, &l->ids, ids, "--ids", err) < 0)
+    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
         return -1;
-    if (types && session_parse_types(s, &l->types, types, "--token-types", err) < 0)
+    if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
         return -1;
-    if (prompt && session_encode(s, &l->ids, prompt, strlen(prompt), err) < 0)
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+            return -1;
+    if (types && in->n &&
+        session_parse_types(s, &in->v[0].types, types, "--token-types", err) < 0)
         return -1;
-    if (!l->ids.n)
+    if (!in->n)
         return err_set(err, ERR_INPUT, "no tokens");
-    if (l->types.n && l->types.n != l->ids.n)
-        return err_set(err, ERR_USAGE, "--token-types has %zu numbers for %zu tokens",
-                       l->types.n, l->ids.n);
-    if (s->context && l->ids.n > s->context)
-        return err_set(err, ERR_INPUT, "%zu tokens, the model takes %llu", l->ids.n,
-                       (unsigned long long)s->context);
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        if (!one->ids.n)
+            return err_set(err, ERR_INPUT, "%s: no tokens", one->name);
+        if (one->types.n && one->types.n != one->ids.n)
+            return err_set(err, ERR_USAGE,
+                           "--token-types has %zu numbers for %zu tokens", one->types.n,
+                           one->ids.n);
+        if (s->context && one->ids.n > s->context)
+            return err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu",
+                           one->name, one->ids.n, (unsigned long long)s->context);
+    }
     return 0;
 }
 
@@ -111,6 +232,7 @@ int logits_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct logits l = { .session = &session };
     const char *ids = NULL, *types = NULL, *prompt = NULL;
+    struct opt_list lines = { 0 };
     const struct opt opts[] = {
         { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
           NULL },
@@ -118,6 +240,8 @@ int logits_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_STRING, '\0', "token-types", &types, "LIST",
           "a type for each token (default 0)", NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
           "write the outputs to FILE (safetensors)", NULL, NULL },
         { OPT_STRING, '\0', "trace", &l.trace, "FILE",
@@ -140,15 +264,17 @@ int logits_main(const char *program, int argc, char **argv)
 
     if (!l.out && !l.trace)
         return cmd_usage(&cmd, "--output or --trace is needed");
-    if (!ids == !prompt)
-        return cmd_usage(&cmd, "either --ids or --prompt is needed");
+    if (!!ids + !!prompt + !!lines.n != 1)
+        return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
+    if (types && lines.n)
+        return cmd_usage(&cmd, "--token-types does not go with --input");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-        read_input(&l, ids, types, prompt, &err) < 0)
+        read_inputs(&l, ids, prompt, types, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, logits_rank, &l);
-    ids_clear(&l.ids);
-    ids_clear(&l.types);
+    inputs_clear(&l.inputs);
+    free(lines.v);
     session_close(&session);
     return status;
 }

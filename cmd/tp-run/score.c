@@ -1,29 +1,30 @@
 /* score - how well a model predicts a text */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 
 enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048 };
 
-struct document {
-    const char *name;
-    struct ids ids;
+/* What a document comes to. */
+struct result {
+    double sum; /* of nll */
+    uint64_t counted;
 };
 
 struct score {
     struct session *session;
-    struct document *doc;
-    size_t ndocs;
+    struct inputs inputs;
     uint64_t window;
-    bool windowed; /* --window was given */
-    double sum;    /* of the present document's nll */
-    size_t counted;
+    bool windowed;     /* --window was given */
+    struct result now; /* of the present document; on the last stage */
+    size_t printed;    /* documents; at the front */
 };
 
 static void see(void *arg, struct engine *e, size_t first, size_t count)
@@ -34,56 +35,94 @@ static void see(void *arg, struct engine *e, size_t first, size_t count)
 
     (void)first;
     for (size_t i = 0; i < count; i++)
-        s->sum += (double)nll[i];
-    s->counted += count;
+        s->now.sum += (double)nll[i];
+    s->now.counted += count;
 }
 
-static void print_result(const struct score *s, const struct document *d)
+static void print_result(const struct score *s, const char *name,
+                         const struct result *r)
 {
-    double nll = s->sum / (double)s->counted;
+    double nll = r->sum / (double)r->counted;
     struct str out = { 0 };
 
     if (s->session->opt.json) {
         str_add(&out, "{\"type\":\"score\",\"file\":");
-        str_add_json(&out, d->name);
-        str_addf(&out, ",\"tokens\":%zu,\"nll\":", s->counted);
+        str_add_json(&out, name);
+        str_addf(&out, ",\"tokens\":%" PRIu64 ",\"nll\":", r->counted);
         str_add_double(&out, nll);
         str_add(&out, ",\"perplexity\":");
         str_add_double(&out, exp(nll));
         str_add(&out, "}\n");
     } else {
-        str_addf(&out, "%s: %zu tokens, nll %.5f, perplexity %.4f\n", d->name,
-                 s->counted, nll, exp(nll));
+        str_addf(&out, "%s: %" PRIu64 " tokens, nll %.5f, perplexity %.4f\n", name,
+                 r->counted, nll, exp(nll));
     }
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }
 
-/* Inputs are all tokens but the last, in windows that do not overlap; targets are the
- * next ones. */
-static int score_document(struct score *s, struct runner *r, const struct document *d,
-                          bool speaks, struct err *err)
+/* Print the results of the documents before END at the front; RESULT holds its own. */
+static int print_until(struct score *s, struct runner *r, struct result *result,
+                       size_t end, struct err *err)
 {
-    size_t inputs = d->ids.n - 1;
+    for (; s->printed < end && r->world->rank == 0; s->printed++) {
+        size_t i = s->printed;
+        int replica = (int)(i % (size_t)r->nreplicas);
 
-    s->sum = 0;
-    s->counted = 0;
-    for (size_t at = 0; at < inputs; at += s->window) {
-        size_t n = inputs - at < s->window ? inputs - at : s->window;
-
-        if (runner_feed(r, d->ids.v + at, d->ids.v + at + 1, n, 0, see, s, err) < 0)
+        if (runner_take(r, replica, r->nstages - 1, &result[i], sizeof(*result), err) <
+            0)
             return -1;
-        if (speaks && cmd_progress(s->session->opt.quiet))
-            fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
-    }
-    if (speaks && cmd_progress(s->session->opt.quiet))
-        fputs("\r\033[K", stderr);
-    if (speaks) {
-        print_result(s, d);
+        print_result(s, s->inputs.v[i].name, &result[i]);
         if (fflush(stdout) < 0)
             return err_errno(err, "standard output");
     }
     return 0;
+}
+
+/* Inputs are all tokens but the last, in windows that do not overlap; targets are the
+ * next ones. */
+static int score_document(struct score *s, struct runner *r, const struct input *d,
+                          struct err *err)
+{
+    size_t inputs = d->ids.n - 1;
+    bool speaks = r->world->rank == 0 && cmd_progress(s->session->opt.quiet);
+
+    s->now = (struct result){ 0 };
+    for (size_t at = 0; at < inputs; at += s->window) {
+        size_t n = inputs - at < s->window ? inputs - at : s->window;
+        struct step window = { .ids = d->ids.v + at,
+                               .token_types = d->types.n ? d->types.v + at : NULL,
+                               .targets = d->ids.v + at + 1,
+                               .n = n };
+
+        if (runner_feed(r, &window, see, s, err) < 0)
+            return -1;
+        if (speaks)
+            fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
+    }
+    if (speaks)
+        fputs("\r\033[K", stderr);
+    return runner_give(r, r->nstages - 1, &s->now, sizeof(s->now), err);
+}
+
+/* The front asks for results when as many further documents are on their way as there
+ * are stages, so that no stage waits for it. */
+static int score_documents(struct score *s, struct runner *r, struct err *err)
+{
+    struct result *result = xcalloc(s->inputs.n + 1, sizeof(*result));
+    size_t step = (size_t)r->nreplicas, lag = (size_t)(r->nstages - 1) * step;
+    int ret = 0;
+
+    for (size_t i = (size_t)r->replica; i < s->inputs.n && ret == 0; i += step) {
+        ret = score_document(s, r, &s->inputs.v[i], err);
+        result[i] = s->now;
+        if (ret == 0)
+            ret = print_until(s, r, result, i + 1 > lag ? i + 1 - lag : 0, err);
+    }
+    if (ret == 0)
+        ret = print_until(s, r, result, s->inputs.n, err);
+    free(result);
+    return ret;
 }
 
 static int score_rank(void *arg, struct comm *comm, struct err *err)
@@ -106,48 +145,36 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
         ret = err_set(err, ERR_INPUT,
                       "family %s is an encoder and predicts no next token",
                       s->session->checkpoint->model->family);
-    for (size_t i = 0; i < s->ndocs && ret == 0; i++)
-        ret = score_document(s, &r, &s->doc[i], comm->rank == 0, err);
+    if (ret == 0)
+        ret = score_documents(s, &r, err);
     runner_close(&r);
     return ret;
 }
 
-static int add_document(struct score *s, const char *name, bool is_ids, struct err *err)
-{
-    struct document d = { .name = !strcmp(name, "-") ? "standard input" : name };
-    char *text;
-    size_t len;
-    int ret;
-
-    if (fs_read_file(&text, &len, name, UINT64_C(1) << 32, err) < 0)
-        return -1;
-    if (is_ids)
-        ret = session_parse_ids(s->session, &d.ids, text, d.name, err);
-    else
-        ret = session_encode(s->session, &d.ids, text, len, err);
-    free(text);
-    if (ret == 0 && d.ids.n < 2)
-        ret = err_set(err, ERR_INPUT, "%s: %zu tokens; two are needed to predict one",
-                      d.name, d.ids.n);
-    if (ret < 0) {
-        ids_clear(&d.ids);
-        return -1;
-    }
-    s->doc = xrealloc(s->doc, sizeof(*s->doc) * (s->ndocs + 1));
-    s->doc[s->ndocs++] = d;
-    return 0;
-}
-
 static int read_documents(struct score *s, char **file, int nfiles,
-                          const struct opt_list *ids, struct err *err)
+                          const struct opt_list *ids, const struct opt_list *lines,
+                          struct err *err)
 {
+    struct inputs *in = &s->inputs;
+
     for (int i = 0; i < nfiles; i++)
-        if (add_document(s, file[i], false, err) < 0)
+        if (inputs_add_file(in, s->session, file[i], false, err) < 0)
             return -1;
     for (size_t i = 0; i < ids->n; i++)
-        if (add_document(s, ids->v[i], true, err) < 0)
+        if (inputs_add_file(in, s->session, ids->v[i], true, err) < 0)
             return -1;
-    return s->ndocs ? 0 : add_document(s, "-", false, err);
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s->session, lines->v[i], err) < 0)
+            return -1;
+    if (!nfiles && !ids->n && !lines->n &&
+        inputs_add_file(in, s->session, "-", false, err) < 0)
+        return -1;
+    for (size_t i = 0; i < in->n; i++)
+        if (in->v[i].ids.n < 2)
+            return err_set(err, ERR_INPUT,
+                           "%s: %zu tokens; two are needed to predict one",
+                           in->v[i].name, in->v[i].ids.n);
+    return 0;
 }
 
 static int set_window(struct score *s, struct err *err)
@@ -165,12 +192,14 @@ static int set_window(struct score *s, struct err *err)
 int score_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = { 0 };
-    struct opt_list ids = { 0 };
+    struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct score s = { .session = &session };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "score each line of FILE (text, or JSON)", NULL, NULL },
         { OPT_U64, '\0', "window", &s.window, "N",
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
         SESSION_OPTIONS(opt),
@@ -191,18 +220,19 @@ int score_main(const char *program, int argc, char **argv)
 
     if (s.windowed && !s.window) {
         free(ids.v);
+        free(lines.v);
         return cmd_usage(&cmd, "--window: '0' is not a whole number from 1");
     }
     while (operand[n])
         n++;
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
-        set_window(&s, &err) < 0 || read_documents(&s, operand, n - 1, &ids, &err) < 0)
+        set_window(&s, &err) < 0 ||
+        read_documents(&s, operand, n - 1, &ids, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, score_rank, &s);
-    for (size_t i = 0; i < s.ndocs; i++)
-        ids_clear(&s.doc[i].ids);
-    free(s.doc);
+    inputs_clear(&s.inputs);
+    free(lines.v);
     free(ids.v);
     session_close(&session);
     return status;

@@ -186,27 +186,20 @@ int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
     struct checkpoint_options options = { 0 };
-    int size[MESH_NAXES] = { 0 };
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
-    if (opt->mesh && mesh_parse(size, opt->mesh, err) < 0)
-        return -1;
-    if (opt->tp && size[MESH_TP] && size[MESH_TP] != opt->tp)
-        return err_set(err, ERR_USAGE, "--tp %d and --mesh %s differ", opt->tp,
-                       opt->mesh);
-    if (opt->tp)
-        size[MESH_TP] = opt->tp;
     options.family_file = opt->family;
     options.family_path = getenv("SHARDUTILS_FAMILY_PATH");
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
     if (!s->checkpoint->model)
         return err_set(err, ERR_INPUT, "%s: no config.json", path);
-    if (mesh_set(&s->mesh, size, &s->checkpoint->mesh, err) < 0 ||
+    if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
         model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
         return -1;
-    if (s->mesh.nranks != s->mesh.size[MESH_TP])
-        return err_set(err, ERR_INPUT, "%s: only layouts over tp can be run", path);
+    if (s->mesh.size[MESH_EP] > 1 || s->mesh.size[MESH_SP] > 1)
+        return err_set(err, ERR_INPUT, "%s: only layouts over tp, pp and dp can be run",
+                       path);
     s->context = model_context(s->checkpoint->model);
     if (open_tokenizer(s, err) < 0)
         return -1;

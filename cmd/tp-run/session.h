@@ -7,33 +7,36 @@
 #include <stdint.h>
 
 #include "cmd/cmd.h"
+#include "cmd/meshopt.h"
 #include "lib/run/launch.h"
 #include "lib/run/runner.h"
 #include "lib/text/tokenizer.h"
 
 /* Set by options. */
 struct session_options {
-    int tp;
-    const char *mesh, *family;
+    struct mesh_options mesh;
+    const char *family;
     int threads;
     bool json, quiet;
     bool memory;
 };
 
-#define SESSION_OPTIONS(o)                                                         \
-    { OPT_COUNT, '\0', "tp",                                                       \
-      &(o).tp,   "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
-      NULL,      NULL },                                                           \
-        { OPT_STRING, '\0', "mesh", &(o).mesh, "SPEC", "the layout, such as tp=2", \
-          NULL,       NULL },                                                      \
-        { OPT_STRING, '\0', "family", &(o).family, "FILE", "use this family file", \
-          NULL,       NULL },                                                      \
-        { OPT_COUNT, '\0', "threads", &(o).threads, "N", "threads of each rank",   \
-          NULL,      NULL },                                                       \
-        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },     \
-        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },  \
-    {                                                                              \
-        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL        \
+#define SESSION_OPTIONS(o)                                                            \
+    { OPT_COUNT,    '\0', "tp",                                                       \
+      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
+      NULL,         NULL },                                                           \
+        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
+        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", "replicas that share the inputs", \
+          NULL,      NULL },                                                          \
+        { OPT_STRING,     '\0',   "mesh",                                             \
+          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \
+          NULL,           NULL },                                                     \
+        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },        \
+        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
+    {                                                                                 \
+        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL           \
     }
 
 struct ids {

@@ -59,6 +59,26 @@ static bool value_bytes(const struct value *v, uint64_t max_tokens, uint64_t max
     return true;
 }
 
+/* Give value V its place at instruction I; *total is the arena's end so far. */
+static bool place(struct blocks *live, const struct program *p, int v, int i,
+                  uint64_t max_tokens, uint64_t max_wanted, uint64_t *offset,
+                  uint64_t *total)
+{
+    uint64_t size, end;
+
+    if (p->value[v].kept)
+        return true;
+    free_before(live, i);
+    if (!value_bytes(&p->value[v], max_tokens, max_wanted, &size))
+        return false;
+    offset[v] = take(live, size, p->value[v].last);
+    if (!mem_add(&end, offset[v], size))
+        return false;
+    if (end > *total)
+        *total = end;
+    return true;
+}
+
 bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wanted,
                    uint64_t *offset, uint64_t *bytes)
 {
@@ -68,21 +88,10 @@ bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wa
 
     for (int i = 0; i < p->nvalues; i++)
         offset[i] = UINT64_MAX;
-    for (int i = 0; i < p->ninsts && ok; i++) {
-        const struct value *v = &p->value[p->inst[i].dst];
-        uint64_t size, end;
-
-        if (v->kept)
-            continue;
-        free_before(&live, i);
-        ok = value_bytes(v, max_tokens, max_wanted, &size);
-        if (!ok)
-            break;
-        offset[p->inst[i].dst] = take(&live, size, v->last);
-        ok = mem_add(&end, offset[p->inst[i].dst], size);
-        if (ok && end > total)
-            total = end;
-    }
+    for (int i = 0; i < p->nimports && ok; i++)
+        ok = place(&live, p, p->import[i], 0, max_tokens, max_wanted, offset, &total);
+    for (int i = 0; i < p->ninsts && ok; i++)
+        ok = place(&live, p, p->inst[i].dst, i, max_tokens, max_wanted, offset, &total);
     free(live.v);
     *bytes = total;
     return ok;

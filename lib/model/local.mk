@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/axis.c %D%/axis.h \
     %D%/backend.h \
     %D%/bind.c %D%/bind.h \
+    %D%/border.c %D%/border.h \
     %D%/build.c %D%/build.h \
     %D%/checkpoint.c %D%/checkpoint.h \
     %D%/convert.c %D%/convert.h \

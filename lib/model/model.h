@@ -90,6 +90,12 @@ uint64_t model_context(const struct model *m);
  * has 8 heads"). */
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err);
 
+/* The pipeline stage that runs layer LAYER of the repeated section SECTION, or the
+ * section itself (LAYER -1).  What comes before all layers is on the first stage, what
+ * comes after them on the last, what lies between two stacks with the layer before it.
+ */
+int model_stage(const struct model *m, const struct mesh *mesh, int section, int layer);
+
 /* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees
  * it. */
 struct share *model_shares(const struct model *m, const struct mesh *mesh,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/border.h"
 #include "lib/model/build.h"
 #include "lib/model/rotary.h"
 
@@ -220,7 +221,6 @@ static int build_tail(struct builder *b)
 static void drop_unused(struct program *p)
 {
     bool *used = xcalloc((size_t)p->nvalues + 1, sizeof(*used));
-    int *weight = xmalloc(sizeof(*weight) * (size_t)(p->nweights + 1));
     int n = 0;
 
     for (int i = 0; i < p->noutputs; i++)
@@ -232,9 +232,18 @@ static void drop_unused(struct program *p)
         if (used[p->inst[i].dst])
             p->inst[n++] = p->inst[i];
     p->ninsts = n;
+    free(used);
+}
+
+/* Number the weights that are read in the order in which they are; drop the others. */
+static void number_weights(struct program *p)
+{
+    int *weight = xmalloc(sizeof(*weight) * (size_t)(p->nweights + 1));
+    struct weight *kept;
+    int n = 0;
+
     for (int i = 0; i < p->nweights; i++)
         weight[i] = -1;
-    n = 0;
     for (int i = 0; i < p->ninsts; i++) {
         int *ref[] = { &p->inst[i].weight, &p->inst[i].weight2 };
 
@@ -245,17 +254,13 @@ static void drop_unused(struct program *p)
                 *ref[k] = weight[*ref[k]];
         }
     }
-    {
-        struct weight *kept = xcalloc((size_t)n + 1, sizeof(*kept));
-
-        for (int i = 0; i < p->nweights; i++)
-            if (weight[i] >= 0)
-                kept[weight[i]] = p->weight[i];
-        free(p->weight);
-        p->weight = kept;
-        p->nweights = n;
-    }
-    free(used);
+    kept = xcalloc((size_t)n + 1, sizeof(*kept));
+    for (int i = 0; i < p->nweights; i++)
+        if (weight[i] >= 0)
+            kept[weight[i]] = p->weight[i];
+    free(p->weight);
+    p->weight = kept;
+    p->nweights = n;
     free(weight);
 }
 
@@ -263,13 +268,18 @@ static void find_lifetimes(struct program *p)
 {
     for (int i = 0; i < p->nvalues; i++)
         p->value[i].first = p->value[i].last = -1;
+    for (int i = 0; i < p->nimports; i++)
+        p->value[p->import[i]].first = p->value[p->import[i]].last = 0;
     for (int i = 0; i < p->ninsts; i++) {
         p->value[p->inst[i].dst].first = p->value[p->inst[i].dst].last = i;
         for (int k = 0; k < p->inst[i].nsrc; k++)
             p->value[p->inst[i].src[k]].last = i;
     }
     for (int i = 0; i < p->noutputs; i++)
-        p->value[p->output[i].value].last = p->ninsts;
+        if (p->value[p->output[i].value].first >= 0)
+            p->value[p->output[i].value].last = p->ninsts;
+    for (int i = 0; i < p->nexports; i++)
+        p->value[p->export[i]].last = p->ninsts;
 }
 
 /* ---- building ---- */
@@ -309,6 +319,9 @@ int program_build(struct program **out, const struct model *model,
     if (build_ropes(&b) < 0 || build_sections(&b) < 0 || build_tail(&b) < 0)
         goto out;
     drop_unused(p);
+    if (mesh->size[MESH_PP] > 1)
+        border_cut(p);
+    number_weights(p);
     find_lifetimes(p);
     *out = p;
     ret = 0;
@@ -347,6 +360,8 @@ void program_free(struct program *p)
     free(p->slot_value);
     free(p->output);
     free(p->line);
+    free(p->import);
+    free(p->export);
     free(p);
 }
 
@@ -377,10 +392,17 @@ static const char *const op_names[OP_COUNT] = {
     [OP_ARGMAX] = "argmax",
 };
 
+static void print_border(struct str *out, const char *what, const int *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        str_addf(out, "%s%%%d%s", i ? " " : what, v[i], i == n - 1 ? "\n" : "");
+}
+
 void program_print(struct str *out, const struct program *p)
 {
     static const char *const rows[] = { "tokens", "wanted", "1" };
 
+    print_border(out, "import ", p->import, p->nimports);
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
         const struct value *v = &p->value[inst->dst];
@@ -394,4 +416,5 @@ void program_print(struct str *out, const struct program *p)
                  (unsigned long long)v->cols, (unsigned long long)v->whole_cols,
                  v->name ? "  # " : "", v->name ? p->line[inst->line] : "");
     }
+    print_border(out, "export ", p->export, p->nexports);
 }

@@ -3,8 +3,8 @@
  * The family's lines, unrolled over layers, become instructions on values.  Each value
  * is [rows][cols] f32: rows are tokens, cols the elements this rank holds.  Collectives
  * have been inserted where a cut or partial value is needed whole.  Every rank of a
- * tensor group has the same list of instructions; only local sizes differ.  DESIGN:
- * DESIGN.md sections 2 and 5. */
+ * tensor group has the same list of instructions; only local sizes differ.  Over
+ * several pipeline stages each has its own instructions (border.h). */
 #ifndef LIB_MODEL_PROGRAM_H
 #define LIB_MODEL_PROGRAM_H
 
@@ -177,9 +177,12 @@ struct program {
         const char
             *name; /* "logits", "last_hidden_state", or "layer.3.q" when tracing */
         int value; /* whole */
+        int stage; /* pipeline stage that makes it */
     } * output;
     int noutputs;
-    char **line; /* "layer.3.q = ...", for messages */
+    int *import, nimports; /* values received from the stage before, in this order */
+    int *export, nexports; /* values sent to the next stage, in its order of imports */
+    char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
     bool causal; /* some attention is causal: text can be generated */
     bool dynamic_rope;

@@ -209,22 +209,35 @@ void cutter_free(struct cutter *c)
     free(c);
 }
 
-/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)?
- * What comes before all layers is on the first stage, what comes after them on the
- * last, what lies between two stacks with the layer before it. */
+int model_stage(const struct model *m, const struct mesh *mesh, int section, int layer)
+{
+    const struct model_section *sec = &m->state->section[section];
+    int nlayers = m->state->nlayers, last = mesh->size[MESH_PP] - 1, depth, stage = 0;
+
+    if (!sec->repeated && (!sec->depth || sec->depth == nlayers))
+        return sec->depth ? last : 0;
+    depth = sec->repeated ? sec->depth + layer : sec->depth - 1;
+    for (; stage < last; stage++) {
+        int first, count;
+
+        mesh_stage(mesh, nlayers, stage, &first, &count);
+        if (depth < first + count)
+            break;
+    }
+    return stage;
+}
+
+/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)? */
 static bool runs_section(const struct cutter *c, int i, int layer)
 {
     const struct model_state *s = c->model->state;
     const struct model_section *sec = &s->section[i];
-    int stage = c->coord[MESH_PP], first, count, depth;
+    int stage = c->coord[MESH_PP], first, count;
 
+    if (!sec->repeated || layer >= 0)
+        return model_stage(c->model, &c->mesh, i, layer) == stage;
     mesh_stage(&c->mesh, s->nlayers, stage, &first, &count);
-    if (sec->repeated && layer < 0)
-        return first < sec->depth + sec->count && sec->depth < first + count;
-    if (!sec->repeated && (!sec->depth || sec->depth == s->nlayers))
-        return stage == (sec->depth ? c->mesh.size[MESH_PP] - 1 : 0);
-    depth = sec->repeated ? sec->depth + layer : sec->depth - 1;
-    return first <= depth && depth < first + count;
+    return first < sec->depth + sec->count && sec->depth < first + count;
 }
 
 static bool on_stage(const struct cutter *c, const struct model_tensor *t)

@@ -20,12 +20,13 @@ struct engine {
     const struct backend *ops;
     struct device *device;
     const struct matrix *weight;
-    struct comm *comm;
+    struct comm *comm; /* the tensor group */
+    struct comm *pipe; /* this rank's part of all stages */
     struct engine_limits limits;
     char *arena;
     uint64_t arena_bytes, cache_bytes;
     uint64_t *offset;          /* [nvalues] */
-    float **cache;             /* [nslots]: [context][cols] */
+    float **cache;             /* [nslots]: [sequences][context][cols] */
     struct rotation *rotation; /* [nropes] */
     int32_t *position, *types; /* [tokens] */
     double *stat;              /* two numbers a group; grown as needed */
@@ -48,7 +49,8 @@ static int open_cache(struct engine *e, struct err *err)
         if (p->value[p->slot_value[i]].first < 0)
             continue;
         if (!mem_mul(&bytes, e->limits.context, p->value[p->slot_value[i]].cols) ||
-            !mem_mul(&bytes, bytes, sizeof(float)))
+            !mem_mul(&bytes, bytes, sizeof(float)) ||
+            !mem_mul(&bytes, bytes, e->limits.sequences))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
         e->cache[i] = mem_alloc(bytes, "the cache", err);
         if (!e->cache[i])
@@ -73,15 +75,17 @@ static void open_rotations(struct engine *e)
 }
 
 int engine_open(struct engine **out, const struct program *program,
-                const struct matrix *weight, struct comm *comm,
+                const struct matrix *weight, struct comm *tensor, struct comm *pipe,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
 
     e->p = program;
     e->weight = weight;
-    e->comm = comm;
+    e->comm = tensor;
+    e->pipe = pipe;
     e->limits = *limits;
+    e->limits.sequences += !limits->sequences;
     for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && !e->ops; i++)
         if (backends[i]->probe())
             e->ops = backends[i];
@@ -160,6 +164,14 @@ static float *value(const struct engine *e, int v)
     return (float *)(void *)(e->arena + e->offset[v]);
 }
 
+/* The rows that slot SLOT keeps of the step's sequence; COLS wide. */
+static float *kept_rows(const struct engine *e, int slot)
+{
+    size_t cols = e->p->value[e->p->slot_value[slot]].cols;
+
+    return e->cache[slot] + e->step.sequence * e->limits.context * cols;
+}
+
 static const struct matrix *weight_of(const struct engine *e, int w)
 {
     return w < 0 ? NULL : &e->weight[w];
@@ -220,7 +232,7 @@ static int run_attention(struct engine *e, const struct inst *inst, struct err *
         int v = inst->src[1 + i];
 
         if (p->value[v].kept) {
-            side[i] = e->cache[p->inst[p->value[v].first].keep.slot];
+            side[i] = kept_rows(e, p->inst[p->value[v].first].keep.slot);
             s.keys = e->step.start + e->step.n;
         } else {
             side[i] = value(e, v);
@@ -422,7 +434,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
                      e->rotation[inst->rope.table].sin);
         return 0;
     case OP_KEEP:
-        memcpy(e->cache[inst->keep.slot] + e->step.start * cols, x, n * sizeof(*x));
+        memcpy(kept_rows(e, inst->keep.slot) + e->step.start * cols, x, n * sizeof(*x));
         return 0;
     case OP_ATTENTION:
         return run_attention(e, inst, err);
@@ -476,9 +488,40 @@ static void set_rotations(struct engine *e)
     }
 }
 
+/* What comes over the border before this stage. */
+static int import(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nimports; i++) {
+        int v = p->import[i];
+        size_t bytes = rows_of(e, v) * p->value[v].cols * sizeof(float);
+
+        if (e->pipe->ops->receive(e->pipe, value(e, v), bytes, e->pipe->rank - 1, err) <
+            0)
+            return -1;
+    }
+    return 0;
+}
+
+static int export(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nexports; i++) {
+        int v = p->export[i];
+        size_t bytes = rows_of(e, v) * p->value[v].cols * sizeof(float);
+
+        if (e->pipe->ops->send(e->pipe, value(e, v), bytes, e->pipe->rank + 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int engine_step(struct engine *e, const struct step *step, struct err *err)
 {
     if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
+        step->sequence >= e->limits.sequences ||
         (e->p->nslots && step->start + step->n > e->limits.context))
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu tokens at %zu is beyond the limits", step->n,
@@ -489,10 +532,12 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
         e->types[i] = step->token_types ? step->token_types[i] : 0;
     }
     set_rotations(e);
+    if (import(e, err) < 0)
+        return -1;
     for (int i = 0; i < e->p->ninsts; i++)
         if (run(e, &e->p->inst[i], err) < 0)
             return -1;
-    return 0;
+    return export(e, err);
 }
 
 const float *engine_output(const struct engine *e, int i, size_t *rows)

@@ -2,7 +2,10 @@
  *
  * An engine holds a program's weights, its cache and one arena for all values.  A step
  * runs the program on some tokens of one sequence: a prompt or a chunk of it, or one
- * new token.  All ranks of a group take the same steps. */
+ * new token.  All ranks of a tensor group take the same steps, and all stages of a
+ * pipeline the same, one after the other: a step receives what its stage imports, and
+ * sends what it exports, so that a stage works on a step while the next one works on
+ * the step before. */
 #ifndef LIB_RUN_ENGINE_H
 #define LIB_RUN_ENGINE_H
 
@@ -17,17 +20,19 @@
 
 struct engine_limits {
     int threads;
-    size_t tokens;  /* of one step */
-    size_t wanted;  /* rows of one step that reach the outputs */
-    size_t context; /* tokens of a sequence, for the cache */
+    size_t tokens;    /* of one step */
+    size_t wanted;    /* rows of one step that reach the outputs */
+    size_t context;   /* tokens of a sequence, for the cache */
+    size_t sequences; /* that are kept at a time; 0 is 1 */
 };
 
 struct engine;
 
-/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and
- * COMM. */
+/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and the
+ * groups: TENSOR of the ranks that share each layer, PIPE of those that have this
+ * rank's part of the other stages, numbered by stage. */
 int engine_open(struct engine **out, const struct program *program,
-                const struct matrix *weight, struct comm *comm,
+                const struct matrix *weight, struct comm *tensor, struct comm *pipe,
                 const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
 
@@ -37,6 +42,7 @@ struct step {
     const int32_t *targets; /* [n]: the token that follows each, for "nll"; or NULL */
     size_t n;               /* at most limits.tokens */
     size_t start;           /* position of the first; 0 begins a new sequence */
+    size_t sequence;        /* whose cache, below limits.sequences */
     const int32_t *wanted;  /* [nwanted] rows of this step that reach the outputs of a
                                program built with .wanted */
     size_t nwanted;
@@ -44,7 +50,8 @@ struct step {
 
 /* Run STEP.  The outputs stay valid until the next step. */
 int engine_step(struct engine *e, const struct step *step, struct err *err);
-/* Output I of the program: *rows rows of its value's whole_cols. */
+/* Output I of the program, which this stage makes: *rows rows of its value's
+ * whole_cols. */
 const float *engine_output(const struct engine *e, int i, size_t *rows);
 
 /* Bytes of the cache and the arena. */

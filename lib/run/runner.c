@@ -1,22 +1,56 @@
 /* runner - one rank ready to run: its program, weights and engine */
 #include "lib/run/runner.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* The ranks that differ from this one along AXIS only. */
+static int open_group(struct comm **out, struct comm *world, const struct mesh *mesh,
+                      const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
+{
+    int n = mesh->size[axis], at[MESH_NAXES], ret;
+    int *member;
+
+    if (n == 1) {
+        *out = comm_self_open();
+        return 0;
+    }
+    member = xcalloc((size_t)n, sizeof(*member));
+    memcpy(at, coord, sizeof(at));
+    for (int i = 0; i < n; i++) {
+        at[axis] = i;
+        member[i] = mesh_rank(mesh, at);
+    }
+    ret = world->ops->group(world, member, n, out, err);
+    free(member);
+    return ret;
+}
+
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                struct comm *comm, const struct program_options *options,
+                struct comm *world, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
     int coord[MESH_NAXES];
 
-    *r = (struct runner){ 0 };
-    mesh_coord(mesh, comm->rank, coord);
-    if (program_build(&r->program, c->model, mesh, coord, options, err) < 0)
+    mesh_coord(mesh, world->rank, coord);
+    *r = (struct runner){ .world = world,
+                          .stage = coord[MESH_PP],
+                          .nstages = mesh->size[MESH_PP],
+                          .replica = coord[MESH_DP],
+                          .nreplicas = mesh->size[MESH_DP] };
+    if (open_group(&r->tensor, world, mesh, coord, MESH_TP, err) < 0 ||
+        open_group(&r->pipe, world, mesh, coord, MESH_PP, err) < 0 ||
+        program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     if (r->program->dynamic_rope)
         own.tokens = own.context;
     r->chunk = own.tokens;
     if (weights_open(&r->weights, c, r->program, err) < 0 ||
-        engine_open(&r->engine, r->program, r->weights.matrix, comm, &own, err) < 0)
+        engine_open(&r->engine, r->program, r->weights.matrix, r->tensor, r->pipe, &own,
+                    err) < 0)
         goto fail;
     return 0;
 fail:
@@ -29,28 +63,83 @@ void runner_close(struct runner *r)
     engine_free(r->engine);
     weights_close(&r->weights);
     program_free(r->program);
+    if (r->pipe)
+        r->pipe->ops->close(r->pipe);
+    if (r->tensor)
+        r->tensor->ops->close(r->tensor);
     *r = (struct runner){ 0 };
 }
 
-int runner_feed(struct runner *r, const int32_t *ids, const int32_t *targets, size_t n,
-                size_t start,
+int runner_feed(struct runner *r, const struct step *all,
                 void (*see)(void *arg, struct engine *e, size_t first, size_t count),
                 void *arg, struct err *err)
 {
-    for (size_t at = 0; at < n; at += r->chunk) {
-        size_t count = n - at < r->chunk ? n - at : r->chunk;
+    for (size_t at = 0; at < all->n; at += r->chunk) {
+        size_t count = all->n - at < r->chunk ? all->n - at : r->chunk;
         int32_t last = (int32_t)count - 1;
-        struct step s = { .ids = ids + at,
-                          .targets = targets ? targets + at : NULL,
-                          .n = count,
-                          .start = start + at,
-                          .wanted = &last,
-                          .nwanted = at + count == n };
+        struct step s = *all;
 
+        s.ids += at;
+        s.token_types = all->token_types ? all->token_types + at : NULL;
+        s.targets = all->targets ? all->targets + at : NULL;
+        s.n = count;
+        s.start += at;
+        s.wanted = &last;
+        s.nwanted = at + count == all->n;
         if (engine_step(r->engine, &s, err) < 0)
             return -1;
-        if (see)
+        if (see && runner_is_last(r))
             see(arg, r->engine, at, count);
     }
     return 0;
+}
+
+/* ---- what comes out ---- */
+
+bool runner_is_last(const struct runner *r)
+{
+    return r->stage == r->nstages - 1;
+}
+
+int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err)
+{
+    for (int s = 0; s < r->stage && runner_is_last(r); s++)
+        if (r->pipe->ops->send(r->pipe, buf, bytes, s, err) < 0)
+            return -1;
+    return 0;
+}
+
+int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
+{
+    return runner_is_last(r)
+               ? 0
+               : r->pipe->ops->receive(r->pipe, buf, bytes, r->nstages - 1, err);
+}
+
+/* The rank that speaks for a stage of a replica. */
+static int speaker(const struct runner *r, int replica, int stage)
+{
+    int coord[MESH_NAXES] = { [MESH_DP] = replica, [MESH_PP] = stage };
+
+    return mesh_rank(&r->program->mesh, coord);
+}
+
+int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+                struct err *err)
+{
+    int from = speaker(r, r->replica, stage);
+
+    if (from == 0 || from != r->world->rank)
+        return 0;
+    return r->world->ops->send(r->world, buf, bytes, 0, err);
+}
+
+int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
+                struct err *err)
+{
+    int from = speaker(r, replica, stage);
+
+    if (from == 0 || r->world->rank != 0)
+        return 0;
+    return r->world->ops->receive(r->world, buf, bytes, from, err);
 }

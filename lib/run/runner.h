@@ -1,4 +1,9 @@
-/* runner - one rank ready to run: its program, weights and engine */
+/* runner - one rank ready to run: its program, weights and engine
+ *
+ * Inputs are dealt over the replicas of the mesh (dp); the ranks of a replica run the
+ * same steps, stage after stage.  What comes out is on the tensor group of one stage:
+ * from there it can be told to the replica's other stages, and sent to rank 0 of all,
+ * the front, which speaks with the user. */
 #ifndef LIB_RUN_RUNNER_H
 #define LIB_RUN_RUNNER_H
 
@@ -9,23 +14,40 @@ struct runner {
     struct program *program;
     struct weights weights;
     struct engine *engine;
-    size_t chunk; /* most tokens of a step */
+    size_t chunk;        /* most tokens of a step */
+    struct comm *world;  /* all ranks; borrowed */
+    struct comm *tensor; /* the ranks that share this stage's layers */
+    struct comm *pipe;   /* this rank's part of each stage */
+    int stage, nstages;  /* of the pipeline */
+    int replica, nreplicas;
 };
 
-/* Make rank COMM->rank of MESH ready to run C.  C and COMM must outlive it.  With
+/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
  * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
  * says: all angles follow from the length at the step's end. */
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                struct comm *comm, const struct program_options *options,
+                struct comm *world, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 
-/* Run the N tokens at IDS (and TARGETS, or NULL) from position START, in steps of at
- * most chunk.  Only the last row of all is wanted.  After each step SEE is called with
- * the step's first index in IDS, unless it is NULL. */
-int runner_feed(struct runner *r, const int32_t *ids, const int32_t *targets, size_t n,
-                size_t start,
+/* Run the tokens of ALL, which may be more than a step's, in steps of at most chunk.
+ * Only the last row of all is wanted.  On the last stage SEE is called after each step
+ * with the step's first index in ALL, unless it is NULL. */
+int runner_feed(struct runner *r, const struct step *all,
                 void (*see)(void *arg, struct engine *e, size_t first, size_t count),
                 void *arg, struct err *err);
+
+bool runner_is_last(const struct runner *r); /* stage */
+/* The last stage of a replica tells the others buf[bytes]: tell does nothing but there,
+ * hear nothing but elsewhere. */
+int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err);
+int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err);
+/* buf[bytes] of STAGE of REPLICA, where every rank of the tensor group has the same, to
+ * the front: give does nothing but there, take nothing but at the front, and neither
+ * where both are one rank. */
+int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+                struct err *err);
+int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
+                struct err *err);
 
 #endif

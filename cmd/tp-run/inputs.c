@@ -1,0 +1,170 @@
+/* inputs - the texts that a command of tp-run is given */
+#include "cmd/tp-run/inputs.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
+
+static void clear_one(struct input *in)
+{
+    free(in->name);
+    ids_clear(&in->ids);
+    ids_clear(&in->types);
+}
+
+void inputs_clear(struct inputs *in)
+{
+    for (size_t i = 0; i < in->n; i++)
+        clear_one(&in->v[i]);
+    free(in->v);
+    *in = (struct inputs){ 0 };
+}
+
+/* Take ownership of ONE when RET is 0, else release it; returns RET. */
+static int add(struct inputs *in, struct input *one, int ret)
+{
+    if (ret < 0) {
+        clear_one(one);
+        return -1;
+    }
+    in->v = xrealloc(in->v, sizeof(*in->v) * (in->n + 1));
+    in->v[in->n++] = *one;
+    return 0;
+}
+
+int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
+                    const char *text, size_t len, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    return add(in, &one, session_encode(s, &one.ids, text, len, err));
+}
+
+int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,
+                   const char *list, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    return add(in, &one, session_parse_ids(s, &one.ids, list, name, err));
+}
+
+static const char *name_of(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
+int inputs_add_file(struct inputs *in, const struct session *s, const char *path,
+                    bool is_ids, struct err *err)
+{
+    char *text;
+    size_t len;
+    int ret;
+
+    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    ret = is_ids ? inputs_add_ids(in, s, name_of(path), text, err)
+                 : inputs_add_text(in, s, name_of(path), text, len, err);
+    free(text);
+    return ret;
+}
+
+/* ---- JSON lines ---- */
+
+/* The numbers of a JSON array as the text that session_parse_* read. */
+static int add_numbers(const struct session *s, struct ids *out, const cJSON *array,
+                       const char *name,
+                       int (*parse)(const struct session *s, struct ids *out,
+                                    const char *text, const char *what,
+                                    struct err *err),
+                       struct err *err)
+{
+    struct str list = { 0 };
+    const cJSON *one;
+    int ret;
+
+    if (!cJSON_IsArray(array))
+        return err_set(err, ERR_INPUT, "%s: '%s' is no list", name, array->string);
+    cJSON_ArrayForEach(one, array)
+    {
+        if (!cJSON_IsNumber(one)) {
+            str_clear(&list);
+            return err_set(err, ERR_INPUT, "%s: '%s' holds what is no number", name,
+                           array->string);
+        }
+        str_addf(&list, "%s%.17g", list.len ? "," : "", one->valuedouble);
+    }
+    ret = parse(s, out, str_text(&list), name, err);
+    str_clear(&list);
+    return ret;
+}
+
+static int add_json(struct inputs *in, const struct session *s, const char *name,
+                    const char *line, struct err *err)
+{
+    cJSON *root = cJSON_Parse(line);
+    const cJSON *text = root, *ids = NULL, *types = NULL;
+    struct input one = { .name = xstrdup(name) };
+    int ret;
+
+    if (cJSON_IsObject(root)) {
+        text = cJSON_GetObjectItemCaseSensitive(root, "text");
+        if (!text)
+            text = cJSON_GetObjectItemCaseSensitive(root, "prompt");
+        ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
+        types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
+    }
+    if (!root)
+        ret = err_set(err, ERR_INPUT, "%s: not valid JSON", name);
+    else if (ids)
+        ret = add_numbers(s, &one.ids, ids, name, session_parse_ids, err);
+    else if (cJSON_IsString(text))
+        ret = session_encode(s, &one.ids, text->valuestring, strlen(text->valuestring),
+                             err);
+    else
+        ret = err_set(err, ERR_INPUT,
+                      "%s: neither a text nor an object with 'text' or "
+                      "'ids'",
+                      name);
+    if (ret == 0 && types)
+        ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
+    if (ret == 0 && types && one.types.n != one.ids.n)
+        ret = err_set(err, ERR_INPUT, "%s: %zu token types for %zu tokens", name,
+                      one.types.n, one.ids.n);
+    cJSON_Delete(root);
+    return add(in, &one, ret);
+}
+
+int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
+                     struct err *err)
+{
+    char *text, *end;
+    size_t len, n = 0, before = in->n;
+    int ret = 0;
+    bool json;
+
+    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    json = strspn(text, "{\"") > 0;
+    for (char *line = text; line < text + len && ret == 0; line = end + 1) {
+        char *name = str_dupf("%s:%zu", name_of(path), ++n);
+
+        end = memchr(line, '\n', (size_t)(text + len - line));
+        if (!end)
+            end = text + len;
+        *end = '\0';
+        if (end > line)
+            ret = json ? add_json(in, s, name, line, err)
+                       : inputs_add_text(in, s, name, line, (size_t)(end - line), err);
+        free(name);
+    }
+    free(text);
+    if (ret == 0 && in->n == before)
+        return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
+    return ret;
+}

@@ -1,0 +1,32 @@
+/* inputs - the texts that a command of tp-run is given */
+#ifndef CMD_TP_RUN_INPUTS_H
+#define CMD_TP_RUN_INPUTS_H
+
+#include "cmd/tp-run/session.h"
+
+struct input {
+    char *name; /* of the file, with the line's number where it is one line of many */
+    struct ids ids, types; /* types: one for each id, or none */
+};
+
+struct inputs {
+    struct input *v;
+    size_t n;
+};
+
+/* Add the text TEXT[len], or the ids that it lists. */
+int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
+                    const char *text, size_t len, struct err *err);
+int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,
+                   const char *list, struct err *err);
+/* Add the text or the list of ids in the file PATH ("-": standard input). */
+int inputs_add_file(struct inputs *in, const struct session *s, const char *path,
+                    bool is_ids, struct err *err);
+/* Add each line of the file PATH: JSON when the first begins with '{' or '"' (a text,
+ * or an object with "text" or "ids", and "token_types"), else the text that it is.
+ * Empty lines are passed over. */
+int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
+                     struct err *err);
+void inputs_clear(struct inputs *in);
+
+#endif
