@@ -22,6 +22,7 @@ unit_tests = \
     %D%/unit-partition \
     %D%/unit-pruner \
     %D%/unit-sampling \
+    %D%/unit-sequence \
     %D%/unit-space
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
@@ -32,6 +33,7 @@ tests_unit_partition_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
+tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
@@ -63,6 +65,7 @@ shell_tests = \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
+    %D%/tp-run-sequence.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \

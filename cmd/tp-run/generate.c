@@ -265,7 +265,8 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
 static struct engine_limits limits_of(const struct generate *g, size_t places)
 {
     struct engine_limits limits = { .threads = session_threads(g->session),
-                                    .tokens = CHUNK,
+                                    .tokens =
+                                        CHUNK * (size_t)g->session->mesh.size[MESH_SP],
                                     .wanted = 1,
                                     .sequences = places };
     size_t longest = 0;
@@ -321,8 +322,8 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     int ret = 0;
 
     options.tail = g->sampling.temperature > 0 ? TAIL_LOGITS : TAIL_ARGMAX;
-    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, comm, &options,
-                    &limits, err) < 0)
+    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, g->session->across,
+                    comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(g->session, &r, comm, err);
     if (ret == 0 && !r.program->causal)

@@ -173,8 +173,8 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
         if (l->inputs.v[i].ids.n > limits.tokens)
             limits.tokens = l->inputs.v[i].ids.n;
     limits.context = limits.tokens;
-    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, comm, &options,
-                    &limits, err) < 0)
+    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, l->session->across,
+                    comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);
     if (ret == 0)

@@ -34,9 +34,10 @@ static void see(void *arg, struct engine *e, size_t first, size_t count)
     const float *nll = engine_output(e, 0, &rows);
 
     (void)first;
-    for (size_t i = 0; i < count; i++)
+    (void)count;
+    for (size_t i = 0; i < rows; i++)
         s->now.sum += (double)nll[i];
-    s->now.counted += count;
+    s->now.counted += rows;
 }
 
 static void print_result(const struct score *s, const char *name,
@@ -129,7 +130,8 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
     struct program_options options = { .tail = TAIL_NLL };
-    size_t chunk = s->window < CHUNK ? (size_t)s->window : CHUNK;
+    size_t most = CHUNK * (size_t)s->session->mesh.size[MESH_SP];
+    size_t chunk = s->window < most ? (size_t)s->window : most;
     struct engine_limits limits = { .threads = session_threads(s->session),
                                     .tokens = chunk,
                                     .wanted = 1,
@@ -137,8 +139,8 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret = 0;
 
-    if (runner_open(&r, s->session->checkpoint, &s->session->mesh, comm, &options,
-                    &limits, err) < 0)
+    if (runner_open(&r, s->session->checkpoint, &s->session->mesh, s->session->across,
+                    comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(s->session, &r, comm, err);
     if (ret == 0 && !r.program->causal)

@@ -182,6 +182,32 @@ static int open_tokenizer(struct session *s, struct err *err)
     return ret;
 }
 
+/* How the ranks that share a sequence attend: ulysses, ring, or ulysses=N, a ring of
+ * groups of N ranks that exchange heads. */
+static int set_sp_mode(struct session *s, struct err *err)
+{
+    static const char both[] = "ulysses=";
+    const char *mode = s->opt.sp_mode ? s->opt.sp_mode : "ulysses";
+    int sp = s->mesh.size[MESH_SP];
+    uint64_t n;
+
+    if (!strcmp(mode, "ulysses"))
+        s->across = sp;
+    else if (!strcmp(mode, "ring"))
+        s->across = 1;
+    else if (strncmp(mode, both, strlen(both)) != 0 ||
+             !str_u64(mode + strlen(both), &n) || n == 0)
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode: expected ulysses, ring or ulysses=N, not '%s'",
+                       mode);
+    else if (n > (uint64_t)sp || (uint64_t)sp % n)
+        return err_set(err, ERR_USAGE, "--sp-mode %s: %d ranks cannot be parted so",
+                       mode, sp);
+    else
+        s->across = (int)n;
+    return 0;
+}
+
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
@@ -197,9 +223,10 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
         model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
         return -1;
-    if (s->mesh.size[MESH_EP] > 1 || s->mesh.size[MESH_SP] > 1)
-        return err_set(err, ERR_INPUT, "%s: only layouts over tp, pp and dp can be run",
-                       path);
+    if (s->mesh.size[MESH_EP] > 1)
+        return err_set(err, ERR_INPUT, "%s: layouts over ep cannot be run", path);
+    if (set_sp_mode(s, err) < 0)
+        return -1;
     s->context = model_context(s->checkpoint->model);
     if (open_tokenizer(s, err) < 0)
         return -1;

@@ -15,28 +15,29 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family;
+    const char *family, *sp_mode;
     int threads;
     bool json, quiet;
     bool memory;
 };
 
-#define SESSION_OPTIONS(o)                                                            \
-    { OPT_COUNT,    '\0', "tp",                                                       \
-      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
-      NULL,         NULL },                                                           \
-        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
-        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", "replicas that share the inputs", \
-          NULL,      NULL },                                                          \
-        { OPT_STRING,     '\0',   "mesh",                                             \
-          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \
-          NULL,           NULL },                                                     \
-        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },        \
-        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
-        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
-        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
-    {                                                                                 \
-        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL           \
+#define SESSION_OPTIONS(o)                                                           \
+    { OPT_COUNT,    '\0', "tp",                                                      \
+      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",       \
+      NULL,         NULL },                                                          \
+        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL }, \
+        { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },              \
+        { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },     \
+        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },              \
+        { OPT_STRING,     '\0',   "mesh",                                            \
+          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                   \
+          NULL,           NULL },                                                    \
+        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },       \
+        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },         \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },       \
+        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },    \
+    {                                                                                \
+        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL          \
     }
 
 struct ids {
@@ -49,6 +50,7 @@ struct session {
     struct session_options opt;
     struct checkpoint *checkpoint;
     struct mesh mesh;
+    int across; /* ranks of those that share a sequence that exchange heads */
     struct tokenizer *tokenizer; /* NULL: the model has none */
     struct ids stop;             /* ids that end a text */
     uint64_t context;            /* most tokens of a sequence */

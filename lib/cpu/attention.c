@@ -63,8 +63,8 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
     return max;
 }
 
-/* Scores [n] to weights that sum to 1. */
-CPU_CLONES static void softmax(float *s, size_t n, float scale, float cap)
+/* Scores [n] to weights that sum to 1; the log of their exponentials' sum. */
+CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap)
 {
     float max = scale_scores(s, n, scale, cap), factor;
     double sum = 0;
@@ -86,6 +86,7 @@ CPU_CLONES static void softmax(float *s, size_t n, float scale, float cap)
     factor = (float)(1 / sum);
     for (size_t k = 0; k < n; k++)
         s[k] *= factor;
+    return n ? max + (float)log(sum) : -INFINITY;
 }
 
 /* What the threads share. */
@@ -99,19 +100,27 @@ struct job {
     float *score;                                  /* [threads][block][keys] */
 };
 
-/* The keys that the query at POSITION sees: from *first to *end. */
+/* The keys that the query at POSITION sees: from *first to *end, which may be no more
+ * than *first. */
 static void visible(const struct job *j, size_t position, size_t *first, size_t *end)
 {
-    size_t window = j->inst->attention.window;
+    size_t window = j->inst->attention.window, base = j->step->first_key;
+    size_t low = base, high = base + j->step->keys;
 
-    *first = 0;
-    *end = j->step->keys;
-    if (j->inst->attention.causal && position + 1 < *end)
-        *end = position + 1;
-    if (window && position + 1 > window)
-        *first = position + 1 - window;
-    if (window && !j->inst->attention.causal && position + window < *end)
-        *end = position + window;
+    if (j->inst->attention.causal && position + 1 < high)
+        high = position + 1;
+    if (window && position + 1 > window + low)
+        low = position + 1 - window;
+    if (window && !j->inst->attention.causal && position + window < high)
+        high = position + window;
+    *first = low - base;
+    *end = high > low ? high - base : *first;
+}
+
+static void set_lse(const struct job *j, size_t row, size_t head, float lse)
+{
+    if (j->step->lse)
+        j->step->lse[row * j->inst->attention.heads + head] = lse;
 }
 
 /* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
@@ -140,6 +149,7 @@ static void add_alibi(const struct job *j, size_t head, size_t position, float *
     double f = slope_of(global, j->inst->attention.all_heads) *
                j->inst->attention.alibi / j->inst->attention.scale;
 
+    first += j->step->first_key;
     for (size_t t = 0; t < n; t++)
         s[t] += (float)(f * ((double)(first + t) - (double)position));
 }
@@ -158,8 +168,9 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
         score[t - first] = dot(q, k + t * j->k_stride, dim);
     if (j->inst->attention.alibi != 0)
         add_alibi(j, head, (size_t)j->step->position[row], score, first, end - first);
-    softmax(score, end - first, (float)j->inst->attention.scale,
-            (float)j->inst->attention.softcap);
+    set_lse(j, row, head,
+            softmax(score, end - first, (float)j->inst->attention.scale,
+                    (float)j->inst->attention.softcap));
     memset(y, 0, value_dim * sizeof(*y));
     for (size_t t = first; t < end; t++)
         add_scaled(y, v + t * j->v_stride, score[t - first], value_dim);
@@ -176,9 +187,18 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         size_t first, end;
 
         visible(j, (size_t)j->step->position[row + i], &first, &end);
+        if (first == end)
+            continue;
         low = first < low ? first : low;
         high = end > high ? end : high;
     }
+    for (size_t i = 0; i < rows && low >= high; i++) {
+        set_lse(j, row + i, head, -INFINITY);
+        memset(j->y + (row + i) * j->y_stride + head * value_dim, 0,
+               value_dim * sizeof(*j->y));
+    }
+    if (low >= high)
+        return;
     n = high - low;
     cpu_gemm(true, rows, n, dim, j->q + row * j->q_stride + head * dim, j->q_stride,
              j->step->k + low * j->k_stride + kv * dim, j->k_stride, score, n);
@@ -187,11 +207,14 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         float *s = score + i * n;
 
         visible(j, (size_t)j->step->position[row + i], &first, &end);
+        if (first == end)
+            first = end = low;
         if (j->inst->attention.alibi != 0)
             add_alibi(j, head, (size_t)j->step->position[row + i], s + (first - low),
                       first, end - first);
-        softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
-                (float)j->inst->attention.softcap);
+        set_lse(j, row + i, head,
+                softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
+                        (float)j->inst->attention.softcap));
         memset(s, 0, (first - low) * sizeof(*s));
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }

@@ -26,9 +26,12 @@ struct matrix {
 /* What attention reads besides its instruction. */
 struct attention_step {
     size_t rows;             /* queries of this step */
-    size_t keys;             /* keys and values, the rows of this step among them */
-    const int32_t *position; /* [rows] of the queries; keys are at 0, 1, 2, ... */
+    size_t keys;             /* keys and values */
+    size_t first_key;        /* position of the first; the others follow it */
+    const int32_t *position; /* [rows] of the queries */
     const float *k, *v;      /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
+    float *lse; /* [rows][heads]: log of the sum of the scores' exponentials, for who
+                   has the other keys elsewhere; or NULL */
 };
 
 /* What a backend works with: its threads.  One caller uses it at a time. */
@@ -74,7 +77,8 @@ struct backend {
     /* turn each head by cos[row][dim/2], sin[row][dim/2] */
     void (*rope)(struct device *d, float *y, const float *x, size_t rows, size_t cols,
                  size_t head, const struct rope *r, const float *cos, const float *sin);
-    /* softmax(scale * q k^T, masked) v.  Fails only for want of memory. */
+    /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
+     * memory. */
     int (*attention)(struct device *d, float *y, const float *q,
                      const struct inst *inst, const struct attention_step *step,
                      struct err *err);

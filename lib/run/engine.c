@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/run/attend.h"
+#include "lib/run/sequence.h"
 
 /* Backends in order of preference. */
 static const struct backend *const backends[] = { &backend_cpu };
 
 struct rotation {
-    float *cos, *sin; /* [limits.tokens][dim/2] of this step */
+    float *cos, *sin; /* [rows][dim/2] of this step */
     double *inv_freq; /* in force */
 };
 
@@ -24,84 +26,73 @@ struct engine {
     struct comm *pipe; /* this rank's part of all stages */
     struct engine_limits limits;
     char *arena;
-    uint64_t arena_bytes, cache_bytes;
-    uint64_t *offset;          /* [nvalues] */
-    float **cache;             /* [nslots]: [sequences][context][cols] */
+    uint64_t arena_bytes;
+    struct sequence sequence;
+    struct attend *attend;
+    uint64_t *offset; /* [nvalues] */
+    float **whole;    /* [noutputs]: rows of all tokens, where they are shared */
+    size_t *whole_cap;
     struct rotation *rotation; /* [nropes] */
     int32_t *position, *types; /* [tokens] */
     double *stat;              /* two numbers a group; grown as needed */
     size_t stat_cap;
     float *exchange; /* for gathers: own and all ranks' columns */
     size_t exchange_cap;
-    struct step step; /* the last; its arrays are the caller's while it runs */
+    struct step step; /* the last, this rank's rows of it; the arrays are the caller's
+                         while it runs */
+    const int32_t *targets; /* of all rows */
 };
 
 /* ---- opening ---- */
 
-static int open_cache(struct engine *e, struct err *err)
-{
-    const struct program *p = e->p;
-
-    e->cache = xcalloc((size_t)p->nslots + 1, sizeof(*e->cache));
-    for (int i = 0; i < p->nslots; i++) {
-        uint64_t bytes;
-
-        if (p->value[p->slot_value[i]].first < 0)
-            continue;
-        if (!mem_mul(&bytes, e->limits.context, p->value[p->slot_value[i]].cols) ||
-            !mem_mul(&bytes, bytes, sizeof(float)) ||
-            !mem_mul(&bytes, bytes, e->limits.sequences))
-            return err_set(err, ERR_SYSTEM, "the cache overflows");
-        e->cache[i] = mem_alloc(bytes, "the cache", err);
-        if (!e->cache[i])
-            return -1;
-        e->cache_bytes += bytes;
-    }
-    return 0;
-}
-
-static void open_rotations(struct engine *e)
+/* For steps of at most ROWS rows. */
+static void open_rotations(struct engine *e, size_t rows)
 {
     e->rotation = xcalloc((size_t)e->p->nropes + 1, sizeof(*e->rotation));
     for (int i = 0; i < e->p->nropes; i++) {
         const struct rope *r = &e->p->rope[i];
         size_t half = r->dim / 2;
 
-        e->rotation[i].cos = xcalloc(e->limits.tokens * half + 1, sizeof(float));
-        e->rotation[i].sin = xcalloc(e->limits.tokens * half + 1, sizeof(float));
+        e->rotation[i].cos = xcalloc(rows * half + 1, sizeof(float));
+        e->rotation[i].sin = xcalloc(rows * half + 1, sizeof(float));
         e->rotation[i].inv_freq = xmalloc(sizeof(double) * (half + 1));
         memcpy(e->rotation[i].inv_freq, r->inv_freq, sizeof(double) * half);
     }
 }
 
 int engine_open(struct engine **out, const struct program *program,
-                const struct matrix *weight, struct comm *tensor, struct comm *pipe,
+                const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
+    struct attend_limits al = { limits->tokens, limits->context,
+                                limits->sequences + !limits->sequences };
+    size_t rows;
 
     e->p = program;
     e->weight = weight;
-    e->comm = tensor;
-    e->pipe = pipe;
+    e->comm = groups->tensor;
+    e->pipe = groups->pipe;
     e->limits = *limits;
     e->limits.sequences += !limits->sequences;
+    sequence_init(&e->sequence, groups->sequence, groups->across);
+    rows = sequence_rows_most(&e->sequence, limits->tokens);
     for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && !e->ops; i++)
         if (backends[i]->probe())
             e->ops = backends[i];
     e->offset = xcalloc((size_t)program->nvalues + 1, sizeof(*e->offset));
-    e->position = xcalloc(limits->tokens + 1, sizeof(*e->position));
-    e->types = xcalloc(limits->tokens + 1, sizeof(*e->types));
-    open_rotations(e);
-    if (!program_arena(program, limits->tokens, limits->wanted, e->offset,
-                       &e->arena_bytes)) {
+    e->position = xcalloc(rows + 1, sizeof(*e->position));
+    e->types = xcalloc(rows + 1, sizeof(*e->types));
+    e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
+    e->whole_cap = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole_cap));
+    open_rotations(e, rows);
+    if (!program_arena(program, rows, limits->wanted, e->offset, &e->arena_bytes)) {
         err_set(err, ERR_SYSTEM, "the arena overflows");
         goto fail;
     }
     e->arena = mem_alloc(e->arena_bytes, "the arena", err);
-    if (!e->arena || open_cache(e, err) < 0)
-        goto fail;
-    if (e->ops->open(&e->device, limits->threads, err) < 0)
+    if (!e->arena || e->ops->open(&e->device, limits->threads, err) < 0 ||
+        attend_open(&e->attend, program, &e->sequence, e->ops, e->device, &al, err) < 0)
         goto fail;
     *out = e;
     return 0;
@@ -119,12 +110,14 @@ void engine_free(struct engine *e)
         free(e->rotation[i].sin);
         free(e->rotation[i].inv_freq);
     }
-    for (int i = 0; e->cache && i < e->p->nslots; i++)
-        free(e->cache[i]);
+    for (int i = 0; e->whole && i < e->p->noutputs; i++)
+        free(e->whole[i]);
+    attend_free(e->attend);
     if (e->device)
         e->ops->close(e->device);
     free(e->rotation);
-    free(e->cache);
+    free(e->whole);
+    free(e->whole_cap);
     free(e->arena);
     free(e->offset);
     free(e->position);
@@ -136,12 +129,17 @@ void engine_free(struct engine *e)
 
 uint64_t engine_cache_bytes(const struct engine *e)
 {
-    return e->cache_bytes;
+    return attend_cache_bytes(e->attend);
 }
 
 uint64_t engine_arena_bytes(const struct engine *e)
 {
-    return e->arena_bytes;
+    return e->arena_bytes + attend_scratch_bytes(e->attend);
+}
+
+uint64_t engine_moved_bytes(const struct engine *e)
+{
+    return e->sequence.moved;
 }
 
 /* ---- one instruction ---- */
@@ -162,14 +160,6 @@ static size_t rows_of(const struct engine *e, int v)
 static float *value(const struct engine *e, int v)
 {
     return (float *)(void *)(e->arena + e->offset[v]);
-}
-
-/* The rows that slot SLOT keeps of the step's sequence; COLS wide. */
-static float *kept_rows(const struct engine *e, int slot)
-{
-    size_t cols = e->p->value[e->p->slot_value[slot]].cols;
-
-    return e->cache[slot] + e->step.sequence * e->limits.context * cols;
 }
 
 static const struct matrix *weight_of(const struct engine *e, int w)
@@ -219,29 +209,6 @@ static int run_norm(struct engine *e, const struct inst *inst, struct err *err)
                         groups, width, weight_of(e, inst->weight), inst->norm.plus_one,
                         weight_of(e, inst->weight2));
     return 0;
-}
-
-static int run_attention(struct engine *e, const struct inst *inst, struct err *err)
-{
-    const struct program *p = e->p;
-    struct attention_step s = { .rows = e->step.n, .position = e->position };
-    const float *side[2];
-
-    s.keys = e->step.n;
-    for (int i = 0; i < 2; i++) {
-        int v = inst->src[1 + i];
-
-        if (p->value[v].kept) {
-            side[i] = kept_rows(e, p->inst[p->value[v].first].keep.slot);
-            s.keys = e->step.start + e->step.n;
-        } else {
-            side[i] = value(e, v);
-        }
-    }
-    s.k = side[0];
-    s.v = side[1];
-    return e->ops->attention(e->device, value(e, inst->dst), value(e, inst->src[0]),
-                             inst, &s, err);
 }
 
 /* Columns of all ranks side by side, each rank's put where its runs say. */
@@ -301,14 +268,44 @@ static void run_segment(struct engine *e, const struct inst *inst)
                cols * sizeof(float));
 }
 
-static void run_take(struct engine *e, const struct inst *inst)
+/* Rows that one rank of the sequence group has, to all: the others add nothing. */
+static int share_rows(struct engine *e, float *y, size_t n, struct err *err)
+{
+    struct comm *c = e->sequence.comm;
+
+    return e->sequence.shared ? 0 : c->ops->sum_f32(c, y, n, err);
+}
+
+/* Row ROW of the step (of all ranks' rows) to TO, zeros where it is another's. */
+static void copy_row(const struct engine *e, float *to, const float *x, size_t row,
+                     size_t cols)
+{
+    size_t own = row - e->sequence.first;
+
+    if (row >= e->sequence.first && own < e->sequence.count)
+        memcpy(to, x + own * cols, cols * sizeof(*to));
+    else
+        memset(to, 0, cols * sizeof(*to));
+}
+
+static int run_take(struct engine *e, const struct inst *inst, struct err *err)
 {
     size_t cols = e->p->value[inst->dst].cols;
+    float *y = value(e, inst->dst);
 
     for (size_t i = 0; i < e->step.nwanted; i++)
-        memcpy(value(e, inst->dst) + i * cols,
-               value(e, inst->src[0]) + (size_t)e->step.wanted[i] * cols,
-               cols * sizeof(float));
+        copy_row(e, y + i * cols, value(e, inst->src[0]), (size_t)e->step.wanted[i],
+                 cols);
+    return share_rows(e, y, e->step.nwanted * cols, err);
+}
+
+static int run_first(struct engine *e, const struct inst *inst, struct err *err)
+{
+    size_t cols = e->p->value[inst->dst].cols;
+    float *y = value(e, inst->dst);
+
+    copy_row(e, y, value(e, inst->src[0]), 0, cols);
+    return share_rows(e, y, cols, err);
 }
 
 /* What a rank knows of one row over its columns. */
@@ -351,8 +348,8 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
     for (size_t i = 0; i < rows; i++) {
         size_t row = e->p->value[inst->src[0]].rows == ROWS_WANTED && e->step.wanted
                          ? (size_t)e->step.wanted[i]
-                         : i;
-        int64_t target = e->step.targets ? e->step.targets[row] : -1;
+                         : e->sequence.first + i;
+        int64_t target = e->targets ? e->targets[row] : -1;
 
         mine[i] = look_at_row(value(e, inst->src[0]) + i * cols, cols, inst->row.first,
                               target);
@@ -434,19 +431,19 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
                      e->rotation[inst->rope.table].sin);
         return 0;
     case OP_KEEP:
-        memcpy(kept_rows(e, inst->keep.slot) + e->step.start * cols, x, n * sizeof(*x));
-        return 0;
+        return attend_keep(e->attend, inst, x, err);
     case OP_ATTENTION:
-        return run_attention(e, inst, err);
+        return attend_run(e->attend, inst, y, x,
+                          p->value[inst->src[1]].kept ? NULL : value(e, inst->src[1]),
+                          p->value[inst->src[2]].kept ? NULL : value(e, inst->src[2]),
+                          err);
     case OP_SEGMENT:
         run_segment(e, inst);
         return 0;
     case OP_TAKE:
-        run_take(e, inst);
-        return 0;
+        return run_take(e, inst, err);
     case OP_FIRST:
-        memcpy(y, x, cols * sizeof(*y));
-        return 0;
+        return run_first(e, inst, err);
     case OP_ALLREDUCE:
         memcpy(y, x, n * sizeof(*y));
         return e->comm->ops->sum_f32(e->comm, y, n, err);
@@ -475,7 +472,8 @@ static void set_rotations(struct engine *e)
         size_t half = r->dim / 2;
 
         if (r->dynamic)
-            program_rope_dynamic(r, e->step.start + e->step.n, e->rotation[t].inv_freq);
+            program_rope_dynamic(r, e->step.start + e->sequence.n,
+                                 e->rotation[t].inv_freq);
         for (size_t i = 0; i < e->step.n; i++)
             for (size_t k = 0; k < half; k++) {
                 float angle = (float)e->position[i] * (float)e->rotation[t].inv_freq[k];
@@ -518,6 +516,26 @@ static int export(struct engine *e, struct err *err)
     return 0;
 }
 
+/* The outputs' rows of all tokens, to the first rank of the sequence group. */
+static int collect(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->noutputs && !e->sequence.shared; i++) {
+        int v = p->output[i].value;
+        size_t cols = p->value[v].cols;
+
+        if (p->value[v].rows != ROWS_TOKENS || p->value[v].first < 0)
+            continue;
+        if (e->sequence.comm->rank == 0)
+            e->whole[i] = xgrow(e->whole[i], &e->whole_cap[i], e->sequence.n * cols + 1,
+                                sizeof(**e->whole));
+        if (sequence_collect(&e->sequence, e->whole[i], value(e, v), cols, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int engine_step(struct engine *e, const struct step *step, struct err *err)
 {
     if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
@@ -526,10 +544,17 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu tokens at %zu is beyond the limits", step->n,
                        step->start);
+    sequence_begin(&e->sequence, step->n);
+    attend_begin(e->attend, step->sequence, step->start);
     e->step = *step;
-    for (size_t i = 0; i < step->n; i++) {
-        e->position[i] = (int32_t)(step->start + i);
-        e->types[i] = step->token_types ? step->token_types[i] : 0;
+    e->step.ids += e->sequence.first;
+    e->step.n = e->sequence.count;
+    e->targets = step->targets;
+    for (size_t i = 0; i < e->step.n; i++) {
+        size_t row = e->sequence.first + i;
+
+        e->position[i] = (int32_t)(step->start + row);
+        e->types[i] = step->token_types ? step->token_types[row] : 0;
     }
     set_rotations(e);
     if (import(e, err) < 0)
@@ -537,11 +562,15 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
     for (int i = 0; i < e->p->ninsts; i++)
         if (run(e, &e->p->inst[i], err) < 0)
             return -1;
-    return export(e, err);
+    return export(e, err) < 0 ? -1 : collect(e, err);
 }
 
 const float *engine_output(const struct engine *e, int i, size_t *rows)
 {
-    *rows = rows_of(e, e->p->output[i].value);
-    return value(e, e->p->output[i].value);
+    int v = e->p->output[i].value;
+    bool collected = e->p->value[v].rows == ROWS_TOKENS && !e->sequence.shared &&
+                     e->sequence.comm->rank == 0;
+
+    *rows = collected ? e->sequence.n : rows_of(e, v);
+    return collected ? e->whole[i] : value(e, v);
 }

@@ -28,11 +28,18 @@ struct engine_limits {
 
 struct engine;
 
+/* Who an engine works with. */
+struct engine_groups {
+    struct comm *tensor;   /* the ranks that share each layer */
+    struct comm *sequence; /* those that share the tokens (sequence.h) */
+    struct comm *pipe; /* those that have this rank's part of the stages, in order */
+    int across;        /* ranks of the sequence group that exchange heads */
+};
+
 /* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and the
- * groups: TENSOR of the ranks that share each layer, PIPE of those that have this
- * rank's part of the other stages, numbered by stage. */
+ * groups. */
 int engine_open(struct engine **out, const struct program *program,
-                const struct matrix *weight, struct comm *tensor, struct comm *pipe,
+                const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
 
@@ -51,11 +58,14 @@ struct step {
 /* Run STEP.  The outputs stay valid until the next step. */
 int engine_step(struct engine *e, const struct step *step, struct err *err);
 /* Output I of the program, which this stage makes: *rows rows of its value's
- * whole_cols. */
+ * whole_cols.  The first rank of a sequence group has the rows of all tokens, the
+ * others their own. */
 const float *engine_output(const struct engine *e, int i, size_t *rows);
 
-/* Bytes of the cache and the arena. */
+/* Bytes of the cache, and of the arena with what is exchanged for attention. */
 uint64_t engine_cache_bytes(const struct engine *e);
 uint64_t engine_arena_bytes(const struct engine *e);
+/* Bytes this rank has sent to others of its sequence group for attention. */
+uint64_t engine_moved_bytes(const struct engine *e);
 
 #endif

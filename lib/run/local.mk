@@ -1,9 +1,11 @@
 # lib/run - ranks, what they exchange, and the engine
 lib_libshardutils_a_SOURCES += \
+    %D%/attend.c %D%/attend.h \
     %D%/comm-self.c \
     %D%/comm-shm.c \
     %D%/comm.h \
     %D%/engine.c %D%/engine.h \
     %D%/launch.c %D%/launch.h \
     %D%/runner.c %D%/runner.h \
+    %D%/sequence.c %D%/sequence.h \
     %D%/weights.c %D%/weights.h

@@ -29,7 +29,7 @@ static int open_group(struct comm **out, struct comm *world, const struct mesh *
 }
 
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                struct comm *world, const struct program_options *options,
+                int across, struct comm *world, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
@@ -40,17 +40,19 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                           .stage = coord[MESH_PP],
                           .nstages = mesh->size[MESH_PP],
                           .replica = coord[MESH_DP],
-                          .nreplicas = mesh->size[MESH_DP] };
-    if (open_group(&r->tensor, world, mesh, coord, MESH_TP, err) < 0 ||
-        open_group(&r->pipe, world, mesh, coord, MESH_PP, err) < 0 ||
+                          .nreplicas = mesh->size[MESH_DP],
+                          .groups.across = across ? across : mesh->size[MESH_SP] };
+    if (open_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
+        open_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
+        open_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     if (r->program->dynamic_rope)
         own.tokens = own.context;
     r->chunk = own.tokens;
     if (weights_open(&r->weights, c, r->program, err) < 0 ||
-        engine_open(&r->engine, r->program, r->weights.matrix, r->tensor, r->pipe, &own,
-                    err) < 0)
+        engine_open(&r->engine, r->program, r->weights.matrix, &r->groups, &own, err) <
+            0)
         goto fail;
     return 0;
 fail:
@@ -63,10 +65,14 @@ void runner_close(struct runner *r)
     engine_free(r->engine);
     weights_close(&r->weights);
     program_free(r->program);
-    if (r->pipe)
-        r->pipe->ops->close(r->pipe);
-    if (r->tensor)
-        r->tensor->ops->close(r->tensor);
+    for (size_t i = 0; i < 3; i++) {
+        struct comm *c = i == 0   ? r->groups.pipe
+                         : i == 1 ? r->groups.sequence
+                                  : r->groups.tensor;
+
+        if (c)
+            c->ops->close(c);
+    }
     *r = (struct runner){ 0 };
 }
 
@@ -104,16 +110,16 @@ bool runner_is_last(const struct runner *r)
 int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err)
 {
     for (int s = 0; s < r->stage && runner_is_last(r); s++)
-        if (r->pipe->ops->send(r->pipe, buf, bytes, s, err) < 0)
+        if (r->groups.pipe->ops->send(r->groups.pipe, buf, bytes, s, err) < 0)
             return -1;
     return 0;
 }
 
 int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
 {
-    return runner_is_last(r)
-               ? 0
-               : r->pipe->ops->receive(r->pipe, buf, bytes, r->nstages - 1, err);
+    return runner_is_last(r) ? 0
+                             : r->groups.pipe->ops->receive(r->groups.pipe, buf, bytes,
+                                                            r->nstages - 1, err);
 }
 
 /* The rank that speaks for a stage of a replica. */

@@ -14,19 +14,19 @@ struct runner {
     struct program *program;
     struct weights weights;
     struct engine *engine;
-    size_t chunk;        /* most tokens of a step */
-    struct comm *world;  /* all ranks; borrowed */
-    struct comm *tensor; /* the ranks that share this stage's layers */
-    struct comm *pipe;   /* this rank's part of each stage */
-    int stage, nstages;  /* of the pipeline */
+    size_t chunk;       /* most tokens of a step */
+    struct comm *world; /* all ranks; borrowed */
+    struct engine_groups groups;
+    int stage, nstages; /* of the pipeline */
     int replica, nreplicas;
 };
 
-/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
+/* Make rank WORLD->rank of MESH ready to run C.  Of the ranks of MESH that share a
+ * sequence each ACROSS (0: all) exchange heads.  C and WORLD must outlive it.  With
  * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
  * says: all angles follow from the length at the step's end. */
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                struct comm *world, const struct program_options *options,
+                int across, struct comm *world, const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 
@@ -42,9 +42,9 @@ bool runner_is_last(const struct runner *r); /* stage */
  * hear nothing but elsewhere. */
 int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err);
 int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err);
-/* buf[bytes] of STAGE of REPLICA, where every rank of the tensor group has the same, to
- * the front: give does nothing but there, take nothing but at the front, and neither
- * where both are one rank. */
+/* buf[bytes] of STAGE of REPLICA, of the first rank of its tensor and its sequence
+ * group, to the front: give does nothing but there, take nothing but at the front, and
+ * neither where both are one rank. */
 int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
                 struct err *err);
 int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
