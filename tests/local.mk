@@ -65,6 +65,7 @@ shell_tests = \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/tokenizer.t \
+    %D%/tp-run-mpi.t \
     %D%/tp-run-sequence.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \

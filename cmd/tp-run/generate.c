@@ -374,6 +374,16 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
     return 0;
 }
 
+static int take_prompts(struct generate *g, const struct opt_list *prompts,
+                        const struct opt_list *ids, const struct opt_list *lines,
+                        struct err *err)
+{
+    bool front = launcher_is_front(&g->session->launcher);
+
+    return inputs_share(&g->prompts, g->session,
+                        front ? read_prompts(g, prompts, ids, lines, err) : 0, err);
+}
+
 int generate_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = { 0 };
@@ -419,7 +429,7 @@ int generate_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
                                  "and at most 1");
     else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-             read_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
+             take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, generate_rank, &g);

@@ -168,3 +168,57 @@ int inputs_add_lines(struct inputs *in, const struct session *s, const char *pat
         return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
     return ret;
 }
+
+/* ---- to all ranks ---- */
+
+static int share(const struct session *s, void *p, size_t n, struct err *err)
+{
+    struct comm *c = s->launcher.world;
+
+    return c->ops->broadcast(c, p, n, 0, err);
+}
+
+static int share_ids(const struct session *s, struct ids *ids, struct err *err)
+{
+    uint64_t n = ids->n;
+
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher)) {
+        ids->v = xgrow(ids->v, &ids->cap, n + 1, sizeof(*ids->v));
+        ids->n = n;
+    }
+    return share(s, ids->v, n * sizeof(*ids->v), err);
+}
+
+static int share_name(const struct session *s, char **name, struct err *err)
+{
+    uint64_t n = *name ? strlen(*name) : 0;
+
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher))
+        *name = xcalloc(n + 1, 1);
+    return share(s, *name, n, err);
+}
+
+int inputs_share(struct inputs *in, const struct session *s, int ret, struct err *err)
+{
+    uint64_t n = in->n;
+
+    ret = launcher_agree(&s->launcher, ret, err);
+    if (ret < 0 || !s->launcher.world)
+        return ret;
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher)) {
+        in->v = xcalloc(n + 1, sizeof(*in->v));
+        in->n = n;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (share_name(s, &in->v[i].name, err) < 0 ||
+            share_ids(s, &in->v[i].ids, err) < 0 ||
+            share_ids(s, &in->v[i].types, err) < 0)
+            return -1;
+    return 0;
+}

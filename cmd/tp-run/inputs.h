@@ -14,6 +14,8 @@ struct inputs {
     size_t n;
 };
 
+/* Inputs are read at the front, where standard input is, and shared. */
+
 /* Add the text TEXT[len], or the ids that it lists. */
 int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
                     const char *text, size_t len, struct err *err);
@@ -27,6 +29,8 @@ int inputs_add_file(struct inputs *in, const struct session *s, const char *path
  * Empty lines are passed over. */
 int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
                      struct err *err);
+/* With RET, whether the front has read them: its inputs become those of all ranks. */
+int inputs_share(struct inputs *in, const struct session *s, int ret, struct err *err);
 void inputs_clear(struct inputs *in);
 
 #endif

@@ -269,7 +269,11 @@ int logits_main(const char *program, int argc, char **argv)
     if (types && lines.n)
         return cmd_usage(&cmd, "--token-types does not go with --input");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-        read_inputs(&l, ids, prompt, types, &lines, &err) < 0)
+        inputs_share(&l.inputs, &session,
+                     launcher_is_front(&session.launcher)
+                         ? read_inputs(&l, ids, prompt, types, &lines, &err)
+                         : 0,
+                     &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, logits_rank, &l);

@@ -229,7 +229,11 @@ int score_main(const char *program, int argc, char **argv)
         n++;
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
         set_window(&s, &err) < 0 ||
-        read_documents(&s, operand, n - 1, &ids, &lines, &err) < 0)
+        inputs_share(&s.inputs, &session,
+                     launcher_is_front(&session.launcher)
+                         ? read_documents(&s, operand, n - 1, &ids, &lines, &err)
+                         : 0,
+                     &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = session_run(&session, score_rank, &s);

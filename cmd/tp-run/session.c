@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -208,14 +209,42 @@ static int set_sp_mode(struct session *s, struct err *err)
     return 0;
 }
 
-int session_open(struct session *s, const struct cmd *cmd,
-                 const struct session_options *opt, const char *path, struct err *err)
+/* What every rank must have alike: the shapes of the model's tensors, and where they
+ * have been cut, how and with which contents. */
+static int compare_checkpoints(const struct session *s, struct err *err)
 {
-    struct checkpoint_options options = { 0 };
+    const struct checkpoint *c = s->checkpoint;
+    struct str all = { 0 };
+    char *path, *text = NULL;
+    size_t len = 0;
+    int ret;
 
-    *s = (struct session){ .cmd = cmd, .opt = *opt };
-    options.family_file = opt->family;
-    options.family_path = getenv("SHARDUTILS_FAMILY_PATH");
+    for (size_t i = 0; i < c->ntensors && s->launcher.world; i++) {
+        str_addf(&all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
+        for (int k = 0; k < c->tensor[i].ndim; k++)
+            str_addf(&all, " %" PRIu64, c->tensor[i].shape[k]);
+        str_addc(&all, '\n');
+    }
+    if (c->sharded && s->launcher.world) {
+        path = fs_join_dup(c->path, "checkpoint.json");
+        ret = fs_read_file(&text, &len, path, UINT64_C(1) << 32, err);
+        free(path);
+        if (ret == 0)
+            str_addn(&all, text, len);
+        free(text);
+    }
+    ret = launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint", err);
+    str_clear(&all);
+    return ret;
+}
+
+static int open_model(struct session *s, const char *path, struct err *err)
+{
+    const struct session_options *opt = &s->opt;
+    struct checkpoint_options options = { .family_file = opt->family,
+                                          .family_path =
+                                              getenv("SHARDUTILS_FAMILY_PATH") };
+
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
     if (!s->checkpoint->model)
@@ -228,9 +257,18 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (set_sp_mode(s, err) < 0)
         return -1;
     s->context = model_context(s->checkpoint->model);
-    if (open_tokenizer(s, err) < 0)
+    return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
+}
+
+int session_open(struct session *s, const struct cmd *cmd,
+                 const struct session_options *opt, const char *path, struct err *err)
+{
+    *s = (struct session){ .cmd = cmd, .opt = *opt };
+    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+        launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
-    return find_stop_ids(s, err);
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
+    return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }
 
 void session_close(struct session *s)
@@ -238,18 +276,21 @@ void session_close(struct session *s)
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     checkpoint_close(s->checkpoint);
+    launcher_close(&s->launcher);
 }
 
 int session_threads(const struct session *s)
 {
+    int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t set;
-    int cores = 1;
 
     if (s->opt.threads)
         return s->opt.threads;
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         cores = CPU_COUNT(&set);
-    return cores > s->mesh.nranks ? cores / s->mesh.nranks : 1;
+    if (s->launcher.world && cores < online)
+        return cores; /* mpirun has given this rank its own */
+    return cores > s->local_ranks ? cores / s->local_ranks : 1;
 }
 
 int session_report(const struct session *s, const struct runner *r, struct comm *comm,
@@ -276,13 +317,5 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
 
 int session_run(struct session *s, rank_main main, void *arg)
 {
-    struct err err = { 0 };
-    int sig;
-
-    fflush(stdout);
-    if (launch_ranks(s->mesh.nranks, main, arg, &sig, &err) == 0)
-        return cmd_finish(s->cmd, 0);
-    if (sig)
-        return 128 + sig;
-    return cmd_fail(s->cmd, &err);
+    return launcher_run(&s->launcher, s->cmd, s->mesh.nranks, main, arg);
 }

@@ -8,14 +8,14 @@
 
 #include "cmd/cmd.h"
 #include "cmd/meshopt.h"
-#include "lib/run/launch.h"
+#include "cmd/tp-run/launcher.h"
 #include "lib/run/runner.h"
 #include "lib/text/tokenizer.h"
 
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode;
+    const char *family, *sp_mode, *launcher;
     int threads;
     bool json, quiet;
     bool memory;
@@ -35,6 +35,7 @@ struct session_options {
         { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },       \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },         \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },       \
+        { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },    \
     {                                                                                \
         OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL          \
@@ -48,9 +49,11 @@ struct ids {
 struct session {
     const struct cmd *cmd;
     struct session_options opt;
+    struct launcher launcher;
     struct checkpoint *checkpoint;
     struct mesh mesh;
-    int across; /* ranks of those that share a sequence that exchange heads */
+    int local_ranks; /* that share this machine */
+    int across;      /* ranks of those that share a sequence that exchange heads */
     struct tokenizer *tokenizer; /* NULL: the model has none */
     struct ids stop;             /* ids that end a text */
     uint64_t context;            /* most tokens of a sequence */

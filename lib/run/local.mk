@@ -1,6 +1,7 @@
 # lib/run - ranks, what they exchange, and the engine
 lib_libshardutils_a_SOURCES += \
     %D%/attend.c %D%/attend.h \
+    %D%/comm-mpi.c %D%/mpi.h \
     %D%/comm-self.c \
     %D%/comm-shm.c \
     %D%/comm.h \
