@@ -64,6 +64,7 @@ shell_tests = \
     %D%/pp-schedule.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
+    %D%/stacks.t \
     %D%/tokenizer.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-sequence.t \

@@ -30,7 +30,7 @@ struct generate {
 
 /* One text in the making. */
 struct text {
-    const struct ids *prompt;
+    const struct ids *prompt, *source;
     struct ids ids; /* new ones */
     enum finish finish;
     struct token_stream *stream; /* at the front, with a tokenizer */
@@ -69,7 +69,13 @@ static void print_json(const struct generate *g, const struct text *t)
 {
     struct str out = { 0 };
 
-    str_add(&out, "{\"type\":\"generation\",\"prompt_ids\":");
+    str_add(&out, "{\"type\":\"generation\",");
+    if (t->source->n) {
+        str_add(&out, "\"source_ids\":");
+        ids_print_json(&out, t->source);
+        str_addc(&out, ',');
+    }
+    str_add(&out, "\"prompt_ids\":");
     ids_print_json(&out, t->prompt);
     str_add(&out, ",\"ids\":");
     ids_print_json(&out, &t->ids);
@@ -148,6 +154,8 @@ static int advance(struct generate *g, struct text *t, struct runner *r,
         step.n = 1;
         step.start = t->prompt->n + t->ids.n - 1;
     } else {
+        step.source = t->source->v;
+        step.nsource = t->source->n;
         step.ids = t->prompt->v;
         step.n = t->prompt->n;
         t->start = now();
@@ -271,8 +279,12 @@ static struct engine_limits limits_of(const struct generate *g, size_t places)
                                     .sequences = places };
     size_t longest = 0;
 
-    for (size_t i = 0; i < g->prompts.n; i++)
-        longest = g->prompts.v[i].ids.n > longest ? g->prompts.v[i].ids.n : longest;
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        const struct input *in = &g->prompts.v[i];
+
+        longest = in->ids.n > longest ? in->ids.n : longest;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+    }
     limits.context =
         g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens : SIZE_MAX;
     if (g->session->context && limits.context > g->session->context)
@@ -297,6 +309,7 @@ static void open_texts(struct generate *g, bool front)
     g->text = xcalloc(g->prompts.n + 1, sizeof(*g->text));
     for (size_t i = 0; i < g->prompts.n; i++) {
         g->text[i].prompt = &g->prompts.v[i].ids;
+        g->text[i].source = &g->prompts.v[i].source;
         if (front && g->session->tokenizer)
             g->text[i].stream = token_stream_new(g->session->tokenizer, true);
     }
@@ -362,6 +375,8 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
             return -1;
     if (!prompts->n && !ids->n && !lines->n &&
         inputs_add_file(in, s, "-", false, err) < 0)
+        return -1;
+    if (inputs_use(in, s, INPUT_PROMPT, err) < 0)
         return -1;
     for (size_t i = 0; i < in->n; i++) {
         if (!in->v[i].ids.n)

@@ -16,6 +16,7 @@ static void clear_one(struct input *in)
     free(in->name);
     ids_clear(&in->ids);
     ids_clear(&in->types);
+    ids_clear(&in->source);
 }
 
 void inputs_clear(struct inputs *in)
@@ -108,7 +109,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                     const char *line, struct err *err)
 {
     cJSON *root = cJSON_Parse(line);
-    const cJSON *text = root, *ids = NULL, *types = NULL;
+    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL;
     struct input one = { .name = xstrdup(name) };
     int ret;
 
@@ -118,6 +119,9 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
             text = cJSON_GetObjectItemCaseSensitive(root, "prompt");
         ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
         types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
+        source = cJSON_GetObjectItemCaseSensitive(root, "source");
+        if (!source)
+            source = cJSON_GetObjectItemCaseSensitive(root, "source_ids");
     }
     if (!root)
         ret = err_set(err, ERR_INPUT, "%s: not valid JSON", name);
@@ -126,11 +130,18 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     else if (cJSON_IsString(text))
         ret = session_encode(s, &one.ids, text->valuestring, strlen(text->valuestring),
                              err);
+    else if (source && !text)
+        ret = 0;
     else
         ret = err_set(err, ERR_INPUT,
                       "%s: neither a text nor an object with 'text' or "
                       "'ids'",
                       name);
+    if (ret == 0 && cJSON_IsString(source))
+        ret = session_encode(s, &one.source, source->valuestring,
+                             strlen(source->valuestring), err);
+    else if (ret == 0 && source)
+        ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
     if (ret == 0 && types)
         ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
     if (ret == 0 && types && one.types.n != one.ids.n)
@@ -167,6 +178,45 @@ int inputs_add_lines(struct inputs *in, const struct session *s, const char *pat
     if (ret == 0 && in->n == before)
         return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
     return ret;
+}
+
+/* ---- sources ---- */
+
+/* The model's start id, then IDS. */
+static void begin_text(const struct session *s, struct ids *ids)
+{
+    struct ids out = { 0 };
+
+    ids_add(&out, s->start);
+    for (size_t i = 0; i < ids->n; i++)
+        ids_add(&out, ids->v[i]);
+    ids_clear(ids);
+    *ids = out;
+}
+
+int inputs_use(struct inputs *in, const struct session *s, enum input_use use,
+               struct err *err)
+{
+    for (size_t i = 0; i < in->n; i++) {
+        struct input *one = &in->v[i];
+
+        if (!s->source && one->source.n)
+            return err_set(err, ERR_INPUT, "%s: family %s reads no source", one->name,
+                           s->checkpoint->model->family);
+        if (!s->source)
+            continue;
+        if (!one->source.n && use == INPUT_PROMPT) {
+            one->source = one->ids;
+            one->ids = (struct ids){ 0 };
+        }
+        if (!one->source.n)
+            return err_set(err, ERR_INPUT,
+                           "%s: family %s reads a source, and none is given", one->name,
+                           s->checkpoint->model->family);
+        if (use != INPUT_GIVEN)
+            begin_text(s, &one->ids);
+    }
+    return 0;
 }
 
 /* ---- to all ranks ---- */
@@ -218,7 +268,8 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
     for (size_t i = 0; i < n; i++)
         if (share_name(s, &in->v[i].name, err) < 0 ||
             share_ids(s, &in->v[i].ids, err) < 0 ||
-            share_ids(s, &in->v[i].types, err) < 0)
+            share_ids(s, &in->v[i].types, err) < 0 ||
+            share_ids(s, &in->v[i].source, err) < 0)
             return -1;
     return 0;
 }

@@ -146,7 +146,9 @@ static int run_inputs(struct logits *l, struct runner *r, struct err *err)
         const struct input *in = &l->inputs.v[at];
         struct step step = { .ids = in->ids.v,
                              .token_types = in->types.n ? in->types.v : NULL,
-                             .n = in->ids.n };
+                             .n = in->ids.n,
+                             .source = in->source.v,
+                             .nsource = in->source.n };
 
         if (engine_step(r->engine, &step, err) < 0 || give_outputs(l, r, at, err) < 0)
             return -1;
@@ -169,9 +171,12 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret;
 
-    for (size_t i = 0; i < l->inputs.n; i++)
-        if (l->inputs.v[i].ids.n > limits.tokens)
-            limits.tokens = l->inputs.v[i].ids.n;
+    for (size_t i = 0; i < l->inputs.n; i++) {
+        const struct input *in = &l->inputs.v[i];
+
+        limits.tokens = in->ids.n > limits.tokens ? in->ids.n : limits.tokens;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+    }
     limits.context = limits.tokens;
     if (runner_open(&r, l->session->checkpoint, &l->session->mesh, l->session->across,
                     comm, &options, &limits, err) < 0)
@@ -193,7 +198,8 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
 }
 
 static int read_inputs(struct logits *l, const char *ids, const char *prompt,
-                       const char *types, const struct opt_list *lines, struct err *err)
+                       const char *types, const char *source,
+                       const struct opt_list *lines, struct err *err)
 {
     const struct session *s = l->session;
     struct inputs *in = &l->inputs;
@@ -208,8 +214,13 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
     if (types && in->n &&
         session_parse_types(s, &in->v[0].types, types, "--token-types", err) < 0)
         return -1;
+    if (source && in->n &&
+        session_parse_ids(s, &in->v[0].source, source, "--source-ids", err) < 0)
+        return -1;
     if (!in->n)
         return err_set(err, ERR_INPUT, "no tokens");
+    if (inputs_use(in, s, INPUT_GIVEN, err) < 0)
+        return -1;
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];
 
@@ -231,7 +242,7 @@ int logits_main(const char *program, int argc, char **argv)
     struct session_options opt = { 0 };
     struct session session = { 0 };
     struct logits l = { .session = &session };
-    const char *ids = NULL, *types = NULL, *prompt = NULL;
+    const char *ids = NULL, *types = NULL, *prompt = NULL, *source = NULL;
     struct opt_list lines = { 0 };
     const struct opt opts[] = {
         { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
@@ -242,6 +253,8 @@ int logits_main(const char *program, int argc, char **argv)
           "a type for each token (default 0)", NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
+        { OPT_STRING, '\0', "source-ids", &source, "LIST",
+          "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
           "write the outputs to FILE (safetensors)", NULL, NULL },
         { OPT_STRING, '\0', "trace", &l.trace, "FILE",
@@ -266,12 +279,12 @@ int logits_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--output or --trace is needed");
     if (!!ids + !!prompt + !!lines.n != 1)
         return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
-    if (types && lines.n)
-        return cmd_usage(&cmd, "--token-types does not go with --input");
+    if ((types || source) && lines.n)
+        return cmd_usage(&cmd, "--token-types and --source-ids do not go with --input");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         inputs_share(&l.inputs, &session,
                      launcher_is_front(&session.launcher)
-                         ? read_inputs(&l, ids, prompt, types, &lines, &err)
+                         ? read_inputs(&l, ids, prompt, types, source, &lines, &err)
                          : 0,
                      &err) < 0)
         status = cmd_fail(&cmd, &err);

@@ -94,6 +94,8 @@ static int score_document(struct score *s, struct runner *r, const struct input 
         struct step window = { .ids = d->ids.v + at,
                                .token_types = d->types.n ? d->types.v + at : NULL,
                                .targets = d->ids.v + at + 1,
+                               .source = d->source.v,
+                               .nsource = d->source.n,
                                .n = n };
 
         if (runner_feed(r, &window, see, s, err) < 0)
@@ -139,6 +141,9 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret = 0;
 
+    for (size_t i = 0; i < s->inputs.n; i++)
+        if (s->inputs.v[i].source.n > limits.source)
+            limits.source = s->inputs.v[i].source.n;
     if (runner_open(&r, s->session->checkpoint, &s->session->mesh, s->session->across,
                     comm, &options, &limits, err) < 0)
         return -1;
@@ -170,6 +175,8 @@ static int read_documents(struct score *s, char **file, int nfiles,
             return -1;
     if (!nfiles && !ids->n && !lines->n &&
         inputs_add_file(in, s->session, "-", false, err) < 0)
+        return -1;
+    if (inputs_use(in, s->session, INPUT_TARGET, err) < 0)
         return -1;
     for (size_t i = 0; i < in->n; i++)
         if (in->v[i].ids.n < 2)

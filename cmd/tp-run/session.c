@@ -115,6 +115,8 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
     struct tokens tokens = { 0 };
     int ret = -1;
 
+    if (!s->tokenizer && s->no_tokenizer.kind)
+        return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids",
                        s->checkpoint->path);
@@ -174,13 +176,18 @@ static int find_stop_ids(struct session *s, struct err *err)
     return 0;
 }
 
+/* Why there is none matters when text is given: ids need none. */
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
     int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
 
     free(path);
-    return ret;
+    if (ret == 0 || err->kind != ERR_INPUT)
+        return ret;
+    s->no_tokenizer = *err;
+    *err = (struct err){ 0 };
+    return 0;
 }
 
 /* How the ranks that share a sequence attend: ulysses, ring, or ulysses=N, a ring of
@@ -240,6 +247,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
 
 static int open_model(struct session *s, const char *path, struct err *err)
 {
+    double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
                                           .family_path =
@@ -257,6 +265,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
     if (set_sp_mode(s, err) < 0)
         return -1;
     s->context = model_context(s->checkpoint->model);
+    s->source = model_number(s->checkpoint->model, "start", &start);
+    s->start = s->source ? (int32_t)start : 0;
     return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
 }
 

@@ -54,8 +54,11 @@ struct session {
     struct mesh mesh;
     int local_ranks; /* that share this machine */
     int across;      /* ranks of those that share a sequence that exchange heads */
-    struct tokenizer *tokenizer; /* NULL: the model has none */
+    struct tokenizer *tokenizer; /* NULL: the model has none, or */
+    struct err no_tokenizer;     /* why it cannot be used */
     struct ids stop;             /* ids that end a text */
+    bool source;                 /* the model reads a source, and a text begins with */
+    int32_t start;               /* this id */
     uint64_t context;            /* most tokens of a sequence */
 };
 

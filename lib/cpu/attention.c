@@ -98,6 +98,9 @@ struct job {
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
     float *score;                                  /* [threads][block][keys] */
+    float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
+    int64_t least; /* key - query of the first of the distances */
+    size_t distances;
 };
 
 /* The keys that the query at POSITION sees: from *first to *end, which may be no more
@@ -154,6 +157,85 @@ static void add_alibi(const struct job *j, size_t head, size_t position, float *
         s[t] += (float)(f * ((double)(first + t) - (double)position));
 }
 
+/* The bucket of a key at DISTANCE from its query (Raffel et al. 2020, "Exploring the
+ * Limits of Transfer Learning", section 2.1, and its code): half of the buckets, of
+ * those for keys before the query and after it unless all are before, stand for one
+ * distance each, the others for logarithmically more up to FAR. */
+static size_t bucket_of(int64_t distance, size_t buckets, size_t far, bool both)
+{
+    size_t base = 0, exact, away;
+    float f;
+
+    if (both) {
+        buckets /= 2;
+        base = distance > 0 ? buckets : 0;
+        away = (size_t)(distance < 0 ? -distance : distance);
+    } else {
+        away = distance < 0 ? (size_t)-distance : 0;
+    }
+    exact = buckets / 2;
+    if (away < exact)
+        return base + away;
+    f = logf((float)away / (float)exact) / (float)log((double)far / (double)exact) *
+        (float)(buckets - exact);
+    away = exact + (size_t)(f > 0 ? f : 0);
+    return base + (away < buckets - 1 ? away : buckets - 1);
+}
+
+/* Lay out the biases by distance, from the first key and the last query to the last key
+ * and the first query. */
+static int open_bias(struct job *j, struct device *d, struct err *err)
+{
+    const struct matrix *m = j->step->bias;
+    const struct inst *inst = j->inst;
+    size_t heads = inst->attention.heads;
+    int64_t low = j->step->position[0], high = low;
+    int32_t *bucket;
+    float *rows;
+    int ret;
+
+    for (size_t i = 0; i < j->step->rows; i++) {
+        low = j->step->position[i] < low ? j->step->position[i] : low;
+        high = j->step->position[i] > high ? j->step->position[i] : high;
+    }
+    j->least = (int64_t)j->step->first_key - high;
+    j->distances =
+        (size_t)((int64_t)(j->step->first_key + j->step->keys) - low - j->least);
+    j->bias = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
+    rows = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
+    bucket = mem_alloc(j->distances * sizeof(*bucket), "attention biases", err);
+    if (j->bias && rows && bucket) {
+        for (size_t i = 0; i < j->distances; i++)
+            bucket[i] =
+                (int32_t)bucket_of(j->least + (int64_t)i, m->rows, inst->attention.far,
+                                   !inst->attention.causal);
+        cpu_embedding(d, rows, m, bucket, j->distances, 0, 0);
+        for (size_t i = 0; i < j->distances; i++)
+            for (size_t h = 0; h < heads; h++)
+                j->bias[h * j->distances + i] =
+                    rows[i * heads + h] / (float)inst->attention.scale;
+    }
+    ret = j->bias && rows && bucket ? 0 : -1;
+    free(bucket);
+    free(rows);
+    return ret;
+}
+
+/* Add to the scores S of the keys FIRST .. FIRST + N what depends on their distances.
+ */
+static void add_biases(const struct job *j, size_t head, size_t position, float *s,
+                       size_t first, size_t n)
+{
+    const float *bias = j->bias ? j->bias + head * j->distances : NULL;
+
+    if (j->inst->attention.alibi != 0)
+        add_alibi(j, head, position, s, first, n);
+    if (bias)
+        bias += (int64_t)(j->step->first_key + first) - (int64_t)position - j->least;
+    for (size_t t = 0; t < n && bias; t++)
+        s[t] += bias[t];
+}
+
 static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
                       float *score)
 {
@@ -166,8 +248,7 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
     visible(j, (size_t)j->step->position[row], &first, &end);
     for (size_t t = first; t < end; t++)
         score[t - first] = dot(q, k + t * j->k_stride, dim);
-    if (j->inst->attention.alibi != 0)
-        add_alibi(j, head, (size_t)j->step->position[row], score, first, end - first);
+    add_biases(j, head, (size_t)j->step->position[row], score, first, end - first);
     set_lse(j, row, head,
             softmax(score, end - first, (float)j->inst->attention.scale,
                     (float)j->inst->attention.softcap));
@@ -209,9 +290,8 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         visible(j, (size_t)j->step->position[row + i], &first, &end);
         if (first == end)
             first = end = low;
-        if (j->inst->attention.alibi != 0)
-            add_alibi(j, head, (size_t)j->step->position[row + i], s + (first - low),
-                      first, end - first);
+        add_biases(j, head, (size_t)j->step->position[row + i], s + (first - low),
+                   first, end - first);
         set_lse(j, row + i, head,
                 softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
                         (float)j->inst->attention.softcap));
@@ -255,11 +335,18 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 
     if (!heads || !step->rows)
         return 0;
+    if (step->bias && open_bias(&j, d, err) < 0) {
+        free(j.bias);
+        return -1;
+    }
     j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
                         "attention scores", err);
-    if (!j.score)
+    if (!j.score) {
+        free(j.bias);
         return -1;
+    }
     cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
     free(j.score);
+    free(j.bias);
     return 0;
 }

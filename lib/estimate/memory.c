@@ -254,8 +254,12 @@ static void add_step(struct sum *activations, struct sum *logits,
 {
     uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
     uint64_t bytes, tokens = rank_tokens(activations, o);
+    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
+                                  [ROWS_WANTED] = o->micro_batch,
+                                  [ROWS_ONE] = 1,
+                                  [ROWS_SOURCE] = tokens };
 
-    if (!program_arena(a->program, tokens, o->micro_batch, offset, &bytes))
+    if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;
     else
         plus(activations, times(activations, bytes / sizeof(float), o->compute_bytes));

@@ -45,15 +45,11 @@ static uint64_t take(struct blocks *b, uint64_t size, int last)
     return start;
 }
 
-static bool value_bytes(const struct value *v, uint64_t max_tokens, uint64_t max_wanted,
+static bool value_bytes(const struct value *v, const uint64_t most[ROWS_KINDS],
                         uint64_t *bytes)
 {
-    uint64_t rows = v->rows == ROWS_TOKENS   ? max_tokens
-                    : v->rows == ROWS_WANTED ? max_wanted
-                                             : 1;
-
-    if (!mem_mul(bytes, rows, v->cols) || !mem_mul(bytes, *bytes, sizeof(float)) ||
-        !mem_add(bytes, *bytes, 63))
+    if (!mem_mul(bytes, most[v->rows], v->cols) ||
+        !mem_mul(bytes, *bytes, sizeof(float)) || !mem_add(bytes, *bytes, 63))
         return false;
     *bytes = *bytes / 64 * 64;
     return true;
@@ -61,15 +57,14 @@ static bool value_bytes(const struct value *v, uint64_t max_tokens, uint64_t max
 
 /* Give value V its place at instruction I; *total is the arena's end so far. */
 static bool place(struct blocks *live, const struct program *p, int v, int i,
-                  uint64_t max_tokens, uint64_t max_wanted, uint64_t *offset,
-                  uint64_t *total)
+                  const uint64_t most[ROWS_KINDS], uint64_t *offset, uint64_t *total)
 {
     uint64_t size, end;
 
     if (p->value[v].kept)
         return true;
     free_before(live, i);
-    if (!value_bytes(&p->value[v], max_tokens, max_wanted, &size))
+    if (!value_bytes(&p->value[v], most, &size))
         return false;
     offset[v] = take(live, size, p->value[v].last);
     if (!mem_add(&end, offset[v], size))
@@ -79,7 +74,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
     return true;
 }
 
-bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wanted,
+bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
                    uint64_t *offset, uint64_t *bytes)
 {
     struct blocks live = { 0 };
@@ -89,9 +84,9 @@ bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wa
     for (int i = 0; i < p->nvalues; i++)
         offset[i] = UINT64_MAX;
     for (int i = 0; i < p->nimports && ok; i++)
-        ok = place(&live, p, p->import[i], 0, max_tokens, max_wanted, offset, &total);
+        ok = place(&live, p, p->import[i], 0, most, offset, &total);
     for (int i = 0; i < p->ninsts && ok; i++)
-        ok = place(&live, p, p->inst[i].dst, i, max_tokens, max_wanted, offset, &total);
+        ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
     free(live.v);
     *bytes = total;
     return ok;

@@ -30,6 +30,7 @@ struct attention_step {
     size_t first_key;        /* position of the first; the others follow it */
     const int32_t *position; /* [rows] of the queries */
     const float *k, *v;      /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
+    const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
     float *lse; /* [rows][heads]: log of the sum of the scores' exponentials, for who
                    has the other keys elsewhere; or NULL */
 };

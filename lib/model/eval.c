@@ -239,7 +239,8 @@ static bool word_is(const struct node *n, const char *word)
 
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids", "positions", "token_types", NULL };
+    static const char *const indexes[] = { "ids", "positions", "token_types", "source",
+                                           NULL };
     struct expr_value v;
     struct err e = { 0 };
     long tensor;

@@ -56,7 +56,8 @@ family_files = \
     %D%/families/qwen2.json \
     %D%/families/qwen3.json \
     %D%/families/roberta.json \
-    %D%/families/starcoder2.json
+    %D%/families/starcoder2.json \
+    %D%/families/t5.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families

@@ -400,7 +400,7 @@ static void print_border(struct str *out, const char *what, const int *v, int n)
 
 void program_print(struct str *out, const struct program *p)
 {
-    static const char *const rows[] = { "tokens", "wanted", "1" };
+    static const char *const rows[] = { "tokens", "wanted", "1", "source" };
 
     print_border(out, "import ", p->import, p->nimports);
     for (int i = 0; i < p->ninsts; i++) {

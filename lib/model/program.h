@@ -45,11 +45,14 @@ enum op {
 };
 
 enum rows {
-    ROWS_TOKENS,
-    ROWS_WANTED,
-    ROWS_ONE
-}; /* all tokens of the step; the wanted; one */
-enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES };
+    ROWS_TOKENS, /* all tokens of the step */
+    ROWS_WANTED, /* the wanted of them */
+    ROWS_ONE,
+    ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
+                   in the first step of a sequence only */
+    ROWS_KINDS
+};
+enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE };
 enum activation {
     ACT_SILU,
     ACT_GELU,
@@ -136,6 +139,8 @@ struct inst {
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees keys at distance < window; 0: all */
             bool causal;
+            uint64_t far; /* relative bias: distances from here on share a bucket; the
+                             inst's weight is the table [buckets][heads] */
         } attention;
         struct {
             uint64_t first;
@@ -184,6 +189,7 @@ struct program {
     int *export, nexports; /* values sent to the next stage, in its order of imports */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
+    bool source; /* a source is read */
     bool causal; /* some attention is causal: text can be generated */
     bool dynamic_rope;
 };
@@ -216,9 +222,9 @@ void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 void program_print(struct str *out, const struct program *p);
 
 /* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
- * kept values get UINT64_MAX), when a step has at most MAX_TOKENS tokens and MAX_WANTED
- * wanted rows.  OFFSET has room for nvalues.  False on overflow. */
-bool program_arena(const struct program *p, uint64_t max_tokens, uint64_t max_wanted,
+ * kept values get UINT64_MAX), when a step has at most MOST[kind] rows of each kind.
+ * OFFSET has room for nvalues.  False on overflow. */
+bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
                    uint64_t *offset, uint64_t *bytes);
 
 #endif

@@ -94,7 +94,8 @@ static int apply_embedding(struct builder *b, const struct node *call,
         number_option(b, call, "offset", 0, &offset) < 0)
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
-        return build_error(b, arg[0].at, "expected ids, positions or token_types");
+        return build_error(b, arg[0].at,
+                           "expected ids, positions, token_types or source");
     rows = t->axis[0];
     cols = t->axis[1];
     cut_rows = build_cuts(b, rows);
@@ -106,7 +107,8 @@ static int apply_embedding(struct builder *b, const struct node *call,
                       cut_rows   ? PLACE_PARTIAL
                       : cut_cols ? PLACE_CUT
                                  : PLACE_WHOLE,
-                      ROWS_TOKENS);
+                      arg[0].index == INDEX_SOURCE ? ROWS_SOURCE : ROWS_TOKENS);
+    b->p->source |= arg[0].index == INDEX_SOURCE;
     inst->weight = build_weight(b, arg[1].tensor);
     inst->embedding.index = (enum index)arg[0].index;
     inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
@@ -378,6 +380,13 @@ static int apply_rope(struct builder *b, const struct node *call,
     return 0;
 }
 
+static bool has_all_rows(const struct builder *b, const struct operand *o)
+{
+    enum rows rows = b->p->value[o->index].rows;
+
+    return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
+}
+
 static int apply_keep(struct builder *b, const struct node *call,
                       const struct operand *arg, int n, struct operand *out)
 {
@@ -387,7 +396,7 @@ static int apply_keep(struct builder *b, const struct node *call,
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
         return -1;
-    if (p->value[arg[0].index].rows != ROWS_TOKENS)
+    if (!has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
     inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
     inst->keep.slot = p->nslots;
@@ -469,30 +478,57 @@ static int attention_mask(struct builder *b, const struct operand *o, bool *caus
     return 0;
 }
 
+/* The table [buckets][heads] of biases by distance, cut as the queries' heads are. */
+static int attention_bias(struct builder *b, const struct operand *o,
+                          const struct axis *q, struct inst *inst)
+{
+    const struct model_tensor *t = build_need_weight(b, o, 2);
+    const struct leaf *lq = &q->leaf[0], *lt;
+
+    if (!t)
+        return -1;
+    lt = &t->axis[1]->leaf[0];
+    if (t->axis[1]->n != 1 || lt->n != 1 || lq->n != 2 ||
+        lt->digit[0].sym != lq->digit[0].sym ||
+        lt->digit[0].size != lq->digit[0].size || build_cuts(b, t->axis[0]))
+        return build_type_error(b, o->at, "the heads of q and the table's columns", q,
+                                t->axis[1]);
+    if (inst->attention.far < 1)
+        return build_error(b, o->at, "a table of biases needs 'far', from 1");
+    inst->weight = build_weight(b, o->tensor);
+    return 0;
+}
+
 static int apply_attention(struct builder *b, const struct node *call,
                            const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", "window", "softcap", "alibi", NULL };
+    static const char *const known[] = { "scale", "window", "softcap",
+                                         "alibi", "far",    NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0, alibi = 0;
+    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0;
     struct axis col;
     int src[3];
     bool causal = false;
 
-    (void)n;
     if (attention_mask(b, &arg[3], &causal) < 0 || check_options(b, call, known) < 0 ||
         number_option(b, call, "scale", NAN, &scale) < 0 ||
         number_option(b, call, "window", 0, &window) < 0 ||
         number_option(b, call, "softcap", 0, &softcap) < 0 ||
-        number_option(b, call, "alibi", 0, &alibi) < 0)
+        number_option(b, call, "alibi", 0, &alibi) < 0 ||
+        number_option(b, call, "far", 0, &far) < 0)
         return -1;
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
             return build_error(b, arg[i].at, "expected a value%s",
                                i ? "" : " that is not kept");
-        if (p->value[arg[i].index].rows != ROWS_TOKENS)
+        if (!has_all_rows(b, &arg[i]))
             return build_error(b, arg[i].at, "attention needs the rows of all tokens");
+        if (i && p->value[arg[i].index].rows != p->value[arg[0].index].rows &&
+            (causal || !p->value[arg[i].index].kept))
+            return build_error(b, arg[i].at,
+                               "other rows than the queries' are read when they are "
+                               "kept, and all are");
         src[i] =
             p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
     }
@@ -504,7 +540,8 @@ static int apply_attention(struct builder *b, const struct node *call,
         return build_type_error(b, arg[2].at, "the heads of k and v",
                                 &b->type[src[1]].col, &b->type[src[2]].col);
     attention_axis(&col, &b->type[src[0]].col, &b->type[src[2]].col);
-    inst = build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, ROWS_TOKENS);
+    inst =
+        build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, p->value[src[0]].rows);
     axis_clear(&col);
     inst->attention = layout.attention;
     memcpy(inst->src, src, sizeof(src));
@@ -516,7 +553,10 @@ static int apply_attention(struct builder *b, const struct node *call,
     inst->attention.alibi = alibi;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
+    inst->attention.far = far > 0 ? (uint64_t)far : 0;
     p->causal |= causal;
+    if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)
+        return -1;
     build_operand(out, inst);
     return 0;
 }
@@ -542,11 +582,11 @@ static const struct rule rules[] = {
     { "matmul", 2, 2, apply_matmul },       { "rmsnorm", 2, 3, apply_rmsnorm },
     { "layernorm", 2, 4, apply_layernorm }, { "activation", 2, 2, apply_activation },
     { "softcap", 2, 2, apply_softcap },     { "rope", 2, 2, apply_rope },
-    { "keep", 1, 1, apply_keep },           { "attention", 4, 4, apply_attention },
+    { "keep", 1, 1, apply_keep },           { "attention", 4, 5, apply_attention },
     { "first", 1, 1, apply_first },
 };
 
-enum { MAX_ARGS = 4 };
+enum { MAX_ARGS = 5 };
 
 int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {

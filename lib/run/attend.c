@@ -34,6 +34,8 @@ struct attend {
     const struct backend *ops;
     struct device *device;
     size_t capacity, sequences; /* rows of a sequence */
+    size_t source_most;         /* and of its source */
+    size_t *source;             /* [sequences]: rows that it has */
     struct slot *slot;          /* [p->nslots] */
     struct pieces *pieces;      /* [sequences][ring]; used when there is a ring */
     size_t sequence, start;     /* of the present step */
@@ -102,6 +104,9 @@ static int find_slots(struct attend *a, struct err *err)
 
         if (inst->op != OP_ATTENTION)
             continue;
+        if (!alone(a) && (p->source || inst->weight >= 0))
+            return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
+                           p->model->family);
         if (!alone(a) && (uint64_t)a->s->across > inst->attention.heads)
             return err_set(
                 err, ERR_NO,
@@ -121,6 +126,13 @@ static int find_slots(struct attend *a, struct err *err)
     return 0;
 }
 
+/* Rows that slot SLOT has room for, of each sequence. */
+static size_t slot_rows(const struct attend *a, int slot)
+{
+    return a->p->value[a->p->slot_value[slot]].rows == ROWS_SOURCE ? a->source_most
+                                                                   : a->capacity;
+}
+
 static int open_cache(struct attend *a, struct err *err)
 {
     const struct program *p = a->p;
@@ -132,7 +144,7 @@ static int open_cache(struct attend *a, struct err *err)
             continue;
         cols =
             alone(a) ? p->value[p->slot_value[i]].cols : heads_cols(&a->slot[i].heads);
-        if (!mem_mul(&bytes, a->capacity, cols) ||
+        if (!mem_mul(&bytes, slot_rows(a, i), cols) ||
             !mem_mul(&bytes, bytes, sizeof(float)) ||
             !mem_mul(&bytes, bytes, a->sequences))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
@@ -163,6 +175,7 @@ static int open_scratch(struct attend *a, const struct attend_limits *l,
                         struct err *err)
 {
     size_t rows = sequence_gathered_most(a->s, l->tokens), keys = rows;
+    size_t positions = rows > l->source ? rows : l->source;
     uint64_t most[3] = { 0 }, result = 0, heads = 0;
     bool around = a->s->ring > 1;
 
@@ -189,7 +202,7 @@ static int open_scratch(struct attend *a, const struct attend_limits *l,
                         : heads;
         }
     }
-    a->position = xcalloc(rows + 1, sizeof(*a->position));
+    a->position = xcalloc(positions + 1, sizeof(*a->position));
     return open_rows(a, &a->q, rows, most[0], err) < 0 ||
                    open_rows(a, &a->k, keys, most[1], err) < 0 ||
                    open_rows(a, &a->v, keys, most[2], err) < 0 ||
@@ -213,6 +226,8 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     a->device = device;
     a->sequences = limits->sequences;
     a->capacity = capacity_of(a, limits);
+    a->source_most = limits->source;
+    a->source = xcalloc(a->sequences + 1, sizeof(*a->source));
     a->slot = xcalloc((size_t)p->nslots + 1, sizeof(*a->slot));
     a->pieces = xcalloc(a->sequences * (size_t)s->ring + 1, sizeof(*a->pieces));
     if (find_slots(a, err) < 0 || open_cache(a, err) < 0 ||
@@ -234,6 +249,7 @@ void attend_free(struct attend *a)
         free(a->pieces[i].v);
     free(a->slot);
     free(a->pieces);
+    free(a->source);
     free(a->position);
     free(a->q);
     free(a->y);
@@ -281,14 +297,14 @@ static void add_piece(struct pieces *p, size_t start, size_t count)
     p->v[p->n++] = (struct piece){ start, count };
 }
 
-void attend_begin(struct attend *a, size_t sequence, size_t start)
+void attend_begin(struct attend *a, size_t sequence, size_t start, size_t source)
 {
     const struct sequence *s = a->s;
 
+    if (start == 0)
+        a->source[sequence] = source;
     a->sequence = sequence;
     a->start = start;
-    for (size_t i = 0; i < s->gathered; i++)
-        a->position[i] = (int32_t)(start + s->begin + i);
     for (int r = 0; r < s->ring && s->ring > 1; r++) {
         struct pieces *p = pieces_of(a, r);
 
@@ -311,7 +327,7 @@ static float *kept_rows(const struct attend *a, int slot)
     uint64_t cols = alone(a) ? a->p->value[a->p->slot_value[slot]].cols
                              : heads_cols(&a->slot[slot].heads);
 
-    return a->slot[slot].rows + a->sequence * a->capacity * cols;
+    return a->slot[slot].rows + a->sequence * slot_rows(a, slot) * cols;
 }
 
 int attend_keep(struct attend *a, const struct inst *inst, const float *x,
@@ -321,6 +337,10 @@ int attend_keep(struct attend *a, const struct inst *inst, const float *x,
     size_t cols = a->p->value[inst->dst].cols, row = a->start + a->s->begin;
     float *rows = kept_rows(a, inst->keep.slot);
 
+    if (a->p->value[inst->dst].rows == ROWS_SOURCE) {
+        memcpy(rows, x, a->source[a->sequence] * cols * sizeof(*x));
+        return 0;
+    }
     if (alone(a)) {
         memcpy(rows + row * cols, x, a->s->n * cols * sizeof(*x));
         return 0;
@@ -533,19 +553,37 @@ static int take_side(struct attend *a, const struct inst *inst, int side,
     return sequence_to_heads(a->s, &h, per_of(inst), room, x, err);
 }
 
-int attend_run(struct attend *a, const struct inst *inst, float *y, const float *q,
-               const float *k, const float *v, struct err *err)
+/* Rows of queries and keys: of tokens or of the source. */
+static struct attention_step step_of(struct attend *a, const struct inst *inst)
+{
+    const struct value *q = &a->p->value[inst->src[0]], *k = &a->p->value[inst->src[1]];
+    size_t source = a->source[a->sequence], first = a->start + a->s->begin;
+    struct attention_step step = {
+        .rows = q->rows == ROWS_SOURCE ? source : a->s->gathered,
+        .keys = k->rows == ROWS_SOURCE ? source
+                : k->kept              ? a->start + a->s->n
+                                       : a->s->n,
+        .position = a->position,
+    };
+
+    for (size_t i = 0; i < step.rows; i++)
+        a->position[i] = (int32_t)(i + (q->rows == ROWS_SOURCE ? 0 : first));
+    return step;
+}
+
+int attend_run(struct attend *a, const struct inst *inst, const struct matrix *bias,
+               float *y, const float *q, const float *k, const float *v,
+               struct err *err)
 {
     bool kept = a->p->value[inst->src[1]].kept;
-    struct attention_step step = { .rows = a->s->gathered,
-                                   .keys = kept ? a->start + a->s->n : a->s->n,
-                                   .position = a->position };
+    struct attention_step step = step_of(a, inst);
     struct inst part;
     struct heads h;
 
     if (take_side(a, inst, 1, k, a->k, &step.k, err) < 0 ||
         take_side(a, inst, 2, v, a->v, &step.v, err) < 0)
         return -1;
+    step.bias = bias;
     if (alone(a))
         return a->ops->attention(a->device, y, q, inst, &step, err);
     part = part_inst(a, inst);

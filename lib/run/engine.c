@@ -65,8 +65,11 @@ int engine_open(struct engine **out, const struct program *program,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
-    struct attend_limits al = { limits->tokens, limits->context,
+    struct attend_limits al = { limits->tokens, limits->context, limits->source,
                                 limits->sequences + !limits->sequences };
+    uint64_t most[ROWS_KINDS] = {
+        [ROWS_WANTED] = limits->wanted, [ROWS_ONE] = 1, [ROWS_SOURCE] = limits->source
+    };
     size_t rows;
 
     e->p = program;
@@ -86,7 +89,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
     e->whole_cap = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole_cap));
     open_rotations(e, rows);
-    if (!program_arena(program, rows, limits->wanted, e->offset, &e->arena_bytes)) {
+    most[ROWS_TOKENS] = rows;
+    if (!program_arena(program, most, e->offset, &e->arena_bytes)) {
         err_set(err, ERR_SYSTEM, "the arena overflows");
         goto fail;
     }
@@ -151,6 +155,9 @@ static size_t rows_of(const struct engine *e, int v)
         return e->step.nwanted;
     case ROWS_ONE:
         return 1;
+    case ROWS_SOURCE:
+        return e->step.nsource;
+    case ROWS_KINDS:
     case ROWS_TOKENS:
         break;
     }
@@ -381,6 +388,7 @@ static int run_rows(struct engine *e, const struct inst *inst, struct err *err)
 static const int32_t *index_of(const struct engine *e, enum index index)
 {
     return index == INDEX_IDS         ? e->step.ids
+           : index == INDEX_SOURCE    ? e->step.source
            : index == INDEX_POSITIONS ? e->position
                                       : e->types;
 }
@@ -433,7 +441,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
     case OP_KEEP:
         return attend_keep(e->attend, inst, x, err);
     case OP_ATTENTION:
-        return attend_run(e->attend, inst, y, x,
+        return attend_run(e->attend, inst, w, y, x,
                           p->value[inst->src[1]].kept ? NULL : value(e, inst->src[1]),
                           p->value[inst->src[2]].kept ? NULL : value(e, inst->src[2]),
                           err);
@@ -540,12 +548,14 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
 {
     if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
         step->sequence >= e->limits.sequences ||
-        (e->p->nslots && step->start + step->n > e->limits.context))
+        (e->p->nslots && step->start + step->n > e->limits.context) ||
+        step->nsource > e->limits.source ||
+        (e->p->source && step->start == 0 && !step->nsource))
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu tokens at %zu is beyond the limits", step->n,
                        step->start);
     sequence_begin(&e->sequence, step->n);
-    attend_begin(e->attend, step->sequence, step->start);
+    attend_begin(e->attend, step->sequence, step->start, step->nsource);
     e->step = *step;
     e->step.ids += e->sequence.first;
     e->step.n = e->sequence.count;
@@ -560,7 +570,8 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
     if (import(e, err) < 0)
         return -1;
     for (int i = 0; i < e->p->ninsts; i++)
-        if (run(e, &e->p->inst[i], err) < 0)
+        if ((step->nsource || e->p->value[e->p->inst[i].dst].rows != ROWS_SOURCE) &&
+            run(e, &e->p->inst[i], err) < 0)
             return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }

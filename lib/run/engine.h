@@ -23,6 +23,7 @@ struct engine_limits {
     size_t tokens;    /* of one step */
     size_t wanted;    /* rows of one step that reach the outputs */
     size_t context;   /* tokens of a sequence, for the cache */
+    size_t source;    /* tokens of a source, for programs that read one */
     size_t sequences; /* that are kept at a time; 0 is 1 */
 };
 
@@ -48,10 +49,13 @@ struct step {
     const int32_t *token_types; /* [n], or NULL: all 0 */
     const int32_t *targets; /* [n]: the token that follows each, for "nll"; or NULL */
     size_t n;               /* at most limits.tokens */
-    size_t start;           /* position of the first; 0 begins a new sequence */
-    size_t sequence;        /* whose cache, below limits.sequences */
-    const int32_t *wanted;  /* [nwanted] rows of this step that reach the outputs of a
-                               program built with .wanted */
+    const int32_t *source;  /* [nsource], in the first step of a sequence of a program
+                               that reads one; else NULL */
+    size_t nsource;
+    size_t start;          /* position of the first; 0 begins a new sequence */
+    size_t sequence;       /* whose cache, below limits.sequences */
+    const int32_t *wanted; /* [nwanted] rows of this step that reach the outputs of a
+                              program built with .wanted */
     size_t nwanted;
 };
 

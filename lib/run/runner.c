@@ -90,6 +90,7 @@ int runner_feed(struct runner *r, const struct step *all,
         s.targets = all->targets ? all->targets + at : NULL;
         s.n = count;
         s.start += at;
+        s.nsource = at ? 0 : all->nsource;
         s.wanted = &last;
         s.nwanted = at + count == all->n;
         if (engine_step(r->engine, &s, err) < 0)

@@ -242,6 +242,7 @@ def as_internlm2(path):
 
 CAUSAL, MLM, CLASSIFY, ENCODE = ("AutoModelForCausalLM", "AutoModelForMaskedLM",
                                  "AutoModelForSequenceClassification", "AutoModel")
+SEQ2SEQ = "AutoModelForSeq2SeqLM"
 
 # name: (class, config, {dtype, tokens, shard}, what is done to the directory afterwards)
 MODELS = {
@@ -360,8 +361,54 @@ MODELS = {
 }
 
 
+def untied_t5(path):
+    """A head of its own, as T5 v1.1 has it: under tie_word_embeddings false, unscaled."""
+    rng = np.random.RandomState(11)
+
+    def edit(tensors):
+        shape = tuple(tensors["shared.weight"].shape)
+        draw = torch.from_numpy(rng.standard_normal(shape)).to(torch.float32)
+        return {**tensors, "lm_head.weight": draw * (1.3 / math.sqrt(shape[1]))}
+
+    rewrite(path, edit)
+    config = read_config(path)
+    config["tie_word_embeddings"] = False
+    config.pop("scale_decoder_outputs", None)
+    write_config(path, config)
+
+
+T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=6,
+          vocab_size=60, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+          decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+# models of two stacks, in tests/data/stacks: expected.json has source_ids as well
+STACKS = {
+    "t5": (SEQ2SEQ, transformers.T5Config(**T5), {}, None),
+    "t5-gated": (SEQ2SEQ, transformers.T5Config(
+        **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {}, untied_t5),
+}
+
+
+def stacks(model, source, ids, tensors, facts):
+    """A decoder that has read SOURCE: its logits for IDS, and what it says itself."""
+    ids[0] = model.config.decoder_start_token_id
+    inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([ids])}
+    with torch.no_grad():
+        logits = model(**inputs, use_cache=False).logits
+    tensors["logits"] = f32(logits[0])
+    facts["source_ids"] = source
+    facts["nll"] = torch.nn.functional.cross_entropy(
+        logits[0, :-1], torch.tensor(ids[1:])).item()
+    out = model.generate(torch.tensor([source]), max_new_tokens=12, do_sample=False, use_cache=False,
+                         eos_token_id=None, output_logits=True, return_dict_in_generate=True)
+    gaps = [(lambda top: (top[0] - top[1]).item())(step[0].topk(2).values)
+            for step in out.logits]
+    facts["greedy"] = {"prompt_ids": ids[:1], "ids": out.sequences[0, 1:].tolist(),
+                       "smallest_gap": min(gaps)}
+    return inputs, logits
+
+
 def write_model(path, name):
-    kind, config, how, after = MODELS[name]
+    kind, config, how, after = {**MODELS, **STACKS}[name]
     shutil.rmtree(path, ignore_errors=True)
     model = getattr(transformers, kind).from_config(config)
     fill(model, name)
@@ -456,7 +503,7 @@ def one_line_lists(text):
 
 
 def write_expected(path, name):
-    kind, _, how, _ = MODELS[name]
+    kind, _, how, _ = {**MODELS, **STACKS}[name]
     attn = how.get("attn", "eager")  # eager Falcon adds ALiBi twice
     rng = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5)
     config = AutoConfig.from_pretrained(path)
@@ -468,7 +515,10 @@ def write_expected(path, name):
         sys.exit(f"{name}: transformers did not find all weights: {report}")
     tensors = {"input_ids": torch.tensor(ids)}
     facts = {"ids": ids}
-    if kind == CAUSAL:
+    if kind == SEQ2SEQ:
+        source = rng.randint(3, config.vocab_size - 1, 61).tolist()
+        inputs, wide = stacks(model, source, ids, tensors, facts)
+    elif kind == CAUSAL:
         inputs, wide = causal(model, ids, tensors, facts)
     else:
         inputs, wide = encoder(model, ids, tensors, facts, rng)
@@ -489,8 +539,8 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "models"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    for name in args.names or MODELS:
-        path = os.path.join(args.out, name)
+    for name in args.names or [*MODELS, *STACKS]:
+        path = os.path.join(args.out, "../stacks" if name in STACKS else "", name)
         write_model(path, name)
         facts = write_expected(path, name)
         gap = facts.get("greedy", {}).get("smallest_gap", math.inf)
