@@ -46,6 +46,7 @@ tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC
 tests_fail_io_so_LDFLAGS = $(AM_LDFLAGS) -shared
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
+    %D%/calibration.t \
     %D%/completion.t \
     %D%/examples.t \
     %D%/families.t \
@@ -83,8 +84,9 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = family index journal json manifest pickle safetensors schedule space tokenizer
+fuzz_names = calibration family index journal json manifest pickle safetensors schedule space tokenizer
 fuzz_programs = \
+    %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-journal \
@@ -96,6 +98,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
+tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c

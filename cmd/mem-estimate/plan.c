@@ -6,6 +6,7 @@
 
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/estimate/planner.h"
+#include "lib/pipe/calibration.h"
 
 /* "400Gbit" or "50GB", a second, in bytes; false for anything else. */
 static bool parse_rate(const char *text, double *out)
@@ -101,12 +102,35 @@ static void print_rejections(const struct planner_result *r, bool json)
         puts("}}");
 }
 
+/* The rates of GPU, or of what --gpu-mem alone describes, as they were measured: of
+ * another rank by the network's where there was only one. */
+static int calibrate(struct gpu *out, const struct gpu *gpu, const char *path,
+                     double net, struct err *err)
+{
+    struct gpu g = gpu ? *gpu : (struct gpu){ .name = "measured", .link_rate = net };
+    struct calibration c;
+
+    if (calibration_read(&c, path, err) < 0)
+        return -1;
+    g.tflops = c.product / 1e12;
+    g.achievable = c.prefill_share;
+    g.memory_rate = c.memory_read * c.decode_share;
+    if (c.bandwidth > 0)
+        g.link_rate = c.bandwidth;
+    calibration_clear(&c);
+    if (g.tflops <= 0 || g.achievable <= 0 || g.memory_rate <= 0)
+        return err_set(err, ERR_INPUT, "%s: a rate is 0", path);
+    *out = g;
+    return 0;
+}
+
 int plan_main(const char *program, int argc, char **argv)
 {
     static const char *const modes[] = { "infer", "train", NULL };
     struct request_options o = REQUEST_DEFAULTS;
     struct planner_options p = { .per_node = 8, .net = 50e9 };
-    const char *net = NULL;
+    const char *net = NULL, *calibration = NULL;
+    struct gpu measured;
     bool json = false;
     int mode = 0, top = 5;
     const struct opt opts[] = {
@@ -127,6 +151,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
           NULL },
+        { OPT_STRING, '\0', "calibration", &calibration, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "family", &o.family, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
@@ -157,11 +182,22 @@ int plan_main(const char *program, int argc, char **argv)
     o.runtime = p.gpus > 1 ? UINT64_C(7) << 28 : UINT64_C(3) << 28;
     if (request_open(&r, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (!r.gpu) {
+    if (calibration && !r.gpu_memory) {
+        status = cmd_usage(&cmd, "--gpu-mem is missing: what fits depends on it");
+        goto out;
+    }
+    if (!r.gpu && !calibration) {
         status = cmd_usage(&cmd, "--gpu is missing: its rates are needed");
         goto out;
     }
     p.gpu = r.gpu;
+    if (calibration) {
+        if (calibrate(&measured, r.gpu, calibration, p.net, &err) < 0) {
+            status = cmd_fail(&cmd, &err);
+            goto out;
+        }
+        p.gpu = &measured;
+    }
     p.gpu_memory = r.gpu_memory;
     p.start = r.memory;
     if (!p.start.weights)

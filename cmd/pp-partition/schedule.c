@@ -15,7 +15,9 @@
 struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
-    const char *plan; /* or a model that they are taken from */
+    const char *plan;        /* or a model that they are taken from */
+    const char *calibration; /* or a file; it is read to: */
+    struct calibration measured;
     double latency, bandwidth, message;
     int memory_cap;
     bool json, csv, compare;
@@ -119,13 +121,29 @@ static int plan_times(struct times *out, const struct settings *s,
 {
     size_t bytes = (size_t)t->ranks * sizeof(double);
 
-    if (stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks, t->rank_of,
-                     err) < 0)
+    if (s->plan ? stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks,
+                               t->rank_of, err) < 0
+                : stages_calibrated(&out->forward, &s->measured, t->ranks,
+                                    t->stages / t->ranks, t->rank_of, err) < 0)
         return -1;
     out->input = xmalloc(bytes);
     out->weight = xmalloc(bytes);
     memcpy(out->input, out->forward, bytes);
     memcpy(out->weight, out->forward, bytes);
+    return 0;
+}
+
+/* Read --calibration; what it has measured of messages counts where no option does. */
+static int take_calibration(struct settings *s, struct err *err)
+{
+    if (calibration_read(&s->measured, s->calibration, err) < 0)
+        return -1;
+    if (s->latency == 0)
+        s->latency = s->measured.latency;
+    if (s->bandwidth == 0)
+        s->bandwidth = s->measured.bandwidth;
+    if (s->message == 0)
+        s->message = s->measured.message;
     return 0;
 }
 
@@ -135,7 +153,7 @@ static int parse_times(struct times *out, const struct settings *s,
     if (s->latency < 0 || s->bandwidth < 0 || s->message < 0)
         return err_set(err, ERR_USAGE,
                        "--latency, --bandwidth and --message: none is negative");
-    if (s->plan)
+    if (s->plan || s->calibration)
         return plan_times(out, s, t, err);
     if (parse_list(&out->forward, "--forward", s->forward ? s->forward : "1", t->ranks,
                    err) < 0)
@@ -389,17 +407,15 @@ int schedule_main(const char *program, int argc, char **argv)
           "time of a stage for one micro-batch, or a list", NULL, NULL },
         { OPT_STRING, '\0', "backward", &s.backward, "T", "of its backward pass", NULL,
           NULL },
-        { OPT_STRING, '\0', "backward-input", &s.input, "T", "of the input's gradient",
-          NULL, NULL },
-        { OPT_STRING, '\0', "backward-weight", &s.weight, "T",
-          "of the weights' gradient", NULL, NULL },
+        { OPT_STRING, '\0', "backward-input", &s.input, "T", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "backward-weight", &s.weight, "T", NULL, NULL, NULL },
         { OPT_STRING, '\0', "plan", &s.plan, "MODEL", "take times from a model's FLOPs",
           NULL, NULL },
+        { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
         { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE",
           "bytes in a unit of time", NULL, NULL },
-        { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", "of one message", NULL,
-          NULL },
+        { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "memory-cap", &s.memory_cap, "N",
           "micro-batches that a stage can hold", NULL, NULL },
         { OPT_FLAG, '\0', "compare", &s.compare, NULL, "simulate every schedule", NULL,
@@ -423,19 +439,27 @@ int schedule_main(const char *program, int argc, char **argv)
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     bool fits = true;
+    int status;
 
     if (s.plot && !canvas_can_draw(s.plot))
         return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
                          s.plot);
-    if (s.plan && (s.forward || s.backward || s.input || s.weight))
-        return cmd_usage(&cmd, "--plan: gives all times");
+    if ((s.plan || s.calibration) && (s.forward || s.backward || s.input || s.weight))
+        return cmd_usage(&cmd, "--%s: gives all times",
+                         s.plan ? "plan" : "calibration");
+    if (s.plan && s.calibration)
+        return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
     if (s.compare && (s.plot || s.csv || operand[0]))
         return cmd_usage(&cmd, "--compare: shows no single table");
     if (!operand[0] && !s.ranks)
         return cmd_usage(&cmd, "--pp is missing");
     if (!s.micro_batches)
         s.micro_batches = s.ranks;
-    if (run(&s, operand[0], &fits, &err) < 0)
+    if (s.calibration && take_calibration(&s, &err) < 0)
         return cmd_fail(&cmd, &err);
+    status = run(&s, operand[0], &fits, &err) < 0 ? cmd_fail(&cmd, &err) : 0;
+    calibration_clear(&s.measured);
+    if (status)
+        return status;
     return cmd_finish(&cmd, fits ? EXIT_SUCCESS : EXIT_FAILURE);
 }

@@ -12,6 +12,7 @@
 #include "lib/base/str.h"
 #include "lib/estimate/anatomy.h"
 #include "lib/model/state.h"
+#include "lib/pipe/calibration.h"
 #include "lib/pipe/partition.h"
 
 const char *const remainder_names[] = { "first", "middle", "last", NULL };
@@ -105,6 +106,44 @@ static void sum_costs(struct stage_costs *out, const struct model *m,
     }
 }
 
+static uint64_t scaled(double x, double most)
+{
+    return most > 0 ? (uint64_t)round(x / most * 1e9) : 0;
+}
+
+static double longest(const struct calibration *c)
+{
+    double most = 0;
+
+    for (int i = 0; i < c->nlayers + 2; i++)
+        most = fmax(most, c->part[i].prefill);
+    return most;
+}
+
+/* What the parts take, scaled as read_costs does. */
+static int calibrated_costs(struct stage_costs *out, const char *path, const char *text,
+                            struct err *err)
+{
+    struct calibration c;
+    double most;
+
+    if (calibration_parse(&c, path, text, strlen(text), err) < 0)
+        return -1;
+    if (c.nlayers != out->nlayers) {
+        err_set(err, ERR_INPUT, "%s: measured with %d layers, the model has %d", path,
+                c.nlayers, out->nlayers);
+        calibration_clear(&c);
+        return -1;
+    }
+    most = longest(&c);
+    out->first = scaled(c.part[0].prefill, most);
+    for (int i = 0; i < c.nlayers; i++)
+        out->layer[i] = scaled(c.part[i + 1].prefill, most);
+    out->last = scaled(c.part[c.nlayers + 1].prefill, most);
+    calibration_clear(&c);
+    return 0;
+}
+
 /* One number a line: before the layers, each layer, after them.  They are scaled to
  * whole numbers, a billion for the largest. */
 static int read_costs(struct stage_costs *out, const char *path, struct err *err)
@@ -116,6 +155,10 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
 
     if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
         goto out;
+    if (calibration_is_text(text)) {
+        ret = calibrated_costs(out, path, text, err);
+        goto out;
+    }
     for (char *p = text, *line; (line = strsep(&p, "\n")) != NULL;) {
         if (!*line)
             continue;
@@ -134,7 +177,7 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
         goto out;
     }
     for (i = 0; i < n; i++)
-        v[i] = most > 0 ? round(v[i] / most * 1e9) : 0;
+        v[i] = (double)scaled(v[i], most);
     out->first = (uint64_t)v[0];
     out->last = (uint64_t)v[n - 1];
     for (i = 0; i < out->nlayers; i++)
@@ -455,5 +498,35 @@ out:
         free(time);
     free(stages);
     outline_close(&outline);
+    return ret;
+}
+
+int stages_calibrated(double **out, const struct calibration *c, int ranks, int chunks,
+                      const int *rank_of, struct err *err)
+{
+    int parts = ranks * chunks, *count = xcalloc((size_t)parts, sizeof(*count));
+    uint64_t *cost = xcalloc((size_t)c->nlayers + 1, sizeof(*cost));
+    double most = longest(c), *time = xcalloc((size_t)ranks, sizeof(*time));
+    int ret;
+
+    for (int i = 0; i < c->nlayers; i++)
+        cost[i] = scaled(c->part[i + 1].prefill, most);
+    ret = partition_balance(count, cost, c->nlayers, scaled(c->part[0].prefill, most),
+                            scaled(c->part[c->nlayers + 1].prefill, most), parts, false,
+                            err);
+    if (ret == 0) {
+        int layer = 1;
+
+        for (int s = 0; s < parts; s++)
+            for (int i = 0; i < count[s]; i++)
+                time[rank_of[s]] += c->part[layer++].prefill;
+        time[rank_of[0]] += c->part[0].prefill;
+        time[rank_of[parts - 1]] += c->part[c->nlayers + 1].prefill;
+        *out = time;
+    } else {
+        free(time);
+    }
+    free(cost);
+    free(count);
     return ret;
 }

@@ -4,10 +4,12 @@
 
 #include "cmd/cmd.h"
 #include "lib/model/outline.h"
+#include "lib/pipe/calibration.h"
 
 struct stage_options {
     int pp;
-    const char *balance; /* layers, params, flops, memory or a file */
+    const char *balance; /* layers, params, flops, memory or a file: costs by line, or a
+                            calibration */
     int remainder;
     const char *stages, *layout; /* given outright */
     bool empty;
@@ -59,5 +61,9 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
  * runs a chunk. */
 int stages_times(double **out, const char *path, int ranks, int chunks,
                  const int *rank_of, struct err *err);
+/* The same in the seconds that C has for a step of its tokens, cut so that these are
+ * balanced. */
+int stages_calibrated(double **out, const struct calibration *c, int ranks, int chunks,
+                      const int *rank_of, struct err *err);
 
 #endif

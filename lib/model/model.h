@@ -95,6 +95,12 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
  * comes after them on the last, what lies between two stacks with the layer before it.
  */
 int model_stage(const struct model *m, const struct mesh *mesh, int section, int layer);
+/* The part of the model that a line of SECTION and LAYER belongs to, as a pipeline is
+ * cut: 0 before all layers, 1 to N the layers of all stacks, N + 1 after them; a
+ * section between stacks belongs to the layer before it, SECTION -1 to what comes last.
+ */
+int model_part(const struct model *m, int section, int layer);
+int model_layers(const struct model *m); /* N */
 
 /* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees
  * it. */

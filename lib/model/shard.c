@@ -209,6 +209,25 @@ void cutter_free(struct cutter *c)
     free(c);
 }
 
+int model_layers(const struct model *m)
+{
+    return m->state->nlayers;
+}
+
+int model_part(const struct model *m, int section, int layer)
+{
+    const struct model_section *sec;
+
+    if (section < 0)
+        return m->state->nlayers + 1;
+    sec = &m->state->section[section];
+    if (sec->repeated)
+        return 1 + sec->depth + layer;
+    return !sec->depth                       ? 0
+           : sec->depth == m->state->nlayers ? m->state->nlayers + 1
+                                             : sec->depth;
+}
+
 int model_stage(const struct model *m, const struct mesh *mesh, int section, int layer)
 {
     const struct model_section *sec = &m->state->section[section];

@@ -40,7 +40,9 @@ struct engine {
     size_t exchange_cap;
     struct step step; /* the last, this rank's rows of it; the arrays are the caller's
                          while it runs */
-    const int32_t *targets; /* of all rows */
+    const int32_t *targets;           /* of all rows */
+    void (*see)(void *arg, int part); /* or NULL */
+    void *see_arg;
 };
 
 /* ---- opening ---- */
@@ -544,6 +546,30 @@ static int collect(struct engine *e, struct err *err)
     return 0;
 }
 
+void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg)
+{
+    e->see = see;
+    e->see_arg = arg;
+}
+
+static int part_of(const struct engine *e, int inst)
+{
+    const struct value *v = &e->p->value[e->p->inst[inst].dst];
+
+    return model_part(e->p->model, v->section, v->layer);
+}
+
+/* Instruction INST comes next. */
+static void tell_part(const struct engine *e, int inst)
+{
+    if (!e->see)
+        return;
+    if (inst == e->p->ninsts)
+        e->see(e->see_arg, -1);
+    else if (inst == 0 || part_of(e, inst) != part_of(e, inst - 1))
+        e->see(e->see_arg, part_of(e, inst));
+}
+
 int engine_step(struct engine *e, const struct step *step, struct err *err)
 {
     if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
@@ -569,10 +595,13 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
     set_rotations(e);
     if (import(e, err) < 0)
         return -1;
-    for (int i = 0; i < e->p->ninsts; i++)
+    for (int i = 0; i < e->p->ninsts; i++) {
+        tell_part(e, i);
         if ((step->nsource || e->p->value[e->p->inst[i].dst].rows != ROWS_SOURCE) &&
             run(e, &e->p->inst[i], err) < 0)
             return -1;
+    }
+    tell_part(e, e->p->ninsts);
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 

@@ -61,6 +61,9 @@ struct step {
 
 /* Run STEP.  The outputs stay valid until the next step. */
 int engine_step(struct engine *e, const struct step *step, struct err *err);
+/* Call SEE before the first instruction of each part of the model (model_part), and
+ * with -1 after the last of a step, from now on. */
+void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
 /* Output I of the program, which this stage makes: *rows rows of its value's
  * whole_cols.  The first rank of a sequence group has the rows of all tokens, the
  * others their own. */

@@ -1,0 +1,11 @@
+/* probe - what the CPU can do at this moment, to hold measured rates against */
+#ifndef LIB_CPU_PROBE_H
+#define LIB_CPU_PROBE_H
+
+#include "lib/base/err.h"
+
+/* The best of several runs on THREADS threads: bytes read from memory, and f32
+ * operations of a matrix product (oneDNN's where it is built in), each a second. */
+int probe_measure(int threads, double *read, double *product, struct err *err);
+
+#endif
