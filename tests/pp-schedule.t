@@ -103,6 +103,38 @@ done << 'END'
 32 96 10.419 10.207 7.715 .408 .2646 .1421 .0641
 END
 
+# the paper's searched orders: 1p and 2p in the memory of so many whole micro-batches, where the input's
+# gradient frees 1 - 32h/(34h + 5as) of one (its section 4, s = 1024); ours is to be no worse
+while read -r p m f b w c one two h a; do
+    set -- --schedule zb --pp "$p" --micro-batches "$m" --forward "$f" --backward-input "$b" \
+        --backward-weight "$w" --latency "$c" \
+        --input-frees "$(awk -v h="$h" -v a="$a" 'BEGIN { print 1 - 32 * h / (34 * h + 5 * a * 1024) }')"
+    for cap in "$p $one" "$((2 * p)) $two"; do
+        schedule "$@" --memory-cap "${cap% *}" --json > out
+        ok "an order in the memory of ${cap% *} micro-batches idles no more than the paper's ($p stages, $m)" \
+            awk -v x="$(sed 's/.*"bubble_of_span":\([^,]*\).*/\1/' out)" -v most="${cap#* }" \
+            'BEGIN { exit !(x < most + 0.00005) }'
+        ok "and keeps to it" awk -v cap="${cap% *}" '{ sub(/.*"held":\[/, ""); sub(/\].*/, "")
+            n = split($0, held, ","); for (i in held) if (held[i] > cap + 1e-6) exit 1 }' out
+    done
+done << 'END'
+8 24 18.522 18.086 9.337 .601 .1585 .0433 2304 24
+8 64 18.546 18.097 9.321 .762 .0674 .0026 2304 24
+8 24 29.718 29.444 19.927 .527 .1323 .0029 4096 32
+8 32 29.802 29.428 19.530 .577 .1045 .0022 4096 32
+16 48 11.347 11.248 8.132 .377 .1397 .0066 5120 40
+16 64 11.307 11.254 8.101 .379 .1088 .0054 5120 40
+32 96 10.419 10.207 7.715 .408 .1421 .0038 6144 48
+END
+schedule --schedule zb --pp 4 --micro-batches 8 --csv > table.csv
+ok "a table that was searched for is a valid one" test \
+    "$(values 'makespan span' table.csv)" = "$(values 'makespan span' --pp 4 --micro-batches 8 --schedule zb)"
+ok "and without bubbles where there is memory" test "$(values span --pp 4 --micro-batches 8 --schedule zb)" = 24
+run schedule --schedule zb --pp 4 --model-chunks 2
+status_is 2 "it has one chunk on a stage"
+run schedule --schedule zb --pp 4 --input-frees 2
+status_is 2 "more than all cannot be freed"
+
 # messages
 ok "1F1B sends 2(p-1) messages a micro-batch" test "$(values transfers --pp 4 --micro-batches 8)" = 48
 ok "interleaved 2(pv-1)" test \

@@ -132,32 +132,33 @@ static void print_row(const struct plan *p, int s)
 /* How even the stages are in what is balanced. */
 static void print_summary(const struct plan *p, bool json)
 {
-    int parts = p->mesh.size[MESH_PP];
+    int stages = p->mesh.size[MESH_PP] / p->chunks;
     double most = 0, sum = 0;
     struct str out = { 0 };
 
-    for (int s = 0; s < parts; s++) {
-        double c = (double)(p->costed ? part_cost(p, &p->cost, s) : part_params(p, s));
+    for (int s = 0; s < stages; s++) {
+        double all = 0; /* its chunks */
 
-        most = c > most ? c : most;
-        sum += c;
+        for (int k = s; k < stages * p->chunks; k += stages)
+            all += (double)(p->costed ? part_cost(p, &p->cost, k) : part_params(p, k));
+        most = all > most ? all : most;
+        sum += all;
     }
     if (json) {
-        str_addf(&out,
-                 "{\"type\":\"summary\",\"stages\":%d,\"balance\":", parts / p->chunks);
+        str_addf(&out, "{\"type\":\"summary\",\"stages\":%d,\"balance\":", stages);
         str_add_json(&out, p->balance);
         str_add(&out, ",\"max\":");
         str_add_double(&out, most);
         str_add(&out, ",\"mean\":");
-        str_add_double(&out, sum / parts);
+        str_add_double(&out, sum / stages);
         str_add(&out, ",\"imbalance\":");
-        str_add_double(&out, sum > 0 ? most * parts / sum : 1);
+        str_add_double(&out, sum > 0 ? most * stages / sum : 1);
         str_addc(&out, '}');
         puts(out.s);
         str_clear(&out);
     } else {
         printf("%s: the largest is %.4g, %.2f %% above the mean\n", p->balance, most,
-               sum > 0 ? 100 * (most * parts / sum - 1) : 0);
+               sum > 0 ? 100 * (most * stages / sum - 1) : 0);
     }
 }
 

@@ -10,7 +10,14 @@
 #include "lib/base/mem.h"
 #include "lib/pipe/csv.h"
 #include "lib/pipe/order.h"
+#include "lib/pipe/search.h"
 #include "lib/plot/canvas.h"
+
+/* The orders, and the one that is searched for. */
+static const char *const schedule_names[] = { "naive",       "gpipe", "1f1b",
+                                              "interleaved", "zb-h1", "zb-h2",
+                                              "zb-v",        "zb",    NULL };
+enum { SEARCHED = ORDERS };
 
 struct settings {
     int name, ranks, micro_batches, chunks;
@@ -18,7 +25,7 @@ struct settings {
     const char *plan;        /* or a model that they are taken from */
     const char *calibration; /* or a file; it is read to: */
     struct calibration measured;
-    double latency, bandwidth, message;
+    double latency, bandwidth, message, freed;
     int memory_cap;
     bool json, csv, compare;
     const char *plot;
@@ -178,13 +185,14 @@ static struct ratios ratios_of(const struct pipe_result *r)
     };
 }
 
-static int largest_peak(const struct pipe_result *r)
+/* In chunks, the input's gradient having freed its share. */
+static double largest_held(const struct pipe_result *r)
 {
-    int peak = 0;
+    double most = 0;
 
     for (int i = 0; i < r->ranks; i++)
-        peak = r->peak[i] > peak ? r->peak[i] : peak;
-    return peak;
+        most = r->held[i] > most ? r->held[i] : most;
+    return most;
 }
 
 static void print_json(const char *name, const struct action_table *t,
@@ -215,6 +223,9 @@ static void print_json(const char *name, const struct action_table *t,
     str_add(&s, ",\"peak_activations\":[");
     for (int i = 0; i < r->ranks; i++)
         str_addf(&s, "%s%d", i ? "," : "", r->peak[i]);
+    str_add(&s, "],\"held\":[");
+    for (int i = 0; i < r->ranks; i++)
+        str_addf(&s, "%s%.9g", i ? "," : "", r->held[i]);
     str_addf(&s, "],\"transfers\":%" PRIu64 ",\"transferred_bytes\":", r->transfers);
     str_add_double(&s, r->transferred_bytes);
     str_addc(&s, '}');
@@ -238,7 +249,7 @@ static void print_text(const char *name, const struct action_table *t,
     printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
     printf("held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %d", r->peak[i]);
+        printf(" %.4g", r->held[i]);
     printf(" %s\ntransfers  %" PRIu64,
            t->stages > t->ranks ? "chunks" : "micro-batches", r->transfers);
     if (r->transferred_bytes > 0)
@@ -254,7 +265,7 @@ static void print_row(const char *name, const struct action_table *t,
     printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8g %10" PRIu64 "\n", name,
            t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
            100 * ratio.of_ideal, 100 * ratio.of_span,
-           (double)largest_peak(r) * t->ranks / t->stages, r->transfers);
+           largest_held(r) * t->ranks / t->stages, r->transfers);
 }
 
 /* ---- running ---- */
@@ -288,7 +299,8 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
                                 .weight = times->weight,
                                 .latency = s->latency,
                                 .bandwidth = s->bandwidth,
-                                .message_bytes = s->message };
+                                .message_bytes = s->message,
+                                .freed = s->freed };
     return pipe_simulate(r, t, set, err);
 }
 
@@ -296,9 +308,9 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
 static bool over_cap(const struct settings *s, const struct action_table *t,
                      const struct pipe_result *r)
 {
-    int64_t chunks = t->stages / t->ranks;
+    double chunks = t->stages / t->ranks;
 
-    return s->memory_cap && largest_peak(r) > s->memory_cap * chunks;
+    return s->memory_cap && largest_held(r) > s->memory_cap * chunks + 1e-6;
 }
 
 /* One table, made or read: simulate, print and draw. */
@@ -375,6 +387,29 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
     return 0;
 }
 
+/* The order that is searched for; without a cap as much is held as by ZB-H2. */
+static int search(struct action_table *t, const struct settings *s, struct err *err)
+{
+    struct action_table simple;
+    struct times times = { 0 };
+    struct pipe_times set;
+    struct pipe_result r;
+    int ret = -1;
+
+    if (s->chunks > 1)
+        return err_set(err, ERR_USAGE, "--model-chunks: zb has one chunk on a stage");
+    if (order_make(&simple, ORDER_ZB_H1, s->ranks, s->micro_batches, 1, err) < 0)
+        return -1;
+    if (simulate(&r, &simple, s, &times, &set, err) == 0) {
+        pipe_result_clear(&r);
+        ret = search_make(t, s->ranks, s->micro_batches, &set,
+                          s->memory_cap ? s->memory_cap : 2 * s->ranks, err);
+    }
+    clear_times(&times);
+    action_table_clear(&simple);
+    return ret;
+}
+
 static int run(const struct settings *s, const char *path, bool *fits, struct err *err)
 {
     struct action_table t;
@@ -383,11 +418,14 @@ static int run(const struct settings *s, const char *path, bool *fits, struct er
 
     if (s->compare)
         return compare(s, fits, err);
-    if (path ? read_table(&t, path, err) < 0
-             : order_make(&t, (enum order)s->name, s->ranks, s->micro_batches, chunks,
-                          err) < 0)
+    if (!path && s->name == SEARCHED) {
+        if (search(&t, s, err) < 0)
+            return -1;
+    } else if (path ? read_table(&t, path, err) < 0
+                    : order_make(&t, (enum order)s->name, s->ranks, s->micro_batches,
+                                 chunks, err) < 0)
         return -1;
-    ret = show(s, &t, path ? path : order_names[s->name], fits, err);
+    ret = show(s, &t, path ? path : schedule_names[s->name], fits, err);
     action_table_clear(&t);
     return ret;
 }
@@ -397,7 +435,7 @@ int schedule_main(const char *program, int argc, char **argv)
     struct settings s = { .name = ORDER_1F1B };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
-          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v", order_names, NULL },
+          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v zb", schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },
@@ -413,11 +451,11 @@ int schedule_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
-        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE",
-          "bytes in a unit of time", NULL, NULL },
+        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "memory-cap", &s.memory_cap, "N",
           "micro-batches that a stage can hold", NULL, NULL },
+        { OPT_DOUBLE, '\0', "input-frees", &s.freed, "SHARE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "compare", &s.compare, NULL, "simulate every schedule", NULL,
           NULL },
         { OPT_FLAG, '\0', "csv", &s.csv, NULL, "print the table of actions", NULL,
@@ -441,6 +479,8 @@ int schedule_main(const char *program, int argc, char **argv)
     bool fits = true;
     int status;
 
+    if (!(s.freed >= 0 && s.freed <= 1))
+        return cmd_usage(&cmd, "--input-frees: is a share from 0 to 1");
     if (s.plot && !canvas_can_draw(s.plot))
         return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
                          s.plot);

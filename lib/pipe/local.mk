@@ -5,4 +5,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/csv.c %D%/csv.h \
     %D%/order.c %D%/order.h \
     %D%/partition.c %D%/partition.h \
+    %D%/search.c %D%/search.h \
     %D%/simulate.c %D%/simulate.h

@@ -134,12 +134,29 @@ static int run(struct simulation *s, struct err *err)
     return 0;
 }
 
+/* What A adds to the chunks of activations that are held. */
+static double change(const struct action *a, double freed)
+{
+    switch (a->kind) {
+    case ACTION_FORWARD:
+        return 1;
+    case ACTION_INPUT:
+        return -freed;
+    case ACTION_WEIGHT:
+        return freed - 1;
+    case ACTION_BACKWARD:
+    case ACTION_KINDS:
+        break;
+    }
+    return -1;
+}
+
 /* Spans, own work and activations of each rank. */
 static void sum_up(struct simulation *s)
 {
     for (int r = 0; r < s->t->ranks; r++) {
         const struct action_row *row = &s->t->row[r];
-        double work = 0, span;
+        double work = 0, full = 0, span;
         int held = 0;
 
         for (size_t i = 0; i < row->n; i++) {
@@ -148,6 +165,9 @@ static void sum_up(struct simulation *s)
                 s->out->peak[r] = held;
             if (row->v[i].kind == ACTION_BACKWARD || row->v[i].kind == ACTION_WEIGHT)
                 held--;
+            full += change(&row->v[i], s->times->freed);
+            if (full > s->out->held[r])
+                s->out->held[r] = full;
         }
         if (!row->n)
             continue;
@@ -169,6 +189,7 @@ int pipe_simulate(struct pipe_result *out, const struct action_table *t,
 
     *out = (struct pipe_result){ .ranks = t->ranks };
     out->peak = xcalloc((size_t)t->ranks, sizeof(*out->peak));
+    out->held = xcalloc((size_t)t->ranks, sizeof(*out->held));
     out->start = xcalloc((size_t)t->ranks, sizeof(*out->start));
     s.forward = xmalloc(sizeof(*s.forward) * (cells + 1));
     s.input = xmalloc(sizeof(*s.input) * (cells + 1));
@@ -200,5 +221,6 @@ void pipe_result_clear(struct pipe_result *r)
         free(r->start[i]);
     free(r->start);
     free(r->peak);
+    free(r->held);
     *r = (struct pipe_result){ 0 };
 }

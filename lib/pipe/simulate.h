@@ -16,13 +16,16 @@ struct pipe_times {
     double latency;       /* of a message */
     double bandwidth;     /* bytes a unit of time; 0: no limit */
     double message_bytes; /* of one message */
+    double freed; /* share of a chunk's activations that its input's gradient frees; the
+                     rest is held until its weights' gradient */
 };
 
 struct pipe_result {
     double makespan; /* from the first start to the last end */
     double span;     /* the longest time from a rank's first start to its last end */
     double ideal;    /* the largest rank's own work */
-    int *peak;       /* [ranks]: chunks of activations held at most */
+    int *peak;       /* [ranks]: chunks of activations held at most, in part or whole */
+    double *held;    /* [ranks]: what they come to at most, in chunks */
     uint64_t transfers;
     double transferred_bytes;
     double **start; /* [ranks][actions]; end = start + duration */

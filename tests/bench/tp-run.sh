@@ -3,6 +3,7 @@
 #
 # decode   bytes of weights read for a token, a second, as a share of the memory-read probe
 # score    operations of the matrix products, a second, as a share of the matrix-product probe
+# sp       activations of a rank when N share a sequence, as a share of one rank's: 1/N is aimed at
 # tp 2     the rate on two ranks of half the threads each, as a share of one rank's
 set -eu
 : "${top_builddir:?}"
@@ -58,4 +59,14 @@ EOF
         printf "%-5s score  %.2f of a matrix product\n", t, 2 * e * 1024 / (all - load) / f
         printf "%-5s tp 2   %.2f of one rank\n", t, two / one
     }'
+done
+
+# memory for activations when ranks share the sequence
+activations() {
+    "$bin/tp-run" score --window 1024 --sp "$1" --ids-file "$dir/ids" --report-memory "$dir/m" 2>&1 > /dev/null |
+        sed -n 's/.*"rank":0,.*"activations":\([0-9]*\).*/\1/p'
+}
+one=$(activations 1)
+for n in 2 4; do
+    awk -v n=$n -v a="$one" -v b="$(activations $n)" 'BEGIN { printf "sp %d   activations %.3f of one rank\n", n, b / a }'
 done
