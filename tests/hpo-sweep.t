@@ -51,7 +51,8 @@ hpo-sweep show -S s.db --study tpe > list
 ok "all trials are complete" test "$(grep -c COMPLETE list)" = 40
 run hpo-sweep best -S s.db --study tpe
 ok "the search comes near the optimum" awk '{ exit !($3 < 0.05) }' out
-hpo-sweep importance -S s.db --study tpe > list
+hpo-sweep run s.yaml --study random --sampler random --seed 2 --trials 60 -- ./f.sh '{x}'
+hpo-sweep importance -S s.db --study random > list
 ok "the parameter that matters is found" test "$(sed -n '1s/.*  //p' list)" = x
 run hpo-sweep run s.yaml --study tpe --trials 40 -- false
 status_is 0 "a finished sweep is left alone"
@@ -118,6 +119,54 @@ sed 's/-5, 5/-5, 6/' s.yaml > t.yaml
 run hpo-sweep ask t.yaml -S s.db --study tpe
 status_is 3 "another search space is refused"
 err_has "x was " "with the difference"
+# refused LINE CAUSE TEXT NAME - TEXT is a sweep file whose parameter x is wrong in that line
+refused() {
+    printf '%b' "$3" > bounds.yaml
+    run hpo-sweep ask bounds.yaml
+    if [ "$status" = 3 ] && grep -q "bounds.yaml:$1:[0-9]*: x: $2\$" err; then
+        pass "$4 is refused with file, line and key"
+    else
+        fail "$4 is refused with file, line and key" "status $status" "$(cat err)"
+    fi
+}
+above='the lower bound is above the upper bound'
+log='a logarithmic scale needs a lower bound above zero'
+no_step='the step is not above zero'
+refused 2 "$above" 'y: 1\nx: uniform(1, 0)\n' 'uniform(1, 0)'
+refused 1 "an empty range.*" 'x: randint(5, 2)\n' 'randint(5, 2)'
+refused 1 "$log" 'x: loguniform(0, 1)\n' 'loguniform from zero'
+refused 1 "$log" 'x: lograndint(0, 9)\n' 'lograndint from zero'
+refused 1 "$no_step" 'x: quniform(0, 1, 0)\n' 'quniform without a step'
+refused 1 "$no_step" 'x: quniform(0, 1, -1)\n' 'quniform with a step below zero'
+refused 1 'there are no choices' 'x: choice([])\n' 'choice of nothing'
+p='method: random\nparameters:\n  x:\n'
+refused 4 "'min' is above 'max'" "$p    min: 3.0\n    max: 1.0\n" "W&B's min above max"
+refused 4 "'min' is above 'max'" "$p    min: 9\n    max: 1\n" "W&B's whole min above max"
+refused 5 "a logarithmic scale needs 'min' above zero" \
+    "$p    distribution: log_uniform_values\n    min: 0\n    max: 1.0\n" "W&B's log from zero"
+refused 5 "'q' is not above zero" "$p    distribution: q_uniform\n    q: 0\n    min: 0\n    max: 1.0\n" \
+    "W&B's q of zero"
+refused 4 'there are no choices' "$p    values: []\n" "W&B's empty list of values"
+p='[{"name": "x",\n'
+refused 1 "$above" "$p"'"type": "double", "bounds": {"min": 2, "max": 1}}]' "SigOpt's min above max"
+refused 1 "$above" "$p"'"type": "int", "bounds": {"min": 2, "max": 1}}]' "SigOpt's whole min above max"
+refused 1 "$log" "$p"'"type": "double", "transformation": "log", "bounds": {"min": 0, "max": 1}}]' \
+    "SigOpt's log from zero"
+refused 1 'there are no choices' "$p"'"type": "categorical", "categorical_values": []}]' \
+    "SigOpt's empty list of values"
+p='{"x":\n{"name": "'
+refused 2 "$above" "$p"'FloatDistribution", "attributes": {"low": 2, "high": 1}}}' "Optuna's low above high"
+refused 2 "$above" "$p"'IntDistribution", "attributes": {"low": 4, "high": 1}}}' "Optuna's whole low above high"
+refused 2 "$log" "$p"'FloatDistribution", "attributes": {"low": 0, "high": 1, "log": true}}}' \
+    "Optuna's log from zero"
+refused 2 "$log" "$p"'IntDistribution", "attributes": {"low": 0, "high": 9, "log": true}}}' \
+    "Optuna's whole log from zero"
+refused 2 "$no_step" "$p"'FloatDistribution", "attributes": {"low": 0, "high": 1, "step": 0}}}' \
+    "Optuna's step of zero"
+refused 2 "$no_step" "$p"'IntDistribution", "attributes": {"low": 0, "high": 1, "step": -1}}}' \
+    "Optuna's step below zero"
+refused 2 'there are no choices' "$p"'CategoricalDistribution", "attributes": {"choices": []}}}' \
+    "Optuna's empty list of choices"
 printf 'x: loguniform(0, 1)\n' > log.yaml
 run hpo-sweep ask log.yaml
 status_is 3 "log with zero is refused"

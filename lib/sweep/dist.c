@@ -195,9 +195,13 @@ int dist_read(struct dist *d, const struct json_doc *doc, const struct json *j,
                read_number(&out.step, "q", false, doc, body, err) < 0) {
         goto fail;
     }
-    cause = dist_settle(&out);
+    cause = out.step == 0 && json_get(body, "step") &&
+                    json_get(body, "step")->type == JSON_NUMBER
+                ? "the step is not above zero"
+                : dist_settle(&out);
     if (cause) {
-        json_error(doc, j, err, "%s", cause);
+        json_error(doc, j, err, "%s%s%s", j->key ? j->key : "", j->key ? ": " : "",
+                   cause);
         goto fail;
     }
     *d = out;

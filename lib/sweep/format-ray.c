@@ -77,6 +77,12 @@ static int fail(const struct scanner *s, const char *cause)
                       cause, s->p);
 }
 
+/* A complaint about what the words mean together. */
+static int refuse(const struct scanner *s, const char *cause)
+{
+    return json_error(s->r->doc, s->node, s->r->err, "%s: %s", s->name, cause);
+}
+
 static void skip_blanks(struct scanner *s)
 {
     while (*s->p == ' ' || *s->p == '\t' || *s->p == '\n')
@@ -188,7 +194,7 @@ static int apply(const struct scanner *s, const struct function *f, const double
 
     if (f->normal) {
         if (v[1] <= 0)
-            return fail(s, "the standard deviation is not above zero");
+            return refuse(s, "the standard deviation is not above zero");
         formats_normal(p, v[0], v[1], false, f->quantized ? v[2] : 0);
         return 0;
     }
@@ -197,11 +203,11 @@ static int apply(const struct scanner *s, const struct function *f, const double
     d->low = v[0];
     d->high = f->exclusive ? v[1] - 1 : v[1];
     if (f->exclusive && v[0] >= v[1])
-        return fail(s, "an empty range (the upper end is left out)");
+        return refuse(s, "an empty range (the upper end is left out)");
     if (f->log && v[0] <= 0)
-        return fail(s, "a logarithmic scale needs a lower bound above zero");
+        return refuse(s, "a logarithmic scale needs a lower bound above zero");
     if (f->quantized && v[2] <= 0)
-        return fail(s, "a step that is not above zero");
+        return refuse(s, "the step is not above zero");
     if (f->quantized)
         formats_quantize(p, v[2]);
     return 0;
