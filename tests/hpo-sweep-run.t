@@ -81,6 +81,26 @@ ok "hf is the loss where nothing but times is beside it" test "$(value hf)" = 3
 printf '{"eval_loss": 3, "eval_f1": 0.5, "eval_acc": 0.25, "eval_runtime": 5, "epoch": 2}\n' > text
 hpo-sweep run s.yaml --study hf2 --trials 1 --objective hf -- cat text
 ok "else the sum of the metrics" test "$(value hf2)" = 0.75
+printf '{"eval_loss": 0.5, "note": "a NaN \\" Infinity", "norm": NaN, "top": -Infinity}\n' > text
+hpo-sweep run s.yaml --study bare --trials 1 --metric-key eval_loss -- cat text
+ok "Python's bare NaN and Infinity do not hide the numbers beside them" test "$(value bare)" = 0.5
+for key in norm top; do
+    hpo-sweep run s.yaml --study $key --trials 1 --metric-key $key -- cat text
+    ok "but are no value themselves ($key)" test "$(states s.db $key)" = " 1 FAIL "
+done
+printf '{"log": [{"loss": 1}, {"loss": NaN}, {"step": 9}]}\n' > state.json
+hpo-sweep run s.yaml --study last --trials 1 --metric-file "$PWD/state.json" --metric-key log.loss -- true
+ok "a list that ends in NaN has no value" test "$(states s.db last)" = " 1 FAIL "
+printf '{"eval_loss": 1, "eval_f1": NaN}\n' > text
+hpo-sweep run s.yaml --study hfnan --trials 1 --objective hf -- cat text
+ok "hf has none with a metric that is NaN" test "$(states s.db hfnan)" = " 1 FAIL "
+for word in nan inf -inf; do
+    hpo-sweep run s.yaml --study "word$word" --trials 1 -- echo "loss $word"
+    ok "a line that ends in $word has none" test "$(states s.db "word$word")" = " 1 FAIL "
+done
+printf 'n 12' > text
+hpo-sweep run s.yaml --study empty --trials 1 --metric-regex '[0-9]*' -- cat text
+ok "a regular expression may match nothing" test "$(value empty)" = 12
 run hpo-sweep run s.yaml --study bad --trials 1 --metric-regex '(' -- true
 status_is 2 "a bad regular expression is refused"
 run hpo-sweep run s.yaml --study bad --trials 1 --metric-key a --metric-key b -- true

@@ -84,14 +84,16 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration family index journal json manifest pickle safetensors schedule space tokenizer
+fuzz_names = calibration devices family index journal json manifest measure pickle safetensors schedule space tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
+    %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-manifest \
+    %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
@@ -99,12 +101,14 @@ fuzz_programs = \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c

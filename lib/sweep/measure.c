@@ -1,5 +1,6 @@
 /* measure - the values of a trial, out of what its command wrote */
 #include <ctype.h>
+#include <math.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 #include "lib/sweep/measure.h"
 
 enum { FILE_MAX = 64 << 20, TAIL_BYTES = 8192 };
@@ -80,7 +82,8 @@ static bool line_values(double *values, size_t n, char *text)
 }
 
 /* The number at KEY below J: members divided by dots (a member whose name holds the
- * dots comes first), of a list its last element that has one. */
+ * dots comes first), of a list its last element that has one; NaN when that is no
+ * number. */
 static bool find_number(double *out, const struct json *j, const char *key)
 {
     const struct json *member = json_get(j, key);
@@ -99,7 +102,9 @@ static bool find_number(double *out, const struct json *j, const char *key)
             while (member->next)
                 member = member->next;
         }
-        return json_double(member, out);
+        if (!json_double(member, out))
+            *out = NAN;
+        return true;
     }
     for (const char *dot = strchr(key, '.'); dot; dot = strchr(dot + 1, '.')) {
         char *head = xstrndup(key, (size_t)(dot - key));
@@ -146,21 +151,48 @@ static bool read_object(double *values, size_t n, const struct measure *m,
     if (m->hf)
         return hf_objective(values, root);
     for (size_t i = 0; i < m->nkeys; i++)
-        if (!find_number(&values[i], root, m->keys[i]))
+        if (!find_number(&values[i], root, m->keys[i]) || isnan(values[i]))
             return false;
     return m->nkeys ? true : json_values(values, n, root);
+}
+
+/* Python writes what JSON does not have, NaN and infinities, as bare words.  They
+ * become empty strings, which are no numbers either (null would not fit into "NaN"), so
+ * that one of them does not hide the numbers beside it. */
+static void drop_bare_words(char *text)
+{
+    static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+    bool quoted = false;
+
+    for (char *p = text; *p; p++) {
+        if (quoted && *p == '\\' && p[1])
+            p++;
+        else if (*p == '"')
+            quoted = !quoted;
+        for (size_t i = 0; !quoted && i < sizeof(words) / sizeof(*words); i++)
+            if (str_starts(p, words[i])) {
+                memset(p, ' ', strlen(words[i]));
+                memcpy(p, "\"\"", 2);
+                p += strlen(words[i]) - 1;
+                break;
+            }
+    }
 }
 
 static bool read_json(double *values, size_t n, const struct measure *m,
                       const char *text, size_t len)
 {
+    char *copy = xstrndup(text, len);
     struct json_doc doc;
     bool ok;
 
-    if (json_parse(&doc, "metrics", text, len, NULL) < 0)
-        return false;
-    ok = read_object(values, n, m, doc.root);
-    json_clear(&doc);
+    drop_bare_words(copy);
+    ok = json_parse(&doc, "metrics", copy, strlen(copy), NULL) == 0;
+    if (ok) {
+        ok = read_object(values, n, m, doc.root);
+        json_clear(&doc);
+    }
+    free(copy);
     return ok;
 }
 
@@ -193,16 +225,19 @@ static bool read_matches(double *values, const struct measure *m, const char *te
         if (regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE))
             return false;
         for (const char *p = text;
-             *p && !regexec(&re, p, 2, match, p == text ? 0 : REG_NOTBOL);
-             p += match[0].rm_eo + (match[0].rm_eo == match[0].rm_so)) {
+             *p &&
+             !regexec(&re, p, 2, match, p == text || p[-1] == '\n' ? 0 : REG_NOTBOL);
+             p += match[0].rm_eo) {
             const regmatch_t *g = re.re_nsub ? &match[1] : &match[0];
-            char *word;
 
-            if (g->rm_so < 0)
-                continue;
-            word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
-            found |= str_double(word, &values[i]);
-            free(word);
+            if (g->rm_so >= 0) {
+                char *word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
+
+                found |= str_double(word, &values[i]);
+                free(word);
+            }
+            if (match[0].rm_eo == match[0].rm_so && p[match[0].rm_eo])
+                p++; /* past what an empty match stands before */
         }
         regfree(&re);
         if (!found)
