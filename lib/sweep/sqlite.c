@@ -101,14 +101,31 @@ static int run(const struct sqlite *s, const char *sql, struct err *err)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, err);
 }
 
+/* Statements stay prepared: for a trial, preparing costs more than executing. */
+static void release(sqlite3_stmt *st)
+{
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+}
+
+/* A statement of SQL that nobody is using, or NULL. */
+static sqlite3_stmt *find_idle(const struct sqlite *s, const char *sql)
+{
+    sqlite3_stmt *st = sqlite3_next_stmt(s->db, NULL);
+
+    while (st && (sqlite3_stmt_busy(st) || strcmp(sqlite3_sql(st), sql) != 0))
+        st = sqlite3_next_stmt(s->db, st);
+    return st;
+}
+
 /* Prepare SQL and bind: 'i' int64_t, 'd' double (NaN: NULL), 't' text (NULL: NULL). */
 static int prepare(const struct sqlite *s, sqlite3_stmt **st, struct err *err,
                    const char *sql, const char *types, ...)
 {
     va_list ap;
 
-    *st = NULL;
-    if (sqlite3_prepare_v2(s->db, sql, -1, st, NULL) != SQLITE_OK)
+    *st = find_idle(s, sql);
+    if (!*st && sqlite3_prepare_v2(s->db, sql, -1, st, NULL) != SQLITE_OK)
         return fail(s, err);
     va_start(ap, types);
     for (int i = 1; types[i - 1]; i++) {
@@ -138,7 +155,7 @@ static int step(const struct sqlite *s, sqlite3_stmt *st, struct err *err)
 
     if (code == SQLITE_ROW)
         return 1;
-    sqlite3_finalize(st);
+    release(st);
     return code == SQLITE_DONE ? 0 : fail(s, err);
 }
 
@@ -169,7 +186,7 @@ static int query_text(const struct sqlite *s, char **out, const char *sql,
         return -1;
     *out = xstrdup(more ? text(st, 0) : "");
     if (more)
-        sqlite3_finalize(st);
+        release(st);
     return 0;
 }
 
@@ -227,6 +244,10 @@ static void sqlite_close(struct storage *st)
 {
     struct sqlite *s = (struct sqlite *)st;
 
+    sqlite3_stmt *kept;
+
+    while (s->db && (kept = sqlite3_next_stmt(s->db, NULL)))
+        sqlite3_finalize(kept);
     sqlite3_close(s->db);
     free(s->path);
     free(s);
@@ -388,7 +409,7 @@ static int load_trials(const struct sqlite *s, struct study *study, int64_t firs
 
         if (!study_state_parse(&state, text(q, 1))) {
             err_set(err, ERR_INPUT, "%s: a trial's state is '%s'", s->path, text(q, 1));
-            sqlite3_finalize(q);
+            release(q);
             return -1;
         }
         if (!t)
@@ -451,7 +472,7 @@ static int load_part(const struct sqlite *s, struct study *study, enum part part
         struct study_trial *t = trial_of(study, sqlite3_column_int64(q, 0));
 
         if (t && add_part(study, t, part, q, err) < 0) {
-            sqlite3_finalize(q);
+            release(q);
             return err_prefix(err, "%s", s->path);
         }
     }
@@ -482,7 +503,7 @@ static int load_study(const struct sqlite *s, struct study *study, const char *n
         return more;
     study->id = sqlite3_column_int64(q, 0);
     study->name = xstrdup(name);
-    sqlite3_finalize(q);
+    release(q);
     return load_directions(s, study, err) < 0 ? -1 : 1;
 }
 
@@ -566,7 +587,7 @@ static int sqlite_add_trial(struct storage *st, const struct study *study,
         step(s, q, err) < 1)
         return -1;
     *number = sqlite3_column_int(q, 0);
-    sqlite3_finalize(q);
+    release(q);
     return 0;
 }
 
