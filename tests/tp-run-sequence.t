@@ -48,6 +48,12 @@ for how in "--sp 2" "--sp 3" "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2
     out_has '"tokens":5082' "and counts every token once with $how"
 done
 
+printf 'To be' > short
+tp-run score --json short "$bard" > one
+run tp-run score --json --sp 6 short "$bard"
+ok "a text of fewer tokens than ranks scores the same" test \
+    "$(json one nll | cut -c1-7) $(json one tokens)" = "$(json out nll | cut -c1-7) $(json out tokens)"
+
 # generation: the prompt is shared, then each new token is everybody's
 head -c 1500 "$heldout" > prompt
 tp-run generate --json --max-tokens 40 "$bard" < prompt | sed 's/,"tokens_per.*//' > one
