@@ -163,8 +163,8 @@ run sh "$top_srcdir/examples/machines/mpirun.sh" a "$heldout" 2
 status_is 0 "examples/machines/mpirun.sh runs a checkpoint's ranks"
 tp-run score "$heldout" a > local.out
 ok "and scores as local ranks do" cmp local.out out
-run env MAKEFLAGS= make -s -f "$top_srcdir/examples/machines/Makefile" text
-status_is 0 "examples/machines/Makefile goes from a model to text"
+run env MAKEFLAGS= make -s -f "$top_srcdir/examples/machines/text.mk" text
+status_is 0 "examples/machines/text.mk goes from a model to text"
 ok "in ranks and stages" cmp text - <<END
 
 I'll give thee leave to be a bride

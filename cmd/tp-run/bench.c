@@ -9,7 +9,7 @@
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/cpu/probe.h"
+#include "lib/cpu/machine.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
@@ -358,7 +358,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
     for (uint64_t i = 0; i < b->tokens; i++)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
-    if (probe_measure(session_threads(b->session), &b->c.memory_read, &b->c.product,
+    if (machine_measure(session_threads(b->session), &b->c.memory_read, &b->c.product,
                       err) < 0 ||
         largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)

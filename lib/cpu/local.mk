@@ -7,7 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/embedding.c \
     %D%/linear.c \
     %D%/norm.c \
-    %D%/probe.c %D%/probe.h \
+    %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
     %D%/team.c \
     %D%/vec.h \

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/cpu/probe.h"
+#include "lib/cpu/machine.h"
 
 int main(int argc, char **argv)
 {
@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     double reading, product;
 
-    if (probe_measure(threads, &reading, &product, &err) < 0) {
+    if (machine_measure(threads, &reading, &product, &err) < 0) {
         fprintf(stderr, "probe: %s\n", err.text);
         return 4;
     }

@@ -1,5 +1,5 @@
-/* probe - what the CPU can do at this moment */
-#include "lib/cpu/probe.h"
+/* machine - what the CPU can do at this moment */
+#include "lib/cpu/machine.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static double rate(struct device *d, cpu_task *run, struct job *j, size_t tasks,
     return units / (now() - start);
 }
 
-int probe_measure(int threads, double *read, double *product, struct err *err)
+int machine_measure(int threads, double *read, double *product, struct err *err)
 {
     size_t n = (size_t)threads, square = n * N * N * sizeof(float), tasks = n * 16;
     struct device *d = NULL;
