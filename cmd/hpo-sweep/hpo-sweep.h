@@ -114,6 +114,8 @@ int best_main(const char *program, int argc, char **argv);
 int pareto_main(const char *program, int argc, char **argv);
 int importance_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);
+int export_main(const char *program, int argc, char **argv);
+int import_main(const char *program, int argc, char **argv);
 int slurm_main(const char *program, int argc, char **argv);
 int run_main(const char *program, int argc, char **argv);
 

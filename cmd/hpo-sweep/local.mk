@@ -11,5 +11,6 @@ bin_hpo_sweep_SOURCES = \
     %D%/slurm.c \
     %D%/spawn.c \
     %D%/tell.c \
+    %D%/transport.c \
     %D%/trials.c
 bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)

@@ -15,6 +15,8 @@ int main(int argc, char **argv)
         { "pareto", "print the trials that no other dominates", pareto_main },
         { "importance", "say how much each parameter matters", importance_main },
         { "plot", "draw a study", plot_main },
+        { "export", "write studies to a file", export_main },
+        { "import", "read studies from a file", import_main },
         { "slurm", "write the script of a Slurm array", slurm_main },
         { NULL, NULL, NULL },
     };

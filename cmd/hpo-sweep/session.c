@@ -476,9 +476,10 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
         ret = 0;
         goto out;
     }
-    if (waiting ? s->st->ops->set_state(s->st, id, STUDY_RUNNING, NULL, 0, err) < 0
-                : s->st->ops->add_trial(s->st, &s->study, STUDY_RUNNING, &id, number,
-                                        err) < 0)
+    if (waiting
+            ? s->st->ops->set_state(s->st, id, STUDY_RUNNING, NULL, 0, NULL, err) < 0
+            : s->st->ops->add_trial(s->st, &s->study, STUDY_RUNNING, &id, number, err) <
+                  0)
         goto out;
     if (waiting)
         *number = next;
@@ -522,7 +523,7 @@ int session_finish(struct session *s, struct study_trial *t, enum study_state st
         return err_set(err, ERR_USAGE, "%zu values for %zu objectives", n,
                        s->study.nobjectives);
     }
-    return s->st->ops->set_state(s->st, t->id, state, values, n, err);
+    return s->st->ops->set_state(s->st, t->id, state, values, n, NULL, err);
 }
 
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,

@@ -359,7 +359,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
     if (machine_measure(session_threads(b->session), &b->c.memory_read, &b->c.product,
-                      err) < 0 ||
+                        err) < 0 ||
         largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
         goto out;

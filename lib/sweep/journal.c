@@ -270,11 +270,19 @@ static int journal_load(struct storage *st, struct study *s, const char *name,
 /* ---- writing ---- */
 
 /* The time as Python's isoformat has it. */
-static void now(char out[TIME_SIZE])
+static void write_time(char out[TIME_SIZE], const char *when)
 {
-    study_now(out);
+    if (when)
+        snprintf(out, TIME_SIZE - sizeof("+00:00"), "%s", when);
+    else
+        study_now(out);
     out[10] = 'T';
     memcpy(out + strlen(out), "+00:00", sizeof("+00:00"));
+}
+
+static void now(char out[TIME_SIZE])
+{
+    write_time(out, NULL);
 }
 
 static void begin_line(const struct journal *j, struct str *s, enum replay_op op)
@@ -300,8 +308,13 @@ static void add_number(struct str *s, double x)
         str_add(s, "NaN");
     else if (isinf(x))
         str_add(s, x > 0 ? "Infinity" : "-Infinity");
-    else
+    else {
+        size_t at = s->len;
+
         str_add_double(s, x);
+        if (!strpbrk(s->s + at, ".e"))
+            str_add(s, ".0");
+    }
 }
 
 static int journal_create(struct storage *st, const char *name, const bool *maximize,
@@ -365,13 +378,14 @@ static int journal_set_param(struct storage *st, int64_t trial, const char *name
 }
 
 static int journal_set_state(struct storage *st, int64_t trial, enum study_state state,
-                             const double *values, size_t n, struct err *err)
+                             const double *values, size_t n, const char *when,
+                             struct err *err)
 {
     struct journal *j = (struct journal *)st;
     struct str s = { 0 };
     char time[TIME_SIZE];
 
-    now(time);
+    write_time(time, when);
     begin_line(j, &s, REPLAY_TRIAL_STATE);
     str_addf(&s, ",\"trial_id\":%" PRId64 ",\"state\":%d,\"values\":", trial,
              (int)state);

@@ -30,6 +30,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/special.c %D%/special.h \
     %D%/sqlite.c \
     %D%/storage.c %D%/storage.h \
+    %D%/transfer.c %D%/transfer.h \
     %D%/study.c %D%/study.h \
     %D%/sweepfile.c %D%/sweepfile.h \
     %D%/tpe.c \

@@ -609,13 +609,17 @@ static int sqlite_set_param(struct storage *st, int64_t trial, const char *name,
 }
 
 static int sqlite_set_state(struct storage *st, int64_t trial, enum study_state state,
-                            const double *values, size_t n, struct err *err)
+                            const double *values, size_t n, const char *when,
+                            struct err *err)
 {
     const struct sqlite *s = (const struct sqlite *)st;
     char time[TIME_SIZE];
     sqlite3_stmt *q;
 
-    study_now(time);
+    if (when)
+        snprintf(time, sizeof(time), "%s", when);
+    else
+        study_now(time);
     if (prepare(
             s, &q, err,
             state == STUDY_RUNNING

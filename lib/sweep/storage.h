@@ -30,9 +30,10 @@ struct storage_ops {
                      int64_t *id, int *number, struct err *err);
     int (*set_param)(struct storage *st, int64_t trial, const char *name, double value,
                      const struct dist *d, struct err *err);
-    /* N values, or none; sets the time of start (running) or completion. */
+    /* N values, or none; sets the time of start (running) or completion, to WHEN as
+     * trials have it, or to now when it is NULL. */
     int (*set_state)(struct storage *st, int64_t trial, enum study_state state,
-                     const double *values, size_t n, struct err *err);
+                     const double *values, size_t n, const char *when, struct err *err);
     int (*set_report)(struct storage *st, int64_t trial, int64_t step, double value,
                       struct err *err);
     /* Of the study when TRIAL is -1. */

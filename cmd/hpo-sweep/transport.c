@@ -1,0 +1,108 @@
+/* transport - write studies to a file, and read them from one */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/transfer.h"
+
+/* A file is a journal, as Optuna writes it. */
+static char *journal_dup(const char *path)
+{
+    return str_dupf("journal:%s", path);
+}
+
+static int copy(const char *to_url, const char *from_url, const char *name,
+                struct err *err)
+{
+    struct storage *from = NULL, *to = NULL;
+    size_t count;
+    int ret = -1;
+
+    if (storage_open(&from, from_url, false, err) == 0 &&
+        storage_open(&to, to_url, true, err) == 0)
+        ret = transfer_studies(to, from, name, &count, err);
+    storage_close(to);
+    storage_close(from);
+    return ret;
+}
+
+/* Studies of URL to FILE, which appears whole. */
+static int export(const char *file, const char *url, const char *name, struct err *err)
+{
+    char *temporary =
+        str_dupf("%s.%ld.tmp", strcmp(file, "-") ? file : "export", (long)getpid());
+    char *to = journal_dup(temporary), *text = NULL;
+    size_t len;
+    int ret = copy(to, url, name, err);
+
+    if (ret == 0 && !strcmp(file, "-")) {
+        ret = fs_read_file(&text, &len, temporary, UINT64_C(1) << 34, err);
+        if (ret == 0 && fwrite(text, 1, len, stdout) < len)
+            ret = err_errno(err, "standard output");
+        free(text);
+    } else if (ret == 0 && rename(temporary, file) < 0) {
+        ret = err_errno(err, "%s", file);
+    }
+    unlink(temporary);
+    free(temporary);
+    free(to);
+    return ret;
+}
+
+static int run(const struct cmd *cmd, const struct where *w, const char *file,
+               bool writes)
+{
+    const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
+    const char *name = w->study ? w->study : getenv("HPO_STUDY");
+    struct err err = { 0 };
+    char *from;
+    int ret;
+
+    if (!url)
+        return cmd_usage(cmd, "which study? give --storage");
+    if (writes) {
+        ret = export(file, url, name, &err);
+    } else {
+        from = journal_dup(file);
+        ret = copy(url, from, name, &err);
+        free(from);
+    }
+    return ret < 0 ? cmd_fail(cmd, &err) : cmd_finish(cmd, 0);
+}
+
+int export_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "export",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... FILE",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary = "Write studies to a file of JSON lines" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+
+    return run(&cmd, &w, operand[0], true);
+}
+
+int import_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "import",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... FILE",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary = "Read studies from such a file, or from "
+                                        "Optuna's journal" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+
+    return run(&cmd, &w, operand[0], false);
+}
