@@ -83,4 +83,9 @@ if [ "$(id -u)" != 0 ]; then
 else
     skip "a directory that cannot be written is an error of the machine" "root may write"
 fi
+mkdir sub
+printf 'x: uniform(0, 1)\n' > sub.yaml
+run hpo-sweep run --storage journal:sub/s.jsonl --study s --trials 2 sub.yaml -- sh -c 'echo {x}'
+status_is 0 "a journal may lie in another directory"
+ok "with its lock beside it" test -e sub/s.jsonl.lck
 done_testing

@@ -56,6 +56,7 @@ shell_tests = \
     %D%/mem-plan.t \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \
+    %D%/hpo-disk.t \
     %D%/hpo-transfer.t \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \

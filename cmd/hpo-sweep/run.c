@@ -412,7 +412,7 @@ static int check_budget(const struct loop *l, struct err *err)
 /* One run per storage at a time, or several that share it. */
 static int lock(const char *url, bool share, struct err *err)
 {
-    char *path = str_dupf("%s.lck", url);
+    char *path = str_dupf("%s.lck", storage_file(url));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 
     if (fd < 0)
@@ -436,8 +436,7 @@ static int execute(struct loop *l, struct err *err)
         check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0)
         return -1;
-    fd =
-        lock(str_starts(s->url, "sqlite:///") ? s->url + 10 : s->url, l->o->share, err);
+    fd = lock(s->url, l->o->share, err);
     if (fd < 0)
         return -1;
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0) {

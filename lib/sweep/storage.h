@@ -50,5 +50,7 @@ extern const struct storage_ops sqlite_storage, journal_storage;
 /* Open URL: "sqlite:///PATH", "journal:PATH", or a path, which is SQLite's. */
 int storage_open(struct storage **st, const char *url, bool create, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
+/* The file that URL names, borrowed from it. */
+const char *storage_file(const char *url);
 
 #endif

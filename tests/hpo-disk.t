@@ -1,0 +1,89 @@
+#!/bin/sh
+# hpo-disk.t - a full disk, a directory that cannot be written and a broken file harm no study
+. "${top_srcdir:?}/tests/lib.sh"
+
+if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    skip "studies outlive what a disk can do" "built without SQLite or YAML"
+    done_testing
+    exit
+fi
+printf 'x: uniform(0, 1)\n' > s.yaml
+# sweep URL N: bring the study at URL to N trials
+sweep() {
+    run hpo-sweep run --storage "$1" --study s --trials "$2" --seed 1 s.yaml -- sh -c 'echo {x}'
+}
+sweep s.db 3
+sweep journal:s.jsonl 3
+
+# broken files are refused, and left as they are
+head -c 5000 s.db > short.db
+head -c 100 /dev/zero | tr '\0' 'x' > junk.db
+{ head -c 4096 s.db; head -c 20000 /dev/zero | tr '\0' 'y'; tail -c +24097 s.db; } > bad.db
+{ echo 'no journal'; cat s.jsonl; } > junk.jsonl
+for file in short.db junk.db bad.db journal:junk.jsonl; do
+    cp "${file#journal:}" was
+    run hpo-sweep show -S $file
+    status_is 3 "$file is not read"
+    err_lines 1 "which is said in one line"
+    sweep $file 5
+    status_is 3 "nor written to"
+    ok "it is left as it was" cmp was "${file#journal:}"
+done
+
+# a directory that cannot be written
+mkdir closed
+cp s.db s.yaml closed
+cp s.jsonl closed
+chmod 555 closed
+user=
+[ "$(id -u)" -ne 0 ] || user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+chmod 711 "$scratch"
+if $user true > user.out 2>&1; then
+    cd closed || exit 99
+    for url in s.db journal:s.jsonl; do
+        cp "${url#journal:}" ../was
+        status=0
+        $user hpo-sweep run --storage $url --study s --trials 5 s.yaml -- sh -c 'echo {x}' > ../out 2> ../err || status=$?
+        cd ..
+        ok "a study that cannot be written ends the sweep ($url)" test $status -ge 3
+        err_lines 1 "in one line"
+        ok "and is left as it was" cmp was "closed/${url#journal:}"
+        cd closed || exit 99
+    done
+    cd ..
+else
+    skip "a study that cannot be written ends the sweep" "no setpriv"
+fi
+chmod 755 closed
+
+# a full disk, which then gets room
+mkdir small
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=320k none small > mount.out 2>&1; then
+    trap 'umount -l "$scratch/small"; chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+    for url in full.db journal:full.jsonl; do
+        rm -rf small/*
+        head -c 250000 /dev/zero > small/ballast
+        cp s.yaml small
+        cd small || exit 99
+        status=0
+        hpo-sweep run --storage $url --study s --trials 400 --seed 1 s.yaml -- sh -c 'echo {x}' > ../out 2> ../err || status=$?
+        cd ..
+        status_is 4 "a full disk ends the sweep ($url)"
+        err_lines 1 "in one line"
+        hpo-sweep show --json -S "${url%full*}small/full.${url#*full.}" > some 2> show.err || :
+        grep COMPLETE some > kept || :
+        rm small/ballast
+        mount -o remount,size=64m small
+        sweep "${url%full*}small/full.${url#*full.}" 30
+        status_is 0 "with room it goes on"
+        hpo-sweep show --json -S "${url%full*}small/full.${url#*full.}" | grep COMPLETE > all
+        ok "with what was finished before" sh -c 'head -n "$(wc -l < kept)" all | cmp - kept'
+        # those that could not be recorded are failures
+        ok "to the end" test "$(wc -l < all)" -ge 25
+        rm -rf small/*
+        mount -o remount,size=320k small
+    done
+else
+    skip "a full disk ends the sweep" "needs root"
+fi
+done_testing
