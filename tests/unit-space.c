@@ -215,7 +215,7 @@ static void test_refusals(void)
             "s.yaml:1:9: 'method' is one of grid, random, bayes");
     refused("{\"x\": {\"name\": \"FloatDistribution\", \"attributes\": {\"low\": 0, "
             "\"high\": 1, \"log\": true}}}",
-            "s.yaml:1:7: a logarithmic scale needs a lower bound above zero");
+            "s.yaml:1:7: x: a logarithmic scale needs a lower bound above zero");
     refused("[{\"name\": \"a\", \"type\": \"int\", \"bounds\": {\"min\": 1.5, \"max\": "
             "2}}]",
             "s.yaml:1:2: a: the bounds and the step of integers are integers");
