@@ -175,7 +175,7 @@ static void test_refusals(void)
 {
     refused("lr: loguniform(0, 1)\n",
             "s.yaml:1:5: lr: a logarithmic scale needs a lower "
-            "bound above zero at ''");
+            "bound above zero");
     refused("lr: uniform(2, 1)\n",
             "s.yaml:1:5: lr: the lower bound is above the upper bound");
     refused("a: 1\nlr: lognormal(2, 1)\n",
