@@ -32,6 +32,38 @@ static bool is_lonely(void)
     return tasks && str_u64(tasks, &n) && n > 1 && !has_mpi_launcher();
 }
 
+/* The number in the first of the environment variables NAME that is set; else
+ * OTHERWISE.
+ */
+static int number_of(const char *const *name, int otherwise)
+{
+    for (; *name; name++) {
+        const char *text = getenv(*name);
+        uint64_t n;
+
+        if (text && str_u64(text, &n) && n <= INT32_MAX)
+            return (int)n;
+    }
+    return otherwise;
+}
+
+/* Tasks that the launcher has started, as far as it tells, and which this one is. */
+static int started(void)
+{
+    static const char *const size[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "SLURM_STEP_NUM_TASKS", NULL };
+
+    return number_of(size, 1);
+}
+
+static int own_number(void)
+{
+    static const char *const rank[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "SLURM_PROCID", NULL };
+
+    return number_of(rank, 0);
+}
+
 /* Standard output and error to nowhere; where standard error went. */
 static int keep_quiet(void)
 {
@@ -66,6 +98,14 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
         return 0;
     if (mpi_open(&l->world, err) < 0)
         return -1;
+    if (l->world->size < started()) {
+        if (own_number() > 0)
+            keep_quiet();
+        return err_set(err, ERR_INPUT,
+                       "%d tasks have been started, and MPI knows %d: their launcher "
+                       "and this MPI do not go together",
+                       started(), l->world->size);
+    }
     if (l->world->rank > 0)
         l->err_fd = keep_quiet();
     return 0;

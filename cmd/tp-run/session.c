@@ -4,6 +4,7 @@
 #include "cmd/tp-run/session.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -216,15 +217,39 @@ static int set_sp_mode(struct session *s, struct err *err)
     return 0;
 }
 
-/* What every rank must have alike: the shapes of the model's tensors, and where they
- * have been cut, how and with which contents. */
+enum { SAMPLES = 64, SAMPLE = 4096 }; /* of a file: blocks, and bytes of each */
+
+/* Add blocks of the file PATH, of SIZE bytes, from its beginning to its end. */
+static int add_samples(struct str *out, const char *path, uint64_t size,
+                       struct err *err)
+{
+    char block[SAMPLE];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    for (uint64_t i = 0; i < SAMPLES && ret == 0; i++) {
+        uint64_t at = size > SAMPLE ? (size - SAMPLE) / (SAMPLES - 1) * i : 0;
+        size_t n = size < SAMPLE ? (size_t)size : SAMPLE;
+
+        ret = fs_pread(fd, block, n, at, path, err);
+        if (ret == 0)
+            str_addn(out, block, n);
+    }
+    close(fd);
+    return ret;
+}
+
+/* What every rank must have alike: the shapes of the model's tensors; where they have
+ * been cut, how and with which contents (the manifest's checksums); where not, the
+ * configuration and samples of the weights. */
 static int compare_checkpoints(const struct session *s, struct err *err)
 {
     const struct checkpoint *c = s->checkpoint;
     struct str all = { 0 };
     char *path, *text = NULL;
     size_t len = 0;
-    int ret;
+    int ret = 0;
 
     for (size_t i = 0; i < c->ntensors && s->launcher.world; i++) {
         str_addf(&all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
@@ -240,7 +265,19 @@ static int compare_checkpoints(const struct session *s, struct err *err)
             str_addn(&all, text, len);
         free(text);
     }
-    ret = launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint", err);
+    for (size_t i = 0; i < c->source.nfiles && !c->sharded && s->launcher.world; i++) {
+        const struct source_file *f = &c->source.file[i];
+
+        str_addf(&all, "%" PRIu64 "\n", f->size);
+        if (add_samples(&all, f->path, f->size, err) < 0)
+            ret = -1;
+    }
+    if (!c->sharded && c->source.config)
+        str_add(&all, c->source.config);
+    /* who could not read takes part as well: all ranks meet here */
+    if (launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint",
+                      ret < 0 ? NULL : err) < 0)
+        ret = -1;
     str_clear(&all);
     return ret;
 }
