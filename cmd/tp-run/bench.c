@@ -140,7 +140,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     int parts = b->c.nlayers + 2;
     double *times = xcalloc((size_t)parts * 2, sizeof(*times));
     double rates[4], all[4];
-    int ret = -1;
+    int at_once, ret = -1;
 
     engine_watch(r->engine, see, b);
     if (time_parts(b, r, ids, b->tokens, 0, times, err) < 0 ||
@@ -160,10 +160,11 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     /* each rank's own rates are what its own parts can reach */
     b->c.memory_read = all[2] / r->world->size;
     b->c.product = all[3] / r->world->size;
-    b->c.prefill_share = all[0] * (double)b->tokens / sum(&b->c, true) /
-                         (b->c.product * r->groups.tensor->size * r->nreplicas);
-    b->c.decode_share = all[1] / sum(&b->c, false) /
-                        (b->c.memory_read * r->groups.tensor->size * r->nreplicas);
+    /* ranks of a sequence group share a step's tokens, and each reads all weights */
+    at_once = r->groups.tensor->size * r->groups.sequence->size * r->nreplicas;
+    b->c.prefill_share = all[0] / r->groups.sequence->size * (double)b->tokens /
+                         sum(&b->c, true) / (b->c.product * at_once);
+    b->c.decode_share = all[1] / sum(&b->c, false) / (b->c.memory_read * at_once);
     ret = 0;
 out:
     free(times);
