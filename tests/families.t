@@ -3,18 +3,9 @@
 . "${top_srcdir:?}/tests/lib.sh"
 compare=$top_builddir/tests/compare-tensors
 
-# list FILE KEY [N]: the elements of the Nth list called KEY, commas between
-list() {
-    sed -n "s/^ *\"$2\": *\[\(.*\)\].*/\1/p" "$1" | sed -n "${3:-1}p" | tr -d ' '
-}
-
 # number FILE KEY [N]: the Nth number called KEY
 number() {
     sed -n "s/^ *\"$2\": *\([-0-9.e]*\).*/\1/p" "$1" | sed -n "${3:-1}p"
-}
-
-near() {
-    awk "BEGIN { d = $1 - ($2); exit !(d <= $3 && -d <= $3) }"
 }
 
 # at_tp NAME "TP..." COMMAND...: passes when COMMAND, a function that is given the tp,

@@ -11,6 +11,9 @@
 #   err_lines N "NAME"            it said N lines on standard error
 #   skip "NAME" "WHY"             not run here
 #   json FILE KEY                 the value of KEY in a one-line JSON object
+#   list FILE KEY [N]             the Nth list called KEY in a longer one, commas between
+#   near WANT GOT TOLERANCE       succeeds when the numbers are that near
+#   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
 #
 # Each test runs in a scratch directory of its own, removed at the end.
 set -u
@@ -94,6 +97,22 @@ err_lines() {
 
 json() {
     sed -n "s/.*\"$2\":[ ]*\(\"[^\"]*\"\|\[[^]]*\]\|[^,}]*\).*/\1/p" "$1" | tr -d '"'
+}
+
+list() {
+    sed -n "s/^ *\"$2\": *\[\(.*\)\].*/\1/p" "$1" | sed -n "${3:-1}p" | tr -d ' '
+}
+
+near() {
+    awk "BEGIN { d = $1 - ($2); exit !(d <= $3 && -d <= $3) }"
+}
+
+use_model() {
+    name=$(basename "$1")
+    dir=$1
+    [ -d "$dir/hf" ] && dir=$dir/hf
+    ids=$(list "${dir%/hf}/expected.json" ids)
+    ids=${ids:-1,2,3,4,5,6,7}
 }
 
 done_testing() {

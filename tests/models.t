@@ -13,11 +13,6 @@ row() {
     od -An -v -tf4 -w4 -j $((8 + header + $2 * $3 * 4)) -N $(($3 * 4)) "$1"
 }
 
-# near WANT GOT TOLERANCE, in numbers
-near() {
-    awk "BEGIN { d = $1 - ($2); exit !(d <= $3 && -d <= $3) }"
-}
-
 # begins_with "NUMBERS" FILE: FILE's first lines are these numbers, within 1e-4 of the largest
 begins_with() {
     echo "$1" | tr ',' '\n' | paste - "$2" | awk 'NF < 2 { exit } { want[NR] = $1; got[NR] = $2 }

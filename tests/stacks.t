@@ -3,15 +3,6 @@
 . "${top_srcdir:?}/tests/lib.sh"
 compare=$top_builddir/tests/compare-tensors
 
-# list FILE KEY [N]: the elements of the Nth list called KEY, commas between
-list() {
-    sed -n "s/^ *\"$2\": *\[\(.*\)\].*/\1/p" "$1" | sed -n "${3:-1}p" | tr -d ' '
-}
-
-near() {
-    awk "BEGIN { d = $1 - ($2); exit !(d <= $3 && -d <= $3) }"
-}
-
 for dir in "$data"/stacks/*/; do
     dir=${dir%/}
     model=${dir##*/}

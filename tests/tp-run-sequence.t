@@ -28,10 +28,7 @@ done
 
 # every family's fixture: windows, soft caps, biases, first rows, learned positions, awkward heads
 for dir in "$data"/models/*/; do
-    name=$(basename "$dir")
-    [ -d "$dir/hf" ] && dir=$dir/hf
-    ids=$(sed -n 's/^ *"ids": *\[\(.*\)\].*/\1/p' "${dir%/hf}/expected.json" | head -n 1 | tr -d ' ')
-    ids=${ids:-1,2,3,4,5,6,7}
+    use_model "$dir"
     tp-run logits --ids "$ids" -o one.safetensors "$dir" || fail "$name runs on one rank"
     outputs=$(outputs_of one.safetensors)
     for how in "--sp 2" "--sp 3 --sp-mode ring"; do

@@ -17,10 +17,7 @@ for tp in 1 2 3; do
     done
 done
 for dir in "$data"/models/*/; do
-    name=$(basename "$dir")
-    [ -d "$dir/hf" ] && dir=$dir/hf
-    ids=$(sed -n 's/^ *"ids": *\[\(.*\)\].*/\1/p' "${dir%/hf}/expected.json" | head -n 1 | tr -d ' ')
-    ids=${ids:-1,2,3,4,5,6,7}
+    use_model "$dir"
     ok "$name in two stages answers as in one" same_logits "$dir" 1 2
 done
 

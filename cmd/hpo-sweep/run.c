@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/hpo-sweep/run.h"
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/joblog.h"
@@ -126,7 +127,7 @@ static bool may_draw(const struct loop *l)
     uint64_t taken = 0, cap = budget(l);
 
     if (l->signal || l->exhausted || l->running == l->o->jobs ||
-        job_clock() >= l->end || (l->o->failures && l->failures >= l->o->failures))
+        clock_seconds() >= l->end || (l->o->failures && l->failures >= l->o->failures))
         return false;
     for (size_t i = 0; i < s->n; i++)
         taken += s->trials[i].state != STUDY_WAITING;
@@ -162,7 +163,7 @@ static int log_end(const struct loop *l, const struct job *job, struct err *err)
     char *path = fs_join_dup(job->dir, "stdout");
     struct joblog_entry e = { .number = job->number,
                               .start = job->start_time,
-                              .seconds = job_clock() - job->start,
+                              .seconds = clock_seconds() - job->start,
                               .status = job->status,
                               .killed = job->killed > 0,
                               .command = job->command };
@@ -235,7 +236,7 @@ static int watch(struct loop *l, struct job *job, struct err *err)
         return -1;
     if (!prune)
         return 0;
-    job->killed = job_clock();
+    job->killed = clock_seconds();
     job_kill(job, SIGTERM);
     return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
 }
@@ -290,7 +291,7 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
 /* End what takes too long, or everything after a signal. */
 static void enforce(struct loop *l)
 {
-    double now = job_clock();
+    double now = clock_seconds();
 
     for (int i = 0; i < l->o->jobs; i++) {
         struct job *job = &l->jobs[i];
@@ -485,11 +486,11 @@ static int read_times(struct loop *l, struct runner_options *o,
     if (t->budget && !session_duration(&seconds, t->budget))
         return err_set(err, ERR_USAGE, "'%s' is not a time", t->budget);
     if (t->budget)
-        l->end = job_clock() + seconds;
+        l->end = clock_seconds() + seconds;
     if (t->until && !parse_until(&seconds, t->until))
         return err_set(err, ERR_USAGE, "'%s' is not HH:MM", t->until);
     if (t->until)
-        l->end = fmin(l->end, job_clock() + seconds);
+        l->end = fmin(l->end, clock_seconds() + seconds);
     return 0;
 }
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/session.h"
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/machine.h"
@@ -36,20 +36,12 @@ struct bench {
     double measured, simulated;
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* ---- the parts of the model ---- */
 
 static void see(void *arg, int part)
 {
     struct bench *b = arg;
-    double t = now();
+    double t = clock_seconds();
 
     if (b->part >= 0)
         b->seconds[b->part] += t - b->since;
@@ -177,7 +169,7 @@ out:
 static int ping(struct comm *c, char *buf, size_t n, int times, double *one_way,
                 struct err *err)
 {
-    double start = now();
+    double start = clock_seconds();
 
     for (int i = 0; i < times && c->rank < 2; i++) {
         if (c->rank == 0 && (c->ops->send(c, buf, n, 1, err) < 0 ||
@@ -187,7 +179,7 @@ static int ping(struct comm *c, char *buf, size_t n, int times, double *one_way,
                              c->ops->send(c, buf, n, 0, err) < 0))
             return -1;
     }
-    *one_way = (now() - start) / times / 2;
+    *one_way = (clock_seconds() - start) / times / 2;
     return c->ops->broadcast(c, one_way, sizeof(*one_way), 0, err);
 }
 
@@ -225,7 +217,7 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
     for (int k = 0; k < 2; k++) { /* the first warms up */
         if (r->world->ops->sum_f32(r->world, &(float){ 0 }, 1, err) < 0)
             return -1;
-        start = now();
+        start = clock_seconds();
         for (int i = 0; i < b->micro_batches && ret == 0; i++)
             ret = step(r, ids, b->tokens, 0, err);
         if (ret < 0 || runner_give(r, r->nstages - 1, &done, 1, err) < 0 ||
@@ -234,7 +226,7 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
         for (int i = 1; i < r->nreplicas; i++)
             if (runner_take(r, i, r->nstages - 1, &done, 1, err) < 0)
                 return -1;
-        b->measured = now() - start;
+        b->measured = clock_seconds() - start;
     }
     return 0;
 }

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/sample.h"
 #include "cmd/tp-run/session.h"
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 enum { CHUNK = 512 }; /* tokens of a prompt that are run at a time */
@@ -38,14 +38,6 @@ struct text {
     size_t shown; /* bytes of SAID, or ids when there are no words */
     double start, seconds;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static bool is_stop(const struct session *s, int32_t id)
 {
@@ -137,7 +129,7 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
     if (t->stream && t->finish)
         token_stream_end(t->stream, &t->said);
     if (t->finish)
-        t->seconds = now() - t->start;
+        t->seconds = clock_seconds() - t->start;
 }
 
 /* Run what the text has gained since the last step: its prompt, or its last id.  The
@@ -158,7 +150,7 @@ static int advance(struct generate *g, struct text *t, struct runner *r,
         step.nsource = t->source->n;
         step.ids = t->prompt->v;
         step.n = t->prompt->n;
-        t->start = now();
+        t->start = clock_seconds();
     }
     if (runner_feed(r, &step, NULL, NULL, err) < 0)
         return -1;

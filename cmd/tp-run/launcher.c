@@ -22,16 +22,6 @@ static bool has_mpi_launcher(void)
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
 }
 
-/* srun starts as many processes as it is asked to; without PMI none knows the others.
- */
-static bool is_lonely(void)
-{
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    uint64_t n;
-
-    return tasks && str_u64(tasks, &n) && n > 1 && !has_mpi_launcher();
-}
-
 /* The number in the first of the environment variables NAME that is set; else
  * OTHERWISE.
  */
@@ -80,15 +70,15 @@ static int keep_quiet(void)
 
 int launcher_open(struct launcher *l, const char *name, struct err *err)
 {
-    const char *task = getenv("SLURM_PROCID");
     bool automatic = !name || !strcmp(name, "auto");
 
     *l = (struct launcher){ .err_fd = -1 };
     if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0)
         return err_set(err, ERR_USAGE,
                        "--launcher: expected auto, local or mpi, not '%s'", name);
-    if (automatic && is_lonely()) {
-        if (task && strcmp(task, "0") != 0)
+    /* srun starts as many tasks as it is asked to; without PMI none knows the others */
+    if (automatic && !has_mpi_launcher() && started() > 1) {
+        if (own_number() > 0)
             keep_quiet();
         return err_set(err, ERR_INPUT,
                        "srun has started tasks that do not know one another: add "

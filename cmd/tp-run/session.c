@@ -251,13 +251,15 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     size_t len = 0;
     int ret = 0;
 
-    for (size_t i = 0; i < c->ntensors && s->launcher.world; i++) {
+    if (!s->launcher.world)
+        return 0;
+    for (size_t i = 0; i < c->ntensors; i++) {
         str_addf(&all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
         for (int k = 0; k < c->tensor[i].ndim; k++)
             str_addf(&all, " %" PRIu64, c->tensor[i].shape[k]);
         str_addc(&all, '\n');
     }
-    if (c->sharded && s->launcher.world) {
+    if (c->sharded) {
         path = fs_join_dup(c->path, "checkpoint.json");
         ret = fs_read_file(&text, &len, path, UINT64_C(1) << 32, err);
         free(path);
@@ -265,7 +267,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
             str_addn(&all, text, len);
         free(text);
     }
-    for (size_t i = 0; i < c->source.nfiles && !c->sharded && s->launcher.world; i++) {
+    for (size_t i = 0; i < c->source.nfiles && !c->sharded; i++) {
         const struct source_file *f = &c->source.file[i];
 
         str_addf(&all, "%" PRIu64 "\n", f->size);

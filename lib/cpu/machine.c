@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
@@ -18,14 +18,6 @@ struct job {
     float *a, *b, *c; /* [threads] matrices [N][N] */
     uint64_t *sink;   /* [tasks] */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 CPU_CLONES static uint64_t sum(const uint64_t *p, size_t n)
 {
@@ -59,10 +51,10 @@ static void multiply(void *arg, size_t task, int thread)
 static double rate(struct device *d, cpu_task *run, struct job *j, size_t tasks,
                    double units)
 {
-    double start = now();
+    double start = clock_seconds();
 
     cpu_parallel(d, tasks, run, j);
-    return units / (now() - start);
+    return units / (clock_seconds() - start);
 }
 
 int machine_measure(int threads, double *read, double *product, struct err *err)

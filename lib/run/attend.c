@@ -54,13 +54,19 @@ static bool alone(const struct attend *a)
 
 /* ---- opening ---- */
 
+/* Heads of a group of the queries. */
+static uint64_t per_of(const struct inst *inst)
+{
+    return inst->attention.kv_heads ? inst->attention.heads / inst->attention.kv_heads
+                                    : 0;
+}
+
 /* What the attention INST makes of queries (side 0), keys (1) and values (2). */
 static struct heads heads_of(const struct attend *a, const struct inst *inst, int side)
 {
-    uint64_t groups = inst->attention.kv_heads;
-    uint64_t per = groups ? inst->attention.heads / groups : 0;
+    uint64_t per = per_of(inst);
 
-    return sequence_heads(a->s, groups, per, side ? 1 : per,
+    return sequence_heads(a->s, inst->attention.kv_heads, per, side ? 1 : per,
                           side == 2 ? inst->attention.value_dim
                                     : inst->attention.head_dim);
 }
@@ -74,12 +80,6 @@ static struct heads result_of(const struct attend *a, const struct inst *inst)
     return h;
 }
 
-static uint64_t per_of(const struct inst *inst)
-{
-    return inst->attention.kv_heads ? inst->attention.heads / inst->attention.kv_heads
-                                    : 0;
-}
-
 /* Rows that a rank may have to keep of a sequence.  A step that is dealt adds at most
  * one row a rank above the mean; steps that are not go round by turns. */
 static size_t capacity_of(const struct attend *a, const struct attend_limits *l)
@@ -89,8 +89,8 @@ static size_t capacity_of(const struct attend *a, const struct attend_limits *l)
     if (ring == 1)
         return l->context;
     most = l->context / ring +
-           (l->context / (l->tokens + !l->tokens) + 2) * (size_t)a->s->across +
-           2 * TURN;
+           (l->context / (l->tokens + !l->tokens) + 2) * (size_t)a->s->across + TURN +
+           (size_t)a->s->comm->size;
     return most < l->context ? most : l->context;
 }
 
@@ -133,18 +133,23 @@ static size_t slot_rows(const struct attend *a, int slot)
                                                                    : a->capacity;
 }
 
+/* Columns of a row that slot SLOT keeps. */
+static uint64_t slot_cols(const struct attend *a, int slot)
+{
+    return alone(a) ? a->p->value[a->p->slot_value[slot]].cols
+                    : heads_cols(&a->slot[slot].heads);
+}
+
 static int open_cache(struct attend *a, struct err *err)
 {
     const struct program *p = a->p;
 
     for (int i = 0; i < p->nslots; i++) {
-        uint64_t cols, bytes;
+        uint64_t bytes;
 
         if (p->value[p->slot_value[i]].first < 0)
             continue;
-        cols =
-            alone(a) ? p->value[p->slot_value[i]].cols : heads_cols(&a->slot[i].heads);
-        if (!mem_mul(&bytes, slot_rows(a, i), cols) ||
+        if (!mem_mul(&bytes, slot_rows(a, i), slot_cols(a, i)) ||
             !mem_mul(&bytes, bytes, sizeof(float)) ||
             !mem_mul(&bytes, bytes, a->sequences))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
@@ -324,10 +329,7 @@ void attend_begin(struct attend *a, size_t sequence, size_t start, size_t source
 /* The rows that slot SLOT keeps of the present sequence. */
 static float *kept_rows(const struct attend *a, int slot)
 {
-    uint64_t cols = alone(a) ? a->p->value[a->p->slot_value[slot]].cols
-                             : heads_cols(&a->slot[slot].heads);
-
-    return a->slot[slot].rows + a->sequence * slot_rows(a, slot) * cols;
+    return a->slot[slot].rows + a->sequence * slot_rows(a, slot) * slot_cols(a, slot);
 }
 
 int attend_keep(struct attend *a, const struct inst *inst, const float *x,

@@ -12,19 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job.h"
 
 enum { LINE_BYTES = 256 };
-
-double job_clock(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* When PID started, by /proc/PID/stat, whose second field may hold anything; false when
  * it has ended, be it waited for or not. */
@@ -182,7 +175,7 @@ int job_start(struct job *job, char *const *words, char *const *environment,
         become(job, out, error, words, environment);
     setpgid(pid, pid); /* whichever comes first, parent or child */
     job->pid = pid;
-    job->start = job_clock();
+    job->start = clock_seconds();
     job->start_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     job->killed = 0;
     ret = 0;

@@ -20,12 +20,10 @@ struct job {
     char *command;      /* what runs, for a log, or NULL; owned */
     double start;       /* seconds on the monotonic clock */
     double start_time;  /* seconds since the epoch */
-    double killed;      /* when it was told to end, 0 for never */
+    double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
     uint64_t report_at; /* bytes of the report file read */
     int status;         /* as from waitpid, when it has ended */
 };
-
-double job_clock(void); /* seconds, monotonic */
 
 /* What identifies a process beyond its number: "HOST BOOT PID START" of PID, of this
  * one when 0.  NULL when there is no such process. */

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -90,20 +91,12 @@ static void release_lock(struct journal *j)
     j->locked = false;
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The lock is its holder's while the journal changes within GRACE_S. */
 static int take_lock(struct journal *j, struct err *err)
 {
     struct timespec nap = { .tv_nsec = 1000000 };
     struct timespec changed = { 0 };
-    double since = seconds();
+    double since = clock_seconds();
 
     while (symlink(j->path, j->lock) < 0) {
         struct stat st;
@@ -113,11 +106,11 @@ static int take_lock(struct journal *j, struct err *err)
         if (fstat(j->fd, &st) == 0 && (st.st_mtim.tv_sec != changed.tv_sec ||
                                        st.st_mtim.tv_nsec != changed.tv_nsec)) {
             changed = st.st_mtim;
-            since = seconds();
+            since = clock_seconds();
         }
-        if (seconds() - since > GRACE_S) {
+        if (clock_seconds() - since > GRACE_S) {
             release_lock(j);
-            since = seconds();
+            since = clock_seconds();
             continue;
         }
         nanosleep(&nap, NULL);
