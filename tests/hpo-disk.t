@@ -30,6 +30,40 @@ for file in short.db junk.db bad.db journal:junk.jsonl; do
     ok "it is left as it was" cmp was "${file#journal:}"
 done
 
+# so are databases of another schema: the bytes of the two versions are changed in Optuna's file
+altered() {
+    LC_ALL=C sed "$1" "$data/sweep/optuna.db" > "$2"
+    ok "$2 is another file" test "$(cmp "$data/sweep/optuna.db" "$2" | wc -l)" = 1
+}
+altered 's/v3\.2\.0\.a/v2.6.0.a/' older.db
+altered 's/v3\.2\.0\.a/v9.9.9.a/' newer.db
+altered 's/\x0c5\.0\.0/\x0d6.0.0/' schema.db
+altered 's/version_info/version_xxxx/g' tables.db
+for file in older.db newer.db schema.db tables.db; do
+    cp $file was
+    run hpo-sweep show -S $file
+    status_is 3 "$file has a version that is not known"
+    err_has "'optuna storage upgrade'" "and the way to a known one is told"
+    err_lines 1 "in one line"
+    for kind in run ask enqueue; do
+        case $kind in
+        run) set -- --trials 40 s.yaml -- echo 1 ;;
+        ask) set -- s.yaml ;;
+        *) set -- s.yaml x=0.5 ;;
+        esac
+        run hpo-sweep $kind --storage $file --study s "$@"
+        status_is 3 "$kind refuses it too"
+    done
+    run hpo-sweep tell -S $file 31 1
+    status_is 3 "and so does tell"
+    ok "it is left as it was" cmp was $file
+    ok "with nothing beside it" sh -c "! ls $file-* $file.* 2> ls.err"
+done
+run hpo-sweep show -S older.db
+err_has "revision 'v2.6.0.a'" "the revision that is not known is named"
+run hpo-sweep show -S schema.db
+err_has "schema version 13" "so is the schema's version"
+
 # a directory that cannot be written
 mkdir closed
 cp s.db s.yaml closed

@@ -192,23 +192,31 @@ static int query_text(const struct sqlite *s, char **out, const char *sql,
 
 static int check_version(const struct sqlite *s, struct err *err)
 {
-    char *schema_version = NULL, *revision = NULL;
+    char *tables = NULL, *schema_version = NULL, *revision = NULL;
     int ret = -1, version;
 
-    if (query_text(s, &schema_version, "SELECT schema_version FROM version_info", err) <
-            0 ||
-        query_text(s, &revision, "SELECT version_num FROM alembic_version", err) < 0)
+    if (query_text(s, &tables,
+                   "SELECT count(*) FROM sqlite_master"
+                   " WHERE name IN ('version_info', 'alembic_version')",
+                   err) < 0)
         goto out;
-    if (str_int(schema_version, &version) && version == SCHEMA_VERSION &&
-        !strcmp(revision, REVISION))
+    if (!strcmp(tables, "2") &&
+        (query_text(s, &schema_version, "SELECT schema_version FROM version_info",
+                    err) < 0 ||
+         query_text(s, &revision, "SELECT version_num FROM alembic_version", err) < 0))
+        goto out;
+    if (schema_version && str_int(schema_version, &version) &&
+        version == SCHEMA_VERSION && !strcmp(revision, REVISION))
         ret = 0;
     else
         err_set(
             err, ERR_INPUT,
             "%s: schema version %s, revision '%s', is not known; for an older one run "
             "'optuna storage upgrade'",
-            s->path, *schema_version ? schema_version : "missing", revision);
+            s->path, schema_version && *schema_version ? schema_version : "missing",
+            revision ? revision : "");
 out:
+    free(tables);
     free(schema_version);
     free(revision);
     return ret;
@@ -266,9 +274,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         goto fail;
     }
     sqlite3_busy_timeout(s->db, BUSY_MS);
-    if ((create && run(s, "PRAGMA journal_mode = WAL", err) < 0) ||
-        run(s, "PRAGMA synchronous = NORMAL", err) < 0 ||
-        make_schema(s, create, err) < 0)
+    /* the mode is written to the file, which is left alone when it is refused */
+    if (run(s, "PRAGMA synchronous = NORMAL", err) < 0 ||
+        make_schema(s, create, err) < 0 ||
+        (create && run(s, "PRAGMA journal_mode = WAL", err) < 0))
         goto fail;
     *st = &s->base;
     return 0;
