@@ -14,6 +14,8 @@
 #   list FILE KEY [N]             the Nth list called KEY in a longer one, commas between
 #   near WANT GOT TOLERANCE       succeeds when the numbers are that near
 #   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
+#   shape NAME                    the public model of that name, as NAME.json
+#   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
 #
 # Each test runs in a scratch directory of its own, removed at the end.
 set -u
@@ -113,6 +115,16 @@ use_model() {
     [ -d "$dir/hf" ] && dir=$dir/hf
     ids=$(list "${dir%/hf}/expected.json" ids)
     ids=${ids:-1,2,3,4,5,6,7}
+}
+
+shape() {
+    awk -F '\t' -v n="$1" '$1 == n { print $4 }' "$data/configs.tsv" > "$1.json"
+}
+
+rank0() {
+    rank0_key=$1
+    shift
+    "$@" --json | sed -n "s/.*\"ranks\":\[{[^}]*},[^}]*\"$rank0_key\":\([0-9]*\).*/\1/p"
 }
 
 done_testing() {

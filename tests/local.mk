@@ -52,6 +52,7 @@ shell_tests = \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
+    %D%/mem-cases.t \
     %D%/mem-estimate.t \
     %D%/mem-plan.t \
     %D%/hpo-examples.t \

@@ -2,10 +2,6 @@
 # mem-plan.t - layouts of clusters: what fits, what is fastest, and why the rest is not there
 . "${top_srcdir:?}/tests/lib.sh"
 
-# shape NAME - the public model of that name, as NAME.json
-shape() {
-    awk -F '\t' -v n="$1" '$1 == n { print $4 }' "$data/configs.tsv" > "$1.json"
-}
 for name in llama-3-8b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
 
 # best OPTION... - tp, pp, dp, zero of the fastest

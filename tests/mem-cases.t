@@ -1,0 +1,152 @@
+#!/bin/sh
+# mem-cases.t - what others have published or measured, and what optimizers, offloading and groups
+# must come to by hand
+. "${top_srcdir:?}/tests/lib.sh"
+
+# infer or train KEY OPTION... - bytes of a category, of rank 0's kind
+infer() {
+    infer_key=$1
+    shift
+    rank0 "$infer_key" mem-estimate infer "$@"
+}
+train() {
+    train_key=$1
+    shift
+    rank0 "$train_key" mem-estimate train "$@"
+}
+params() { mem-estimate infer --seq 64 --json "$1" | sed 's/.*"params":\([0-9]*\).*/\1/'; }
+
+# about PERCENT WANT GOT - GOT is that near WANT
+about() { near "$2" "$3" "$1 / 100 * ($2)"; }
+GiB='* 1073741824'
+
+# gpt WIDTH HEADS LAYERS VOCAB - a GPT of that shape, as gpt.json
+gpt() {
+    printf '{"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"n_embd":%d,"n_head":%d,"n_layer":%d,"vocab_size":%d,' "$@" > gpt.json
+    printf '"n_positions":2048,"torch_dtype":"float16"}\n' >> gpt.json
+}
+
+for name in bert-base-cased bloom bloom-7b1 llama-7b llama-2-7b llama-2-13b llama-2-70b llama-3-8b llama-3-70b llama-3.1-405b opt-13b; do
+    shape "$name"
+done
+sed 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings":262144/' llama-3-8b.json > long.json
+
+# accelerate's guide to estimate-memory: BERT base cased.  It adds two integer buffers of 512 positions,
+# 8 KiB, to 413.17 MiB; its line of f16 has the largest of what Adam keeps, 826.36 MB, and no sum.
+run mem-estimate infer bert-base-cased.json
+tr -s ' ' < out | sed 's/ MiB//g' > rows
+while read -r row; do
+    ok "accelerate's table has the row of BERT: $row" grep -qF -e "$row" rows
+done << 'ROWS'
+f32 84.95 413.17 1.61 GiB
+bf16 42.47 206.59 1.61 GiB
+int8 21.24 103.29 -
+int4 10.62 51.65 -
+ROWS
+
+# Korthikanti et al. 2022, appendix B: the outputs of a stage are not kept, which for 35 stages of a
+# 530B model spares 2 s b h p = 2.73 GiB of what the first of them would hold.  What it does hold is
+# equation 2 for each of its three layers, 35 times.
+gpt 20480 128 105 51200
+ok "35 stages of 530B keep no outputs, which would be 2.73 GiB more" test \
+    "$(train activations --tp 8 --pp 35 --micro-batches 35 --flash off --dropout --sequence-parallel gpt.json)" = \
+    $((35 * 3 * 2048 * 20480 * (34 + 5 * 128 * 2048 / 20480) / 8))
+
+# Narayanan et al. 2021: P = 12 l h^2 (1 + 13/12h + (V + s)/12lh) is 174.6 billion for GPT-3.
+gpt 12288 96 96 51200
+ok "GPT-3 has 174.6 billion parameters in Megatron" near 174.6e9 "$(params gpt.json)" 0.05e9
+# There training 300 billion tokens takes 34 days of 1,024 A100s at 140 TFLOPS, each product done four
+# times (forwards, again, and twice back): 1T with 450 billion tokens 84 days of 3,072 at 163.
+days() {
+    mem-estimate plan --mode train --gpu a100-80g --gpus 1024 --global-batch 1024 --seq 2048 --json --top 1 gpt.json |
+        sed -n 's/.*"tokens_per_second":\([0-9.e+]*\),"mfu":\([0-9.e-]*\).*/\1 \2/p' |
+        awk -v tokens="$1" -v gpus="$2" -v rate="$3" '{ flops = $2 * 1024 * 312e12 / $1
+            print flops * 4 / 3 * tokens / (gpus * rate * 86400) }'
+}
+ok "GPT-3 takes 34 days of 1,024 devices at 140 TFLOPS" near 34 "$(days 300e9 1024 140e12)" 0.5
+gpt 25600 160 128 51200
+ok "1T takes 84 days of 3,072 devices at 163 TFLOPS" near 84 "$(days 450e9 3072 163e12)" 1
+
+# llm-analysis, examples/megatron-lm: 175B over tp 8, pp 12, dp 16, micro-batch 4.  It counts products of
+# layers and the embedding, no positions, biases and norms; gradients of the layers alone; and 16 bytes of
+# optimizer where we have 12, for f32 gradients are among them.
+gpt 12288 96 96 50272
+layout="--tp 8 --pp 12 --dp 16 --micro-batch 4 --sequence-parallel --recompute full gpt.json"
+left_out=$((2048 * 12288 + 8 * (12288 * 7 / 8 + 6 * 12288)))
+# shellcheck disable=SC2086 # words are wanted
+{
+    ok "llm-analysis' 175B has 3,778,314,240 bytes of weights a rank" test \
+        "$(train weights $layout)" = $((3778314240 + 2 * left_out))
+    ok "and 3,623,878,656 of gradients" test \
+        "$(train gradients $layout)" = $((3623878656 + 2 * (50272 * 12288 / 8 + left_out)))
+    ok "and 28,991,029,248 of optimizer, f32 gradients among them" test \
+        "$(train optimizer $layout)" = $((28991029248 / 16 * 12 + 12 * (50272 * 12288 / 8 + left_out)))
+    ok "and keeps 2,415,919,104 of 12 micro-batches' inputs" test \
+        $((($(train activations --micro-batches 12 $layout) - $(train activations --micro-batches 1 $layout)) / 11 * 12)) = 2415919104
+}
+
+# the same, examples/llama: 512 + 32 tokens of LLaMA 7B; its weights are of another model, 2.4 % smaller
+ok "544 tokens of LLaMA 7B are 285,212,672 bytes of cache" test \
+    "$(infer kv_cache --weights f16 --seq 544 llama-7b.json)" = 285212672
+ok "and its weights 13,476,831,232" test "$(infer weights --weights f16 --seq 544 llama-7b.json)" = 13476831232
+
+# Kwon et al. 2023: a token of OPT 13B takes 800 KiB, 2,048 of them 1.6 GB
+ok "a token of OPT 13B is 800 KiB of cache" test "$(infer kv_cache --weights f16 --seq 1 opt-13b.json)" = 819200
+ok "2,048 are 1.6 GB" near 1.6e9 "$(infer kv_cache --weights f16 --seq 2048 opt-13b.json)" 0.08e9
+
+# Bekman, Machine Learning Engineering (training/performance): one sequence of 32,768 tokens of Llama 3 8B.
+# Its layer of 7 GiB was measured where every operation runs alone: 28 copies of the hidden state, of which
+# 20.5 must be read again; the rest are copies in f32 in two norms (4), and of k, v, q and the result of
+# attention in other orders (3.5).  With them the sum is its 31 GiB.
+hidden=$((32768 * 4096 * 2))
+one=$(train activations --weights bf16 --seq 32768 --recompute full --pp 32 --micro-batches 1 long.json)
+stage=$(train activations --weights bf16 --seq 32768 --recompute full --pp 32 --micro-batches 32 long.json)
+many=$(train activations --weights bf16 --seq 32768 --recompute full long.json)
+logits=$(train logits --weights bf16 --seq 32768 long.json)
+ok "a layer's input of 32,768 tokens is 0.25 GiB" test $hidden = $((1 << 28))
+ok "the inputs of all layers are 8" near 8 "($stage - $one) / 31 * 32 / 1073741824" 0.001
+ok "20.5 of 28 copies are read again in a layer" near 20.5 "($one - $hidden) / $hidden" 0.05
+ok "logits in f32 are 15.7" near 15.7 "$logits * 4 / 6 / 1073741824" 0.05
+ok "that makes 31 GiB, copies included" near 31 "($many + 7.5 * $hidden + $logits * 4 / 6) / 1073741824" 0.35
+
+# BigScience, train/tr11-176B-ml: BLOOM's 70 blocks of 4.59 GiB and 6.75 of the rest, 328.34 in all, for
+# a vocabulary of 250,680 and 2,048 positions that it has not; the published index has 352,494,542,848 bytes.
+ok "a block of BLOOM is 4.59 GiB" near 4.59 \
+    "$(rank0 weights mem-estimate train --weights bf16 --pp 70 bloom.json) / 1073741824 - 250880 * 14336 * 2 / 1073741824" 0.005
+ok "BLOOM is 352,494,542,848 bytes" test "$(infer weights --weights bf16 --seq 64 bloom.json)" = 352494542848
+ok "which is 328.34 GiB" about 0.05 "328.34 $GiB" 352494542848
+
+# torchtitan, benchmarks of December 2024, Llama 3.1 8B: 8 devices need 15.4 GiB more than 128 (15.0 compiled)
+fsdp() { train total --weights bf16 --zero 3 --micro-batch 2 --seq 8192 --recompute full "$@" llama-3-8b.json; }
+ok "FSDP over 8 devices takes 15 GiB more than over 128" about 10 "15.4 $GiB" "$(fsdp --dp 8) - $(fsdp --dp 128)"
+# and 83.9 to 84.5 GiB whatever the share of a sequence, where dp x sp is 8 and sp x 32,768 its length
+totals=$(for n in 1 2 4 8; do
+    train total --weights bf16 --zero 3 --recompute full --dp $((8 / n)) --sp $n --seq $((n * 32768)) long.json
+done)
+ok "a longer sequence over as many more ranks takes no more" \
+    awk -v all="$(printf '%s ' $totals)" 'BEGIN { n = split(all, t, " "); for (i = 2; i <= n; i++)
+        if (t[i] < 0.99 * t[1] || t[i] > 1.01 * t[1]) exit 1; exit n != 4 }'
+
+# PEFT's README, one A100 with 80 GB, f32, batches of 8 short texts (about 64 tokens): what PyTorch says it
+# has allotted, so without the device's context.
+t5() {
+    printf '{"model_type":"t5","architectures":["T5ForConditionalGeneration"],"d_model":%d,"d_ff":%d,"d_kv":64,"num_heads":%d,' "$2" "$3" "$4" > "$1.json"
+    printf '"num_layers":24,"num_decoder_layers":24,"vocab_size":%d,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false,' "$5" >> "$1.json"
+    printf '"n_positions":512,"torch_dtype":"float32"}\n' >> "$1.json"
+}
+t5 t0-3b 2048 5120 32 32128
+t5 mt0-xxl 4096 10240 64 250112
+while read -r name want within lora; do
+    ok "$name takes PEFT's $want GiB${lora:+ with LoRA}" about "$within" "$want $GiB" \
+        "$(train total --weights f32 --seq 64 --micro-batch 8 --runtime 0 ${lora:+--lora "$lora"} "$name.json")"
+done << 'ROWS'
+t0-3b 47.14 3
+t0-3b 14.4 5 8:q,v
+mt0-xxl 56 3 8:q,v
+bloom-7b1 32 10 8:query_key_value
+ROWS
+for name in mt0-xxl bloom-7b1; do
+    run mem-estimate train --weights f32 --seq 64 --micro-batch 8 --gpu a100-80g "$name.json"
+    status_is 1 "without it $name does not fit"
+done
+done_testing
