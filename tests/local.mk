@@ -59,6 +59,7 @@ shell_tests = \
     %D%/hpo-journal.t \
     %D%/hpo-disk.t \
     %D%/hpo-transfer.t \
+    %D%/hpo-workers.t \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \
     %D%/models.t \

@@ -261,6 +261,15 @@ static void sqlite_close(struct storage *st)
     free(s);
 }
 
+/* Readers and a writer at once: a wish, which SQLite refuses without waiting while
+ * others are at work.  The next that opens the file has it then. */
+static int wish_log(const struct sqlite *s, struct err *err)
+{
+    int code = sqlite3_exec(s->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+
+    return code == SQLITE_OK || code == SQLITE_BUSY ? 0 : fail(s, err);
+}
+
 static int sqlite_open(struct storage **st, const char *where, bool create,
                        struct err *err)
 {
@@ -276,8 +285,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     sqlite3_busy_timeout(s->db, BUSY_MS);
     /* the mode is written to the file, which is left alone when it is refused */
     if (run(s, "PRAGMA synchronous = NORMAL", err) < 0 ||
-        make_schema(s, create, err) < 0 ||
-        (create && run(s, "PRAGMA journal_mode = WAL", err) < 0))
+        make_schema(s, create, err) < 0 || (create && wish_log(s, err) < 0))
         goto fail;
     *st = &s->base;
     return 0;
