@@ -149,4 +149,71 @@ for name in mt0-xxl bloom-7b1; do
     run mem-estimate train --weights f32 --seq 64 --micro-batch 8 --gpu a100-80g "$name.json"
     status_is 1 "without it $name does not fit"
 done
+
+# The rest is reckoned here.  Llama 3 8B has 32 layers of q, o (4096 x 4096), k, v (1024 x 4096), gate, up
+# (14336 x 4096) and down (4096 x 14336), two tables of 128256 x 4096, and 65 norms of 4096.
+layer=$((2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096))
+table=$((128256 * 4096))
+norms=$((65 * 4096))
+all=$((32 * layer + 2 * table + norms))
+rows_columns=$((32 * (2 * 8192 + 2 * 5120 + 3 * 18432) + 2 * 132352))
+states() { train optimizer --weights bf16 --seq 512 "$@" llama-3-8b.json; }
+
+# Chen et al. 2023, algorithm 2: Lion keeps one momentum, in f32 beside an f32 master copy of bf16 weights
+ok "Lion keeps 4 bytes and a master copy of 4" test "$(states --optimizer lion)" = $((8 * all))
+ok "and without master copies 2" test "$(states --optimizer lion --master none)" = $((2 * all))
+# Dettmers et al. 2022: two states of a byte, and for each 2,048 elements an f32 scale of either
+ok "Adam in 8 bits keeps 2 bytes and 8 for every 2,048" \
+    test "$(states --optimizer adam8bit)" = $((4 * all + 2 * all + all / 2048 * 8))
+# Shazeer and Stern 2018, algorithm 4: of a matrix the sums of its rows and of its columns, of a vector all
+ok "Adafactor keeps a row and a column of each matrix" \
+    test "$(states --optimizer adafactor)" = $((4 * all + 4 * (rows_columns + norms)))
+ok "of each rank's part of it" test "$(states --optimizer adafactor --master none --tp 2)" = \
+    $((4 * (32 * (2 * (2048 + 4096) + 2 * (512 + 4096) + 3 * (7168 + 4096)) + 2 * (64128 + 4096) + norms)))
+# Jordan et al. 2024: Muon's momentum for the layers' matrices, Adam for tables and vectors
+ok "Muon keeps 4 bytes of layers' matrices and 8 of the rest" test "$(states --optimizer muon)" = \
+    $((4 * all + 4 * 32 * layer + 8 * (2 * table + norms)))
+ok "half of that without master copies" test "$(states --optimizer muon --master none)" = \
+    $((2 * 32 * layer + 4 * (2 * table + norms)))
+for optimizer in lion adafactor muon adam8bit; do
+    ok "ZeRO deals the states of $optimizer" near "$(states --optimizer $optimizer) / 4" \
+        "$(states --optimizer $optimizer --zero 1 --dp 4)" 4
+done
+
+# split OPTION... - bytes of weights, gradients, optimizer, communication and on the host
+split() {
+    mem-estimate train --weights bf16 --seq 512 "$@" --json llama-3-8b.json | sed \
+        's/.*"ranks":\[{[^}]*},[^}]*"weights":\([0-9]*\),"gradients":\([0-9]*\),"optimizer":\([0-9]*\).*"comm":\([0-9]*\).*"host":\([0-9]*\).*/\1 \2 \3 \4 \5/'
+}
+# Ren et al. 2021: gradients (2 bytes) and f32 master copies and moments (12) go to the host.  Parameters
+# follow (Rajbhandari et al. 2021) unit by unit: DeepSpeed's estimators count 4 bytes of the largest.
+ok "offloading the optimizer leaves the weights" test "$(split --offload optimizer)" = \
+    "$((2 * all)) 0 0 0 $((14 * all))"
+ok "ZeRO-2 deals what is offloaded" test "$(split --offload optimizer --zero 2 --dp 4)" = \
+    "$((2 * all)) 0 0 $((25 << 20)) $((14 * all / 4))"
+ok "ZeRO-3 the weights too, and gathers the largest unit" test "$(split --offload optimizer --zero 3 --dp 4)" = \
+    "$((2 * all / 4)) 0 0 $((4 * table)) $((14 * all / 4))"
+ok "offloaded parameters leave the largest unit" test "$(split --offload params --zero 3 --dp 4)" = \
+    "0 0 0 $((4 * table)) $((16 * all / 4))"
+ok "on a single device as well" test "$(split --offload params --zero 3)" = "0 0 0 $((4 * table)) $((16 * all))"
+
+# Zhao et al. 2023, section 3.2.2: FSDP's hybrid sharding deals everything over F ranks, which are replicated
+while read -r stage w g s comm; do
+    ok "stage $stage in groups of 4 of 16 ranks deals over 4" test "$(split --zero "$stage" --dp 16 --hsdp 4)" = \
+        "$((2 * all / w)) $((2 * all / g)) $((12 * all / s)) $comm 0"
+done << ROWS
+1 1 1 4 $((25 << 20))
+2 1 4 4 $((25 << 20))
+3 4 4 4 $((4 * table))
+ROWS
+ok "ranks that share a sequence are among them" test "$(split --zero 3 --dp 4 --sp 4 --hsdp 8)" = \
+    "$((2 * all / 8)) $((2 * all / 8)) $((12 * all / 8)) $((4 * table)) 0"
+ok "a group of all ranks is no group" test "$(split --zero 3 --dp 16 --hsdp 16)" = "$(split --zero 3 --dp 16)"
+ok "groups offload their share" test "$(split --zero 3 --dp 16 --hsdp 4 --offload optimizer)" = \
+    "$((2 * all / 4)) 0 0 $((4 * table)) $((14 * all / 4))"
+run mem-estimate train --zero 3 --dp 16 --hsdp 3 llama-3-8b.json
+status_is 1 "groups that do not make up all ranks are impossible"
+out_has "--hsdp 3: does not divide the 16 ranks" "and that is said"
+run mem-estimate train --dp 16 --hsdp 4 llama-3-8b.json
+status_is 1 "so are groups that deal nothing"
 done_testing

@@ -336,6 +336,18 @@ bool request_fits(const struct request *r, const struct memory_estimate *e)
     return !r->gpu_memory || e->peak->total <= r->gpu_memory;
 }
 
+/* Groups of --hsdp ranks must make up all that share the weights. */
+static void add_group_obstacle(struct str *out, const struct memory_options *o)
+{
+    int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
+
+    if (!o->zero)
+        str_addf(out, "--hsdp %d: nothing is dealt without --zero\n", o->hsdp);
+    if (n % o->hsdp)
+        str_addf(out, "--hsdp %d: does not divide the %d ranks of dp x ep x sp\n",
+                 o->hsdp, n);
+}
+
 char *request_obstacles_dup(const struct request *r)
 {
     struct str out = { 0 };
@@ -358,5 +370,7 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out,
                  "--zero 2: gradients cannot stay dealt over the micro-batches of "
                  "a pipeline\n");
+    if (r->memory.train && r->memory.hsdp)
+        add_group_obstacle(&out, &r->memory);
     return out.s ? str_steal(&out) : xstrdup("");
 }

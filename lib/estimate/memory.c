@@ -99,13 +99,19 @@ static uint64_t weight_bytes(const struct memory_options *o, const struct weight
                    : weight_type_bytes(o->other, w->elements, w->rows);
 }
 
-/* Ranks among which a state of CLASS is dealt. */
-static uint64_t shard_group(const struct memory_options *o, int class)
+/* Ranks that have the same weights of CLASS. */
+static uint64_t replicas(const struct memory_options *o, int class)
 {
     uint64_t n = (uint64_t)o->mesh.size[MESH_DP] * (uint64_t)o->mesh.size[MESH_SP];
 
-    if (class != WEIGHT_EXPERT)
-        n *= (uint64_t)o->mesh.size[MESH_EP];
+    return class == WEIGHT_EXPERT ? n : n * (uint64_t)o->mesh.size[MESH_EP];
+}
+
+/* Ranks among which a state of CLASS is dealt. */
+static uint64_t shard_group(const struct memory_options *o, int class)
+{
+    uint64_t n = replicas(o, class);
+
     return o->hsdp && (uint64_t)o->hsdp < n ? (uint64_t)o->hsdp : n;
 }
 
@@ -284,9 +290,9 @@ static void add_comm(struct sum *out, const struct anatomy *a,
     if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
         plus3(out, times(out, 2, rank_tokens(out, o)), whole_share(o, border),
               o->compute_bytes);
-    if (!o->train || shard_group(o, WEIGHT_MATRIX) == 1)
+    if (!o->train || (replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS))
         return;
-    if (o->zero == 3) /* the gathered unit and its gradients */
+    if (o->zero == 3) /* the gathered (or fetched) unit and its gradients */
         plus3(out, a->largest, 2, o->other->block_bytes);
     else
         plus(out, BUCKET_BYTES);
