@@ -335,6 +335,17 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
     return i;
 }
 
+/* A negative number is an operand, unless there is an option such as -1. */
+static bool is_option(const struct cmd *cmd, const char *word)
+{
+    double ignored;
+
+    if (word[0] != '-' || !word[1])
+        return false;
+    return find_short(cmd, word[1]) ||
+           !(str_double(word, &ignored) || !strcmp(word, "-inf"));
+}
+
 static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
 {
     for (const char *p = argv[i] + 1; *p; p++) {
@@ -371,7 +382,7 @@ char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
         }
         if (!strncmp(argv[i], "--", 2))
             i = parse_long(cmd, argc, argv, i);
-        else if (argv[i][0] == '-' && argv[i][1])
+        else if (is_option(cmd, argv[i]))
             i = parse_short(cmd, argc, argv, i);
         else
             argv[n++] = argv[i];

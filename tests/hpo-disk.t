@@ -120,4 +120,17 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=320k none small > mount.out 2>
 else
     skip "a full disk ends the sweep" "needs root"
 fi
+# a network's disk
+shim=$top_builddir/tests/fail-io.so
+if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s version.err ]; then
+    run env LD_PRELOAD="$shim" ON_NFS=1 hpo-sweep ask -S remote.db s.yaml
+    status_is 0 "a database on NFS can be used"
+    err_has "remote.db is on a network file system" "but a journal is advised"
+    run env LD_PRELOAD="$shim" ON_NFS=1 hpo-sweep ask -S remote.db s.yaml
+    err_empty "once"
+    run env LD_PRELOAD="$shim" ON_NFS=1 hpo-sweep ask -S journal:remote.log s.yaml
+    err_empty "a journal is fine there"
+else
+    skip "a database on NFS can be used" "nothing can be preloaded"
+fi
 done_testing

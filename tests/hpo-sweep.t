@@ -222,4 +222,15 @@ hpo-sweep run s.yaml --study killed --trials 2 -- echo 1
 hpo-sweep show -S s.db --study killed > list
 ok "after SIGKILL the next run takes the dead trial for failed" \
     test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL COMPLETE "
+# numbers below zero are no options
+hpo-sweep ask -S below.db --study below s.yaml > out
+run hpo-sweep report -S below.db 0 1 -0.5
+status_is 0 "a negative value is reported"
+run hpo-sweep report -S below.db 0 2 -inf
+status_is 0 "so is an infinite one"
+run hpo-sweep tell -S below.db 0 -1e-3
+status_is 0 "and told"
+ok "as it is" test "$(hpo-sweep best -S below.db | awk '{ print $3 }')" = -0.001
+run hpo-sweep tell -S below.db 0 -x
+status_is 2 "other words with a dash are options"
 done_testing

@@ -57,6 +57,7 @@ shell_tests = \
     %D%/mem-plan.t \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \
+    %D%/hpo-postgres.t \
     %D%/hpo-disk.t \
     %D%/hpo-transfer.t \
     %D%/hpo-workers.t \

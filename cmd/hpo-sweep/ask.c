@@ -66,6 +66,7 @@ int ask_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "'%s' is not a time", lease);
     if (session_open_sweep(&s, operand[0], &w, &err) < 0)
         return cmd_fail(&cmd, &err);
+    session_advise(&s, &cmd);
     x = xcalloc(s.file.space.n, sizeof(*x));
     drawn = session_draw(&s, &number, x, &err);
     if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
@@ -146,6 +147,7 @@ int enqueue_main(const char *program, int argc, char **argv)
 
     if (session_open_sweep(&s, operand[0], &w, &err) < 0)
         return cmd_fail(&cmd, &err);
+    session_advise(&s, &cmd);
     str_addc(&fixed, '{');
     for (char **word = operand + 1; *word && ret == 0; word++)
         ret = add_fixed(&fixed, &s.file.space, *word, &err);

@@ -68,6 +68,8 @@ int session_open(struct session *s, const struct where *w, bool change,
 /* Open, or begin, the study of the sweep file PATH, alone and loaded. */
 int session_open_sweep(struct session *s, const char *path, const struct wish *w,
                        struct err *err);
+/* Print what a person should know of the storage, once in its life. */
+void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */
 int session_begin(struct session *s, struct err *err);
 int session_end(struct session *s, struct err *err);

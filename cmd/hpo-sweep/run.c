@@ -1,13 +1,11 @@
 /* run - run a command for one trial after another */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -410,44 +408,21 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
-/* One run per storage at a time, or several that share it. */
-static int lock(const char *url, bool share, struct err *err)
-{
-    char *path = str_dupf("%s.lck", storage_file(url));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-
-    if (fd < 0)
-        err_errno(err, "%s", path);
-    else if (flock(fd, (share ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
-        err_set(err, errno == EWOULDBLOCK ? ERR_LOCKED : ERR_SYSTEM, "%s: %s", path,
-                errno == EWOULDBLOCK ? "another run holds it" : strerror(errno));
-        close(fd);
-        fd = -1;
-    }
-    free(path);
-    return fd;
-}
-
 static int execute(struct loop *l, struct err *err)
 {
     struct session *s = l->s;
-    int fd, ret = -1;
+    int ret = -1;
 
     if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0 ||
         check_budget(l, err) < 0 ||
-        measure_check(&l->o->measure, s->study.nobjectives, err) < 0)
+        measure_check(&l->o->measure, s->study.nobjectives, err) < 0 ||
+        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0)
         return -1;
-    fd = lock(s->url, l->o->share, err);
-    if (fd < 0)
+    if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
-    if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0) {
-        close(fd);
-        return -1;
-    }
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
     if (reap(s, err) == 0 && session_end(s, err) == 0)
         ret = run_all(l, err);
-    close(fd);
     return ret;
 }
 
@@ -598,8 +573,10 @@ int run_main(const char *program, int argc, char **argv)
     l.command = cmd_command(&cmd, argc, argv);
     if (read_times(&l, &o, &times, &err) == 0 &&
         deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
-        session_open_sweep(&s, operand[0], &o.wish, &err) == 0)
+        session_open_sweep(&s, operand[0], &o.wish, &err) == 0) {
+        session_advise(&s, &cmd);
         ret = run_sweep(&l, &err);
+    }
     devices_clear(&o.devices);
     free(keys.v);
     free(regexes.v);

@@ -52,7 +52,7 @@ static int load(struct session *s, struct err *err)
     int found = s->st->ops->load(s->st, &s->study, s->name, err);
 
     if (found == 0)
-        return err_set(err, ERR_INPUT, "%s: no study '%s'", s->url, s->name);
+        return err_set(err, ERR_INPUT, "%s: no study '%s'", s->st->name, s->name);
     return found < 0 ? -1 : 0;
 }
 
@@ -72,7 +72,7 @@ static int only_study(struct session *s, struct err *err)
         err_set(err, n ? ERR_USAGE : ERR_INPUT,
                 n ? "%s holds %zu studies: choose one with --study"
                   : "%s holds no study",
-                s->url, n);
+                s->st->name, n);
     }
     fs_list_free(names, n);
     return ret;
@@ -286,13 +286,19 @@ int session_open_sweep(struct session *s, const char *path, const struct wish *w
         goto fail;
     seed = study_attr(&s->study.system, STUDY_SEED_KEY);
     if (!seed || !str_u64(seed, &s->seed)) {
-        err_set(err, ERR_INPUT, "%s: study '%s' has no seed", s->url, s->name);
+        err_set(err, ERR_INPUT, "%s: study '%s' has no seed", s->st->name, s->name);
         goto fail;
     }
     return 0;
 fail:
     session_close(s);
     return -1;
+}
+
+void session_advise(const struct session *s, const struct cmd *cmd)
+{
+    if (s->st->advice)
+        cmd_warn(cmd, "%s %s", s->st->name, s->st->advice);
 }
 
 int session_begin(struct session *s, struct err *err)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
@@ -337,6 +338,21 @@ bool fs_is_dir(const char *path)
     struct stat st;
 
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool fs_is_remote(const char *path)
+{
+    /* linux/magic.h and statfs(2): NFS, SMB, CIFS, SMB2, AFS, Ceph */
+    static const uint32_t remote[] = { 0x6969,     0x517b,     0xff534d42,
+                                       0xfe534d42, 0x5346414f, 0x00c36400 };
+    struct statfs s;
+
+    if (statfs(path, &s) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
+        if ((uint32_t)s.f_type == remote[i])
+            return true;
+    return false;
 }
 
 int fs_size(uint64_t *size, const char *path, struct err *err)

@@ -37,6 +37,8 @@ void fs_list_free(char **names, size_t n);
 
 bool fs_exists(const char *path);
 bool fs_is_dir(const char *path);
+/* True when PATH lies on a file system of another machine (NFS, SMB, AFS, Ceph). */
+bool fs_is_remote(const char *path);
 /* Size in bytes of what PATH leads to, symbolic links followed. */
 int fs_size(uint64_t *size, const char *path, struct err *err);
 

@@ -160,6 +160,7 @@ static void journal_close(struct storage *st)
     journal_give_up(st);
     replay_clear(&j->replay);
     free(j->path);
+    free(j->base.name);
     free(j->lock);
     if (j->fd >= 0)
         close(j->fd);
@@ -173,6 +174,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
     struct timespec t;
 
     j->base.ops = &journal_storage;
+    j->base.name = xstrdup(where);
     j->path = xstrdup(where);
     j->replay.path = j->path;
     j->lock = str_dupf("%s.lock", where);
@@ -429,6 +431,7 @@ const struct storage_ops journal_storage = {
     .scheme = "journal",
     .open = journal_open,
     .close = journal_close,
+    .hold = storage_hold_file,
     .begin = journal_begin,
     .end = journal_end,
     .give_up = journal_give_up,

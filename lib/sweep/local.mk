@@ -17,6 +17,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/parzen.c %D%/parzen.h \
     %D%/percentile.c \
     %D%/pruner.c %D%/pruner.h \
+    %D%/postgres.c \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \
     %D%/job.c %D%/job.h \
@@ -33,6 +34,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/transfer.c %D%/transfer.h \
     %D%/study.c %D%/study.h \
     %D%/sweepfile.c %D%/sweepfile.h \
+    %D%/tables.c %D%/tables.h \
     %D%/tpe.c \
     %D%/truncnorm.c %D%/truncnorm.h \
     %D%/wandb-command.c \

@@ -15,6 +15,9 @@ struct storage_ops {
      * ERR_INPUT. */
     int (*open)(struct storage **st, const char *where, bool create, struct err *err);
     void (*close)(struct storage *st); /* an open change is given up */
+    /* Keep other runs off STUDY until close, unless they SHARE it too; ERR_LOCKED when
+     * one has it.  A file is held whole. */
+    int (*hold)(struct storage *st, const char *study, bool share, struct err *err);
     int (*begin)(struct storage *st, bool change, struct err *err);
     int (*end)(struct storage *st, struct err *err); /* keep what was changed */
     void (*give_up)(struct storage *st);
@@ -43,14 +46,19 @@ struct storage_ops {
 
 struct storage {
     const struct storage_ops *ops;
+    char *name;         /* for people: the file, or the URL without a password */
+    const char *advice; /* what a person should know of it, or NULL */
+    int held;           /* descriptor of storage_hold_file's file, or -1 */
 };
 
-extern const struct storage_ops sqlite_storage, journal_storage;
+extern const struct storage_ops sqlite_storage, journal_storage, postgres_storage;
 
-/* Open URL: "sqlite:///PATH", "journal:PATH", or a path, which is SQLite's. */
+/* Open URL: "sqlite:///PATH", "journal:PATH", "postgresql://...", or a path, which is
+ * SQLite's. */
 int storage_open(struct storage **st, const char *url, bool create, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
-/* The file that URL names, borrowed from it. */
-const char *storage_file(const char *url);
+/* The function `hold` of a storage whose name is its file: locks a file beside it. */
+int storage_hold_file(struct storage *st, const char *study, bool share,
+                      struct err *err);
 
 #endif
