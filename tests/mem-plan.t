@@ -2,7 +2,7 @@
 # mem-plan.t - layouts of clusters: what fits, what is fastest, and why the rest is not there
 . "${top_srcdir:?}/tests/lib.sh"
 
-for name in llama-3-8b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
+for name in llama-3-8b llama-2-13b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
 
 # best OPTION... - tp, pp, dp, zero of the fastest
 best() {
@@ -10,11 +10,78 @@ best() {
         sed 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*/\1 \3 \2 \4/'
 }
 
-# the guide: a model that fits one device is replicated; one that does not is cut
+# search OPTION... - all layouts that fit, fastest first, as lines of tp pp dp zero size number seconds
+search() {
+    mem-estimate plan --json --weights bf16 --top 100000 "$@" > all.json
+    sed -n 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*"micro_batch":\([0-9]*\),"micro_batches":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \3 \2 \4 \5 \6 \7/p' all.json > plans
+}
+
+# fastest CONDITION - seconds of the fastest layout of the last search for which awk's CONDITION holds
+fastest() { awk '{ tp = $1; pp = $2; dp = $3; zero = $4 } '"$1"' { print $7; exit }' plans; }
+# Each kind of parallelism alone
+zero='tp == 1 && pp == 1 && zero > 0'
+stages='tp == 1 && dp == 1'
+tensors='pp == 1 && dp == 1'
+# faster A B - A seconds are fewer, and both are there
+faster() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a + 0 < b + 0) }'; }
+# every CONDITION - it holds for all layouts of the last search, and there are some
+every() { awk '{ tp = $1; pp = $2; dp = $3; zero = $4 } !('"$1"') { bad = 1 } END { exit bad || !NR }' plans; }
+# first CONDITION - it holds for the fastest of them
+first() { head -n 1 plans > one && mv one plans && every "$1"; }
+
+# The guide: "Efficient Training on Multiple GPUs" of Hugging Face's transformers, scalability strategy.
+# On a node, case 1: what fits one device is replicated
 ok "what fits one device is trained in replicas" \
     test "$(best --mode train --gpu h100-80g --gpus 8 --global-batch 64 --seq 1024 smollm2-135m.json)" = "1 1 8 0"
-run mem-estimate plan --mode train --gpu a100-80g --gpus 8 --global-batch 16 --seq 2048 --weights bf16 --json llama-3-8b.json
-ok "what does not is sharded or cut" test "$(head -n 1 out | grep -c '"zero":0.*"tp":1')" = 0
+# Case 2: what does not takes stages, ZeRO or tp, by and large equal where links are fast ...
+search --mode train --gpu a100-80g --gpus 8 --global-batch 16 --seq 2048 llama-3-8b.json
+ok "what does not is sharded or cut" every 'zero > 0 || tp > 1 || pp > 1'
+search --mode train --gpu a100-80g --gpus 8 --global-batch 64 --seq 2048 llama-2-13b.json
+ok "over NVLink the slowest kind takes less than half again the time of the fastest" \
+    awk -v all="$(fastest "$stages") $(fastest "$zero") $(fastest "$tensors")" 'BEGIN {
+        n = split(all, t, " "); low = high = t[1]
+        for (i = 2; i <= n; i++) { if (t[i] < low) low = t[i]; if (t[i] > high) high = t[i] }
+        exit n != 3 || high > 1.5 * low }'
+# ... while without such links stages are faster than tp and ZeRO
+for batch in 8 16 32 64 128; do
+    search --mode train --gpu l40s --gpus 8 --global-batch $batch --seq 2048 llama-2-13b.json
+    ok "without NVLink stages are faster than tp for $batch sequences" faster "$(fastest "$stages")" "$(fastest "$tensors")"
+    ok "and than ZeRO" faster "$(fastest "$stages")" "$(fastest "$zero")"
+    search --mode train --gpu a100-80g-pcie --gpus 8 --global-batch $batch --seq 2048 llama-2-13b.json
+    ok "with more memory, too, faster than tp" faster "$(fastest "$stages")" "$(fastest "$tensors")"
+done
+# (with that memory ZeRO-2 overtakes them from 32 sequences on: half of the backward pass hides its sums)
+search --mode train --gpu a100-80g-pcie --gpus 8 --global-batch 16 --seq 2048 llama-2-13b.json
+ok "and than ZeRO where there is little to hide it" faster "$(fastest "$stages")" "$(fastest "$zero")"
+# Case 3: a layer larger than a device.  8 layers of 17.2 billion parameters: 34 GB of weights each, 69 with
+# their gradients, 275 to train
+cat > wide.json << 'END'
+{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":32768,"intermediate_size":131072,"vocab_size":32000,
+"num_hidden_layers":8,"num_attention_heads":256,"num_key_value_heads":256,"max_position_embeddings":2048,"torch_dtype":"bfloat16"}
+END
+search --mode train --gpu h200 --gpus 128 --global-batch 128 --seq 2048 wide.json
+ok "a layer that does not fit is cut over tp unless there is ZeRO" every 'tp > 1 || zero > 0'
+ok "with which it need not be" test -n "$(fastest 'tp == 1 && zero == 3')"
+search --mode train --gpu h100-80g --gpus 128 --global-batch 128 --seq 2048 wide.json
+ok "one that ZeRO cannot gather either is cut over tp always" every 'tp > 1'
+search --gpu t4 --gpus 32 --global-batch 8 --seq 512 wide.json
+ok "stages alone do not answer with such a layer" every 'tp > 1'
+
+# Between nodes.  A fast network: ZeRO, or stages with tp and replicas
+search --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-2-13b.json
+ok "over a fast network what fits is trained by ZeRO" first "$zero"
+search --mode train --gpu a100-40g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-3-70b.json
+ok "and what barely fits in replicas of stages cut over tp" first 'tp > 1 && pp > 1 && dp > 1'
+# A slow one and little memory: replicas of stages cut over tp, and ZeRO
+while read -r gpu gpus batch model; do
+    search --mode train --gpu "$gpu" --gpus "$gpus" --global-batch "$batch" --seq 2048 --net 10Gbit "$model.json"
+    ok "over a slow network ZeRO alone trains $model slower than stages" \
+        faster "$(fastest 'pp > 1')" "$(fastest "$zero" | awk '{ print $1 / 1.5 }')"
+    ok "and little memory asks for all of dp, pp, tp and ZeRO" first 'dp > 1 && pp > 1 && tp > 1 && zero > 0'
+done << 'END'
+a100-40g 64 256 llama-3-70b
+v100-32g 32 128 llama-2-13b
+END
 # shellcheck disable=SC2046 # words are wanted
 set -- $(best --mode train --gpu h100-80g --gpus 16 --global-batch 64 --seq 2048 --net 400Gbit llama-3-8b.json)
 ok "over a fast network replicas are preferred to stages" test "$2" = 1
@@ -29,7 +96,16 @@ run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 204
 status_is 0 "405B on 1,024 devices is planned"
 ok "tp never leaves a node" awk '!/"plan"/ { next } { match($0, /"tp":[0-9]+/); n = substr($0, RSTART + 5, RLENGTH - 5) + 0 }
     n > 8 { exit 1 }' out
-ok "all devices are used" awk '!/"plan"/ { next } { gsub(/[^0-9,:]/, ""); split($0, f, /[,:]+/) } { n++ } END { exit !n }' out
+ok "all devices are used, and the whole batch" awk '!/"plan"/ { next } {
+    text = $0
+    while (match(text, /"(tp|sp|ep|dp|pp|micro_batch|micro_batches)":[0-9]+/)) {
+        split(substr(text, RSTART, RLENGTH), f, /[":]+/)
+        v[f[2]] = f[3]
+        text = substr(text, RSTART + RLENGTH)
+    }
+    if (v["tp"] * v["sp"] * v["ep"] * v["dp"] * v["pp"] != 1024) exit bad = 1
+    if (v["dp"] * v["micro_batch"] * v["micro_batches"] != 2048) exit bad = 1
+    n++ } END { exit bad || !n }' out
 ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
     for (i = 1; i < NF; i++) { gsub(/[{}"]/, "", $i); v[$i] = $(i + 1) }
     d = v["seconds"] - v["compute"] - v["tensor"] - v["pipeline"] - v["data"]
@@ -37,6 +113,46 @@ ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
 ok "the fastest come first" sh -c "sed -n 's/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
 ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr($0, RSTART + 9, RLENGTH - 9) + 0 > 84933000000) exit 1 }' out
 ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out
+# The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches of up to 64 that
+# are powers of two, four stages of ZeRO (where there are replicas, the second without stages) and two recomputations
+# counts: tried evaluated fit, and a number for each rule
+tail -n 1 out | tr ',{}' '\n' | sed -n 's/.*":\([0-9][0-9]*\)$/\1/p' | tr '\n' ' ' > counts
+awk 'BEGIN {
+    for (tp = 1; tp <= 1024; tp *= 2) {
+        if (tp > 8) { node++; continue }
+        for (pp = 1; pp * tp <= 1024; pp *= 2) {
+            dp = 1024 / tp / pp
+            if (pp > 126) { model++; continue }
+            stages = dp == 1 ? 1 : pp > 1 ? 3 : 4
+            states += 2 * stages
+            for (size = 1; size <= 64 && size <= 2048 / dp; size *= 2) { ways += 2 * stages; zero += 4 - stages }
+        }
+    }
+    print node + model + zero + ways, states, ways, model, node, 0, zero }' > space
+ok "no layout of the space is left out" awk 'NR == FNR { tried = $1; ways = $3; rules = $4 " " $5 " " $6 " " $7; next }
+    { exit $1 != tried || $4 " " $5 " " $6 " " $7 != rules || $3 + $8 != ways }' space counts
+ok "a layout is reckoned again with a larger micro-batch only if it has fitted" \
+    awk 'NR == FNR { states = $2; next } { exit $2 > $3 + states }' space counts
+ok "which spares three of four" awk 'NR == FNR { ways = $3; next } { exit 4 * $2 > ways }' space counts
+
+ok "every layout that fits is printed" awk 'NR == FNR { fit = $3; next } /"plan"/ { n++ } END { exit n != fit }' counts out
+
+# agreed BATCH TP PP - the plan has just those micro-batches that train says fit
+agreed() {
+    for way in none full; do
+        for size in 1 2 4 8 16 32 64; do
+            mem-estimate train --weights bf16 --gpu l40s --seq 2048 --tp "$2" --pp "$3" --recompute $way \
+                --micro-batch $size --micro-batches $(($1 / size)) llama-2-13b.json > /dev/null && echo $way $size
+        done
+    done > want
+    mem-estimate plan --mode train --weights bf16 --gpu l40s --gpus 8 --global-batch "$1" --seq 2048 --top 10000 --json llama-2-13b.json |
+        sed -n 's/.*"tp":'"$2"',.*"dp":1,"pp":'"$3"'},.*"recompute":"\([a-z]*\)","micro_batch":\([0-9]*\),.*/\1 \2/p' |
+        sort -k1,1r -k2,2n > got
+    test -s want && diff want got
+}
+ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
+ok "and stages" agreed 64 1 8
+ok "and both" agreed 64 2 4
 
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"

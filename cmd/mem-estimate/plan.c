@@ -87,8 +87,9 @@ static void print_table(const struct planner_result *r, int top, bool train)
 static void print_rejections(const struct planner_result *r, bool json)
 {
     if (json)
-        printf("{\"type\":\"summary\",\"tried\":%" PRIu64 ",\"fit\":%zu,\"rejected\":{",
-               r->tried, r->n);
+        printf("{\"type\":\"summary\",\"tried\":%" PRIu64 ",\"evaluated\":%" PRIu64
+               ",\"fit\":%zu,\"rejected\":{",
+               r->tried, r->evaluated, r->n);
     else
         printf("%" PRIu64 " tried, %zu fit\n", r->tried, r->n);
     for (int i = 0, n = 0; i < RULES; i++) {

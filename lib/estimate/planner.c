@@ -286,7 +286,8 @@ static void reject(struct search *s, enum planner_rule rule)
     s->out->rejected[rule]++;
 }
 
-static void try_one(struct search *s, struct memory_options *o)
+/* False when it does not fit. */
+static bool try_one(struct search *s, struct memory_options *o)
 {
     struct planned p = { .mesh = o->mesh,
                          .zero = o->zero,
@@ -294,25 +295,28 @@ static void try_one(struct search *s, struct memory_options *o)
                          .micro_batch = o->micro_batch,
                          .micro_batches = o->micro_batches };
 
-    s->out->tried++;
-    if (!memory_fits(s, o, &p.memory)) {
-        reject(s, RULE_MEMORY);
-        return;
-    }
+    s->out->evaluated++;
+    if (!memory_fits(s, o, &p.memory))
+        return false;
     if (o->train)
         time_training(&p, s, o);
     else
         time_inference(&p, s, o);
     s->out->plan = xgrow(s->out->plan, &s->cap, s->out->n + 1, sizeof(p));
     s->out->plan[s->out->n++] = p;
+    return true;
 }
 
-/* All ZeRO stages and recomputations of one mesh and micro-batch. */
-static void try_states(struct search *s, struct memory_options *o)
-{
-    static const enum recompute ways[] = { RECOMPUTE_NONE, RECOMPUTE_FULL };
+/* The recomputations that are tried. */
+static const enum recompute ways[] = { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum { WAYS = sizeof(ways) / sizeof(*ways), STAGES = 4 };
 
-    for (int zero = 0; zero <= (o->train ? 3 : 0); zero++) {
+/* All ZeRO stages and recomputations of one mesh and micro-batch.  FULL are those that
+ * a smaller one was too large for. */
+static void try_states(struct search *s, struct memory_options *o,
+                       bool full[STAGES][WAYS])
+{
+    for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
         if ((zero && o->mesh.size[MESH_DP] == 1) ||
             (zero == 2 && o->mesh.size[MESH_PP] > 1)) {
             s->out->tried++;
@@ -320,9 +324,12 @@ static void try_states(struct search *s, struct memory_options *o)
             continue;
         }
         o->zero = zero;
-        for (int w = 0; w < (o->train ? 2 : 1); w++) {
+        for (int w = 0; w < (o->train ? WAYS : 1); w++) {
             o->recompute = ways[w];
-            try_one(s, o);
+            s->out->tried++;
+            full[zero][w] = full[zero][w] || !try_one(s, o);
+            if (full[zero][w])
+                reject(s, RULE_MEMORY);
         }
     }
 }
@@ -330,6 +337,7 @@ static void try_states(struct search *s, struct memory_options *o)
 static void try_mesh(struct search *s, const struct mesh *mesh)
 {
     uint64_t replicas = (uint64_t)mesh->size[MESH_DP], each;
+    bool full[STAGES][WAYS] = { 0 };
 
     if (s->o->global_batch % replicas) {
         s->out->tried++;
@@ -348,7 +356,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         o.mesh = *mesh;
         o.micro_batch = size;
         o.micro_batches = each / size;
-        try_states(s, &o);
+        try_states(s, &o, full);
     }
 }
 

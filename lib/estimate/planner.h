@@ -1,7 +1,8 @@
 /* planner - which layouts of a cluster fit, and how fast they would be
  *
  * Every layout over tp, pp and dp that uses all devices is tried with every ZeRO stage,
- * recomputation and micro-batch that makes sense.  Those that fit are timed: products
+ * recomputation and micro-batch that makes sense; what does not fit is not tried again
+ * with a larger micro-batch, which needs no less.  Those that fit are timed: products
  * at the rate that large ones reach, sums over tp and messages between stages by the
  * rate of the links, gradients and gathered weights by the network where they cross
  * nodes, the pipeline's idle time by the closed form of 1F1B.  The times are for
@@ -52,6 +53,7 @@ struct planner_result {
     struct planned *plan; /* best first */
     size_t n;
     uint64_t tried, rejected[RULES];
+    uint64_t evaluated; /* of those tried, whose bytes were summed */
 };
 
 /* Search.  0, or -1 with *err set; no layout that fits is n = 0.  The caller clears. */
