@@ -110,6 +110,7 @@ ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
     for (i = 1; i < NF; i++) { gsub(/[{}"]/, "", $i); v[$i] = $(i + 1) }
     d = v["seconds"] - v["compute"] - v["tensor"] - v["pipeline"] - v["data"]
     if (d * d > 1e-12 * v["seconds"] * v["seconds"]) exit 1 }' out
+ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"tensor":0,/ { bad = 1 } END { exit bad || !n }' out
 ok "the fastest come first" sh -c "sed -n 's/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
 ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr($0, RSTART + 9, RLENGTH - 9) + 0 > 84933000000) exit 1 }' out
 ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out

@@ -213,7 +213,7 @@ static void time_training(struct planned *p, const struct search *s,
         if (t.forward[i] + t.input[i] + t.weight[i] > work)
             work = t.forward[i] + t.input[i] + t.weight[i];
     p->compute = busy;
-    p->tensor = work * m - busy;
+    p->tensor = o->mesh.size[MESH_TP] > 1 ? work * m - busy : 0;
     /* 1F1B's closed form, exact where stages are equal */
     p->pipeline = (pp - 1) * (work + 2 * t.message) + (pp > 1 ? 2 * m * t.message : 0);
     p->data -= HIDDEN * busy * 2 / 3;
