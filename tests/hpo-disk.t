@@ -32,8 +32,8 @@ done
 
 # so are databases of another schema: the bytes of the two versions are changed in Optuna's file
 altered() {
-    LC_ALL=C sed "$1" "$data/sweep/optuna.db" > "$2"
-    ok "$2 is another file" test "$(cmp "$data/sweep/optuna.db" "$2" | wc -l)" = 1
+    LC_ALL=C sed "$1" "$data/sweep/optuna-5.0.db" > "$2"
+    ok "$2 is another file" test "$(cmp "$data/sweep/optuna-5.0.db" "$2" | wc -l)" = 1
 }
 altered 's/v3\.2\.0\.a/v2.6.0.a/' older.db
 altered 's/v3\.2\.0\.a/v9.9.9.a/' newer.db

@@ -53,20 +53,35 @@ hpo-sweep show -S journal:w.log > out
 ok "8 workers make 40 trials, each number once" \
     test "$(awk '$2 == "COMPLETE" { print $1 }' out | sort -un | wc -l)" = 40
 
-# what Optuna wrote (tests/oracle/journal.py)
-cp "$data/sweep/optuna-journal.jsonl" o.log
-chmod u+w o.log
-hpo-sweep show -S journal:o.log --study one --json > out
-out_has '"state": "COMPLETE", "values": ["Infinity"]' "an infinite value is read"
-ok "a pruned trial" grep -q '"state": "PRUNED"' out
-ok "an enqueued one" grep -q '"state": "WAITING"' out
-ok "all five" test "$(wc -l < out)" = 5
-run hpo-sweep pareto -S journal:o.log --study two
-ok "of two objectives one trial is best in both" test "$(wc -l < out)" = 1
-run hpo-sweep show -S journal:o.log
-ok "one of two studies must be named" test "$status" != 0
-hpo-sweep best -S journal:o.log --study one > out
-ok "its best is Optuna's" test "$(awk '{ print $1 }' out)" = 0
+# what Optuna wrote (tests/oracle/make-studies.py)
+cat > one.json << 'END'
+{"x": {"name": "FloatDistribution", "attributes": {"low": 0.0001, "high": 1.0, "log": true}},
+ "n": {"name": "IntDistribution", "attributes": {"low": 1, "high": 9, "step": 2}},
+ "q": {"name": "FloatDistribution", "attributes": {"low": 0.0, "high": 1.0, "step": 0.25}},
+ "k": {"name": "CategoricalDistribution", "attributes": {"choices": ["a", 0.5, true, null]}}}
+END
+for version in 4.9 5.0; do
+    cp "$data/sweep/optuna-$version.jsonl" o.log
+    chmod u+w o.log
+    hpo-sweep show -S journal:o.log --study one --json > out
+    out_has '"state": "COMPLETE", "values": ["Infinity"]' "an infinite value is read ($version)"
+    out_has '"state": "PRUNED", "values": ["-Infinity"]' "a pruned trial"
+    out_has '"state": "RUNNING"' "one that is not finished"
+    out_has '"state": "WAITING"' "an enqueued one"
+    ok "all six" test "$(wc -l < out)" = 6
+    run hpo-sweep pareto -S journal:o.log --study two
+    ok "of two objectives one trial is best in both" test "$(wc -l < out)" = 1
+    run hpo-sweep show -S journal:o.log
+    ok "one of three studies must be named" test "$status" != 0
+    hpo-sweep best -S journal:o.log --study one > out
+    ok "its best is Optuna's" test "$(awk '{ print $1 }' out)" = 0
+    run hpo-sweep run -q --storage journal:o.log one.json --trials 8 -- echo '{x}'
+    status_is 0 "it is run on"
+    hpo-sweep show -S journal:o.log --study one > out
+    out_has "     5  COMPLETE          0.25  x=0.25  n=3  q=0.5  k=null" "with what was enqueued first"
+    ok "and what was running stays" test "$(awk '{ print $2 }' out | tr '\n' ' ')" = \
+        "COMPLETE COMPLETE PRUNED COMPLETE RUNNING COMPLETE COMPLETE COMPLETE "
+done
 
 # trouble
 echo '{"op_code":99,"worker_id":"w"}' > bad.log

@@ -189,16 +189,19 @@ echo 'test {x} -lt five' > check
 run hpo-sweep run require.yaml --study broken --sampler grid --require check -- echo '{x}'
 status_is 4 "a check that fails itself ends the sweep"
 
-cp "$data/sweep/optuna.db" theirs.db
-chmod u+w theirs.db
-run hpo-sweep show -S theirs.db
-ok "a study that Optuna made is read whole" test "$(awk '{ print $2 }' out | sort | uniq -c |
-    tr -s ' \n' ' ')" = " 30 COMPLETE 1 FAIL 1 WAITING "
-run hpo-sweep best -S theirs.db
-out_is "    23  COMPLETE       1.01988  x=0.5109261052049328  n=20  c=a" "with its best trial"
 printf 'x: uniform(-1, 1)\nn: lograndint(1, 65)\nc: choice([a, 1, null])\n' > theirs.yaml
-run hpo-sweep ask theirs.yaml --direction maximize --json
-out_has '"trial": 31, "params": {"x": 0.25, ' "and continued with the trial it enqueued"
+for version in 4.9 5.0; do
+    cp "$data/sweep/optuna-$version.db" theirs.db
+    chmod u+w theirs.db
+    run hpo-sweep show -S theirs.db --study theirs
+    ok "a study that Optuna $version made is read whole" test "$(awk '{ print $2 }' out | sort |
+        uniq -c | tr -s ' \n' ' ')" = " 30 COMPLETE 1 FAIL 1 WAITING "
+    run hpo-sweep best -S theirs.db --study theirs
+    out_is "    23  COMPLETE       1.01988  x=0.5109261052049328  n=20  c=a" "with its best trial"
+    run hpo-sweep ask theirs.yaml --direction maximize --json
+    out_has '"trial": 31, "params": {"x": 0.25, ' "and continued with the trial it enqueued"
+    rm theirs.db*
+done
 
 hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30 &
 pid=$!

@@ -127,6 +127,13 @@ ok "a longer sequence over as many more ranks takes no more" \
     awk -v all="$(printf '%s ' $totals)" 'BEGIN { n = split(all, t, " "); for (i = 2; i <= n; i++)
         if (t[i] < 0.99 * t[1] || t[i] > 1.01 * t[1]) exit 1; exit n != 4 }'
 
+# They are what the allocator has reserved, by far the most of it for the loss: 14 bytes of each logit where we
+# count 6, at a time when there are no gradients yet and no layer is made again.
+at_once=$(for key in weights optimizer comm; do
+    train $key --weights bf16 --zero 3 --recompute full --dp 8 --seq 32768 long.json
+done | awk '{ n += $1 } END { print n }')
+ok "with all that PyTorch has of the loss that makes 84 GiB" about 8 "84 $GiB" "$at_once + 32 * $hidden + $logits * 14 / 6"
+
 # PEFT's README, one A100 with 80 GB, f32, batches of 8 short texts (about 64 tokens): what PyTorch says it
 # has allotted, so without the device's context.
 t5() {
