@@ -106,6 +106,22 @@ status_is 2 "a bad regular expression is refused"
 run hpo-sweep run s.yaml --study bad --trials 1 --metric-key a --metric-key b -- true
 err_has "2 values for 1 objectives" "so are more keys than objectives"
 
+cat > diverge.sh << 'EOS'
+#!/bin/sh
+echo "0 $1" >> "$HPO_REPORT"
+[ "$1" = 1 ] || sleep 30
+printf '1  inf\n2 -Infinity\nstep 3\n3\n4 1 2\n5 0.5\n' >> "$HPO_REPORT"
+echo 1
+EOS
+chmod +x diverge.sh
+printf 'x: choice([1, nan])\n' > diverge.yaml
+for x in 1 nan; do hpo-sweep enqueue diverge.yaml "x=$x"; done
+hpo-sweep run diverge.yaml --pruner median:startup=1 --trials 2 -- ./diverge.sh '{x}'
+ok "a trial that reports NaN is stopped" test "$(states diverge.db diverge)" = " 1 COMPLETE 1 PRUNED "
+hpo-sweep export -S diverge.db - | tr ',' '\n' | sed -n 's/.*"intermediate_value": *//p' > reports
+ok "reports may be infinite, and what is none is passed over" \
+    test "$(head -n 4 reports | tr -d '}' | tr '\n' ' ')" = "1.0 Infinity -Infinity 0.5 "
+
 printf 'method: random\nmetric: {name: loss, goal: minimize, target: 3}\nrun_cap: 9\n' > target.yaml
 printf 'parameters: {x: {values: [4]}}\n' >> target.yaml
 # shellcheck disable=SC2016 # the command's own variable

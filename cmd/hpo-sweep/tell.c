@@ -1,31 +1,9 @@
 /* tell - finish a trial, note a value on the way, ask whether to go on */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/mem.h"
-
-/* A finite number, inf or nan in any of the usual spellings. */
-static bool parse_value(double *out, const char *text)
-{
-    static const struct {
-        const char *word;
-        double value;
-    } words[] = { { "inf", INFINITY }, { "infinity", INFINITY }, { "nan", NAN } };
-    const char *bare = text + (*text == '-' || *text == '+');
-
-    if (str_double(text, out))
-        return true;
-    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-        if (!strcasecmp(bare, words[i].word)) {
-            *out = *text == '-' ? -words[i].value : words[i].value;
-            return true;
-        }
-    return false;
-}
 
 static int parse_values(double **out, size_t *n, char **words, struct err *err)
 {
@@ -34,7 +12,7 @@ static int parse_values(double **out, size_t *n, char **words, struct err *err)
         ++*n;
     *out = xcalloc(*n + 1, sizeof(**out));
     for (size_t i = 0; i < *n; i++)
-        if (!parse_value(&(*out)[i], words[i]))
+        if (!study_value(&(*out)[i], words[i]))
             return err_set(err, ERR_USAGE, "'%s' is not a number", words[i]);
     return 0;
 }
@@ -100,7 +78,7 @@ int report_main(const char *program, int argc, char **argv)
 
     if (!str_i64(operand[1], &step) || step < 0)
         return cmd_usage(&cmd, "'%s' is not a step", operand[1]);
-    if (!parse_value(&value, operand[2]))
+    if (!study_value(&value, operand[2]))
         return cmd_usage(&cmd, "'%s' is not a number", operand[2]);
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);

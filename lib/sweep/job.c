@@ -16,6 +16,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job.h"
+#include "lib/sweep/study.h"
 
 enum { LINE_BYTES = 256 };
 
@@ -218,7 +219,8 @@ bool job_report(struct job *job, int64_t *step, double *value)
             space = line + strcspn(line, " \t");
             if (*space)
                 *space++ = '\0';
-            found = str_i64(line, step) && *step >= 0 && str_double(space, value);
+            space += strspn(space, " \t");
+            found = str_i64(line, step) && *step >= 0 && study_value(value, space);
         }
     fclose(fp);
     return found;

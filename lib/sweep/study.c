@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "lib/base/json.h"
@@ -486,6 +487,24 @@ int study_check_space(const struct study *s, const struct space *space, struct e
     str_clear(&now);
     str_clear(&then);
     return ret;
+}
+
+bool study_value(double *out, const char *text)
+{
+    static const struct {
+        const char *word;
+        double value;
+    } words[] = { { "inf", INFINITY }, { "infinity", INFINITY }, { "nan", NAN } };
+    const char *bare = text + (*text == '-' || *text == '+');
+
+    if (str_double(text, out))
+        return true;
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        if (!strcasecmp(bare, words[i].word)) {
+            *out = *text == '-' ? -words[i].value : words[i].value;
+            return true;
+        }
+    return false;
 }
 
 void study_now(char out[STUDY_TIME_SIZE])

@@ -77,6 +77,8 @@ void study_clear(struct study *s);
 /* The time as trials have it, UTC: "YYYY-MM-DD HH:MM:SS.ffffff". */
 enum { STUDY_TIME_SIZE = 32 };
 void study_now(char out[STUDY_TIME_SIZE]);
+/* A value or report: a finite number, inf or nan in any of the usual spellings. */
+bool study_value(double *out, const char *text);
 
 /* For storages, while they load: */
 struct study_trial *study_add_trial(struct study *s, int64_t id,
