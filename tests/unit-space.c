@@ -211,6 +211,8 @@ static void test_refusals(void)
             "s.yaml:2:11: command: unknown macro '${foo}'");
     refused("parameters: {a: {value: 1}}\ncommand: [\"${program}\"]\n",
             "s.yaml:2:11: command: ${program} without a 'program'");
+    refused("parameters: {a: {value: 1}}\ncommand: [x, \"-{b}\"]\n",
+            "s.yaml:2:14: command: no parameter 'b'");
     refused("method: annealing\nparameters: {a: {value: 1}}\n",
             "s.yaml:1:9: 'method' is one of grid, random, bayes");
     refused("{\"x\": {\"name\": \"FloatDistribution\", \"attributes\": {\"low\": 0, "

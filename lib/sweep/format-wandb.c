@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/sweep/formats.h"
+#include "lib/sweep/words.h"
 
 enum { DEPTH_MAX = 32 };
 
@@ -362,6 +363,10 @@ static bool known_macro(const char *name, size_t n)
 
 static int check_word(struct formats_reader *r, const struct json *j)
 {
+    struct err name = { 0 };
+
+    if (words_check_loosely(j->text, &r->file->space, &name) < 0)
+        return json_error(r->doc, j, r->err, "command: %s", name.text);
     for (const char *p = strstr(j->text, "${"); p; p = strstr(p + 2, "${")) {
         size_t n = strcspn(p + 2, "}");
 

@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/sweep/sweepfile.h"
+#include "lib/sweep/words.h"
 
 /* What W&B runs when the file names a program alone. */
 static const char *const standard[] = { "${env}", "${interpreter}", "${program}",
@@ -91,7 +92,6 @@ static int add_text(struct expansion *e, struct str *out, const char *macro, siz
 static int add_word(struct expansion *e, const char *word)
 {
     struct str out = { 0 };
-    const char *macro;
 
     if (!strcmp(word, "${args}")) {
         add_args(e, "--", false);
@@ -105,17 +105,22 @@ static int add_word(struct expansion *e, const char *word)
         add_args(e, "--", true);
         return 0;
     }
-    while ((macro = strstr(word, "${"))) {
-        size_t n = strcspn(macro, "}");
+    while (*word) {
+        size_t n;
 
-        str_addn(&out, word, (size_t)(macro - word));
-        if (add_text(e, &out, macro + 2, n - 2) < 0) {
-            str_clear(&out);
-            return -1;
+        if (str_starts(word, "${")) {
+            n = strcspn(word, "}");
+            if (add_text(e, &out, word + 2, n - 2) < 0) {
+                str_clear(&out);
+                return -1;
+            }
+            word += n + 1;
+        } else if ((n = words_take_name(&out, word, &e->file->space, e->x))) {
+            word += n;
+        } else {
+            str_addc(&out, *word++);
         }
-        word = macro + n + 1;
     }
-    str_add(&out, word);
     add(&e->out, str_steal(&out));
     return 0;
 }

@@ -49,11 +49,67 @@ int words_check(char *const *command, const struct space *space, struct err *err
     return 0;
 }
 
+/* Append the value of parameter I, which is empty when it is not in force. */
+static void add_value(struct str *out, const struct space *space, const double *x,
+                      int i)
+{
+    if (!isnan(x[i]))
+        dist_write_word(out, &space->params[i].dist, x[i]);
+}
+
+/* The length of the name in the braces that open at P, 0 when it is none. */
+static size_t name_length(const char *p)
+{
+    static const char within[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "0123456789_-.";
+    size_t n = *p == '{' ? strspn(p + 1, within) : 0;
+
+    return n && p[1 + n] == '}' ? n : 0;
+}
+
+static bool is_escaped(const char *p)
+{
+    size_t n = *p == '{' ? name_length(p + 1) : 0;
+
+    return n && p[n + 3] == '}';
+}
+
+int words_check_loosely(const char *word, const struct space *space, struct err *err)
+{
+    for (const char *p = strchr(word, '{'); p; p = strchr(p, '{')) {
+        size_t n = name_length(p);
+
+        if (is_escaped(p)) {
+            p += 2;
+            continue;
+        }
+        if (n && find(space, p + 1, n) < 0 && !(p > word && p[-1] == '$'))
+            return err_set(err, ERR_INPUT, "no parameter '%.*s'", (int)n, p + 1);
+        p += n + 1;
+    }
+    return 0;
+}
+
+size_t words_take_name(struct str *out, const char *p, const struct space *space,
+                       const double *x)
+{
+    size_t n = name_length(p);
+
+    if (is_escaped(p)) {
+        n = name_length(p + 1);
+        str_addn(out, p + 1, n + 2);
+        return n + 4;
+    }
+    if (!n)
+        return 0;
+    add_value(out, space, x, find(space, p + 1, n));
+    return n + 2;
+}
+
 static char *expand(const char *word, const struct space *space, const double *x)
 {
     struct str out = { 0 };
     size_t n;
-    int at;
 
     str_add(&out, "");
     for (const char *p = word; *p; p++) {
@@ -63,9 +119,7 @@ static char *expand(const char *word, const struct space *space, const double *x
             str_addc(&out, *p++);
         } else {
             n = strcspn(p + 1, "}");
-            at = find(space, p + 1, n);
-            if (!isnan(x[at]))
-                dist_write_word(&out, &space->params[at].dist, x[at]);
+            add_value(&out, space, x, find(space, p + 1, n));
             p += n + 1;
         }
     }
