@@ -58,6 +58,7 @@ shell_tests = \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \
     %D%/hpo-postgres.t \
+    %D%/hpo-running.t \
     %D%/hpo-disk.t \
     %D%/hpo-transfer.t \
     %D%/hpo-workers.t \

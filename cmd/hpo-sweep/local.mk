@@ -5,9 +5,11 @@ bin_hpo_sweep_SOURCES = \
     %D%/hpo-sweep.h \
     %D%/main.c \
     %D%/plot.c \
+    %D%/progress.c \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \
+    %D%/signals.c \
     %D%/slurm.c \
     %D%/spawn.c \
     %D%/tell.c \

@@ -24,9 +24,6 @@ struct runner_times {
     const char *budget, *until, *timeout;
 };
 
-static const double GRACE = 10; /* seconds between SIGTERM and SIGKILL */
-static const double TICK = 0.1; /* seconds between two looks at reports and clocks */
-
 /* Seconds from now to the next HH:MM. */
 static bool parse_until(double *out, const char *text)
 {
@@ -95,13 +92,15 @@ static int start(struct loop *l, struct job *job, const double *x, bool *started
 {
     int infeasible = l->require && !job->attempt ? spawn_feasible(l, job, x, err) : 0;
 
-    *started = infeasible == 0;
-    if (infeasible)
-        return infeasible < 0 ? -1 : record_infeasible(l, job, err);
-    return spawn_command(l, job, x, err);
+    *started = infeasible != 1;
+    if (infeasible < 0)
+        return -1;
+    if (l->signal)
+        return 0; /* which ended the check, or came meanwhile: the trial has failed */
+    return infeasible ? record_infeasible(l, job, err) : spawn_command(l, job, x, err);
 }
 
-static uint64_t budget(const struct loop *l)
+uint64_t run_budget(const struct loop *l)
 {
     return l->o->trials ? (uint64_t)l->o->trials : l->s->file.run_cap;
 }
@@ -122,10 +121,10 @@ static bool on_target(const struct loop *l)
 static bool may_draw(const struct loop *l)
 {
     const struct study *s = &l->s->study;
-    uint64_t taken = 0, cap = budget(l);
+    uint64_t taken = 0, cap = run_budget(l);
 
-    if (l->signal || l->exhausted || l->running == l->o->jobs ||
-        clock_seconds() >= l->end || (l->o->failures && l->failures >= l->o->failures))
+    if (l->signal || l->draining || l->gave_up || l->exhausted ||
+        l->running == l->o->jobs || clock_seconds() >= l->end)
         return false;
     for (size_t i = 0; i < s->n; i++)
         taken += s->trials[i].state != STUDY_WAITING;
@@ -186,6 +185,15 @@ static bool measured(const struct loop *l, const struct job *job, double *values
     return true;
 }
 
+/* Failures in a row end the run for good, however those end that run beside them. */
+static void count_failure(struct loop *l, bool failed)
+{
+    if (l->gave_up)
+        return;
+    l->failures = failed ? l->failures + 1 : 0;
+    l->gave_up = l->o->failures && l->failures >= l->o->failures;
+}
+
 /* Record how JOB ended; *again when it is to be started once more instead. */
 static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
@@ -196,6 +204,8 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     bool ok = !told && measured(l, job, values);
     int ret = l->log >= 0 ? log_end(l, job, err) : 0;
 
+    if (ok) /* the directory may be the command's to remove */
+        measure_keep(values, n, job->dir, NULL);
     *again = !told && !ok && !l->signal && job->attempt < l->o->retries;
     if (ret == 0 && !told && !*again)
         ret = session_finish(l->s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values, n, err);
@@ -204,12 +214,32 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
         job->attempt++;
         return 0;
     }
-    if (!told)
-        l->failures = ok ? 0 : l->failures + 1;
-    else if (t)
-        l->failures = t->state == STUDY_FAIL ? l->failures + 1 : 0;
+    if (!told || t)
+        count_failure(l, told ? t->state == STUDY_FAIL : !ok);
     job_clear(job);
     l->running--;
+    return ret;
+}
+
+/* Note JOB's new reports; *news when there are some, at steps old or new. */
+static int take_reports(struct loop *l, struct job *job, struct study_trial *t,
+                        bool *news, struct err *err)
+{
+    struct session *s = l->s;
+    int64_t step;
+    double value;
+    char *line;
+    int ret = 0;
+
+    *news = false;
+    while (ret == 0 && job_report(job, &line)) {
+        if (measure_report(&step, &value, &l->o->measure, line)) {
+            ret = s->st->ops->set_report(s->st, t->id, step, value, err);
+            study_set_report(t, step, value);
+            *news = true;
+        }
+        free(line);
+    }
     return ret;
 }
 
@@ -218,18 +248,16 @@ static int watch(struct loop *l, struct job *job, struct err *err)
 {
     struct session *s = l->s;
     struct study_trial *t = study_find(&s->study, job->number);
-    bool news = false, prune = false;
-    int64_t step;
-    double value;
+    bool news, prune = false;
 
-    while (t && !study_finished(t) && job_report(job, &step, &value)) {
-        if (s->st->ops->set_report(s->st, t->id, step, value, err) < 0)
-            return -1;
-        study_set_report(t, step, value);
-        news = true;
-    }
-    if (!news || job->killed || !job->pid)
+    if (!t || study_finished(t))
         return 0;
+    if (take_reports(l, job, t, &news, err) < 0)
+        return -1;
+    /* the command may have said `hpo-sweep report` as well */
+    if (job->killed || !job->pid || (!news && t->nreports == job->judged))
+        return 0;
+    job->judged = t->nreports;
     if (session_judge(s, t, &prune, err) < 0)
         return -1;
     if (!prune)
@@ -256,6 +284,14 @@ static void collect(struct loop *l)
 static bool ended(const struct job *job)
 {
     return job->dir && !job->pid;
+}
+
+static bool some_ended(const struct loop *l)
+{
+    for (int i = 0; i < l->o->jobs; i++)
+        if (ended(&l->jobs[i]))
+            return true;
+    return false;
 }
 
 /* One transaction: reports, trials that ended, and new ones to start (or once more),
@@ -286,7 +322,7 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     return session_end(l->s, err);
 }
 
-/* End what takes too long, or everything after a signal. */
+/* End what takes too long, or everything after a signal; after another at once. */
 static void enforce(struct loop *l)
 {
     double now = clock_seconds();
@@ -300,24 +336,10 @@ static void enforce(struct loop *l)
             (l->signal || (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
             job->killed = now;
             job_kill(job, SIGTERM);
-        } else if (job->killed && now - job->killed > GRACE) {
+        } else if (job->killed && (l->hurry || now - job->killed > JOB_GRACE)) {
             job_kill(job, SIGKILL);
         }
     }
-}
-
-static void progress(const struct loop *l)
-{
-    const struct study_trial *best;
-
-    if (!cmd_progress(l->o->quiet))
-        return;
-    best = l->s->study.nobjectives == 1 ? study_best(&l->s->study) : NULL;
-    fprintf(stderr, "\r%zu done, %d running", study_count_finished(&l->s->study),
-            l->running);
-    if (best)
-        fprintf(stderr, ", best %g (trial %d)", best->values[0], best->number);
-    fputs("\033[K", stderr);
 }
 
 static bool idle(const struct loop *l)
@@ -349,42 +371,39 @@ static int launch(struct loop *l, const double *points, const bool *fresh, bool 
 
 /* Wait for a child, a signal or the next tick; returns whether there is something to
  * record. */
-static bool wait_for_news(struct loop *l, const sigset_t *set)
+static bool wait_for_news(struct loop *l)
 {
-    const struct timespec tick = { 0, (long)(TICK * 1e9) };
-    int sig = sigtimedwait(set, NULL, &tick);
-    bool news = sig < 0 && l->pruning; /* reports are looked at once per tick */
+    bool tick, news;
 
-    if (sig == SIGTERM || sig == SIGINT)
-        l->signal = sig;
+    collect(l); /* what ended while others were started */
+    if (some_ended(l))
+        return true;
+    tick = !signals_wait(l);
     collect(l);
     enforce(l);
+    news = tick && l->pruning; /* the commands may report by themselves */
     for (int i = 0; i < l->o->jobs; i++)
-        news |= ended(&l->jobs[i]);
-    return news;
+        news |= tick && job_reported(&l->jobs[i]);
+    return news || some_ended(l);
 }
 
 static int run_all(struct loop *l, struct err *err)
 {
     double *points = xcalloc((size_t)l->o->jobs, l->s->file.space.n * sizeof(*points));
     bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh)), room;
-    sigset_t set;
+    struct progress progress = progress_begin(l);
     int ret = -1;
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    signals_block(l);
     do {
         do {
             if (transact(l, points, fresh, err) < 0 ||
                 launch(l, points, fresh, &room, err) < 0)
                 goto out;
         } while (room && may_draw(l));
-        progress(l);
-        while (!idle(l) && !wait_for_news(l, &set))
-            ;
+        do
+            progress_show(&progress, l);
+        while (!idle(l) && !wait_for_news(l));
     } while (!idle(l));
     ret = 0;
 out:
@@ -392,8 +411,7 @@ out:
         job_kill(&l->jobs[i], SIGKILL);
         job_clear(&l->jobs[i]);
     }
-    if (cmd_progress(l->o->quiet))
-        fputc('\n', stderr);
+    progress_end(&progress, l);
     free(points);
     free(fresh);
     return ret;
@@ -401,7 +419,7 @@ out:
 
 static int check_budget(const struct loop *l, struct err *err)
 {
-    if (budget(l) || l->s->sampler.sampler->ends || isfinite(l->end))
+    if (run_budget(l) || l->s->sampler.sampler->ends || isfinite(l->end))
         return 0;
     return err_set(err, ERR_USAGE,
                    "%s has no end: give --trials, --time-budget or --until",
@@ -431,7 +449,7 @@ static int outcome(const struct loop *l, struct err *err)
 {
     if (l->signal)
         return 128 + l->signal;
-    if (l->o->failures && l->failures >= l->o->failures)
+    if (l->gave_up)
         return err_set(err, ERR_NO, "%d trials in a row failed: see stderr in %s",
                        l->failures, l->base);
     for (size_t i = 0; i < l->s->study.n; i++)

@@ -1,6 +1,9 @@
-/* run - what the parts of the runner share: run.c decides, spawn.c starts commands */
+/* run - what the parts of the runner share: run.c decides, spawn.c starts commands,
+ * signals.c waits, progress.c tells */
 #ifndef CMD_HPO_SWEEP_RUN_H
 #define CMD_HPO_SWEEP_RUN_H
+
+#include <signal.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/sweep/devices.h"
@@ -32,14 +35,41 @@ struct loop {
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */
     bool exhausted, pruning;
-    int signal; /* that ends the run */
+    bool gave_up;     /* after too many failures in a row */
+    sigset_t signals; /* that are waited for */
+    int signal;       /* that ends the run, or 0 */
+    bool hurry;       /* there was another */
+    bool draining;    /* was told to start nothing more */
 };
+
+/* The finished trials to reach, 0 for no such bound. */
+uint64_t run_budget(const struct loop *l);
+
+/* From here on signals are waited for: SIGTERM, SIGINT and SIGHUP end the run, SIGUSR1
+ * lets the trials that run be the last. */
+void signals_block(struct loop *l);
+/* Wait for one, or for a child, and note it; false when none came in a tenth of a
+ * second. */
+bool signals_wait(struct loop *l);
+
+/* The line on the terminal. */
+struct progress {
+    bool shown;
+    double begun, last; /* by clock_seconds() */
+    size_t finished;    /* when the run began */
+};
+
+struct progress progress_begin(const struct loop *l);
+/* Show or renew it, on a terminal, at most ten times a second. */
+void progress_show(struct progress *p, const struct loop *l);
+void progress_end(struct progress *p, const struct loop *l);
 
 /* Find what can be known to be wrong with the command before the first trial. */
 int spawn_check(const struct loop *l, struct err *err);
 /* Take the words of the file that --require names, checked. */
 int spawn_read_require(struct loop *l, struct err *err);
-/* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself. */
+/* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself.  A signal
+ * that ends the run ends it as well: 0 with l->signal. */
 int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err);
 /* Start JOB's command at X. */
 int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err);

@@ -1,11 +1,11 @@
 /* spawn - the command of a trial: its words, its environment, and its check */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "cmd/hpo-sweep/run.h"
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/words.h"
@@ -122,20 +122,40 @@ static int start_words(struct loop *l, struct job *job, char **words, const doub
     return ret;
 }
 
-/* Run the check to its end: 0 feasible, 1 not, -1 that it failed itself. */
+/* Wait until JOB's command has ended; a signal that ends the run ends it. */
+static int await(struct loop *l, struct job *job)
+{
+    int status = 0;
+
+    while (waitpid(job->pid, &status, WNOHANG) == 0) {
+        signals_wait(l);
+        if (l->signal && !job->killed) {
+            job->killed = clock_seconds();
+            job_kill(job, SIGTERM);
+        } else if (job->killed &&
+                   (l->hurry || clock_seconds() - job->killed > JOB_GRACE)) {
+            job_kill(job, SIGKILL);
+        }
+    }
+    job->pid = 0;
+    return job->status = status;
+}
+
 int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err)
 {
     char **words = words_expand_new(l->require, &l->s->file.space, x);
     char *path = job_which(words[0], getenv("PATH"));
-    int status = -1;
+    int status;
 
     free(words[0]);
     words[0] = path; /* looked up before the first trial */
     if (start_words(l, job, words, x, err) < 0)
         return -1;
-    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    job->pid = 0;
+    status = await(l, job);
+    if (l->signal) {
+        job->killed = clock_seconds(); /* whatever its status */
+        return 0;
+    }
     if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
         return WEXITSTATUS(status);
     return err_set(err, ERR_SYSTEM,
@@ -173,29 +193,49 @@ int spawn_check(const struct loop *l, struct err *err)
     return words ? 0 : -1;
 }
 
-/* The words of the file that --require names, checked. */
+/* Append the words of LINE, which are checked. */
+static int read_line(struct loop *l, size_t *n, char *line, struct err *err)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(line, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
+        l->require = xrealloc(l->require, (*n + 2) * sizeof(*l->require));
+        l->require[*n] = xstrdup(w);
+        l->require[++*n] = NULL;
+        if (words_check(l->require + *n - 1, &l->s->file.space, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int spawn_read_require(struct loop *l, struct err *err)
 {
-    char *text, *save = NULL, *path;
+    const char *file = l->o->require;
+    char *text, *path;
+    int ret = 0, number = 1;
     size_t n = 0;
 
-    if (!l->o->require)
+    if (!file)
         return 0;
-    if (fs_read_file(&text, NULL, l->o->require, 1 << 16, err) < 0)
+    if (fs_read_file(&text, NULL, file, 1 << 16, err) < 0)
         return -1;
-    l->require = xcalloc(strlen(text) / 2 + 2, sizeof(*l->require));
-    for (char *w = strtok_r(text, " \t\n", &save); w;
-         w = strtok_r(NULL, " \t\n", &save))
-        l->require[n++] = xstrdup(w);
+    for (char *line = text, *end; line && ret == 0; line = end, number++) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        if (read_line(l, &n, line, err) < 0) {
+            ret = err_prefix(err, "%s:%d", file, number);
+            err->kind = ERR_INPUT;
+        }
+    }
     free(text);
+    if (ret < 0)
+        return -1;
     if (!n)
-        return err_set(err, ERR_INPUT, "%s: no command", l->o->require);
+        return err_set(err, ERR_INPUT, "%s: no command", file);
     path = job_which(l->require[0], getenv("PATH"));
     if (!path)
-        return err_set(err, ERR_USAGE, "%s: %s: no such program", l->o->require,
-                       l->require[0]);
+        return err_set(err, ERR_USAGE, "%s: %s: no such program", file, l->require[0]);
     free(path);
-    return words_check(l->require, &l->s->file.space, err) < 0
-               ? err_prefix(err, "%s", l->o->require)
-               : 0;
+    return 0;
 }

@@ -16,9 +16,6 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job.h"
-#include "lib/sweep/study.h"
-
-enum { LINE_BYTES = 256 };
 
 /* When PID started, by /proc/PID/stat, whose second field may hold anything; false when
  * it has ended, be it waited for or not. */
@@ -202,26 +199,39 @@ void job_clear(struct job *job)
     *job = (struct job){ 0 };
 }
 
-bool job_report(struct job *job, int64_t *step, double *value)
+static char *report_path_dup(const struct job *job)
 {
-    char *path = fs_join_dup(job->dir, "report");
-    FILE *fp = fopen(path, "rb");
-    char line[LINE_BYTES], *space;
-    bool found = false;
+    return fs_join_dup(job->dir, "report");
+}
+
+bool job_reported(const struct job *job)
+{
+    char *path = job->dir ? report_path_dup(job) : NULL;
+    uint64_t size = 0;
+    bool more = path && fs_size(&size, path, NULL) == 0 && size > job->report_at;
 
     free(path);
-    if (!fp)
+    return more;
+}
+
+bool job_report(struct job *job, char **line)
+{
+    char *path = report_path_dup(job);
+    FILE *fp = fopen(path, "rb");
+    size_t room = 0;
+    ssize_t n = -1;
+
+    free(path);
+    *line = NULL;
+    if (fp && fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0)
+        n = getline(line, &room, fp);
+    if (fp)
+        fclose(fp);
+    if (n < 1 || (*line)[n - 1] != '\n') {
+        free(*line);
         return false;
-    if (fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0)
-        while (!found && fgets(line, sizeof(line), fp) && strchr(line, '\n')) {
-            job->report_at += strlen(line);
-            line[strcspn(line, "\n")] = '\0';
-            space = line + strcspn(line, " \t");
-            if (*space)
-                *space++ = '\0';
-            space += strspn(space, " \t");
-            found = str_i64(line, step) && *step >= 0 && study_value(value, space);
-        }
-    fclose(fp);
-    return found;
+    }
+    (*line)[n - 1] = '\0';
+    job->report_at += (uint64_t)n;
+    return true;
 }

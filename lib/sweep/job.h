@@ -12,6 +12,8 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 
+enum { JOB_GRACE = 10 }; /* seconds between SIGTERM and SIGKILL */
+
 struct job {
     pid_t pid; /* also its process group's id; 0: not running */
     int number, slot;
@@ -22,6 +24,7 @@ struct job {
     double start_time;  /* seconds since the epoch */
     double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
     uint64_t report_at; /* bytes of the report file read */
+    size_t judged;      /* reports that the pruner has seen */
     int status;         /* as from waitpid, when it has ended */
 };
 
@@ -44,7 +47,10 @@ int job_start(struct job *job, char *const *words, char *const *environment,
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);
 
-/* The next complete line "STEP VALUE" of the report file; false when there is none. */
-bool job_report(struct job *job, int64_t *step, double *value);
+/* Whether the report file has grown since. */
+bool job_reported(const struct job *job);
+/* The next complete line of the report file, without its end, in fresh memory; false
+ * when there is none. */
+bool job_report(struct job *job, char **line);
 
 #endif

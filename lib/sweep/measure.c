@@ -11,6 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/sweep/measure.h"
+#include "lib/sweep/study.h"
 
 enum { FILE_MAX = 64 << 20, TAIL_BYTES = 8192 };
 
@@ -310,4 +311,60 @@ bool measure_read(double *values, size_t n, const struct measure *m, const char 
     }
     free(text);
     return ok;
+}
+
+int measure_keep(const double *values, size_t n, const char *dir, struct err *err)
+{
+    char *path = fs_join_dup(dir, "result.json");
+    struct str json = { 0 };
+    int ret = 0;
+
+    if (!fs_exists(path)) {
+        str_add(&json, n > 1 ? "{\"values\": [" : "{\"value\": ");
+        for (size_t i = 0; i < n; i++) {
+            str_add(&json, i ? ", " : "");
+            str_add_double(&json, values[i]);
+        }
+        str_add(&json, n > 1 ? "]}\n" : "}\n");
+        ret = fs_write_file(path, json.s, json.len, false, err);
+        str_clear(&json);
+    }
+    free(path);
+    return ret;
+}
+
+static bool json_report(int64_t *step, double *value, const struct measure *m,
+                        const char *line)
+{
+    char *copy = xstrdup(line);
+    struct json_doc doc;
+    bool ok;
+
+    drop_bare_words(copy);
+    ok = json_parse(&doc, "report", copy, strlen(copy), NULL) == 0;
+    if (ok) {
+        ok = json_i64(json_get(doc.root, "step"), step) &&
+             find_number(value, doc.root, m->nkeys ? m->keys[0] : "value");
+        json_clear(&doc);
+    }
+    free(copy);
+    return ok;
+}
+
+bool measure_report(int64_t *step, double *value, const struct measure *m,
+                    const char *line)
+{
+    char *word;
+    size_t n;
+    bool ok;
+
+    line += strspn(line, " \t");
+    if (*line == '{')
+        return json_report(step, value, m, line) && *step >= 0;
+    n = strcspn(line, " \t");
+    word = xstrndup(line, n);
+    line += n + strspn(line + n, " \t");
+    ok = str_i64(word, step) && study_value(value, line);
+    free(word);
+    return ok && *step >= 0;
 }

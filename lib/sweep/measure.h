@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/base/err.h"
 
@@ -26,5 +27,12 @@ struct measure {
 int measure_check(const struct measure *m, size_t n, struct err *err);
 /* VALUES[n] of the trial in DIR; false when there are not as many. */
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir);
+/* Leave VALUES[n] as DIR's result.json, unless the command did.  Returns -1 with *err
+ * set. */
+int measure_keep(const double *values, size_t n, const char *dir, struct err *err);
+/* A report on the way: "STEP VALUE", or a JSON object with "step" and M's first key, by
+ * default "value".  False when LINE is neither. */
+bool measure_report(int64_t *step, double *value, const struct measure *m,
+                    const char *line);
 
 #endif

@@ -1,0 +1,146 @@
+#!/bin/sh
+# hpo-running.t - what a run says, when it stops, and what it leaves behind
+. "$top_srcdir/tests/lib.sh"
+
+if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    skip "hpo-sweep runs commands" "built without SQLite or YAML"
+    done_testing
+    exit
+fi
+
+states() {
+    hpo-sweep show -S s.db --study "$1" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
+}
+# until COMMAND... - wait for it, ten seconds at most
+until_true() {
+    tries=100
+    until "$@" || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
+}
+# background COMMAND... - start it; $pid
+background() {
+    "$@" 2> err &
+    pid=$!
+}
+# ends - wait for it; $status
+ends() {
+    status=0
+    wait $pid || status=$?
+}
+printf 'x: uniform(-5, 5)\n' > s.yaml
+
+# Three fail while the first runs on, which then ends well.
+cat > late.sh << 'EOS'
+#!/bin/sh
+[ "$HPO_TRIAL_NUMBER" = 0 ] || exit 7
+while [ "$(ls -d late.trials/* | wc -l)" -lt 4 ]; do sleep 0.05; done
+sleep 0.5
+echo 1
+EOS
+chmod +x late.sh
+run hpo-sweep run s.yaml --study late --trials 20 -j 2 -- ./late.sh
+status_is 1 "three failures in a row end a run"
+err_has "3 trials in a row failed: see stderr in $PWD/late.trials" "that says so"
+ok "for good, though one that ran beside them ends well" test "$(states late)" = " 1 COMPLETE 3 FAIL "
+run hpo-sweep run s.yaml --study both --trials 20 -j 2 -- false
+err_has "3 trials in a row failed" "what failed beside the last of them is not counted"
+
+hpo-sweep run s.yaml --study result --trials 1 -- echo loss 0.5
+ok "a trial's directory has its result" grep -qx '{"value": 0.5}' result.trials/000000/result.json
+hpo-sweep run s.yaml --study results --trials 1 --direction minimize --direction maximize -- echo 1 2.5
+ok "all of it" grep -qx '{"values": \[1, 2.5\]}' results.trials/000000/result.json
+# shellcheck disable=SC2016 # the command's own variable
+hpo-sweep run s.yaml --study own --trials 1 --shell -- 'echo 3 > "$HPO_RESULT"'
+ok "as the command wrote it, if it did" grep -qx 3 own.trials/000000/result.json
+
+cat > report.sh << 'EOS'
+#!/bin/sh
+worse=$((HPO_TRIAL_NUMBER / 3 * 100))
+case $1 in
+lines) echo "{\"epoch\": 0.5, \"step\": 1, \"loss\": $worse}" >> "$HPO_REPORT" ;;
+command) hpo-sweep report "$HPO_TRIAL_NUMBER" 1 $worse ;;
+esac
+[ $worse = 0 ] || sleep 30
+echo "{\"loss\": $worse}"
+EOS
+chmod +x report.sh
+for how in lines command; do
+    hpo-sweep run s.yaml --study "$how" --pruner median:startup=2 --trials 4 --metric-key loss -- \
+        ./report.sh "$how"
+    ok "reports as $how are judged" test "$(states "$how")" = " 3 COMPLETE 1 PRUNED "
+done
+background hpo-sweep run s.yaml --study live --trials 1 --shell -- \
+    'echo 7 0.5 >> "$HPO_REPORT"; while ! [ -f go ]; do sleep 0.1; done; echo 1'
+reported() {
+    hpo-sweep export -S s.db --study live - | grep -q '"step":7,'
+}
+until_true reported
+ok "reports are in the study while their trial runs" reported
+touch go
+ends
+
+# Signals.
+background hpo-sweep run s.yaml --study usr1 --trials 9 -- sleep 1
+until_true test -f usr1.trials/000000/stdout
+kill -USR1 $pid
+ends
+status_is 1 "SIGUSR1 lets a run come to its end"
+ok "with the trials that run" test "$(states usr1)" = " 1 FAIL "
+background hpo-sweep run s.yaml --study stubborn --trials 9 -- \
+    sh -c 'trap "" TERM; echo > ready; sleep 60; sleep 60'
+until_true test -f ready
+kill -HUP $pid
+sleep 0.3
+kill -TERM $pid
+start=$(date +%s)
+ends
+status_is 129 "SIGHUP ends a run"
+ok "another signal at once" test $(($(date +%s) - start)) -lt 5
+ok "and its trial has failed" test "$(states stubborn)" = " 1 FAIL "
+background sh -c 'trap "" HUP; exec hpo-sweep run s.yaml --study nohup --trials 2 --shell -- "sleep 0.5; echo 1"'
+until_true test -f nohup.trials/000000/stdout
+kill -HUP $pid
+ends
+status_is 0 "under nohup SIGHUP ends nothing"
+ok "and trials go on" test "$(states nohup)" = " 2 COMPLETE "
+printf '#!/bin/sh\necho > checking\nsleep 60\n' > slow.sh
+chmod +x slow.sh
+echo ./slow.sh > check
+background hpo-sweep run s.yaml --study check --require check --trials 9 -- echo 1
+until_true test -f checking
+kill -TERM $pid
+start=$(date +%s)
+ends
+status_is 143 "SIGTERM ends a check as well"
+ok "at once" test $(($(date +%s) - start)) -lt 5
+ok "and the trial has failed" test "$(states check)" = " 1 FAIL "
+
+# Names.
+printf 'true\n  {x} {y}\n' > check
+run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1
+status_is 3 "an unknown name in a check is refused"
+err_is "hpo-sweep: check:2: '{y}': no parameter 'y'" "with file and line"
+cat > w.yaml << 'EOS'
+method: random
+run_cap: 1
+parameters: {x: {value: 3}}
+command: [sh, -c, 'echo "$@"; echo 1', sh, "x={x}", '{"x": {"y": {x}}}', "{{x}}", "{}"]
+EOS
+run hpo-sweep run w.yaml
+ok "a sweep file's command may name parameters, and have braces of its own" \
+    grep -qxF 'x=3 {"x": {"y": 3}} {x} {}' w.trials/000000/stdout
+sed 's/x={x}/x={z}/' w.yaml > z.yaml
+run hpo-sweep run z.yaml
+status_is 3 "an unknown name there is refused"
+err_is "hpo-sweep: z.yaml:4:44: command: no parameter 'z'" "with file, line and key"
+
+# On a terminal.
+if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
+    script -qec 'hpo-sweep run s.yaml --study tty --trials 3 -- sh -c "sleep 0.3; echo 0.25"' /dev/null > out
+    out_has "1 of 3 done, 1 running, best 0.25 (trial 0), 1 s left" "progress says what is done, runs, is best and left"
+    out_has "3 of 3 done, 0 running, best 0.25 (trial 0)" "to the end"
+    script -qec 'hpo-sweep run s.yaml --study tty --trials 4 -q -- echo 1' /dev/null > out
+    ok "and nothing with -q" test ! -s out
+else
+    skip "progress on a terminal" "script does not run here"
+fi
+done_testing
