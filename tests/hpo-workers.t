@@ -84,4 +84,19 @@ for kind in sqlite journal; do
     ok "80 enqueued trials run once each" cmp expected ran
     ok "without an error" test ! -s errors
 done
+
+# Optuna's own workers are kept from starting a trial twice, in a database of its own as well
+cp "$data/sweep/optuna-5.0.db" theirs.db
+chmod u+w theirs.db
+printf 'x: uniform(-1, 1)\nn: lograndint(1, 65)\nc: choice([a, 1, null])\n' > theirs.yaml
+hpo-sweep ask theirs.yaml --storage theirs.db --direction maximize > asked
+update="UPDATE trials SET state = 'RUNNING' WHERE number = 31 AND study_id = 1"
+if sqlite3 -version > version 2>&1; then
+    run sqlite3 theirs.db "$update"
+    err_has "the trial was started by another" "a trial that runs is not started again"
+    run sqlite3 theirs.db "UPDATE trials SET state = 'WAITING' WHERE number = 31; $update"
+    status_is 0 "one that waits is"
+else
+    skip "a trial that runs is not started again" "no sqlite3"
+fi
 done_testing

@@ -139,6 +139,15 @@ static void sqlite_close(struct storage *st)
     free(s);
 }
 
+/* Optuna takes a waiting trial by a SELECT that is to lock its row and an UPDATE.
+ * SQLite locks no rows, so two of its workers, or one of them and one of ours, can take
+ * the same one.  The second is told by this that a constraint has failed, as Optuna
+ * expects where somebody else was first, and goes on to the next trial. */
+static const char *const START_ONCE =
+    "CREATE TRIGGER IF NOT EXISTS trials_start_once BEFORE UPDATE OF state ON trials"
+    " WHEN new.state = 'RUNNING' AND old.state <> 'WAITING'"
+    " BEGIN SELECT RAISE(ABORT, 'the trial was started by another'); END";
+
 /* Readers and a writer at once: a wish, which SQLite refuses without waiting while
  * others are at work.  The next that opens the file has it then. */
 static int wish_log(const struct sqlite *s, struct err *err)
@@ -165,7 +174,8 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     sqlite3_busy_timeout(s->db, BUSY_MS);
     /* the mode is written to the file, which is left alone when it is refused */
     if (run(&s->base, "PRAGMA synchronous = NORMAL", err) < 0 ||
-        tables_prepare(&s->base, create, err) < 0 || (create && wish_log(s, err) < 0))
+        tables_prepare(&s->base, create, err) < 0 ||
+        (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0)))
         goto fail;
     if (fresh && fs_is_remote(where))
         s->base.base.advice = "is on a network file system, where SQLite's locks may "
