@@ -4,15 +4,20 @@
 
 for name in llama-3-8b llama-2-13b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
 
+# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles
+guide="--mesh sp=1 --schedule 1f1b"
+
 # best OPTION... - tp, pp, dp, zero of the fastest
+# shellcheck disable=SC2086 # words are wanted
 best() {
-    mem-estimate plan --json --weights bf16 "$@" | head -n 1 |
+    mem-estimate plan --json --weights bf16 $guide "$@" | head -n 1 |
         sed 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*/\1 \3 \2 \4/'
 }
 
 # search OPTION... - all layouts that fit, fastest first, as lines of tp pp dp zero size number seconds
+# shellcheck disable=SC2086 # words are wanted
 search() {
-    mem-estimate plan --json --weights bf16 --top 100000 "$@" > all.json
+    mem-estimate plan --json --weights bf16 $guide --top 100000 "$@" > all.json
     sed -n 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*"micro_batch":\([0-9]*\),"micro_batches":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \3 \2 \4 \5 \6 \7/p' all.json > plans
 }
 
@@ -32,7 +37,7 @@ first() { head -n 1 plans > one && mv one plans && every "$1"; }
 # The guide: "Efficient Training on Multiple GPUs" of Hugging Face's transformers, scalability strategy.
 # On a node, case 1: what fits one device is replicated
 ok "what fits one device is trained in replicas" \
-    test "$(best --mode train --gpu h100-80g --gpus 8 --global-batch 64 --seq 1024 smollm2-135m.json)" = "1 1 8 0"
+    test "$(best --mode train --gpu h100-80g --gpus 8 --global-batch 64 --seq 1024 smollm2-135m.json | cut -d' ' -f1-3)" = "1 1 8"
 # Case 2: what does not takes stages, ZeRO or tp, by and large equal where links are fast ...
 search --mode train --gpu a100-80g --gpus 8 --global-batch 16 --seq 2048 llama-3-8b.json
 ok "what does not is sharded or cut" every 'zero > 0 || tp > 1 || pp > 1'
@@ -76,7 +81,7 @@ ok "and what barely fits in replicas of stages cut over tp" first 'tp > 1 && pp 
 while read -r gpu gpus batch model; do
     search --mode train --gpu "$gpu" --gpus "$gpus" --global-batch "$batch" --seq 2048 --net 10Gbit "$model.json"
     ok "over a slow network ZeRO alone trains $model slower than stages" \
-        faster "$(fastest 'pp > 1')" "$(fastest "$zero" | awk '{ print $1 / 1.5 }')"
+        faster "$(fastest 'pp > 1')" "$(fastest "$zero" | awk '{ print $1 / 1.25 }')"
     ok "and little memory asks for all of dp, pp, tp and ZeRO" first 'dp > 1 && pp > 1 && tp > 1 && zero > 0'
 done << 'END'
 a100-40g 64 256 llama-3-70b
@@ -92,7 +97,8 @@ ok "a large model on a node is cut over tp to answer fast" \
     test "$(best --gpu a100-80g --gpus 8 --global-batch 1 --seq 4096 llama-3-70b.json | cut -d' ' -f1)" = 8
 
 # 405B on 1,024 devices
-run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 --top 1000 --json llama-3.1-405b.json
+# shellcheck disable=SC2086 # words are wanted
+run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 $guide --top 1000 --json llama-3.1-405b.json
 status_is 0 "405B on 1,024 devices is planned"
 ok "tp never leaves a node" awk '!/"plan"/ { next } { match($0, /"tp":[0-9]+/); n = substr($0, RSTART + 5, RLENGTH - 5) + 0 }
     n > 8 { exit 1 }' out
@@ -108,7 +114,7 @@ ok "all devices are used, and the whole batch" awk '!/"plan"/ { next } {
     n++ } END { exit bad || !n }' out
 ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
     for (i = 1; i < NF; i++) { gsub(/[{}"]/, "", $i); v[$i] = $(i + 1) }
-    d = v["seconds"] - v["compute"] - v["tensor"] - v["pipeline"] - v["data"]
+    d = v["seconds"] - v["compute"] - v["tensor"] - v["exchange"] - v["pipeline"] - v["data"]
     if (d * d > 1e-12 * v["seconds"] * v["seconds"]) exit 1 }' out
 ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"tensor":0,/ { bad = 1 } END { exit bad || !n }' out
 ok "the fastest come first" sh -c "sed -n 's/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
@@ -116,7 +122,8 @@ ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr(
 ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out
 # The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches of up to 64 that
 # are powers of two, four stages of ZeRO (where there are replicas, the second without stages) and two recomputations
-# counts: tried evaluated fit, and a number for each rule
+# (a third, which saves nothing beside flash attention, is refused once)
+# counts: tried evaluated simulated fit, and a number for each rule
 tail -n 1 out | tr ',{}' '\n' | sed -n 's/.*":\([0-9][0-9]*\)$/\1/p' | tr '\n' ' ' > counts
 awk 'BEGIN {
     for (tp = 1; tp <= 1024; tp *= 2) {
@@ -129,24 +136,25 @@ awk 'BEGIN {
             for (size = 1; size <= 64 && size <= 2048 / dp; size *= 2) { ways += 2 * stages; zero += 4 - stages }
         }
     }
-    print node + model + zero + ways, states, ways, model, node, 0, zero }' > space
+    print node + model + zero + ways + 1, states, ways, model, node, 0, zero }' > space
 ok "no layout of the space is left out" awk 'NR == FNR { tried = $1; ways = $3; rules = $4 " " $5 " " $6 " " $7; next }
-    { exit $1 != tried || $4 " " $5 " " $6 " " $7 != rules || $3 + $8 != ways }' space counts
+    { exit $1 != tried || $5 " " $6 " " $7 " " $8 != rules || $4 + $9 != ways }' space counts
 ok "a layout is reckoned again with a larger micro-batch only if it has fitted" \
-    awk 'NR == FNR { states = $2; next } { exit $2 > $3 + states }' space counts
-ok "which spares three of four" awk 'NR == FNR { ways = $3; next } { exit 4 * $2 > ways }' space counts
+    awk 'NR == FNR { states = $2; next } { exit $2 > $4 + states }' space counts
+ok "which spares two of three" awk 'NR == FNR { ways = $3; next } { exit 3 * $2 > ways }' space counts
 
-ok "every layout that fits is printed" awk 'NR == FNR { fit = $3; next } /"plan"/ { n++ } END { exit n != fit }' counts out
+ok "every layout that fits is printed" awk 'NR == FNR { fit = $4; next } /"plan"/ { n++ } END { exit n != fit }' counts out
 
 # agreed BATCH TP PP - the plan has just those micro-batches that train says fit
 agreed() {
     for way in none full; do
         for size in 1 2 4 8 16 32 64; do
-            mem-estimate train --weights bf16 --gpu l40s --seq 2048 --tp "$2" --pp "$3" --recompute $way \
+            mem-estimate train --weights bf16 --gpu l40s --seq 2048 --sequence-parallel --tp "$2" --pp "$3" --recompute $way \
                 --micro-batch $size --micro-batches $(($1 / size)) llama-2-13b.json > /dev/null && echo $way $size
         done
     done > want
-    mem-estimate plan --mode train --weights bf16 --gpu l40s --gpus 8 --global-batch "$1" --seq 2048 --top 10000 --json llama-2-13b.json |
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate plan --mode train --weights bf16 --gpu l40s --gpus 8 $guide --global-batch "$1" --seq 2048 --top 10000 --json llama-2-13b.json |
         sed -n 's/.*"tp":'"$2"',.*"dp":1,"pp":'"$3"'},.*"recompute":"\([a-z]*\)","micro_batch":\([0-9]*\),.*/\1 \2/p' |
         sort -k1,1r -k2,2n > got
     test -s want && diff want got

@@ -1,6 +1,7 @@
 # mem-estimate
 bin_PROGRAMS += bin/mem-estimate
 bin_mem_estimate_SOURCES = \
+    %D%/cluster.c %D%/cluster.h \
     %D%/estimate.c \
     %D%/gpus.c \
     %D%/main.c \

@@ -202,6 +202,11 @@ static int find_here(char name[128], uint64_t *memory, struct err *err)
     return 0;
 }
 
+uint64_t default_runtime(int ranks)
+{
+    return GIB * 3 / 4 + (ranks > 1 ? GIB : 0);
+}
+
 static int set_device(struct request *r, const struct request_options *o,
                       struct err *err)
 {
@@ -226,8 +231,8 @@ static int set_device(struct request *r, const struct request_options *o,
                        o->fragmentation);
     r->memory.fragmentation = o->fragmentation / 100;
     r->memory.runtime = o->runtime;
-    if (!o->runtime_given) { /* a context, and a communicator where there are peers */
-        r->memory.runtime = GIB * 3 / 4 + (r->memory.mesh.nranks > 1 ? GIB : 0);
+    if (!o->runtime_given) {
+        r->memory.runtime = default_runtime(r->memory.mesh.nranks);
         assume(r, "runtime %s",
                r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
     }

@@ -111,6 +111,9 @@ struct request {
     struct str assumed;    /* what was not given, "; " between */
 };
 
+/* What a device's context and libraries take where it was not measured: a communicator
+ * as well where there are peers. */
+uint64_t default_runtime(int ranks);
 /* Work OPTIONS out for the model at PATH.  ERR_USAGE for what cannot be parsed or does
  * not fit together. */
 int request_open(struct request *r, const struct request_options *o, bool train,

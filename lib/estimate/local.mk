@@ -1,7 +1,9 @@
 # lib/estimate - memory and time predicted
 lib_libshardutils_a_SOURCES += \
     %D%/anatomy.c %D%/anatomy.h \
+    %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/memory.c %D%/memory.h \
     %D%/planner.c %D%/planner.h \
+    %D%/steptime.c %D%/steptime.h \
     %D%/weighttype.c %D%/weighttype.h

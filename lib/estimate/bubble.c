@@ -1,0 +1,113 @@
+/* bubble - what a pipeline's order costs, simulated once for each shape */
+#include "lib/estimate/bubble.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+enum { ROUNDS = 5 }; /* that are simulated of a long step */
+
+struct bubble_table {
+    enum order order;
+    int ranks, micro_batches, chunks;
+    bool made;
+    struct action_table actions;
+    uint64_t *inflight; /* [ranks] */
+};
+
+/* The most chunks that each rank holds at once, as thousandths of its stages. */
+static uint64_t *count_inflight(const struct action_table *t, int chunks)
+{
+    uint64_t *out = xcalloc((size_t)t->ranks, sizeof(*out));
+
+    for (int r = 0; r < t->ranks; r++) {
+        uint64_t held = 0, most = 0;
+
+        for (size_t i = 0; i < t->row[r].n; i++) {
+            enum action_kind kind = t->row[r].v[i].kind;
+
+            held += kind == ACTION_FORWARD;
+            most = held > most ? held : most;
+            held -= kind == ACTION_BACKWARD || kind == ACTION_WEIGHT;
+        }
+        out[r] = (most * 1000 + (uint64_t)chunks - 1) / (uint64_t)chunks;
+    }
+    return out;
+}
+
+/* The table of exactly these numbers; borrowed until the next is made. */
+static const struct bubble_table *find_table(struct bubbles *b, enum order order,
+                                             int ranks, int micro_batches, int chunks)
+{
+    struct bubble_table *t;
+    struct err err;
+
+    for (size_t i = 0; i < b->n; i++) {
+        t = &b->table[i];
+        if (t->order == order && t->ranks == ranks && t->chunks == chunks &&
+            t->micro_batches == micro_batches)
+            return t;
+    }
+    b->table = xgrow(b->table, &b->cap, b->n + 1, sizeof(*t));
+    t = &b->table[b->n++];
+    *t = (struct bubble_table){
+        .order = order, .ranks = ranks, .micro_batches = micro_batches, .chunks = chunks
+    };
+    t->made = order_make(&t->actions, order, ranks, micro_batches, chunks, &err) == 0;
+    if (t->made)
+        t->inflight = count_inflight(&t->actions, chunks);
+    return t;
+}
+
+/* As many of MICRO_BATCHES as are simulated: whole rounds are left out. */
+static int simulated(int ranks, int micro_batches)
+{
+    int most = ROUNDS * ranks;
+
+    return micro_batches <= most ? micro_batches : most + micro_batches % ranks;
+}
+
+const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,
+                                 int micro_batches, int chunks)
+{
+    return find_table(b, order, ranks, simulated(ranks, micro_batches), chunks)
+        ->inflight;
+}
+
+static double span_of(struct bubbles *b, enum order order, int ranks, int micro_batches,
+                      int chunks, const struct pipe_times *times)
+{
+    const struct bubble_table *t = find_table(b, order, ranks, micro_batches, chunks);
+    struct pipe_result result;
+    struct err err;
+    double span;
+
+    if (!t->made || pipe_simulate(&result, &t->actions, times, &err) < 0)
+        return -1;
+    span = result.span;
+    pipe_result_clear(&result);
+    return span;
+}
+
+double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_batches,
+                    int chunks, const struct pipe_times *times)
+{
+    int few = simulated(ranks, micro_batches);
+    double span = span_of(b, order, ranks, few, chunks, times), less;
+
+    if (few == micro_batches || span < 0)
+        return span;
+    less = span_of(b, order, ranks, few - ranks, chunks, times);
+    return span + (span - less) * ((micro_batches - few) / ranks);
+}
+
+void bubbles_clear(struct bubbles *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->table[i].made) {
+            action_table_clear(&b->table[i].actions);
+            free(b->table[i].inflight);
+        }
+    free(b->table);
+    *b = (struct bubbles){ 0 };
+}

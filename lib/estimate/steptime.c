@@ -1,0 +1,465 @@
+/* steptime - how long a step of a layout would take
+ *
+ * Sums over n ranks in a ring move 2 (n-1)/n of the bytes in 2 (n-1) hops, gathers and
+ * scatters half of that.  A backward pass is two forward passes, of the input's and of
+ * the weights' gradients; what is recomputed is done once more.  ZeRO-3 gathers weights
+ * forwards and back for every micro-batch and scatters gradients, ZeRO-2 scatters
+ * gradients for every micro-batch, the others exchange them once (Rajbhandari et al.
+ * 2020, section 7).  A shared sequence is exchanged by heads (Jacobs et al. 2023) or
+ * passed on in a ring (Liu et al. 2023), whichever takes less time. */
+#include "lib/estimate/steptime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/state.h"
+
+enum {
+    SCORE_PASSES = 4, /* over attention's scores, where they are kept */
+    MESSAGE_BYTES =
+        100 << 20 /* of gradients in one collective, as Megatron's buckets */
+};
+static const double UPDATE_PASSES = 2.5; /* over optimizer states: read, written, and
+                                            gradients and weights besides */
+
+/* What one token costs a rank going forward, over some layers. */
+struct work {
+    double products;            /* operations with weights */
+    double attention;           /* operations with keys and values */
+    double cut, whole, scores;  /* bytes of values: cut over tp, whole on every rank;
+                                   attention's scores */
+    double reduced, reductions; /* bytes summed over tp, in so many sums */
+    double heads, keys, layers; /* bytes of queries and results; of keys and values;
+                                   layers with attention */
+    double dispatched, experts; /* bytes of a token that goes to an expert, layers */
+    double cached;              /* bytes of a whole sequence's keys and values */
+    double weights;             /* elements */
+};
+enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
+
+struct profile {
+    const struct anatomy *a;
+    struct work *all;    /* [depths + 1]: sums over what stands before a layer */
+    struct work *layers; /* the same of repeated layers alone: what is recomputed */
+    int depths;
+    double border; /* bytes of a token between two layers */
+    double least;  /* heads of any layer on this rank */
+};
+
+static void add(struct work *to, const struct work *w, double sign)
+{
+    double *a = (double *)to;
+    const double *b = (const double *)w;
+
+    for (int i = 0; i < WORK_FIELDS; i++)
+        a[i] += sign * b[i];
+}
+
+/* ---- costs of a model ---- */
+
+static struct work unit_work(const struct profile *p, const struct unit *u,
+                             const struct memory_options *o)
+{
+    double seq = (double)o->seq, bytes = (double)o->compute_bytes, columns = 0;
+    bool half = o->train && p->a->causal && o->flash;
+    struct work w = { 0 };
+
+    w.products = 2 * (double)u->products;
+    w.attention = 2 * (double)u->attention * (half ? seq / 2 : seq);
+    w.cut = 2 * bytes * (double)u->kept.cut;
+    w.whole = 2 * bytes * (double)u->kept.whole;
+    w.scores = o->flash ? 0 : SCORE_PASSES * bytes * (double)u->kept.heads * seq;
+    w.reduced = bytes * (double)u->reduced;
+    w.reductions = u->reductions;
+    for (int k = 0; k < u->ncaches; k++) {
+        uint64_t window = u->cache[k].window;
+
+        columns += (double)u->cache[k].cols;
+        w.cached += (double)(window && window < o->seq ? window : o->seq) *
+                    (double)(u->cache[k].cols * o->kv_bytes);
+    }
+    w.heads = bytes * (double)u->attention;
+    w.keys = bytes * columns;
+    w.layers = u->attention > 0;
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        w.weights += (double)u->weight[c].elements;
+    if (u->weight[WEIGHT_EXPERT].elements) {
+        w.dispatched = bytes * (double)u->kept.border;
+        w.experts = 1;
+    }
+    return w;
+}
+
+struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
+{
+    struct profile *p = xcalloc(1, sizeof(*p));
+    int nlayers = a->model->state->nlayers;
+
+    p->a = a;
+    p->depths = nlayers ? nlayers : 1;
+    p->all = xcalloc((size_t)p->depths + 1, sizeof(*p->all));
+    p->layers = xcalloc((size_t)p->depths + 1, sizeof(*p->layers));
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+        struct work w = unit_work(p, u, o);
+        double border = (double)u->kept.border * (double)o->compute_bytes;
+
+        add(&p->all[u->depth + 1], &w, 1);
+        if (u->layer < 0)
+            continue;
+        add(&p->layers[u->depth + 1], &w, 1);
+        p->border = border > p->border ? border : p->border;
+        if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
+            p->least = (double)u->kept.heads;
+    }
+    for (int d = 1; d <= p->depths; d++) {
+        add(&p->all[d], &p->all[d - 1], 1);
+        add(&p->layers[d], &p->layers[d - 1], 1);
+    }
+    return p;
+}
+
+void profile_free(struct profile *p)
+{
+    if (!p)
+        return;
+    free(p->all);
+    free(p->layers);
+    free(p);
+}
+
+/* What rank R of PP does in ORDER: to *all, and of it that which is recomputed. */
+static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
+                      int r, struct work *all, struct work *layers)
+{
+    struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
+
+    memset(all, 0, sizeof(*all));
+    memset(layers, 0, sizeof(*layers));
+    for (int c = 0; c < order->chunks; c++) {
+        int first, count;
+        int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
+
+        mesh_stage(&virtual, p->depths, stage, &first, &count);
+        add(all, &p->all[first + count], 1);
+        add(all, &p->all[first], -1);
+        add(layers, &p->layers[first + count], 1);
+        add(layers, &p->layers[first], -1);
+    }
+}
+
+/* ---- collectives ---- */
+
+/* Seconds of summing BYTES over N devices of a node in COUNT sums. */
+static double sum_seconds(const struct machine *m, double bytes, int n, double count)
+{
+    return n < 2 ? 0 : 2.0 * (n - 1) * (bytes / n / m->link + count * m->link_latency);
+}
+
+struct reach {
+    double rate, latency;
+};
+
+/* Of a group whose ranks are within SPREAD neighbouring devices. */
+static struct reach reach_of(const struct machine *m, int spread)
+{
+    return spread <= m->per_node ? (struct reach){ m->link, m->link_latency }
+                                 : (struct reach){ m->net, m->net_latency };
+}
+
+/* Seconds of gathering or scattering BYTES in COUNT collectives over N ranks, of which
+ * neighbours are STRIDE devices apart: within each node first, then every device its
+ * part with the other nodes. */
+static double gather_seconds(const struct machine *m, int n, int stride, double bytes,
+                             double count)
+{
+    int near = m->per_node / stride, far;
+
+    near = near < 1 ? 1 : near > n ? n : near;
+    far = (n + near - 1) / near;
+    return bytes * (near - 1) / near / m->link +
+           bytes / near * (far - 1) / far / m->net +
+           count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
+}
+
+/* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
+ * seconds meanwhile. */
+static double exchange_seconds(const struct profile *p, const struct machine *m,
+                               const struct memory_options *o, const struct work *w,
+                               double tokens, double attention)
+{
+    int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
+    int ep = o->mesh.size[MESH_EP];
+    struct reach over_sp = reach_of(m, tp * sp), over_ep = reach_of(m, tp * sp * ep);
+    double seconds = 0;
+
+    if (sp > 1) {
+        double ring =
+            (sp - 1) * (tokens * w->keys / over_sp.rate + w->layers * over_sp.latency);
+        double heads = (sp - 1) * (tokens * (w->heads + w->keys) / sp / over_sp.rate +
+                                   4 * w->layers * over_sp.latency);
+
+        seconds = ring > attention ? ring - attention : 0;
+        if (p->least >= sp && heads < seconds)
+            seconds = heads;
+    }
+    if (ep > 1) /* to the experts and back */
+        seconds +=
+            2 * (ep - 1) *
+            (tokens * w->dispatched / ep / over_ep.rate + w->experts * over_ep.latency);
+    return seconds;
+}
+
+/* ---- training ---- */
+
+/* Of one rank and micro-batch. */
+struct rank_times {
+    double compute, sums, exchange;           /* of a forward pass */
+    double again, again_sums, again_exchange; /* of what is recomputed */
+    double weight; /* compute that gives the weights' gradients */
+};
+
+static double traffic(const struct memory_options *o, const struct work *w)
+{
+    double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
+
+    return w->cut + whole + w->scores;
+}
+
+static struct rank_times rank_times(const struct profile *p, const struct machine *m,
+                                    const struct memory_options *o,
+                                    const struct pipe_order *order, int r,
+                                    double *flops)
+{
+    int tp = o->mesh.size[MESH_TP];
+    double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
+    struct work all, layers;
+    struct rank_times t = { 0 };
+
+    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &layers);
+    *flops += 3 * tokens * (all.products + all.attention);
+    t.compute = tokens * ((all.products + all.attention) / m->product +
+                          traffic(o, &all) / m->memory);
+    t.weight = tokens * all.products / m->product;
+    t.sums = sum_seconds(m, tokens * all.reduced, tp, all.reductions);
+    t.exchange =
+        exchange_seconds(p, m, o, &all, tokens, tokens * all.attention / m->product);
+    if (o->recompute == RECOMPUTE_SELECTIVE)
+        t.again = tokens * (layers.attention / m->product + layers.scores / m->memory);
+    if (o->recompute != RECOMPUTE_FULL)
+        return t;
+    t.again = tokens * ((layers.products + layers.attention) / m->product +
+                        traffic(o, &layers) / m->memory);
+    t.again_sums = sum_seconds(m, tokens * layers.reduced, tp, layers.reductions);
+    t.again_exchange = exchange_seconds(p, m, o, &layers, tokens,
+                                        tokens * layers.attention / m->product);
+    return t;
+}
+
+static double forward_of(const struct rank_times *t)
+{
+    return t->compute + t->sums + t->exchange;
+}
+
+static double input_of(const struct rank_times *t)
+{
+    return 2 * t->compute - t->weight + t->sums + t->exchange + t->again +
+           t->again_sums + t->again_exchange;
+}
+
+/* What is left of SECONDS of exchange beside WORK seconds of products. */
+static double exposed(const struct machine *m, double seconds, double work)
+{
+    double left = seconds - m->hidden * work;
+
+    return left > 0 ? left : 0;
+}
+
+/* Elements of a stage's weights. */
+static double stage_weights(const struct profile *p, int first, int count)
+{
+    double n = p->all[first + count].weights - p->all[first].weights;
+
+    for (int i = 0; i < p->a->ncommons; i++)
+        if (anatomy_holds(p->a, &p->a->common[i], first, count))
+            n += (double)p->a->common[i].sum.elements;
+    return n;
+}
+
+/* Seconds of exchanging weights and gradients over the replicas in one step, that
+ * which T's products do not hide. */
+static double data_seconds(const struct profile *p, const struct machine *m,
+                           const struct memory_options *o, const struct rank_times *t)
+{
+    int tp = o->mesh.size[MESH_TP], first, count;
+    int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
+    double steps = (double)o->micro_batches, back = 2 * t->compute + t->again;
+    double elements, grads, weights, messages, gathers;
+
+    if (n < 2)
+        return 0;
+    mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+    elements = stage_weights(p, first, count);
+    gathers = count + 2; /* one for each layer, and for what is before and after */
+    messages = elements * (double)o->grad_bytes / MESSAGE_BYTES + 1;
+    if (o->zero == 3)
+        messages = gathers;
+    grads = gather_seconds(m, n, tp, elements * (double)o->grad_bytes, messages);
+    weights = gather_seconds(m, n, tp, elements * (double)o->other->block_bytes,
+                             o->zero == 3 ? gathers : messages);
+    switch (o->zero) {
+    case 0:
+        return exposed(m, 2 * grads, back);
+    case 1:
+        return exposed(m, grads, back) + exposed(m, weights, t->compute);
+    case 2:
+        return steps * exposed(m, grads, back) + exposed(m, weights, t->compute);
+    default:
+        return steps *
+               (exposed(m, weights, t->compute) + exposed(m, weights + grads, back));
+    }
+}
+
+/* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
+ * rank's own work, and where a backward pass is not split also the way of the first
+ * micro-batch to a rank and of the last one back from it. */
+static double pipe_span(const struct memory_options *o, const struct pipe_order *order,
+                        const struct pipe_times *times, struct bubbles *bubbles)
+{
+    bool split = order->order >= ORDER_ZB_H1;
+    double bound = 0, way = 0, message = 0;
+
+    if (bubbles)
+        return bubbles_span(bubbles, order->order, o->mesh.size[MESH_PP],
+                            (int)o->micro_batches, order->chunks, times);
+    if (times->bandwidth > 0)
+        message = times->message_bytes / times->bandwidth;
+    message += times->latency;
+    for (int r = 0; r < o->mesh.size[MESH_PP]; r++) {
+        double one = times->forward[r] + times->input[r] + times->weight[r];
+        double all = one * (double)o->micro_batches + (split ? 0 : way);
+
+        bound = all > bound ? all : bound;
+        way += one / order->chunks + 2 * message;
+    }
+    return bound;
+}
+
+static bool time_training(struct step *out, const struct profile *p,
+                          const struct machine *m, const struct memory_options *o,
+                          const struct pipe_order *order, uint64_t states,
+                          struct bubbles *bubbles)
+{
+    int pp = o->mesh.size[MESH_PP], tp = o->mesh.size[MESH_TP];
+    double steps = (double)o->micro_batches, most = 0, span, flops = 0;
+    double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
+    double *v = xmalloc((size_t)pp * 3 * sizeof(*v));
+    struct reach next = reach_of(m, o->mesh.nranks);
+    struct pipe_times times = { .forward = v, .input = v + pp, .weight = v + 2 * pp };
+    struct rank_times busy = { 0 };
+
+    for (int r = 0; r < pp; r++) {
+        struct rank_times t = rank_times(p, m, o, order, r, &flops);
+
+        v[r] = forward_of(&t);
+        v[pp + r] = input_of(&t);
+        v[2 * pp + r] = t.weight;
+        if (v[r] + v[pp + r] + t.weight <= most)
+            continue;
+        most = v[r] + v[pp + r] + t.weight;
+        busy = t;
+    }
+    times.latency = next.latency;
+    times.bandwidth = next.rate;
+    times.message_bytes = tokens * p->border / (o->sequence_parallel ? tp : 1);
+    span = pp > 1 ? pipe_span(o, order, &times, bubbles) : most * steps;
+    free(v);
+    if (span < 0)
+        return false;
+    out->compute = steps * (3 * busy.compute + busy.again);
+    out->tensor = steps * (2 * busy.sums + busy.again_sums);
+    out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
+    out->pipeline = pp > 1 ? span - most * steps : 0;
+    out->data =
+        data_seconds(p, m, o, &busy) + UPDATE_PASSES * (double)states / m->memory;
+    out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
+                 o->mesh.size[MESH_DP];
+    return true;
+}
+
+/* ---- inference ---- */
+
+/* One token of every sequence of a micro-batch, on stage R. */
+static struct rank_times token_times(const struct profile *p, const struct machine *m,
+                                     const struct memory_options *o, int r)
+{
+    const struct pipe_order order = { ORDER_1F1B, 1 };
+    int sp = o->mesh.size[MESH_SP], first, count;
+    double tokens = (double)o->micro_batch, read;
+    struct work w, layers;
+    struct rank_times t = { 0 };
+
+    rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &layers);
+    mesh_stage(&o->mesh, p->depths, r, &first, &count);
+    read = (stage_weights(p, first, count) * (double)o->weights->block_bytes /
+                (double)o->weights->block +
+            tokens * w.cached / sp) /
+           m->memory;
+    t.compute = tokens * (w.products + w.attention / sp) / m->product;
+    t.compute = read > t.compute ? read : t.compute;
+    t.sums = sum_seconds(m, tokens * w.reduced, o->mesh.size[MESH_TP], w.reductions);
+    if (sp > 1) { /* parts of each head's result are summed */
+        struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
+
+        t.exchange = 2.0 * (sp - 1) *
+                     (tokens * w.heads / 2 / sp / over.rate + w.layers * over.latency);
+    }
+    if (o->mesh.size[MESH_EP] > 1) {
+        struct memory_options alone = *o;
+
+        alone.mesh.size[MESH_SP] = 1;
+        t.exchange += exchange_seconds(p, m, &alone, &w, tokens, 0);
+    }
+    return t;
+}
+
+/* Micro-batches follow one another through the stages: a round takes as long as one of
+ * them needs for all stages, or all of them for the slowest stage. */
+static void time_inference(struct step *out, const struct profile *p,
+                           const struct machine *m, const struct memory_options *o)
+{
+    int pp = o->mesh.size[MESH_PP];
+    double steps = (double)o->micro_batches, round = 0, most = 0;
+    struct reach next = reach_of(m, o->mesh.nranks);
+    struct rank_times busy = { 0 };
+
+    for (int r = 0; r < pp; r++) {
+        struct rank_times t = token_times(p, m, o, r);
+
+        round += forward_of(&t);
+        if (forward_of(&t) <= most)
+            continue;
+        most = forward_of(&t);
+        busy = t;
+    }
+    round += (pp - 1) * (next.latency + (double)o->micro_batch * p->border / next.rate);
+    out->compute = steps * busy.compute;
+    out->tensor = steps * busy.sums;
+    out->exchange = steps * busy.exchange;
+    out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;
+}
+
+bool step_time(struct step *out, const struct profile *p, const struct machine *m,
+               const struct memory_options *o, const struct pipe_order *order,
+               uint64_t states, struct bubbles *bubbles)
+{
+    memset(out, 0, sizeof(*out));
+    if (!o->train)
+        time_inference(out, p, m, o);
+    else if (!time_training(out, p, m, o, order, states, bubbles))
+        return false;
+    out->seconds =
+        out->compute + out->tensor + out->exchange + out->pipeline + out->data;
+    return true;
+}
