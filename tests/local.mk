@@ -53,6 +53,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
     %D%/mem-cases.t \
+    %D%/mem-emit.t \
     %D%/mem-estimate.t \
     %D%/mem-plan.t \
     %D%/hpo-examples.t \

@@ -2,6 +2,7 @@
 bin_PROGRAMS += bin/mem-estimate
 bin_mem_estimate_SOURCES = \
     %D%/cluster.c %D%/cluster.h \
+    %D%/emit.c %D%/emit.h \
     %D%/estimate.c \
     %D%/gpus.c \
     %D%/main.c \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/mem-estimate/cluster.h"
+#include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/estimate/planner.h"
 
@@ -173,6 +174,23 @@ static void print(const struct planner_options *p, const struct planner_result *
     summarise_json(result, str_text(&r->assumed));
 }
 
+/* FORMAT is that of a script, or -1. */
+static int answer(const struct cmd *cmd, const struct planner_options *p,
+                  const struct planner_result *result, const struct request *r,
+                  int format, bool json)
+{
+    struct err err = { 0 };
+
+    if (format < 0)
+        print(p, result, r, r->gpu ? r->gpu->name : "measured", json);
+    else if (!result->n)
+        err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
+    else
+        emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err);
+    return err.kind ? cmd_fail(cmd, &err)
+                    : cmd_finish(cmd, result->n ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
 int plan_main(const char *program, int argc, char **argv)
 {
     static const char *const modes[] = { "infer", "train", NULL };
@@ -180,8 +198,8 @@ int plan_main(const char *program, int argc, char **argv)
     struct cluster_options cluster = { 0 };
     struct kept kept = { 0 };
     struct planner_options p;
-    bool json = false;
-    int mode = 0;
+    bool json = false, emitting = false;
+    int mode = 0, format = 0;
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
         { OPT_COUNT, '\0', "gpus", &p.gpus, "N", "devices in all", NULL, NULL },
@@ -197,6 +215,8 @@ int plan_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_U64, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL, NULL },
         { OPT_COUNT, '\0', "top", &p.top, "N", "layouts to print", NULL, NULL },
+        { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
+          "write the best as a script: sh, make or slurm", emit_names, &emitting },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
@@ -236,6 +256,8 @@ int plan_main(const char *program, int argc, char **argv)
     operand = cmd_parse(&cmd, argc, argv);
     if (!p.gpus)
         return cmd_usage(&cmd, "--gpus is missing");
+    if (emitting && json)
+        return cmd_usage(&cmd, "--emit and --json: one of them");
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */
@@ -259,8 +281,7 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
-    print(&p, &result, &r, r.gpu ? r.gpu->name : "measured", json);
-    status = cmd_finish(&cmd, result.n ? EXIT_SUCCESS : EXIT_FAILURE);
+    status = answer(&cmd, &p, &result, &r, emitting ? (int)format : -1, json);
     planner_result_clear(&result);
 out:
     request_close(&r);
