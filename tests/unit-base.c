@@ -9,6 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
+#include "lib/base/jsonplain.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
@@ -139,6 +140,48 @@ static void test_json(void)
            "a second value is refused");
     tap_is(json_fault("NaN"), "f:1:1: expected a value", "NaN is refused");
     tap_is(json_fault(""), "f:1:1: unexpected end", "an empty text is refused");
+}
+
+static void test_plain_json(void)
+{
+    static const struct {
+        const char *text, *printed; /* NULL: left to json_parse */
+    } cases[] = {
+        { "{\"op_code\":5, \"v\":-0.5e+3,\"d\":\"{\\\"a\\\": \\\\}\"}",
+          "{\"op_code\":5,\"v\":-0.5e+3,\"d\":\"{\\\"a\\\": \\\\}\"}" },
+        { "[1, [], {}, null , true,false]\t", "[1,[],{},null,true,false]" },
+        { " 12 ", "12" },
+        { "\"\\n\"", NULL },
+        { "\"\xc3\xa9\"", NULL },
+        { "{\"a\":1,\"a\":2}", NULL },
+        { "[1,]", NULL },
+        { "[,1]", NULL },
+        { "[", NULL },
+        { "[01]", NULL },
+        { "[1.]", NULL },
+        { "{\"a\":NaN}", NULL },
+        { "1 2", NULL },
+        { "\"a", NULL },
+        { "\"a\\", NULL },
+        { "", NULL },
+        { "[[[[[[[[[0]]]]]]]]]", NULL },
+        { "[1,2,3,4,5,6,7,8]", NULL },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char text[80];
+        struct json nodes[8];
+        struct str s = { 0 };
+
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        if (jsonplain_parse(nodes, 8, text, strlen(text)))
+            json_print(&s, nodes);
+        tap_ok(!strcmp(str_text(&s), cases[i].printed ? cases[i].printed : ""),
+               cases[i].printed ? "plain JSON is read in place: %s"
+                                : "other JSON is left to the strict reader: %s",
+               cases[i].text);
+        str_clear(&s);
+    }
 }
 
 static void test_json_limits(void)
@@ -303,6 +346,7 @@ int main(void)
     test_numbers();
     test_text();
     test_json();
+    test_plain_json();
     test_json_limits();
     test_dtype();
     test_hash();

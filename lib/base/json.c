@@ -159,7 +159,7 @@ const struct json *json_get(const struct json *obj, const char *key)
     if (!obj || obj->type != JSON_OBJECT)
         return NULL;
     for (const struct json *m = obj->first; m; m = m->next)
-        if (!strcmp(m->key, key))
+        if (m->key[0] == key[0] && !strcmp(m->key, key))
             return m;
     return NULL;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/json.h"
+#include "lib/base/jsonplain.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -328,12 +329,32 @@ static void quote_numbers(struct str *out, const char *line, size_t n)
     }
 }
 
+/* What LINE has no effect on without a target: attributes, parameters and reports, by
+ * the operation with which both writers begin. */
+static bool is_detail(const char *line, size_t n)
+{
+    static const char begin[] = "{\"op_code\":";
+    size_t at = sizeof(begin) - 1;
+
+    if (n < at + 3 || memcmp(line, begin, at) != 0)
+        return false;
+    at += line[at] == ' ';
+    return strchr("235789", line[at]) && line[at + 1] == ',';
+}
+
 static int apply_line(struct replay *r, struct str *scratch, const char *line, size_t n,
                       struct err *err)
 {
+    struct json nodes[64];
     struct json_doc doc;
     int ret;
 
+    if (!r->target && is_detail(line, n))
+        return 0;
+    str_reset(scratch);
+    str_addn(scratch, line, n);
+    if (jsonplain_parse(nodes, 64, scratch->s, n))
+        return apply(r, nodes, err);
     if (memchr(line, 'N', n) || memmem(line, n, "Infinity", 8)) {
         quote_numbers(scratch, line, n);
         line = scratch->s;
