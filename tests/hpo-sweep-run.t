@@ -220,11 +220,23 @@ status_is 2 "a script for an unknown name is refused"
 printf 'x: uniform(-5, 5)\ny: loguniform(1e-4, 1)\n' > p.yaml
 hpo-sweep run p.yaml --seed 1 --trials 20 --direction minimize --direction maximize --metric size \
     --metric quality --shell -- 'echo "0 $HPO_y" >> "$HPO_REPORT"; echo "$HPO_x $HPO_y"'
+cat > kinds.yaml << 'EOS'
+lr: loguniform(1e-6, 1e-2)
+opt: choice([sgd, "<a & b>"])
+momentum: uniform(0.5, 0.99) if opt == sgd
+layers: randint(1, 9)
+one: 1
+EOS
 if hpo-sweep plot -S p.db history -o h.svg 2> why || ! grep -q cairo why; then
-    for kind in history front reports importance; do
+    for kind in history front reports parallel importance; do
         run hpo-sweep plot -S p.db $kind -o $kind.svg
         status_is 0 "plot draws $kind"
         ok "as a picture" grep -q '</svg>' $kind.svg
+    done
+    hpo-sweep run kinds.yaml --seed 1 --trials 20 --metric loss -- echo 1
+    for format in svg png pdf; do
+        run hpo-sweep plot -S kinds.db parallel -o kinds.$format
+        status_is 0 "parallel coordinates have every kind of parameter, as $format"
     done
     run hpo-sweep plot -S s.db --study hf front -o f.png
     status_is 2 "a front of one objective is refused"

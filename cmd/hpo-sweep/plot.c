@@ -1,14 +1,26 @@
-/* plot - pictures of a study: history, Pareto front, importance, reports */
+/* plot - pictures of a study: history, Pareto front, reports, parallel coordinates,
+ * importance */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/plot/chart.h"
+#include "lib/plot/parallel.h"
 
 static const double WIDTH = 560, HEIGHT = 380;
+
+enum kind {
+    KIND_HISTORY,
+    KIND_FRONT,
+    KIND_REPORTS,
+    KIND_PARALLEL,
+    KIND_IMPORTANCE,
+    NKINDS
+};
 
 /* The frame of a picture whose axes are settled. */
 static struct chart frame(struct canvas *canvas, const struct chart_axis *ax,
@@ -188,6 +200,114 @@ static void draw_reports(struct canvas *canvas, const struct study *s)
     free(name);
 }
 
+/* The scale of the values of D, with room for what was tried. */
+static struct chart_axis param_scale(const struct study *s, const char *name,
+                                     const struct dist *d)
+{
+    struct chart_axis a = { .label = name, .log = d->log };
+
+    a.integer = d->kind == DIST_INT && !d->log;
+    chart_fit(&a, d->kind == DIST_CATEGORICAL ? -0.5 : d->low);
+    chart_fit(&a, d->kind == DIST_CATEGORICAL ? (double)d->nchoices - 0.5 : d->high);
+    if (d->kind == DIST_CATEGORICAL)
+        return a; /* all that is named */
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_param *p = study_find_param(s, &s->trials[i], name);
+
+        if (p)
+            chart_fit(&a, p->value);
+    }
+    chart_settle(&a);
+    return a;
+}
+
+static char **choice_names_new(const struct dist *d)
+{
+    char **names = xcalloc(d->nchoices + 1, sizeof(*names));
+
+    for (size_t i = 0; i < d->nchoices; i++) {
+        struct str word = { 0 };
+
+        dist_write_word(&word, d, (double)i);
+        names[i] = str_steal(&word);
+    }
+    return names;
+}
+
+/* One axis for each parameter, one for the first objective. */
+static struct parallel_axis *axes_new(const struct study *s, const struct space *space,
+                                      const char *objective)
+{
+    struct parallel_axis *axes = xcalloc(space->n + 1, sizeof(*axes));
+
+    for (size_t i = 0; i < space->n; i++) {
+        const struct space_param *p = &space->params[i];
+
+        axes[i].scale = param_scale(s, p->name, &p->dist);
+        if (p->dist.kind == DIST_CATEGORICAL) {
+            axes[i].choices = choice_names_new(&p->dist);
+            axes[i].nchoices = p->dist.nchoices;
+        }
+    }
+    axes[space->n].scale.label = objective;
+    fit_values(&axes[space->n].scale, s, 0);
+    return axes;
+}
+
+/* A row for each complete trial; *n becomes their number. */
+static double *rows_new(size_t *n, const struct study *s, const struct space *space)
+{
+    size_t width = space->n + 1;
+    double *rows = xcalloc(s->n + 1, width * sizeof(*rows));
+
+    *n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *t = &s->trials[i];
+        double *row = rows + *n * width;
+
+        if (!complete(t) || !isfinite(t->values[0]))
+            continue;
+        for (size_t k = 0; k < space->n; k++) {
+            const struct study_param *p = study_find_param(s, t, space->params[k].name);
+
+            row[k] = p ? p->value : NAN;
+        }
+        row[space->n] = t->values[0];
+        ++*n;
+    }
+    return rows;
+}
+
+static int draw_parallel(const struct study *s, const char *path, struct err *err)
+{
+    char *objective = objective_dup(s, 0);
+    struct parallel p = { .title = s->name, .high_is_good = s->maximize[0] };
+    struct parallel_axis *axes;
+    struct canvas *canvas;
+    struct space space;
+    double *rows;
+    int ret;
+
+    study_space(&space, s);
+    axes = axes_new(s, &space, objective);
+    rows = rows_new(&p.nrows, s, &space);
+    p.axes = axes;
+    p.naxes = space.n + 1;
+    p.rows = rows;
+    ret = canvas_open(&canvas, path, parallel_width(&p), parallel_height(&p), err);
+    if (ret == 0) {
+        parallel_draw(canvas, &p);
+        ret = canvas_close(canvas, err);
+    }
+    for (size_t i = 0; i < p.naxes; i++)
+        fs_list_free(axes[i].choices, axes[i].nchoices);
+    free(axes);
+    free(rows);
+    free(objective);
+    space_clear(&space);
+    return ret;
+}
+
 static int draw_importance(const struct study *s, const char *path, struct err *err)
 {
     struct importances all;
@@ -224,10 +344,12 @@ static int draw(const struct study *s, int kind, const char *path, struct err *e
                                                              draw_reports };
     struct canvas *canvas;
 
-    if (kind == 1 && s->nobjectives != 2)
+    if (kind == KIND_FRONT && s->nobjectives != 2)
         return err_set(err, ERR_USAGE, "a front has two objectives, '%s' has %zu",
                        s->name, s->nobjectives);
-    if (kind == 3)
+    if (kind == KIND_PARALLEL)
+        return draw_parallel(s, path, err);
+    if (kind == KIND_IMPORTANCE)
         return draw_importance(s, path, err);
     if (canvas_open(&canvas, path, WIDTH, HEIGHT, err) < 0)
         return -1;
@@ -237,7 +359,8 @@ static int draw(const struct study *s, int kind, const char *path, struct err *e
 
 int plot_main(const char *program, int argc, char **argv)
 {
-    static const char *const kinds[] = { "history", "front", "reports", "importance" };
+    static const char *const kinds[NKINDS] = { "history", "front", "reports",
+                                               "parallel", "importance" };
     struct where w = { 0 };
     const char *output = NULL;
     const struct opt opts[] = {
@@ -246,21 +369,23 @@ int plot_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { .type = OPT_END },
     };
-    const struct cmd cmd = { .name = "plot",
-                             .program = program,
-                             .opts = opts,
-                             .synopsis = "[OPTION]... history|front|reports|importance",
-                             .min_args = 1,
-                             .max_args = 1,
-                             .summary = "Draw a study" };
+    const struct cmd cmd = {
+        .name = "plot",
+        .program = program,
+        .opts = opts,
+        .synopsis = "[OPTION]... history|front|reports|parallel|importance",
+        .min_args = 1,
+        .max_args = 1,
+        .summary = "Draw a study"
+    };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
     int kind = 0, ret;
 
-    while (kind < 4 && strcmp(operand[0], kinds[kind]))
+    while (kind < NKINDS && strcmp(operand[0], kinds[kind]))
         kind++;
-    if (kind == 4)
+    if (kind == NKINDS)
         return cmd_usage(&cmd, "'%s' is no kind of picture", operand[0]);
     if (!output || !canvas_can_draw(output))
         return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");

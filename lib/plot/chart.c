@@ -50,8 +50,7 @@ void chart_settle(struct chart_axis *a)
     a->max = step_of(a) * ceil(a->max / step_of(a) - 1e-9);
 }
 
-/* Where V lies between the ends, 0 to 1. */
-static double fraction(const struct chart_axis *a, double v)
+double chart_fraction(const struct chart_axis *a, double v)
 {
     return a->log ? log10(v / a->min) / log10(a->max / a->min)
                   : (v - a->min) / (a->max - a->min);
@@ -59,27 +58,44 @@ static double fraction(const struct chart_axis *a, double v)
 
 bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py)
 {
-    double fx = fraction(&c->ax, vx), fy = fraction(&c->ay, vy);
+    double fx = chart_fraction(&c->ax, vx), fy = chart_fraction(&c->ay, vy);
 
     *px = c->x + fx * c->w;
     *py = c->y + (1 - fy) * c->h;
     return fx >= -1e-9 && fx <= 1 + 1e-9 && fy >= -1e-9 && fy <= 1 + 1e-9;
 }
 
-static void number(char out[32], double v, double step)
+size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a)
 {
-    if (fabs(v) < 1e-9 * step)
-        v = 0;
+    double step = a->log ? 0 : step_of(a);
+    int decades = a->log ? (int)lround(log10(a->max / a->min)) : 0;
+    size_t n = 0;
+
+    if (a->log) {
+        for (int i = 0; i <= decades && n < CHART_TICKS; i += decades / 8 + 1)
+            ticks[n++] = a->min * pow(10, i);
+        return n;
+    }
+    for (; a->min + (double)n * step <= a->max + 1e-9 * step && n < CHART_TICKS; n++) {
+        ticks[n] = a->min + (double)n * step;
+        if (fabs(ticks[n]) < 1e-9 * step)
+            ticks[n] = 0;
+    }
+    return n;
+}
+
+void chart_number(char out[32], double v)
+{
     snprintf(out, 32, "%.6g", v);
 }
 
 /* A tick at V, with its line across the frame. */
-static void tick(const struct chart *c, bool vertical, double v, double step)
+static void tick(const struct chart *c, bool vertical, double v)
 {
     char text[32];
     double x, y;
 
-    number(text, v, step);
+    chart_number(text, v);
     if (vertical) {
         chart_place(c, c->ax.min, v, &x, &y);
         canvas_line(c->canvas, c->x, y, c->x + c->w, y, 0.5, canvas_faint);
@@ -94,17 +110,11 @@ static void tick(const struct chart *c, bool vertical, double v, double step)
 
 static void ticks(const struct chart *c, bool vertical)
 {
-    const struct chart_axis *a = vertical ? &c->ay : &c->ax;
-    double step = a->log ? 0 : step_of(a);
-    int decades = a->log ? (int)lround(log10(a->max / a->min)) : 0;
-    int every = decades / 8 + 1;
+    double at[CHART_TICKS];
+    size_t n = chart_ticks(at, vertical ? &c->ay : &c->ax);
 
-    if (a->log)
-        for (int i = 0; i <= decades; i += every)
-            tick(c, vertical, a->min * pow(10, i), a->min);
-    else
-        for (int i = 0; a->min + i * step <= a->max + 1e-9 * step; i++)
-            tick(c, vertical, a->min + i * step, step);
+    for (size_t i = 0; i < n; i++)
+        tick(c, vertical, at[i]);
 }
 
 void chart_begin(struct chart *c, const char *title)

@@ -23,6 +23,13 @@ void chart_fit(struct chart_axis *a, double v);
 /* Round the ends outward to ticks; an axis that was given nothing is 0 to 1. */
 void chart_settle(struct chart_axis *a);
 
+/* Where V lies between the ends of a settled axis, 0 to 1. */
+double chart_fraction(const struct chart_axis *a, double v);
+/* The round values of a settled axis at which to say which it is; returns how many. */
+enum { CHART_TICKS = 64 };
+size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a);
+void chart_number(char out[32], double v);
+
 struct chart {
     struct canvas *canvas; /* borrowed */
     double x, y, w, h;     /* of the frame, in points */
