@@ -83,6 +83,29 @@ for version in 4.9 5.0; do
         "COMPLETE COMPLETE PRUNED COMPLETE RUNNING COMPLETE COMPLETE COMPLETE "
 done
 
+# times without a zone are local, as Optuna before version 5 writes and every version reads them
+for version in 4.9 5.0; do
+    cp "$data/sweep/optuna-$version.jsonl" o.log
+    chmod u+w o.log
+    hpo-sweep show -S journal:o.log --study one --json > utc
+    TZ=XYZ5 hpo-sweep show -S journal:o.log --study one --json > west
+    started=$(sed -n '1s/.*"start": "[^ ]* \(..\):.*/\1/p' west)
+    case $version in
+    4.9)
+        ok "a time without a zone is local" test "$started" = 13
+        ok "and goes on so" sh -c "TZ=XYZ5 hpo-sweep tell -S journal:o.log --study one 4 1 &&
+            tail -n 1 o.log | grep -q '\"datetime_complete\":\"[-0-9]*T[0-9:.]*\"'"
+        ;;
+    *)
+        ok "a time with a zone is what it says" cmp utc west
+        ok "and goes on so" sh -c "TZ=XYZ5 hpo-sweep tell -S journal:o.log --study one 4 1 &&
+            tail -n 1 o.log | grep -q '\"datetime_complete\":\"[-0-9]*T[0-9:.]*+00:00\"'"
+        ;;
+    esac
+    late=$(TZ=XYZ5 hpo-sweep show -S journal:o.log --study one --json | sed -n '5s/.*"complete": "\([^.]*\).*/\1/p')
+    ok "the end is shown in UTC" near "$(date -u +%s)" "$(date -u -d "$late" +%s)" 10
+done
+
 # trouble
 echo '{"op_code":99,"worker_id":"w"}' > bad.log
 run hpo-sweep show -S journal:bad.log

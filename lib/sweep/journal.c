@@ -264,20 +264,19 @@ static int journal_load(struct storage *st, struct study *s, const char *name,
 
 /* ---- writing ---- */
 
-/* The time as Python's isoformat has it. */
-static void write_time(char out[TIME_SIZE], const char *when)
+/* WHEN, which is UTC, or the time as Python's isoformat has it.  Version 4 of Optuna
+ * cannot subtract a time with a zone from one without, so its studies go on without. */
+static void write_time(const struct journal *j, char out[TIME_SIZE], const char *when)
 {
+    bool local = !when && j->replay.local_times;
+
     if (when)
         snprintf(out, TIME_SIZE - sizeof("+00:00"), "%s", when);
     else
-        study_now(out);
+        study_now(out, local);
     out[10] = 'T';
-    memcpy(out + strlen(out), "+00:00", sizeof("+00:00"));
-}
-
-static void now(char out[TIME_SIZE])
-{
-    write_time(out, NULL);
+    if (!local)
+        memcpy(out + strlen(out), "+00:00", sizeof("+00:00"));
 }
 
 static void begin_line(const struct journal *j, struct str *s, enum replay_op op)
@@ -338,7 +337,7 @@ static int journal_add_trial(struct storage *st, const struct study *study,
 
     if (catch_up(j, err) < 0)
         return -1;
-    now(time);
+    write_time(j, time, NULL);
     begin_line(j, &s, REPLAY_CREATE_TRIAL);
     str_addf(&s, ",\"study_id\":%" PRId64, study->id);
     if (state == STUDY_RUNNING)
@@ -380,7 +379,7 @@ static int journal_set_state(struct storage *st, int64_t trial, enum study_state
     struct str s = { 0 };
     char time[TIME_SIZE];
 
-    write_time(time, when);
+    write_time(j, time, when);
     begin_line(j, &s, REPLAY_TRIAL_STATE);
     str_addf(&s, ",\"trial_id\":%" PRId64 ",\"state\":%d,\"values\":", trial,
              (int)state);

@@ -7,8 +7,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/json.h"
 #include "lib/base/jsonplain.h"
@@ -44,25 +46,47 @@ static bool updatable(const struct replay *r, int64_t id)
     return id >= 0 && (size_t)id < r->ntrials && !is_finished(r->trial[id].state);
 }
 
-/* "2024-05-06T07:08:09.123456+00:00" as a study has it. */
-static char *time_dup(const char *iso)
+/* "2024-05-06T07:08:09.123456", a time of this host's zone, in UTC; NULL if it is none.
+ */
+static char *local_dup(const char *iso)
 {
-    char *out;
+    struct tm tm = { .tm_isdst = -1 };
+    char out[STUDY_TIME_SIZE];
+    int end = 0;
+    time_t t;
 
-    if (!iso || strcspn(iso, "+Z") < 19)
+    if (sscanf(iso, "%4d-%2d-%2d%*1[T ]%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon,
+               &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) != 6 ||
+        end != 19)
         return NULL;
-    out = xstrndup(iso, strcspn(iso, "+Z"));
-    if (out[10] == 'T')
-        out[10] = ' ';
-    return out;
+    tm.tm_year -= 1900;
+    tm.tm_mon--;
+    t = mktime(&tm);
+    if (t == (time_t)-1 || !gmtime_r(&t, &tm) ||
+        !strftime(out, sizeof(out), "%Y-%m-%d %H:%M:%S", &tm))
+        return NULL;
+    return str_dupf("%s%s", out, iso + end);
 }
 
-static void set_time(char **at, const char *iso)
+/* "2024-05-06T07:08:09.123456+00:00" as a study has it.  Without a zone, as version 4
+ * of Optuna writes it, it is local: so versions 4 and 5 take it. */
+static void set_time(struct replay *r, char **at, const char *iso)
 {
+    size_t n;
+
     if (!iso)
         return;
     free(*at);
-    *at = time_dup(iso);
+    *at = NULL;
+    n = strcspn(iso, "+Z");
+    if (!iso[n]) {
+        *at = local_dup(iso);
+        r->local_times |= *at != NULL;
+    } else if (n >= 19) {
+        *at = xstrndup(iso, n);
+        if ((*at)[10] == 'T')
+            (*at)[10] = ' ';
+    }
 }
 
 /* A number, or one of the words that stand for what JSON has no number for. */
@@ -162,8 +186,8 @@ static int apply_template(struct replay *r, struct study_trial *t,
     }
     apply_attrs(&t->user, json_get(log, "user_attrs"));
     apply_attrs(&t->system, json_get(log, "system_attrs"));
-    set_time(&t->start, json_string(json_get(log, "datetime_start")));
-    set_time(&t->complete, json_string(json_get(log, "datetime_complete")));
+    set_time(r, &t->start, json_string(json_get(log, "datetime_start")));
+    set_time(r, &t->complete, json_string(json_get(log, "datetime_complete")));
     return 0;
 }
 
@@ -219,9 +243,9 @@ static int set_state(struct replay *r, const struct json *log, int64_t id,
         return 0;
     t->state = (enum study_state)state;
     if (state == STUDY_RUNNING)
-        set_time(&t->start, json_string(json_get(log, "datetime_start")));
+        set_time(r, &t->start, json_string(json_get(log, "datetime_start")));
     if (is_finished(t->state))
-        set_time(&t->complete, json_string(json_get(log, "datetime_complete")));
+        set_time(r, &t->complete, json_string(json_get(log, "datetime_complete")));
     apply_values(t, json_get(log, "values"));
     return 0;
 }
@@ -392,6 +416,7 @@ void replay_forget(struct replay *r)
         free(r->study[i].name);
     r->nstudies = r->ntrials = 0;
     r->line = 0;
+    r->local_times = false;
 }
 
 void replay_clear(struct replay *r)

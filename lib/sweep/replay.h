@@ -44,6 +44,7 @@ struct replay {
     struct replay_trial *trial; /* by id */
     size_t ntrials, trials_cap;
     struct study *target; /* with a name; its id is -1 until the study is met */
+    bool local_times;     /* it has times without a zone */
 };
 
 /* Apply the whole lines among N bytes of TEXT; *used becomes what they take.  ERR_INPUT

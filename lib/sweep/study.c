@@ -507,14 +507,17 @@ bool study_value(double *out, const char *text)
     return false;
 }
 
-void study_now(char out[STUDY_TIME_SIZE])
+void study_now(char out[STUDY_TIME_SIZE], bool local)
 {
     struct timespec t;
     struct tm tm;
     size_t n;
 
     clock_gettime(CLOCK_REALTIME, &t);
-    gmtime_r(&t.tv_sec, &tm);
+    if (local)
+        localtime_r(&t.tv_sec, &tm);
+    else
+        gmtime_r(&t.tv_sec, &tm);
     n = strftime(out, STUDY_TIME_SIZE, "%Y-%m-%d %H:%M:%S", &tm);
     snprintf(out + n, STUDY_TIME_SIZE - n, ".%06d", (int)(t.tv_nsec / 1000));
 }

@@ -74,9 +74,10 @@ struct study {
 
 void study_clear(struct study *s);
 
-/* The time as trials have it, UTC: "YYYY-MM-DD HH:MM:SS.ffffff". */
+/* The time as trials have it, UTC: "YYYY-MM-DD HH:MM:SS.ffffff"; or in this host's
+ * zone. */
 enum { STUDY_TIME_SIZE = 32 };
-void study_now(char out[STUDY_TIME_SIZE]);
+void study_now(char out[STUDY_TIME_SIZE], bool local);
 /* A value or report: a finite number, inf or nan in any of the usual spellings. */
 bool study_value(double *out, const char *text);
 

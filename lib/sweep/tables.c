@@ -489,7 +489,7 @@ int tables_add_trial(struct storage *st, const struct study *study,
     struct sql_rows *q;
     char now[STUDY_TIME_SIZE];
 
-    study_now(now);
+    study_now(now, false);
     if (start(db, &q, err,
               "INSERT INTO trials (number, study_id, state, datetime_start) VALUES"
               " ((SELECT count(*) FROM trials WHERE study_id = ?), ?, ?, ?)"
@@ -531,7 +531,7 @@ int tables_set_state(struct storage *st, int64_t trial, enum study_state state,
     if (when)
         snprintf(time, sizeof(time), "%s", when);
     else
-        study_now(time);
+        study_now(time, false);
     if (start(db, &q, err,
               state == STUDY_RUNNING
                   ? "UPDATE trials SET state = ?, datetime_start = ? WHERE trial_id = ?"

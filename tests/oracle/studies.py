@@ -63,21 +63,23 @@ def load(storage, study):
     return optuna.load_study(study_name=study, storage=there(storage))
 
 
-def moment(t):
-    """Naive UTC.  Without a zone version 5 has local times; version 4 has what is written."""
-    if not t or (not t.tzinfo and optuna.__version__ < "5"):
+def moment(t, storage):
+    """Naive UTC.  What has no zone is local, but for version 4 on a database that others write."""
+    if not t or (not t.tzinfo and optuna.__version__ < "5" and not isinstance(storage, JournalStorage)):
         return t
     return t.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
 def whole(study):
     """All that a study has, in a form in which NaN equals itself."""
-    attrs = study._storage.get_study_system_attrs(study._study_id)
+    storage = study._storage
+    attrs = storage.get_study_system_attrs(study._study_id)
     return [repr(x) for x in [study.directions, study.user_attrs, sorted(attrs.items()), *(
         (t.number, t.state, t.values, sorted(t.params.items(), key=str),
          sorted(t.distributions.items()), sorted(t.intermediate_values.items()),
          sorted(t.user_attrs.items()), sorted(t.system_attrs.items()),
-         moment(t.datetime_start), moment(t.datetime_complete)) for t in study.trials)]]
+         moment(t.datetime_start, storage), moment(t.datetime_complete, storage))
+        for t in study.trials)]]
 
 
 def listed(what, storage, study):
@@ -144,8 +146,9 @@ def ours_read_by_optuna():
     same("or none", t[10].value, None)
     same("best", s.best_trial.number, 6)
     same("fixed parameters", t[12].system_attrs["fixed_params"], {"x": 2.5, "opt": True})
-    same("times are UTC", all(before <= moment(x.datetime_start) <=
-                              (moment(x.datetime_complete) or after) <= after for x in t[:12]), True)
+    same("times are UTC", all(before <= moment(x.datetime_start, s._storage) <=
+                              (moment(x.datetime_complete, s._storage) or after) <= after
+                              for x in t[:12]), True)
     same("nobody waits for an enqueued trial's time", t[12].datetime_start, None)
     same("a finished trial's duration", t[0].duration >= datetime.timedelta(0), True)
     same("last_step", t[4].last_step, 2000000000)
@@ -290,10 +293,13 @@ def optunas_run_here():
     same("values and reports", all(x.value == x.params["x"] and x.intermediate_values ==
                                    {1: 0.5, 2: x.value} for x in t[13:]), True)
     same("the search space", optuna.search_space.intersection_search_space(t), space)
-    s.tell(running, 0.25)
+    sweep("tell", "-S", here("a"), "--study", "all", str(running.number), "0.25")
+    same("what they asked for is told here", (load("a", "all").trials[12].state.name,
+                                              load("a", "all").trials[12].value), ("COMPLETE", 0.25))
     s.optimize(lambda u: u.suggest_float("x", -1, 1) ** 2, n_trials=10)
     listed("run on by both", "a", s)
     moved("run on by both", "a", s)
+    same("durations", all(x.duration >= datetime.timedelta(0) for x in s.trials), True)
     same("best of it", lines("best", "-S", here("a"), "--study", "all")[0]["trial"],
          s.best_trial.number)
 
@@ -317,15 +323,18 @@ def command_line():
     tool = os.path.join(os.path.dirname(sys.executable), "optuna")
 
     def run(study, *words):
-        url = f"sqlite:///{study}.db" if kind == "sqlite" else f"{study}.jsonl"
+        file = "a" if study == "all" else study
+        url = f"sqlite:///{file}.db" if kind == "sqlite" else f"{file}.jsonl"
         p = subprocess.run([tool, "--quiet", *words, "--storage", url, "--study-name", study],
                            capture_output=True, text=True)
         assert p.returncode == 0, (words, p.stderr)
         return p.stdout
 
-    # Version 4 fails to subtract times with a zone, which we and version 5 write to a journal,
-    # from its own without one: a trial that both have written, such as some of s, has no duration.
+    # Not of s: version 4 fails to subtract times with a zone, which we and version 5 write to a
+    # journal, from its own without one, so that a trial that we started and it finished has no
+    # duration.  To a journal that has times without a zone we write such.
     same("optuna trials", len(json.loads(run("m", "trials", "-f", "json"))), 160)
+    same("optuna trials of both", len(json.loads(run("all", "trials", "-f", "json"))), 50)
     best = json.loads(run("m", "best-trials", "-f", "json"))
     same("optuna best-trials", sorted(x["number"] for x in best),
          sorted(x["trial"] for x in lines("pareto", "-S", here("m"))))
