@@ -102,6 +102,25 @@ kill -HUP $pid
 ends
 status_is 0 "under nohup SIGHUP ends nothing"
 ok "and trials go on" test "$(states nohup)" = " 2 COMPLETE "
+cat > once.sh << 'EOS'
+#!/bin/sh
+[ "$HPO_TRIAL_NUMBER" -gt 0 ] || { echo > started; sleep 60; }
+echo "$1"
+EOS
+chmod +x once.sh
+again() {
+    hpo-sweep show -S s.db --study "$1" | awk '{ print $2, $NF }' | uniq -f 1 | wc -l
+}
+for sig in TERM KILL; do
+    rm -f started
+    background hpo-sweep run s.yaml --study requeue$sig --requeue --trials 2 -- ./once.sh '{x}'
+    until_true test -f started
+    kill -$sig $pid
+    ends
+    hpo-sweep run s.yaml --study requeue$sig --requeue --trials 2 -- ./once.sh '{x}'
+    ok "with --requeue what SIG$sig cut short is tried again" \
+        test "$(states requeue$sig)$(again requeue$sig)" = " 1 FAIL 1 COMPLETE 1"
+done
 printf '#!/bin/sh\necho > checking\nsleep 60\n' > slow.sh
 chmod +x slow.sh
 echo ./slow.sh > check

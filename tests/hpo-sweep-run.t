@@ -214,7 +214,9 @@ sed -i 's/echo "$1"/echo 1/' array.sh
 PATH=$PWD/fake:$PATH sbatch array.sh
 ok "its tasks share the trials" test "$(states s.db array)" = " 1 FAIL 11 COMPLETE "
 ok "and more than one of them has run some" test "$(cat array.trials/*/task | sort -u | wc -l)" -gt 1
-run hpo-sweep slurm s.yaml -- echo '{y}'
+run hpo-sweep slurm s.yaml -- echo '{x}'
+err_has "a sweep without an end" "a script whose tasks would be refused is refused"
+run hpo-sweep slurm s.yaml --trials 3 -- echo '{y}'
 status_is 2 "a script for an unknown name is refused"
 
 printf 'x: uniform(-5, 5)\ny: loguniform(1e-4, 1)\n' > p.yaml

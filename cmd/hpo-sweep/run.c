@@ -48,7 +48,7 @@ static bool parse_until(double *out, const char *text)
 }
 
 /* Trials that this host's dead processes left running have failed. */
-static int reap(struct session *s, struct err *err)
+static int reap(struct session *s, bool requeue, struct err *err)
 {
     for (size_t i = 0; i < s->study.n; i++) {
         struct study_trial *t = &s->study.trials[i];
@@ -62,7 +62,8 @@ static int reap(struct session *s, struct err *err)
         identity = xstrndup(owner + 1, n - 2); /* a JSON string of plain words */
         dead = job_is_dead(identity);
         free(identity);
-        if (dead && session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
+        if (dead && (session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0 ||
+                     (requeue && session_hand_on(s, t, err) < 0)))
             return -1;
     }
     return 0;
@@ -209,6 +210,8 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     *again = !told && !ok && !l->signal && job->attempt < l->o->retries;
     if (ret == 0 && !told && !*again)
         ret = session_finish(l->s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values, n, err);
+    if (ret == 0 && !told && !ok && l->signal && l->o->requeue)
+        ret = session_hand_on(l->s, t, err);
     free(values);
     if (ret == 0 && *again) {
         job->attempt++;
@@ -439,7 +442,7 @@ static int execute(struct loop *l, struct err *err)
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
-    if (reap(s, err) == 0 && session_end(s, err) == 0)
+    if (reap(s, l->o->requeue, err) == 0 && session_end(s, err) == 0)
         ret = run_all(l, err);
     return ret;
 }
@@ -564,6 +567,7 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "metric-regex", &regexes, "REGEX", NULL, NULL, NULL },
         { OPT_STRING, '\0', "joblog", &o.joblog, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "share", &o.share, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "requeue", &o.requeue, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
           "say when another run goes on", NULL, NULL },
         { .type = OPT_END },

@@ -19,7 +19,8 @@ struct runner_options {
     struct devices devices; /* no slots: the environment's are left alone */
     bool no_devices;        /* each trial sees none */
     bool shell, quiet, verbose;
-    bool share; /* the study, with other runs that do */
+    bool share;   /* the study, with other runs that do */
+    bool requeue; /* what was cut short */
 };
 
 struct loop {

@@ -394,9 +394,9 @@ int session_renew(struct session *s, const struct study_trial *t, struct err *er
     return read_lease(t, &seconds, &end) ? session_lease(s, t->id, seconds, err) : 0;
 }
 
-/* Enqueue what T tried, with the attributes that Optuna gives a trial tried again
+/* With the attributes that Optuna gives a trial tried again
  * (optuna/storages/_callbacks.py): the first that failed, and all that did. */
-static int hand_on(struct session *s, const struct study_trial *t, struct err *err)
+int session_hand_on(struct session *s, const struct study_trial *t, struct err *err)
 {
     const char *first = study_attr(&t->system, "failed_trial");
     const char *history = study_attr(&t->system, "retry_history");
@@ -440,7 +440,7 @@ static int end_leases(struct session *s, struct err *err)
         if (t->state != STUDY_RUNNING || !read_lease(t, &seconds, &end) || end > clock)
             continue;
         if (session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0 ||
-            hand_on(s, t, err) < 0)
+            session_hand_on(s, t, err) < 0)
             return -1;
         some = true;
     }

@@ -56,7 +56,7 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
             "\n#SBATCH --signal=B:TERM@60\n"
             "# Tasks draw their trials from one study; the storage must be on a file\n"
             "# system that all nodes see.\n"
-            "exec hpo-sweep run --share --quiet");
+            "exec hpo-sweep run --share --requeue --quiet");
     add_option(out, "storage", w->where.storage);
     add_option(out, "study", w->where.study);
     add_option(out, "sampler", w->sampler);
@@ -82,17 +82,33 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
     str_addc(out, '\n');
 }
 
+static int check_end(const struct array *a, const struct sweepfile *f, struct err *err)
+{
+    const char *spec = a->wish.sampler ? a->wish.sampler : f->sampler;
+    struct sampler_choice c;
+
+    if (a->trials || f->run_cap)
+        return 0;
+    if (spec && sampler_parse(&c, spec, err) < 0)
+        return -1;
+    return spec && c.sampler->ends
+               ? 0
+               : err_set(err, ERR_USAGE, "a sweep without an end: give --trials");
+}
+
 /* What a task would refuse is refused here. */
-static int check(const char *path, char *const *command, struct err *err)
+static int check(const struct array *a, const char *path, char *const *command,
+                 struct err *err)
 {
     struct sweepfile file;
-    int ret = 0;
+    int ret;
 
     if (sweepfile_read(&file, path, err) < 0)
         return -1;
-    if (command)
+    ret = check_end(a, &file, err);
+    if (ret == 0 && command)
         ret = words_check(command, &file.space, err);
-    else if (!sweepfile_has_command(&file))
+    else if (ret == 0 && !sweepfile_has_command(&file))
         ret = err_set(err, ERR_USAGE, "no command: write it after --");
     sweepfile_clear(&file);
     return ret;
@@ -126,7 +142,7 @@ int slurm_main(const char *program, int argc, char **argv)
     char *sweep[] = { operand[0], NULL };
     struct str text = { 0 };
     struct err err = { 0 };
-    int ret = check(operand[0], command, &err);
+    int ret = check(&a, operand[0], command, &err);
 
     if (ret == 0) {
         write_script(&text, &a, sweep, command);
