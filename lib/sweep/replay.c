@@ -46,26 +46,43 @@ static bool updatable(const struct replay *r, int64_t id)
     return id >= 0 && (size_t)id < r->ntrials && !is_finished(r->trial[id].state);
 }
 
-/* "2024-05-06T07:08:09.123456", a time of this host's zone, in UTC; NULL if it is none.
- */
-static char *local_dup(const char *iso)
+/* When the hour "2024-05-06T07" of this host's zone began, -1 if it is none.  Most
+ * times are of the hour of the one before, and the C library looks at the zone's file
+ * for each answer. */
+static time_t hour_of(struct replay *r, const char *iso)
 {
     struct tm tm = { .tm_isdst = -1 };
-    char out[STUDY_TIME_SIZE];
     int end = 0;
-    time_t t;
 
-    if (sscanf(iso, "%4d-%2d-%2d%*1[T ]%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon,
-               &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) != 6 ||
-        end != 19)
-        return NULL;
+    if (r->hour_start && !strncmp(r->hour, iso, sizeof(r->hour)))
+        return r->hour_start;
+    if (sscanf(iso, "%4d-%2d-%2d%*1[T ]%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+               &tm.tm_hour, &end) != 4 ||
+        end != sizeof(r->hour))
+        return -1;
     tm.tm_year -= 1900;
     tm.tm_mon--;
-    t = mktime(&tm);
-    if (t == (time_t)-1 || !gmtime_r(&t, &tm) ||
-        !strftime(out, sizeof(out), "%Y-%m-%d %H:%M:%S", &tm))
+    memcpy(r->hour, iso, sizeof(r->hour));
+    return r->hour_start = mktime(&tm);
+}
+
+/* "2024-05-06T07:08:09.123456", a time of this host's zone, in UTC; NULL if it is none.
+ */
+static char *local_dup(struct replay *r, const char *iso)
+{
+    char out[STUDY_TIME_SIZE];
+    int minute, second, end = 0;
+    time_t t = hour_of(r, iso);
+    struct tm tm;
+
+    if (t == -1 ||
+        sscanf(iso + sizeof(r->hour), ":%2d:%2d%n", &minute, &second, &end) != 2 ||
+        end != 6)
         return NULL;
-    return str_dupf("%s%s", out, iso + end);
+    t += 60 * minute + second;
+    if (!gmtime_r(&t, &tm) || !strftime(out, sizeof(out), "%Y-%m-%d %H:%M:%S", &tm))
+        return NULL;
+    return str_dupf("%s%s", out, iso + sizeof(r->hour) + end);
 }
 
 /* "2024-05-06T07:08:09.123456+00:00" as a study has it.  Without a zone, as version 4
@@ -80,7 +97,7 @@ static void set_time(struct replay *r, char **at, const char *iso)
     *at = NULL;
     n = strcspn(iso, "+Z");
     if (!iso[n]) {
-        *at = local_dup(iso);
+        *at = local_dup(r, iso);
         r->local_times |= *at != NULL;
     } else if (n >= 19) {
         *at = xstrndup(iso, n);

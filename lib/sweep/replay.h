@@ -5,6 +5,8 @@
 #ifndef LIB_SWEEP_REPLAY_H
 #define LIB_SWEEP_REPLAY_H
 
+#include <time.h>
+
 #include "lib/sweep/study.h"
 
 /* Optuna's JournalOperation. */
@@ -45,6 +47,8 @@ struct replay {
     size_t ntrials, trials_cap;
     struct study *target; /* with a name; its id is -1 until the study is met */
     bool local_times;     /* it has times without a zone */
+    char hour[13];        /* private: the last hour of such a time, */
+    time_t hour_start;    /* and when it began, 0 before any */
 };
 
 /* Apply the whole lines among N bytes of TEXT; *used becomes what they take.  ERR_INPUT
