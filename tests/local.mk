@@ -16,6 +16,7 @@ EXTRA_DIST += %D%/lib.sh %D%/lsan.supp %D%/tap.h
 # unit tests: unit-NAME.c
 unit_tests = \
     %D%/unit-base \
+    %D%/unit-bubble \
     %D%/unit-comm \
     %D%/unit-cpu \
     %D%/unit-model \
@@ -27,6 +28,7 @@ unit_tests = \
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
+tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_partition_LDADD = $(test_libs)
@@ -177,7 +179,7 @@ check-valgrind: all $(unit_tests)
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/hpo-sweep.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

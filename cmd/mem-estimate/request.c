@@ -53,8 +53,6 @@ static int set_types(struct request *r, const struct request_options *o,
 
     if (!own || own->scope != SCOPE_ALL)
         own = weight_type_find("bf16");
-    if (!r->outline.dtype_known)
-        assume(r, "weights f32 (the config names no type)");
     m->other = own;
     if (o->weights) {
         m->weights = weight_type_find(o->weights);
@@ -72,6 +70,8 @@ static int set_types(struct request *r, const struct request_options *o,
         if (r->outline.dtype_known)
             assume(r, "weights %s", own->name);
     }
+    if (!r->outline.dtype_known && m->other == own)
+        assume(r, "weights f32 (the config names no type)");
     m->compute_bytes = m->other->block_bytes;
     if (o->compute && float_bytes(&m->compute_bytes, "--compute", o->compute, err) < 0)
         return -1;

@@ -59,18 +59,20 @@ static const struct bubble_table *find_table(struct bubbles *b, enum order order
     return t;
 }
 
-/* As many of MICRO_BATCHES as are simulated: whole rounds are left out. */
-static int simulated(int ranks, int micro_batches)
+/* As many of MICRO_BATCHES as are simulated: whole rounds are left out, but not where
+ * all of them are in flight at once. */
+static int simulated(enum order order, int ranks, int micro_batches)
 {
     int most = ROUNDS * ranks;
 
-    return micro_batches <= most ? micro_batches : most + micro_batches % ranks;
+    return micro_batches <= most || order == ORDER_GPIPE ? micro_batches
+                                                         : most + micro_batches % ranks;
 }
 
 const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,
                                  int micro_batches, int chunks)
 {
-    return find_table(b, order, ranks, simulated(ranks, micro_batches), chunks)
+    return find_table(b, order, ranks, simulated(order, ranks, micro_batches), chunks)
         ->inflight;
 }
 
@@ -92,7 +94,7 @@ static double span_of(struct bubbles *b, enum order order, int ranks, int micro_
 double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_batches,
                     int chunks, const struct pipe_times *times)
 {
-    int few = simulated(ranks, micro_batches);
+    int few = simulated(order, ranks, micro_batches);
     double span = span_of(b, order, ranks, few, chunks, times), less;
 
     if (few == micro_batches || span < 0)

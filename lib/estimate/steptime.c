@@ -15,13 +15,13 @@
 #include "lib/base/mem.h"
 #include "lib/model/state.h"
 
-enum {
-    SCORE_PASSES = 4, /* over attention's scores, where they are kept */
-    MESSAGE_BYTES =
-        100 << 20 /* of gradients in one collective, as Megatron's buckets */
-};
-static const double UPDATE_PASSES = 2.5; /* over optimizer states: read, written, and
-                                            gradients and weights besides */
+/* Passes over memory: values that are kept are written, and read by two operations,
+ * scores by four; optimizer states are read and written, and gradients and weights
+ * besides. */
+enum { VALUE_PASSES = 3, SCORE_PASSES = 4 };
+static const double UPDATE_PASSES = 2.5;
+/* Of gradients in one collective, as Megatron's buckets. */
+enum { MESSAGE_BYTES = 100 << 20 };
 
 /* What one token costs a rank going forward, over some layers. */
 struct work {
@@ -67,8 +67,8 @@ static struct work unit_work(const struct profile *p, const struct unit *u,
 
     w.products = 2 * (double)u->products;
     w.attention = 2 * (double)u->attention * (half ? seq / 2 : seq);
-    w.cut = 2 * bytes * (double)u->kept.cut;
-    w.whole = 2 * bytes * (double)u->kept.whole;
+    w.cut = VALUE_PASSES * bytes * (double)u->kept.cut;
+    w.whole = VALUE_PASSES * bytes * (double)u->kept.whole;
     w.scores = o->flash ? 0 : SCORE_PASSES * bytes * (double)u->kept.heads * seq;
     w.reduced = bytes * (double)u->reduced;
     w.reductions = u->reductions;
@@ -239,21 +239,22 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
 
     rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &layers);
     *flops += 3 * tokens * (all.products + all.attention);
-    t.compute = tokens * ((all.products + all.attention) / m->product +
+    t.compute = tokens * (all.products / m->product + all.attention / m->attention +
                           traffic(o, &all) / m->memory);
     t.weight = tokens * all.products / m->product;
     t.sums = sum_seconds(m, tokens * all.reduced, tp, all.reductions);
     t.exchange =
-        exchange_seconds(p, m, o, &all, tokens, tokens * all.attention / m->product);
+        exchange_seconds(p, m, o, &all, tokens, tokens * all.attention / m->attention);
     if (o->recompute == RECOMPUTE_SELECTIVE)
-        t.again = tokens * (layers.attention / m->product + layers.scores / m->memory);
+        t.again =
+            tokens * (layers.attention / m->attention + layers.scores / m->memory);
     if (o->recompute != RECOMPUTE_FULL)
         return t;
-    t.again = tokens * ((layers.products + layers.attention) / m->product +
+    t.again = tokens * (layers.products / m->product + layers.attention / m->attention +
                         traffic(o, &layers) / m->memory);
     t.again_sums = sum_seconds(m, tokens * layers.reduced, tp, layers.reductions);
     t.again_exchange = exchange_seconds(p, m, o, &layers, tokens,
-                                        tokens * layers.attention / m->product);
+                                        tokens * layers.attention / m->attention);
     return t;
 }
 
@@ -271,9 +272,7 @@ static double input_of(const struct rank_times *t)
 /* What is left of SECONDS of exchange beside WORK seconds of products. */
 static double exposed(const struct machine *m, double seconds, double work)
 {
-    double left = seconds - m->hidden * work;
-
-    return left > 0 ? left : 0;
+    return seconds - m->hidden * (seconds < work ? seconds : work);
 }
 
 /* Elements of a stage's weights. */
@@ -406,7 +405,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
                 (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;
-    t.compute = tokens * (w.products + w.attention / sp) / m->product;
+    t.compute = tokens * (w.products / m->product + w.attention / sp / m->attention);
     t.compute = read > t.compute ? read : t.compute;
     t.sums = sum_seconds(m, tokens * w.reduced, o->mesh.size[MESH_TP], w.reductions);
     if (sp > 1) { /* parts of each head's result are summed */

@@ -1,9 +1,9 @@
 /* steptime - how long a step of a layout would take
  *
  * Products go at the rate that large ones reach, and besides them every value that the
- * backward pass reads is written and read once at memory's rate.  Collectives cost
- * their bytes in a ring and a latency for each hop.  A pipeline's order is simulated.
- * The times are for ranking: a model of a machine, not the machine. */
+ * backward pass reads is written once and read twice at memory's rate.  Collectives
+ * cost their bytes in a ring and a latency for each hop.  A pipeline's order is
+ * simulated. The times are for ranking: a model of a machine, not the machine. */
 #ifndef LIB_ESTIMATE_STEPTIME_H
 #define LIB_ESTIMATE_STEPTIME_H
 
@@ -14,11 +14,12 @@
 struct machine {
     double peak;      /* operations of its data sheet, for utilisation */
     double product;   /* operations of large products */
+    double attention; /* operations with keys and values */
     double memory;    /* bytes read or written */
     double link, net; /* bytes to a device of the same node, and of another; one way */
     double link_latency, net_latency; /* of one message */
-    double hidden; /* share of the products behind which exchanges of weights and
-                      gradients disappear */
+    double hidden; /* share of an exchange of weights or gradients that disappears
+                      behind products, as far as there are any */
     int per_node;  /* devices */
 };
 

@@ -1,0 +1,206 @@
+#!/bin/sh
+# planner.sh - predicted against published throughput: Kendall's tau of each table, and of all
+#
+# A pair of a table's lines counts where both figures tell them apart: tau is the pairs in the same
+# order less those in the other, as a share of the pairs that the table tells apart.
+# Whatever the publication does not tell (what a network reaches, say) is as mem-estimate assumes it;
+# memory is not asked for, because these layouts did run.
+#
+# ptd       Narayanan et al. 2021, table 1; sizes and chunks from Megatron-LM, examples/sc21/run_table_1.sh:
+#           TFLOP/s a device, recomputation among them
+# zero-3    the same, table 2: beside ZeRO-3 alone
+# selective Korthikanti et al. 2022, abstract: 530B recomputed in full, and but for attention's scores
+# bubbles   Qi et al. 2023, tables 3 and 4: sequences a second of a device.  ZB-1p and ZB-2p stand beside
+#           our zb-h1 and zb-h2; 1F1B-I is left out, for there some chunks have no layer
+# llama-3   Llama team 2024, table 4: TFLOP/s a device
+# context, context-405b, interleaved   torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 2, 6 and 5:
+#           tokens a second of a device, in FP8
+# nemo      NVIDIA NeMo, docs/source/performance/performance_summary.md (24.07): TFLOP/s a device, in FP8
+# bridge    NVIDIA Megatron Bridge, docs/performance-summary.md (25.11), H100, without experts: likewise
+set -eu
+: "${top_srcdir:?}" "${top_builddir:?}"
+bin=$top_builddir/bin
+dir=$(mktemp -d "${TMPDIR:-/tmp}/shardutils-bench.XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+
+# model NAME - NAME.json: a public model, or gpt-WIDTH-HEADS-LAYERS with 51,200 words
+model() {
+    test -e "$1.json" && return
+    case $1 in
+    gpt-*)
+        echo "$1" | awk -F - '{ printf "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_embd\":%d,", $2
+            printf "\"n_head\":%d,\"n_layer\":%d,\"vocab_size\":51200,\"n_positions\":2048,\"torch_dtype\":\"bfloat16\"}\n", $3, $4 }' > "$1.json"
+        ;;
+    *) awk -F '\t' -v n="$1" '$1 == n { print $4 }' "$top_srcdir/tests/data/configs.tsv" > "$1.json" ;;
+    esac
+}
+
+# the products of an H100 in FP8: twice those of bf16, of which large ones reach two thirds
+cat > fp8.json << 'END'
+{"type":"calibration","version":1,"tokens":1,"memory_read":3.35e12,"product":1979e12,"prefill_share":0.66,"decode_share":1,
+"message":0,"parts":[{"prefill":0,"decode":0},{"prefill":0,"decode":0}]}
+END
+
+# table model device devices net mesh size batch tokens zero recompute order chunks flash figure
+cat > rows << 'END'
+ptd gpt-2304-24-24 a100-80g 32 25GB tp=1,pp=1 16 512 2048 0 full 1f1b 1 off 137
+ptd gpt-3072-32-30 a100-80g 64 25GB tp=2,pp=1 16 512 2048 0 full 1f1b 1 off 138
+ptd gpt-4096-32-36 a100-80g 128 25GB tp=4,pp=1 16 512 2048 0 full 1f1b 1 off 142
+ptd gpt-6144-48-40 a100-80g 256 25GB tp=8,pp=1 8 1024 2048 0 full 1f1b 1 off 135
+ptd gpt-8192-64-48 a100-80g 512 25GB tp=8,pp=2 4 1536 2048 0 full 1f1b 1 off 138
+ptd gpt-10240-80-60 a100-80g 1024 25GB tp=8,pp=4 2 1792 2048 0 full interleaved 3 off 140
+ptd gpt-12288-96-80 a100-80g 1536 25GB tp=8,pp=8 2 2304 2048 0 full interleaved 2 off 148
+ptd gpt-16384-128-96 a100-80g 1920 25GB tp=8,pp=16 1 2160 2048 0 full interleaved 2 off 155
+ptd gpt-20480-128-105 a100-80g 2520 25GB tp=8,pp=35 1 2520 2048 0 full interleaved 3 off 163
+ptd gpt-25600-160-128 a100-80g 3072 25GB tp=8,pp=64 1 3072 2048 0 full 1f1b 1 off 163
+zero-3 gpt-12288-96-96 a100-80g 384 25GB tp=1,pp=1 4 1536 2048 3 full 1f1b 1 off 144
+zero-3 gpt-12288-96-96 a100-80g 768 25GB tp=1,pp=1 2 1536 2048 3 full 1f1b 1 off 88
+zero-3 gpt-12288-96-96 a100-80g 1536 25GB tp=1,pp=1 1 1536 2048 3 full 1f1b 1 off 44
+zero-3 gpt-20480-128-105 a100-80g 640 25GB tp=1,pp=1 4 2560 2048 3 full 1f1b 1 off 138
+zero-3 gpt-20480-128-105 a100-80g 1120 25GB tp=1,pp=1 2 2240 2048 3 full 1f1b 1 off 98
+zero-3 gpt-20480-128-105 a100-80g 2240 25GB tp=1,pp=1 1 2240 2048 3 full 1f1b 1 off 48
+zero-3 gpt-12288-96-96 a100-80g 384 25GB tp=8,pp=12 1 1536 2048 0 full 1f1b 1 off 153
+zero-3 gpt-12288-96-96 a100-80g 768 25GB tp=8,pp=12 1 1536 2048 0 full 1f1b 1 off 149
+zero-3 gpt-12288-96-96 a100-80g 1536 25GB tp=8,pp=12 1 1536 2048 0 full 1f1b 1 off 141
+zero-3 gpt-20480-128-105 a100-80g 560 25GB tp=8,pp=35 1 2240 2048 0 full 1f1b 1 off 171
+zero-3 gpt-20480-128-105 a100-80g 1120 25GB tp=8,pp=35 1 2240 2048 0 full 1f1b 1 off 167
+zero-3 gpt-20480-128-105 a100-80g 2240 25GB tp=8,pp=35 1 2240 2048 0 full 1f1b 1 off 159
+selective gpt-20480-128-105 a100-80g 2240 25GB tp=8,pp=35 1 2240 2048 0 full interleaved 3 off 42.1
+selective gpt-20480-128-105 a100-80g 2240 25GB tp=8,pp=35 1 2240 2048 0 selective interleaved 3 off 54.2
+llama-3 llama-3.1-405b h100-80g 8192 50GB tp=8,pp=16,sp=1 1 2048 8192 1 none interleaved 4 on 430
+llama-3 llama-3.1-405b h100-80g 16384 50GB tp=8,pp=16,sp=1 1 2048 8192 1 none interleaved 4 on 400
+llama-3 llama-3.1-405b h100-80g 16384 50GB tp=8,pp=16,sp=16 1 128 131072 1 none interleaved 4 on 380
+context llama-3-8b fp8 8 50GB dp=8,sp=1,tp=1,pp=1 1 8 32768 3 full 1f1b 1 on 3890
+context llama-3-8b fp8 8 50GB dp=4,sp=2,tp=1,pp=1 1 4 65536 3 full 1f1b 1 on 2540
+context llama-3-8b fp8 8 50GB dp=2,sp=4,tp=1,pp=1 1 2 131072 3 full 1f1b 1 on 1071
+context llama-3-8b fp8 8 50GB dp=1,sp=8,tp=1,pp=1 1 1 262144 3 full 1f1b 1 on 548
+context-405b llama-3.1-405b fp8 512 50GB dp=8,sp=1,tp=8,pp=8 1 64 32768 3 full 1f1b 1 on 76
+context-405b llama-3.1-405b fp8 512 50GB dp=4,sp=2,tp=8,pp=8 1 32 65536 3 full 1f1b 1 on 47
+context-405b llama-3.1-405b fp8 512 50GB dp=2,sp=4,tp=8,pp=8 1 16 131072 3 full 1f1b 1 on 31
+context-405b llama-3.1-405b fp8 512 50GB dp=1,sp=8,tp=8,pp=8 1 8 262144 3 full 1f1b 1 on 16
+interleaved llama-3.1-405b fp8 512 50GB dp=8,sp=1,tp=8,pp=8 1 256 8192 3 full 1f1b 1 on 100
+interleaved llama-3.1-405b fp8 512 50GB dp=8,sp=1,tp=8,pp=8 1 256 8192 3 full interleaved 2 on 128
+nemo gpt-4096-32-24 fp8 64 50GB tp=1,pp=1,sp=1 4 2048 2048 1 none 1f1b 1 on 736
+nemo gpt-6144-48-44 fp8 64 50GB tp=2,pp=1,sp=1 2 256 2048 1 none 1f1b 1 on 750
+nemo gpt-12288-96-96 fp8 128 50GB tp=4,pp=8,sp=1 1 256 2048 1 none interleaved 6 on 782
+nemo gpt-12288-96-96 fp8 512 50GB tp=4,pp=8,sp=1 2 2048 2048 1 none interleaved 6 on 842
+nemo llama-2-7b fp8 8 50GB tp=1,pp=1,sp=1 1 128 4096 1 none 1f1b 1 on 776
+nemo llama-2-13b fp8 16 50GB tp=1,pp=4,sp=1 1 128 4096 1 none interleaved 10 on 754
+nemo llama-2-70b fp8 64 50GB tp=4,pp=4,sp=1 1 128 4096 1 none interleaved 20 on 759
+nemo llama-3-8b fp8 8 50GB tp=1,pp=1,sp=2 1 128 8192 1 none 1f1b 1 on 697
+nemo llama-3-70b fp8 64 50GB tp=4,pp=4,sp=2 1 128 8192 1 none interleaved 5 on 738
+mosaic gpt-8192-64-80 h100-80g 64 50GB tp=1,pp=1,sp=1 8 2048 2048 3 full 1f1b 1 on 42.57
+mosaic gpt-8192-64-80 h100-80g 32 50GB tp=1,pp=1,sp=1 2 1024 2048 3 full 1f1b 1 on 36.15
+mosaic gpt-7168-64-48 h100-80g 8 50GB tp=1,pp=1,sp=1 1 168 8192 3 full 1f1b 1 on 29.92
+mosaic gpt-7168-64-48 h100-80g 8 50GB tp=1,pp=1,sp=1 1 168 4096 3 full 1f1b 1 on 35.86
+mosaic gpt-7168-64-48 h100-80g 32 50GB tp=1,pp=1,sp=1 14 1344 2048 3 full 1f1b 1 on 43.92
+mosaic gpt-7168-64-48 h100-80g 16 50GB tp=1,pp=1,sp=1 10 480 2048 3 full 1f1b 1 on 43.07
+mosaic gpt-7168-64-48 h100-80g 8 50GB tp=1,pp=1,sp=1 3 504 2048 3 full 1f1b 1 on 38.11
+mosaic gpt-7168-64-48 h100-80g 8 50GB tp=1,pp=1,sp=1 6 1008 1024 3 full 1f1b 1 on 38.76
+mosaic gpt-5120-40-40 h100-80g 8 50GB tp=1,pp=1,sp=1 1 24 32768 3 full 1f1b 1 on 31.68
+mosaic gpt-5120-40-40 h100-80g 8 50GB tp=1,pp=1,sp=1 3 72 16384 3 full 1f1b 1 on 35.55
+mosaic gpt-5120-40-40 h100-80g 8 50GB tp=1,pp=1,sp=1 10 240 4096 3 full 1f1b 1 on 41.6
+mosaic gpt-5120-40-40 h100-80g 64 50GB tp=1,pp=1,sp=1 2 128 2048 3 none 1f1b 1 on 39.86
+mosaic gpt-5120-40-40 h100-80g 32 50GB tp=1,pp=1,sp=1 2 64 2048 3 none 1f1b 1 on 39.95
+mosaic gpt-5120-40-40 h100-80g 16 50GB tp=1,pp=1,sp=1 2 32 2048 3 none 1f1b 1 on 39.58
+mosaic gpt-5120-40-40 h100-80g 8 50GB tp=1,pp=1,sp=1 2 16 2048 3 none 1f1b 1 on 39.79
+mosaic gpt-5120-40-40 h100-80g 8 50GB tp=1,pp=1,sp=1 40 960 1024 3 full 1f1b 1 on 44.27
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 28.59
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 2 32 32768 3 full 1f1b 1 on 30.94
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 8 128 8192 3 full 1f1b 1 on 37.14
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 16 256 4096 3 full 1f1b 1 on 40.42
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 6 48 2048 3 none 1f1b 1 on 46.44
+mosaic gpt-4096-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 64 1024 1024 3 full 1f1b 1 on 42.83
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 26.81
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 3 144 32768 3 full 1f1b 1 on 28.84
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 1 48 16384 3 none 1f1b 1 on 36.34
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 3 144 8192 3 none 1f1b 1 on 40.31
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 5 240 4096 3 none 1f1b 1 on 42.31
+mosaic gpt-2560-32-32 h100-80g 64 50GB tp=1,pp=1,sp=1 6 1152 2048 3 none 1f1b 1 on 40.8
+mosaic gpt-2560-32-32 h100-80g 32 50GB tp=1,pp=1,sp=1 6 576 2048 3 none 1f1b 1 on 41.7
+mosaic gpt-2560-32-32 h100-80g 16 50GB tp=1,pp=1,sp=1 10 480 2048 3 none 1f1b 1 on 43.73
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 20 960 1024 3 none 1f1b 1 on 46.2
+mosaic gpt-2560-32-32 h100-80g 8 50GB tp=1,pp=1,sp=1 40 1920 512 3 none 1f1b 1 on 46.32
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 26.34
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 1 32 32768 3 none 1f1b 1 on 33.54
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 2 64 16384 3 none 1f1b 1 on 35.22
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 3 96 8192 3 none 1f1b 1 on 37.73
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 7 224 4096 3 none 1f1b 1 on 40.26
+mosaic gpt-2048-16-24 h100-80g 64 50GB tp=1,pp=1,sp=1 20 1280 2048 3 none 1f1b 1 on 40.85
+mosaic gpt-2048-16-24 h100-80g 32 50GB tp=1,pp=1,sp=1 20 640 2048 3 none 1f1b 1 on 41.52
+mosaic gpt-2048-16-24 h100-80g 16 50GB tp=1,pp=1,sp=1 20 320 2048 3 none 1f1b 1 on 42.36
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 14 112 2048 3 none 1f1b 1 on 41.82
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 18 576 1024 3 none 1f1b 1 on 41.95
+mosaic gpt-2048-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 56 1792 512 3 none 1f1b 1 on 43.21
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 1 16 32768 3 none 1f1b 1 on 31.84
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 3 48 16384 3 none 1f1b 1 on 33.57
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 6 96 8192 3 none 1f1b 1 on 34.84
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 12 192 4096 3 none 1f1b 1 on 35.83
+mosaic gpt-1536-16-24 h100-80g 32 50GB tp=1,pp=1,sp=1 24 768 2048 3 none 1f1b 1 on 37.57
+mosaic gpt-1536-16-24 h100-80g 16 50GB tp=1,pp=1,sp=1 24 384 2048 3 none 1f1b 1 on 37.89
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 24 384 2048 3 none 1f1b 1 on 34.9
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 48 768 1024 3 none 1f1b 1 on 39.76
+mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 96 1536 512 3 none 1f1b 1 on 40.42
+bridge llama-3-8b fp8 8 50GB tp=1,pp=1,sp=1 1 128 8192 3 none 1f1b 1 on 744
+bridge llama-3-70b fp8 64 50GB tp=4,pp=8,sp=1 1 128 8192 1 none interleaved 5 on 719
+bridge llama-3.1-405b fp8 1024 50GB tp=8,pp=8,sp=2 1 512 8192 1 none interleaved 8 on 737
+END
+# model heads layers size devices, and each order's figures for three numbers of micro-batches
+while read -r width heads layers size devices few some many figures; do
+    for order in zb-h2 zb-h1 1f1b; do
+        for number in $few $some $many; do
+            echo "bubbles gpt-$width-$heads-$layers a100-80g $devices 25GB tp=1,pp=$devices $size" \
+                "$((size * number)) 1024 0 none $order 1 off ${figures%% *}"
+            figures=${figures#* }
+        done
+    done
+done >> rows << 'END'
+2304 24 22 6 8 24 32 64 14.5 14.8 14.9 12.9 13.4 14.2 11.8 12.5 13.6
+4096 32 30 3 8 24 32 64 4.32 4.35 4.39 3.88 4.00 4.20 3.50 3.70 4.03
+5120 40 46 1 16 48 64 128 1.81 1.83 1.85 1.61 1.67 1.76 1.40 1.49 1.64
+6144 48 62 1 32 96 128 256 0.99 1.00 1.00 0.87 0.90 0.96 0.76 0.80 0.88
+END
+
+# Each table by the figure that it gives: MFU follows TFLOP/s, tokens what is counted in a second
+while read -r table name device devices net mesh size batch tokens zero recompute order chunks flash figure; do
+    model "$name"
+    set -- --gpu "$device"
+    [ "$device" != fp8 ] || set -- --gpu h100-80g --calibration fp8.json
+    key=mfu
+    case $table in context* | interleaved | bubbles) key=tokens_per_second ;; esac
+    predicted=$("$bin/mem-estimate" plan "$@" --mode train --json --weights bf16 --gpu-mem 1024GiB --gpus "$devices" \
+        --net "$net" --mesh "$mesh" --micro-batch "$size" --global-batch "$batch" --seq "$tokens" --zero "$zero" \
+        --recompute "$recompute" --schedule "$order" --model-chunks "$chunks" --flash "$flash" --top 1 "$name.json" |
+        sed -n 's/.*"type":"plan".*"'$key'":\([0-9.e+-]*\).*/\1/p')
+    echo "$table $name $figure ${predicted:-missing}"
+done < rows > figures
+
+awk -v verbose="${VERBOSE:-}" '
+function sign(x) { return x > 0 ? 1 : x < 0 ? -1 : 0 }
+function show(what, same, pairs, lines) {
+    if (pairs) printf "%-13s tau %5.2f of %d pairs%s\n", what, same / pairs, pairs, lines ? ", " lines " lines" : ""
+}
+$4 == "missing" { print "no prediction:", $0; exit bad = 1 }
+{ table[NR] = $1; model[NR] = $2; want[NR] = $3; got[NR] = $4; if (verbose) print }
+END {
+    if (bad) exit 1
+    for (i = 1; i <= NR; i++) {
+        t = table[i]
+        if (!(t in lines)) name[++n] = t
+        lines[t]++
+        for (j = i + 1; j <= NR; j++) {
+            if (table[j] != t || want[i] == want[j] || (t == "bubbles" && model[i] != model[j])) continue
+            agree = sign(want[i] - want[j]) * sign(got[i] - got[j])
+            same[t] += agree
+            pairs[t]++
+            kind = model[i] == model[j] ? "one model" : "several"
+            same[kind] += agree
+            pairs[kind]++
+        }
+    }
+    for (i = 1; i <= n; i++) show(name[i], same[name[i]], pairs[name[i]], lines[name[i]])
+    show("one model", same["one model"], pairs["one model"])
+    show("several", same["several"], pairs["several"])
+    show("all", same["one model"] + same["several"], pairs["one model"] + pairs["several"])
+}' figures
