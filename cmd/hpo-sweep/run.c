@@ -121,14 +121,14 @@ static bool on_target(const struct loop *l)
 
 static bool may_draw(const struct loop *l)
 {
-    const struct study *s = &l->s->study;
-    uint64_t taken = 0, cap = run_budget(l);
+    struct study *s = &l->s->study;
+    uint64_t taken = s->n, cap = run_budget(l);
 
     if (l->signal || l->draining || l->gave_up || l->exhausted ||
         l->running == l->o->jobs || clock_seconds() >= l->end)
         return false;
-    for (size_t i = 0; i < s->n; i++)
-        taken += s->trials[i].state != STUDY_WAITING;
+    for (size_t i = study_first_open(s); i < s->n; i++)
+        taken -= s->trials[i].state == STUDY_WAITING;
     return (!cap || taken < cap) && !on_target(l);
 }
 
@@ -526,6 +526,8 @@ static int run_sweep(struct loop *l, struct err *err)
         close(l->log);
     free(l->jobs);
     words_free(l->require);
+    free(l->program);
+    free(l->program_path);
     free(base);
     free(l->base);
     free(l->url);

@@ -27,9 +27,11 @@ struct loop {
     const struct runner_options *o;
     struct session *s;
     char **require; /* words of a check that runs before each trial, or NULL; owned */
-    char *const *command;  /* the user's words, or NULL: the file's command */
-    int log;               /* descriptor of the joblog, or -1 */
-    char *base;            /* where trial directories are made; owned */
+    char *const *command;         /* the user's words, or NULL: the file's command */
+    char *program, *program_path; /* the first word of the last trial's, and what it
+                                     leads to; owned */
+    int log;                      /* descriptor of the joblog, or -1 */
+    char *base;                   /* where trial directories are made; owned */
     char *url;             /* the storage, for commands that go elsewhere; owned */
     char *identity;        /* this process; owned */
     struct job *jobs;      /* [o->jobs] */
@@ -66,7 +68,7 @@ void progress_show(struct progress *p, const struct loop *l);
 void progress_end(struct progress *p, const struct loop *l);
 
 /* Find what can be known to be wrong with the command before the first trial. */
-int spawn_check(const struct loop *l, struct err *err);
+int spawn_check(struct loop *l, struct err *err);
 /* Take the words of the file that --require names, checked. */
 int spawn_read_require(struct loop *l, struct err *err);
 /* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself.  A signal

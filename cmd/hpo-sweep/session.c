@@ -434,7 +434,7 @@ static int end_leases(struct session *s, struct err *err)
     double seconds, end, clock = now();
     bool some = false;
 
-    for (size_t i = 0; i < s->study.n; i++) {
+    for (size_t i = study_first_open(&s->study); i < s->study.n; i++) {
         struct study_trial *t = &s->study.trials[i];
 
         if (t->state != STUDY_RUNNING || !read_lease(t, &seconds, &end) || end > clock)
@@ -447,9 +447,9 @@ static int end_leases(struct session *s, struct err *err)
     return some ? load(s, err) : 0;
 }
 
-static const struct study_trial *first_waiting(const struct study *s)
+static const struct study_trial *first_waiting(struct study *s)
 {
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = study_first_open(s); i < s->n; i++)
         if (s->trials[i].state == STUDY_WAITING)
             return &s->trials[i];
     return NULL;

@@ -65,8 +65,20 @@ static char **environment_new(const struct loop *l, const struct job *job,
     return env;
 }
 
+/* The path of PROGRAM, or NULL; owned.  Mostly it is the last trial's. */
+static char *which_dup(struct loop *l, const char *program)
+{
+    if (!l->program || strcmp(l->program, program) != 0) {
+        free(l->program);
+        free(l->program_path);
+        l->program = xstrdup(program);
+        l->program_path = job_which(program, getenv("PATH"));
+    }
+    return l->program_path ? xstrdup(l->program_path) : NULL;
+}
+
 /* The words to execute, the program's path first. */
-static char **words_new(const struct loop *l, const struct job *job, const double *x,
+static char **words_new(struct loop *l, const struct job *job, const double *x,
                         struct err *err)
 {
     char **words, *path;
@@ -86,7 +98,7 @@ static char **words_new(const struct loop *l, const struct job *job, const doubl
         if (!words)
             return NULL;
     }
-    path = job_which(words[0], getenv("PATH"));
+    path = which_dup(l, words[0]);
     if (!path) {
         err_set(err, ERR_USAGE, "%s: no such program", words[0]);
         words_free(words);
@@ -169,7 +181,7 @@ int spawn_command(struct loop *l, struct job *job, const double *x, struct err *
 }
 
 /* What can be known to be wrong before the first trial. */
-int spawn_check(const struct loop *l, struct err *err)
+int spawn_check(struct loop *l, struct err *err)
 {
     const struct sweepfile *f = &l->s->file;
     struct job job = { .dir = l->base };

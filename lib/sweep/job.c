@@ -1,4 +1,5 @@
 /* job - trials as processes: a directory, a process group, reports */
+#define _GNU_SOURCE /* vfork */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -97,9 +98,10 @@ char *job_which(const char *program, const char *path)
     return found;
 }
 
-/* In the child: nothing here may fail without ending it. */
-static void become(const struct job *job, int out, int err, char *const *words,
-                   char *const *environment)
+/* In the child, which has the parent's memory until execve: it changes nothing there,
+ * and any failure ends it. */
+_Noreturn static void become(int out, int err, char *const *words,
+                             char *const *environment)
 {
     static const int restored[] = {
         SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1
@@ -107,7 +109,6 @@ static void become(const struct job *job, int out, int err, char *const *words,
     sigset_t none;
     int in = open("/dev/null", O_RDONLY);
 
-    (void)job;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (size_t i = 0; i < sizeof(restored) / sizeof(*restored); i++)
@@ -119,6 +120,17 @@ static void become(const struct job *job, int out, int err, char *const *words,
     execve(words[0], words, environment);
     dprintf(2, "%s: %s\n", words[0], strerror(errno));
     _exit(127);
+}
+
+/* fork would copy the page tables of all trials in memory, for each trial. */
+static pid_t start_process(int out, int err, char *const *words,
+                           char *const *environment)
+{
+    pid_t pid = vfork();
+
+    if (pid == 0)
+        become(out, err, words, environment);
+    return pid;
 }
 
 static int open_output(const char *dir, const char *name, struct err *err)
@@ -164,14 +176,11 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     error = out < 0 ? -1 : open_output(job->dir, "stderr", err);
     if (error < 0)
         goto out;
-    pid = fork();
+    pid = start_process(out, error, words, environment);
     if (pid < 0) {
         err_errno(err, "trial %d", job->number);
         goto out;
     }
-    if (pid == 0)
-        become(job, out, error, words, environment);
-    setpgid(pid, pid); /* whichever comes first, parent or child */
     job->pid = pid;
     job->start = clock_seconds();
     job->start_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;

@@ -238,6 +238,13 @@ size_t study_count_finished(const struct study *s)
     return n;
 }
 
+size_t study_first_open(struct study *s)
+{
+    while (s->open < s->n && study_finished(&s->trials[s->open]))
+        s->open++;
+    return s->open;
+}
+
 /* "constraints" is a list (Optuna 4), "constraints:KEY" a number (Optuna 5). */
 double study_violation(const struct study_trial *t)
 {

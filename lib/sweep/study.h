@@ -70,6 +70,7 @@ struct study {
     char **names; /* [nnames]: of parameters, in the order they were met */
     size_t nnames, names_cap;
     struct study_dist *dists; /* private: distributions by their JSON text */
+    size_t open;              /* private: see study_first_open */
 };
 
 void study_clear(struct study *s);
@@ -101,6 +102,9 @@ const struct study_param *
 study_find_param(const struct study *s, const struct study_trial *t, const char *name);
 bool study_finished(const struct study_trial *t);
 size_t study_count_finished(const struct study *s);
+/* The index of the first trial that is not finished, s->n without one: what is before
+ * it will not change any more, and most loops may begin here. */
+size_t study_first_open(struct study *s);
 /* The sum of the positive constraints of T, under both of Optuna's spellings. */
 double study_violation(const struct study_trial *t);
 /* Whether A is better than B by the first objective; both complete. */

@@ -428,7 +428,7 @@ static int load_news(struct tables *db, struct study *study, struct err *err)
     size_t known = study->n;
     int ret = 0;
 
-    for (size_t i = 0; i < known && ret == 0; i++) {
+    for (size_t i = study_first_open(study); i < known && ret == 0; i++) {
         struct study_trial *t = &study->trials[i];
 
         if (study_finished(t))
@@ -492,9 +492,11 @@ int tables_add_trial(struct storage *st, const struct study *study,
     study_now(now, false);
     if (start(db, &q, err,
               "INSERT INTO trials (number, study_id, state, datetime_start) VALUES"
-              " ((SELECT count(*) FROM trials WHERE study_id = ?), ?, ?, ?)"
+              " (coalesce((SELECT number + 1 FROM trials WHERE study_id = ? ORDER BY"
+              " trial_id DESC LIMIT 1),"
+              " (SELECT count(*) FROM trials WHERE study_id = ?)), ?, ?, ?)"
               " RETURNING trial_id, number",
-              "iitt", study->id, study->id, study_state_name(state),
+              "iiitt", study->id, study->id, study->id, study_state_name(state),
               state == STUDY_RUNNING ? now : NULL) < 0 ||
         step(db, q, err) < 1)
         return -1;
