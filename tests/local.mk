@@ -51,6 +51,7 @@ shell_tests = \
     %D%/calibration.t \
     %D%/completion.t \
     %D%/examples.t \
+    %D%/experts.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \

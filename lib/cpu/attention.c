@@ -241,7 +241,8 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
 {
     size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
     const float *q = j->q + row * j->q_stride + head * dim;
-    const float *k = j->step->k + kv * dim, *v = j->step->v + kv * value_dim;
+    const float *k = j->step->k + kv * dim;
+    const float *v = j->step->v + kv * j->inst->attention.value_cols;
     float *y = j->y + row * j->y_stride + head * value_dim;
     size_t first, end;
 
@@ -299,8 +300,8 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }
     cpu_gemm(false, rows, value_dim, n, score, n,
-             j->step->v + low * j->v_stride + kv * value_dim, j->v_stride,
-             j->y + row * j->y_stride + head * value_dim, j->y_stride);
+             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols,
+             j->v_stride, j->y + row * j->y_stride + head * value_dim, j->y_stride);
 }
 
 /* Task: block of queries TASK / heads of head TASK % heads. */
@@ -329,7 +330,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                      .y = y,
                      .q_stride = heads * inst->attention.head_dim,
                      .k_stride = kv_heads * inst->attention.head_dim,
-                     .v_stride = kv_heads * inst->attention.value_dim,
+                     .v_stride = kv_heads * inst->attention.value_cols,
                      .y_stride = heads * inst->attention.value_dim,
                      .block = step->rows > 1 ? BLOCK : 1 };
 

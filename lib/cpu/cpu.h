@@ -13,6 +13,20 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n);
+void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
+                  size_t rows, size_t cols);
+void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
+void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+               const struct inst *inst, const struct matrix *bias);
+void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                   size_t rows, size_t cols);
+void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                  size_t rows, size_t cols, const float *r, size_t r_cols, size_t col);
+void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
+                const struct inst *inst);
+int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
+                     const struct inst *inst, bool plain, const struct matrix *w,
+                     struct err *err);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);

@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/norm.c \
     %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
+    %D%/route.c \
     %D%/team.c \
     %D%/vec.h \
     %D%/widen.c

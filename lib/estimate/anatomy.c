@@ -27,6 +27,7 @@ struct builder {
     bool *kept;              /* [nvalues]: counted */
     int *cache_of;           /* [nvalues]: index in its unit's caches, or -1 */
     int *first_unit;         /* [nsections] */
+    const struct inst *loop; /* over experts, inside of which we are, or NULL */
 };
 
 /* ---- names of tensors ---- */
@@ -246,6 +247,16 @@ static int storage_of(const struct builder *b, int v)
     return v;
 }
 
+/* N for each row of an expert, per token: each goes to some of all experts, in the mean
+ * equally often. */
+static uint64_t of_experts(const struct builder *b, uint64_t n)
+{
+    if (!b->loop)
+        return n;
+    return (n * b->loop->each.count * b->loop->each.top + b->loop->each.all / 2) /
+           b->loop->each.all;
+}
+
 /* The backward pass of unit U reads V. */
 static void keep(struct builder *b, struct unit *u, int v)
 {
@@ -257,7 +268,7 @@ static void keep(struct builder *b, struct unit *u, int v)
         return;
     b->kept[v] = true;
     value = &b->a->program->value[v];
-    cols = value->cols;
+    cols = value->rows == ROWS_CHOSEN ? of_experts(b, value->cols) : value->cols;
     if (value->cols < value->whole_cols)
         u->kept.cut += cols;
     else
@@ -305,10 +316,29 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     case OP_MATMUL:
         if (b->training[p->weight[inst->weight].tensor] != FROZEN)
             keep(b, u, inst->src[0]);
-        u->products += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
+        u->products +=
+            of_experts(b, p->weight[inst->weight].rows * p->weight[inst->weight].cols);
         if (ends_block(b, inst))
             u->kept.masks += p->value[inst->dst].whole_cols;
         break;
+    case OP_HEAD_LINEAR:
+    case OP_HEAD_MATMUL:
+        if (b->training[p->weight[inst->weight].tensor] != FROZEN)
+            keep(b, u, inst->src[0]);
+        u->products += inst->head.count * inst->head.a * inst->head.b;
+        break;
+    case OP_EACH: /* its rows come from what is kept */
+        b->loop = inst;
+        break;
+    case OP_JOIN: /* the weights are trained too */
+        keep(b, u, inst->src[0]);
+        b->loop = NULL;
+        break;
+    case OP_SOFTMAX:
+    case OP_ROUTE:
+        keep(b, u, inst->src[0]);
+        break;
+    case OP_MUL_ROWS:
     case OP_MUL:
         keep(b, u, inst->src[0]);
         keep(b, u, inst->src[1]);

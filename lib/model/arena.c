@@ -85,8 +85,12 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
         offset[i] = UINT64_MAX;
     for (int i = 0; i < p->nimports && ok; i++)
         ok = place(&live, p, p->import[i], 0, most, offset, &total);
-    for (int i = 0; i < p->ninsts && ok; i++)
-        ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
+    for (int i = 0; i < p->ninsts && ok; i++) {
+        if (p->inst[i].op == OP_EACH)
+            ok = place(&live, p, p->inst[i].each.sum, i, most, offset, &total);
+        if (ok && p->inst[i].op != OP_JOIN)
+            ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
+    }
     free(live.v);
     *bytes = total;
     return ok;

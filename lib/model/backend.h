@@ -29,7 +29,7 @@ struct attention_step {
     size_t keys;             /* keys and values */
     size_t first_key;        /* position of the first; the others follow it */
     const int32_t *position; /* [rows] of the queries */
-    const float *k, *v;      /* [keys][kv_heads*head_dim], [keys][kv_heads*value_dim] */
+    const float *k, *v; /* [keys][kv_heads*head_dim], [keys][kv_heads*value_cols] */
     const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
     float *lse; /* [rows][heads]: log of the sum of the scores' exponentials, for who
                    has the other keys elsewhere; or NULL */
@@ -60,6 +60,30 @@ struct backend {
     void (*add)(struct device *d, float *y, const float *x, const float *z, size_t n);
     void (*mul)(struct device *d, float *y, const float *x, const float *z, size_t n);
     void (*scale)(struct device *d, float *y, const float *x, double number, size_t n);
+    /* y[t] = x[t] s[t]; y may be x */
+    void (*mul_rows)(struct device *d, float *y, const float *x, const float *s,
+                     size_t rows, size_t cols);
+    void (*softmax)(struct device *d, float *y, const float *x, size_t rows,
+                    size_t cols);
+    /* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
+     * added to choose by */
+    void (*route)(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+                  const struct inst *inst, const struct matrix *bias);
+    /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r
+     */
+    void (*take_rows)(struct device *d, float *y, const float *x, const int32_t *row,
+                      size_t rows, size_t cols);
+    void (*add_rows)(struct device *d, float *y, const float *x, const int32_t *row,
+                     size_t rows, size_t cols, const float *r, size_t r_cols,
+                     size_t col);
+    /* of each of inst->head.count heads: y = a, then b */
+    void (*concat)(struct device *d, float *y, const float *a, const float *b,
+                   size_t rows, const struct inst *inst);
+    /* of each head: y = x w^T or, when PLAIN, x w, with the head's rows of w from
+     * inst->head.row on.  Fails only for want of memory. */
+    int (*head_product)(struct device *d, float *y, const float *x, size_t rows,
+                        const struct inst *inst, bool plain, const struct matrix *w,
+                        struct err *err);
     void (*softcap)(struct device *d, float *y, const float *x, double number,
                     size_t n);
     void (*activation)(struct device *d, float *y, const float *x, enum activation act,

@@ -163,7 +163,23 @@ static long tensor_index(const struct model *m, const struct tensor_def *d,
     for (int k = 0; k < 2; k++)
         if (value[k] >= capture_count(m, d, k))
             return -1;
-    return (long)(d->first + value[0] * capture_count(m, d, 1) + value[1]);
+    return d->start[value[0]] == SIZE_MAX ? -1 : (long)(d->start[value[0]] + value[1]);
+}
+
+long bind_index(const struct model *m, const struct tensor_def *d, int layer,
+                int expert)
+{
+    uint64_t value[2] = { 0, 0 };
+
+    for (int k = 0; k < 2; k++) {
+        int of = k == 0 && d->section >= 0 ? layer : expert;
+
+        if (d->capture[k] >= 0 && of < 0)
+            return -3;
+        if (d->capture[k] >= 0)
+            value[k] = (uint64_t)of;
+    }
+    return tensor_index(m, d, value);
 }
 
 /* ---- the model's tensors ---- */
@@ -189,8 +205,38 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
         t->axis[k] = &d->axis[k];
     t->name = make_name(d->name[0], value);
     if (d->tied_def >= 0)
-        t->tied =
-            (int)(m->state->def[d->tied_def].first + (m->ntensors - 1 - d->first));
+        t->tied = (int)tensor_index(m, &m->state->def[d->tied_def], value);
+}
+
+/* Number D's tensors from FIRST on, layer by layer; those of a layer in which it does
+ * not exist are left out. */
+static int number_tensors(struct model *m, struct tensor_def *d, size_t first,
+                          struct err *err)
+{
+    uint64_t outer = capture_count(m, d, 0), inner = capture_count(m, d, 1);
+
+    d->first = first;
+    d->count = 0;
+    d->start = xcalloc((size_t)outer + 1, sizeof(*d->start));
+    for (uint64_t i = 0; i < outer; i++) {
+        bool exists = true;
+
+        if (d->section >= 0 && model_when(m, d->when, d->entry->doc, d->when_json,
+                                          (int)i, &exists, err) < 0)
+            return -1;
+        d->start[i] = exists ? first + d->count : SIZE_MAX;
+        d->count += exists ? (size_t)inner : 0;
+    }
+    return 0;
+}
+
+static void make_tensors(struct model *m, size_t def)
+{
+    const struct tensor_def *d = &m->state->def[def];
+
+    for (uint64_t i = 0; i < capture_count(m, d, 0); i++)
+        for (uint64_t k = 0; k < capture_count(m, d, 1) && d->start[i] != SIZE_MAX; k++)
+            make_tensor(m, def, (uint64_t[2]){ i, k });
 }
 
 int bind_tensors(struct model *m, struct err *err)
@@ -201,11 +247,14 @@ int bind_tensors(struct model *m, struct err *err)
     for (size_t i = 0; i < s->ndefs; i++) {
         struct tensor_def *d = &s->def[i];
 
-        d->first = (size_t)total;
-        d->count = (size_t)(capture_count(m, d, 0) * capture_count(m, d, 1));
-        total += d->count;
         if (capture_count(m, d, 0) > MAX_TENSORS ||
-            capture_count(m, d, 1) > MAX_TENSORS || total > MAX_TENSORS)
+            capture_count(m, d, 1) > MAX_TENSORS)
+            return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
+                           MAX_TENSORS);
+        if (number_tensors(m, d, (size_t)total, err) < 0)
+            return -1;
+        total += d->count;
+        if (total > MAX_TENSORS)
             return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
                            MAX_TENSORS);
         if (d->tied_def >= 0 && s->def[d->tied_def].count != d->count)
@@ -214,21 +263,19 @@ int bind_tensors(struct model *m, struct err *err)
     }
     m->tensor = xcalloc((size_t)total + 1, sizeof(*m->tensor));
     for (size_t i = 0; i < s->ndefs; i++)
-        for (uint64_t a = 0; a < capture_count(m, &s->def[i], 0); a++)
-            for (uint64_t b = 0; b < capture_count(m, &s->def[i], 1); b++)
-                make_tensor(m, i, (uint64_t[2]){ a, b });
+        make_tensors(m, i);
     return 0;
 }
 
-void bind_definition(struct model *m, size_t def)
+int bind_definition(struct model *m, size_t def, struct err *err)
 {
     struct tensor_def *d = &m->state->def[def];
 
-    d->first = m->ntensors;
+    if (number_tensors(m, d, m->ntensors, err) < 0)
+        return -1;
     m->tensor = xrealloc(m->tensor, sizeof(*m->tensor) * (m->ntensors + d->count + 1));
-    for (uint64_t a = 0; a < capture_count(m, d, 0); a++)
-        for (uint64_t b = 0; b < capture_count(m, d, 1); b++)
-            make_tensor(m, def, (uint64_t[2]){ a, b });
+    make_tensors(m, def);
+    return 0;
 }
 
 void bind_clear(struct model *m)
@@ -239,6 +286,7 @@ void bind_clear(struct model *m)
         for (size_t k = 0; k < m->state->def[i].nnames; k++)
             free(m->state->def[i].name[k]);
         free(m->state->def[i].name);
+        free(m->state->def[i].start);
     }
     free(m->tensor);
     free(m->carry);
@@ -294,6 +342,27 @@ static bool match_glob(const char *glob, const char *name)
     return !*glob;
 }
 
+/* GLOB with the value of "{symbol}" in its place. */
+static char *fill_numbers(const struct model *m, const char *glob)
+{
+    struct str out = { 0 };
+
+    for (const char *p = glob; *p; p++) {
+        size_t n = *p == '{' ? strcspn(p + 1, "}") : 0;
+        char *symbol = xstrndup(p + 1, n);
+        double value;
+
+        if (n && p[1 + n] && model_number(m, symbol, &value)) {
+            str_addf(&out, "%.0f", value);
+            p += n + 1;
+        } else {
+            str_addc(&out, *p);
+        }
+        free(symbol);
+    }
+    return str_steal(&out);
+}
+
 static bool is_carried(const struct model *m, const char *name)
 {
     const struct family_table *t = &m->state->family->carry;
@@ -305,7 +374,10 @@ static bool is_carried(const struct model *m, const char *name)
 
         expand(&glob, &n, t->v[i].key);
         for (size_t k = 0; k < n; k++) {
-            found |= match_glob(glob[k], name);
+            char *filled = fill_numbers(m, glob[k]);
+
+            found |= match_glob(filled, name);
+            free(filled);
             free(glob[k]);
         }
         free(glob);

@@ -64,7 +64,8 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
                            .dst = v,
                            .weight = -1,
                            .weight2 = -1,
-                           .line = p->nlines ? p->nlines - 1 : 0 };
+                           .line = p->nlines ? p->nlines - 1 : 0,
+                           .loop = b->loop };
     return inst;
 }
 
@@ -73,6 +74,7 @@ int build_weight(struct builder *b, size_t tensor)
     const struct model_tensor *t = &b->m->tensor[tensor];
     struct program *p = b->p;
     struct weight w = { .tensor = tensor, .rows = 1, .cols = 1 };
+    int first = p->nweights;
 
     if (b->weight_of[tensor])
         return b->weight_of[tensor] - 1;
@@ -80,11 +82,15 @@ int build_weight(struct builder *b, size_t tensor)
         w.rows = k ? w.rows * w.cols : 1;
         w.cols = axis_count(t->axis[k], NULL, &b->m->scope, b->share);
     }
-    p->weight =
-        xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1, sizeof(*p->weight));
-    p->weight[p->nweights] = w;
-    b->weight_of[tensor] = ++p->nweights;
-    return p->nweights - 1;
+    w.experts = t->expert >= 0 ? b->nexperts : 0;
+    do { /* the tensors of the next experts follow */
+        p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
+                          sizeof(*p->weight));
+        p->weight[p->nweights++] = w;
+        w.tensor++;
+    } while ((uint64_t)(p->nweights - first) < w.experts);
+    b->weight_of[tensor] = first + 1;
+    return first;
 }
 
 /* ---- conversions ---- */
@@ -271,6 +277,10 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
         return NULL;
     }
     t = &b->m->tensor[o->tensor];
+    if (o->segment[0]) {
+        build_error(b, o->at, "expected a whole tensor");
+        return NULL;
+    }
     if (t->ndim != ndim) {
         build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key,
                     t->ndim);

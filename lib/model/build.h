@@ -35,6 +35,7 @@ struct operand {
     size_t at; /* byte of the line, for messages */
     int index; /* value, rope or enum index */
     size_t tensor;
+    char segment[32]; /* of the tensor's first axis; "": all of it */
     double number;
     char word[32];
 };
@@ -58,6 +59,10 @@ struct builder {
     struct binding *bind;
     size_t nbind, bind_cap;
     int section, layer; /* being built */
+    int loop, nloops;   /* over experts: the one being built, or 0 */
+    int expert;         /* the first of this rank, inside a loop; else -1 */
+    uint64_t nexperts;  /* of this rank */
+    size_t first_bind;  /* names before it are out of sight */
     bool last_section;  /* rows may be taken */
     const struct family_line *line;
     struct err *err;
@@ -93,6 +98,32 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
 /* An instruction of one value X that keeps its type; a partial X is made whole first
  * unless the operation is LINEAR. */
 struct inst *build_unary(struct builder *b, enum op op, int x, bool linear);
+
+/* Options of a call (rules.c).  A number, or OTHERWISE when it is not given. */
+int build_number_option(struct builder *b, const struct node *call, const char *name,
+                        double otherwise, double *out);
+/* Refuse options that are not among the NULL-terminated KNOWN. */
+int build_check_options(struct builder *b, const struct node *call,
+                        const char *const *known);
+
+/* True when the value has the rows of all tokens, of the text or of the source. */
+bool build_has_all_rows(const struct builder *b, const struct operand *o);
+
+/* Operations head by head (heads.c) and of mixtures of experts (mixture.c). */
+int apply_attention(struct builder *b, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out);
+int apply_softmax(struct builder *b, const struct node *call, const struct operand *arg,
+                  int n, struct operand *out);
+int apply_route(struct builder *b, const struct node *call, const struct operand *arg,
+                int n, struct operand *out);
+int apply_concat(struct builder *b, const struct node *call, const struct operand *arg,
+                 int n, struct operand *out);
+int apply_head_linear(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out);
+int apply_head_matmul(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out);
+/* experts(route, name = rows : line) */
+int mixture_each(struct builder *b, const struct node *each, struct operand *out);
 
 /* A call by the table of operations. */
 int rules_call(struct builder *b, const struct node *call, struct operand *out);

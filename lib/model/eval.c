@@ -153,6 +153,28 @@ out:
     return ret;
 }
 
+static bool is_column(const struct builder *b, const struct operand *o)
+{
+    return type_of(b, o)->col.size == 1;
+}
+
+/* Each row of the one by the only number that the other has in it: linear in the rows,
+ * so what is partial stays partial. */
+static int multiply_rows(struct builder *b, struct operand *x, const struct operand *y)
+{
+    int rows = is_column(b, x) ? y->index : x->index;
+    int column = is_column(b, x) ? x->index : y->index;
+    struct inst *inst;
+
+    if (b->p->value[rows].rows != b->p->value[column].rows)
+        return build_error(b, y->at, "the factors of a product: the rows differ");
+    column = build_whole(b, column);
+    inst = build_unary(b, OP_MUL_ROWS, rows, true);
+    inst->src[inst->nsrc++] = column;
+    build_operand(x, inst);
+    return 0;
+}
+
 static int multiply(struct builder *b, struct operand *x, const struct operand *y)
 {
     struct inst *inst;
@@ -164,8 +186,11 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
         build_operand(x, inst);
         return 0;
     }
-    if (build_need_value(b, x) < 0 || build_need_value(b, y) < 0 ||
-        check_pair(b, x, y, "the factors of a product") < 0)
+    if (build_need_value(b, x) < 0 || build_need_value(b, y) < 0)
+        return -1;
+    if (is_column(b, x) != is_column(b, y))
+        return multiply_rows(b, x, y);
+    if (check_pair(b, x, y, "the factors of a product") < 0)
         return -1;
     u = x->index;
     v = y->index;
@@ -245,7 +270,7 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
     struct err e = { 0 };
     long tensor;
 
-    for (size_t i = b->nbind; i-- > 0;)
+    for (size_t i = b->nbind; i-- > b->first_bind;)
         if (word_is(n, b->bind[i].name)) {
             *out = (struct operand){ .kind = OPERAND_VALUE,
                                      .index = take_rows(b, b->bind[i].value) };
@@ -256,7 +281,10 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
             *out = (struct operand){ .kind = OPERAND_INDEX, .index = i };
             return 0;
         }
-    tensor = model_tensor_at(b->m, n->text, n->len, b->layer);
+    tensor = model_tensor_at(b->m, n->text, n->len, b->layer, b->expert);
+    if (tensor == -3)
+        return build_error(b, n->at, "'%.*s' is read inside experts() only",
+                           (int)n->len, n->text);
     if (tensor != -2) {
         *out = (struct operand){ .kind = tensor < 0 ? OPERAND_ABSENT : OPERAND_WEIGHT,
                                  .tensor = (size_t)tensor };
@@ -301,10 +329,15 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
     if (eval_tree(b, n->kid, &x) < 0)
         return -1;
     x.at = n->kid->at;
-    if (build_need_value(b, &x) < 0)
-        return -1;
     if (n->len < sizeof(segment))
         memcpy(segment, n->text, n->len);
+    if (x.kind == OPERAND_WEIGHT && !x.segment[0]) {
+        *out = x;
+        memcpy(out->segment, segment, sizeof(segment));
+        return 0;
+    }
+    if (build_need_value(b, &x) < 0)
+        return -1;
     if (!axis_segment(&col, &b->type[x.index].col, segment))
         return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len,
                            n->text);
@@ -345,6 +378,8 @@ int eval_tree(struct builder *b, const struct node *n, struct operand *out)
         return eval_product(b, n, out);
     case NODE_SEGMENT:
         return eval_segment(b, n, out);
+    case NODE_EACH:
+        return mixture_each(b, n, out);
     case NODE_OPTION:
         break;
     }

@@ -366,6 +366,8 @@ static int override_line(struct family_section *s, const struct json_doc *doc,
     if (line_read(&l, doc, j, j->key, err) < 0)
         return -1;
     if (after) {
+        while ((size_t)at + 1 < s->n && !strcmp(s->line[at + 1].name, s->line[at].name))
+            at++; /* behind all lines of a choice */
         insert_line(s, (size_t)at + 1, l);
         return 0;
     }

@@ -105,6 +105,36 @@ static struct node *parse_option(struct reader *r)
     return n;
 }
 
+/* "route, name = rows : line)" */
+static int parse_each(struct reader *r, struct node *each)
+{
+    struct node *route = NULL, *rows = NULL, *body = NULL;
+    size_t len;
+
+    each->kind = NODE_EACH;
+    if (parse_sum(r, &route) < 0)
+        return -1;
+    each->kid = route;
+    if (!take(r, ','))
+        return fail(r, "expected ','");
+    skip_space(r);
+    len = word_length(r->p);
+    each->text = r->p;
+    each->len = len;
+    r->p += len;
+    if (!len || !take(r, '='))
+        return fail(r, "expected 'name = rows : line'");
+    if (parse_sum(r, &rows) < 0)
+        return -1;
+    route->next = rows;
+    if (!take(r, ':'))
+        return fail(r, "expected ':'");
+    if (parse_sum(r, &body) < 0)
+        return -1;
+    rows->next = body;
+    return take(r, ')') ? 0 : fail(r, "expected ')'");
+}
+
 static int parse_call(struct reader *r, struct node *call)
 {
     struct node **tail = &call->kid;
@@ -154,7 +184,8 @@ static int parse_primary(struct reader *r, struct node **out)
     if ((*out)->kind == NODE_NAME)
         return 0;
     r->p++;
-    if (parse_call(r, *out) == 0)
+    if ((len == 7 && !memcmp(at, "experts", 7) ? parse_each(r, *out)
+                                               : parse_call(r, *out)) == 0)
         return 0;
     node_free(*out);
     return -1;

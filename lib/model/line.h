@@ -2,7 +2,8 @@
  *
  *   sum := product ('+' product)*      product := part ('*' part)*
  *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
- * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text */
+ * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text
+ *   part := 'experts' '(' sum ',' name '=' sum ':' sum ')' */
 #ifndef LIB_MODEL_LINE_H
 #define LIB_MODEL_LINE_H
 
@@ -18,6 +19,7 @@ enum node_kind {
     NODE_PRODUCT, /* kid * kid * ... */
     NODE_SEGMENT, /* kid.text */
     NODE_OPTION,  /* inside a call: text = expression; the expression is EXPR */
+    NODE_EACH,    /* experts(kid 1, text = kid 2 : kid 3) */
 };
 
 struct node {

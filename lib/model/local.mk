@@ -17,8 +17,10 @@ lib_libshardutils_a_SOURCES += \
     %D%/export.c %D%/export.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
+    %D%/heads.c \
     %D%/line.c %D%/line.h \
     %D%/mesh.c %D%/mesh.h \
+    %D%/mixture.c \
     %D%/model.c %D%/model.h \
     %D%/outline.c %D%/outline.h \
     %D%/program.c %D%/program.h \
@@ -35,6 +37,9 @@ family_files = \
     %D%/families/bloom.json \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
+    %D%/families/deepseek.json \
+    %D%/families/deepseek_v2.json \
+    %D%/families/deepseek_v3.json \
     %D%/families/falcon.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
@@ -47,14 +52,18 @@ family_files = \
     %D%/families/internlm2.json \
     %D%/families/llama.json \
     %D%/families/mistral.json \
+    %D%/families/mixtral.json \
     %D%/families/mpt.json \
     %D%/families/olmo.json \
     %D%/families/olmo2.json \
+    %D%/families/olmoe.json \
     %D%/families/opt.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
     %D%/families/qwen2.json \
+    %D%/families/qwen2_moe.json \
     %D%/families/qwen3.json \
+    %D%/families/qwen3_moe.json \
     %D%/families/roberta.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json

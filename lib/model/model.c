@@ -18,6 +18,7 @@ struct eval {
     struct model_state *s;
     int layer;
     const char *self; /* the symbol being defined: its name means the config key */
+    bool *by_layer;   /* set when the value depends on the layer */
 };
 
 static int lookup(void *arg, const char *name, size_t len, struct expr_value *out,
@@ -39,11 +40,15 @@ static int place_error(const struct json_doc *doc, const struct json *j,
     return family_error(doc, j, column - 1, err, "%s", what + used);
 }
 
-static int eval_symbol(struct model_state *s, size_t i, struct expr_value *out,
-                       struct err *err)
+/* A symbol's value; one that depends on the layer is made anew each time. */
+static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_layer,
+                       struct expr_value *out, struct err *err)
 {
     struct symbol_def *d = &s->symbol[i];
-    struct eval e = { .s = s, .layer = -1, .self = d->entry->key };
+    bool varies = false;
+    struct eval e = {
+        .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
+    };
     struct expr_env env = { .lookup = lookup, .arg = &e };
 
     if (d->state == SYMBOL_BUSY)
@@ -59,7 +64,8 @@ static int eval_symbol(struct model_state *s, size_t i, struct expr_value *out,
             d->state = SYMBOL_NEW;
             return place_error(d->entry->doc, d->entry->json, err);
         }
-        d->state = SYMBOL_DONE;
+        d->state = varies ? SYMBOL_NEW : SYMBOL_DONE;
+        *by_layer |= varies;
     }
     *out = d->value;
     return 0;
@@ -73,14 +79,17 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     const cJSON *member;
 
     *out = (struct expr_value){ .kind = EXPR_NULL };
-    if (len == 5 && !memcmp(name, "layer", 5) && e->layer >= 0) {
-        *out = (struct expr_value){ .kind = EXPR_NUMBER, .number = e->layer };
-        return 0;
+    if (len == 5 && !memcmp(name, "layer", 5)) {
+        *e->by_layer = true;
+        if (e->layer >= 0) {
+            *out = (struct expr_value){ .kind = EXPR_NUMBER, .number = e->layer };
+            return 0;
+        }
     }
     if (!e->self || strlen(e->self) != len || memcmp(e->self, name, len))
         for (size_t i = 0; i < t->n; i++)
             if (strlen(t->v[i].key) == len && !memcmp(t->v[i].key, name, len))
-                return eval_symbol(e->s, i, out, err);
+                return eval_symbol(e->s, i, e->layer, e->by_layer, out, err);
     cJSON_ArrayForEach(
         member, e->s->config) if (member->string && strlen(member->string) == len &&
                                   !memcmp(member->string, name, len)) *out =
@@ -91,7 +100,8 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
 int model_eval(const struct model *m, const char *text, size_t n, int layer,
                struct expr_value *out, struct err *err)
 {
-    struct eval e = { .s = m->state, .layer = layer };
+    bool by_layer = false;
+    struct eval e = { .s = m->state, .layer = layer, .by_layer = &by_layer };
     struct expr_env env = { .lookup = lookup, .arg = &e };
 
     return expr_eval(out, text, n, &env, err);
@@ -150,9 +160,12 @@ static int make_scope(struct model *m, struct err *err)
     m->scope.sym = s->scope;
     for (size_t i = 0; i < t->n; i++) {
         struct expr_value v;
+        bool by_layer = false;
 
-        if (eval_symbol(s, i, &v, err) < 0)
+        if (eval_symbol(s, i, -1, &by_layer, &v, err) < 0)
             return -1;
+        if (by_layer)
+            continue;
         if (v.kind != EXPR_NUMBER || v.number < 1 || v.number > 0x1p48 ||
             v.number != floor(v.number))
             continue;
@@ -361,6 +374,17 @@ static int missing_symbol(const struct model *m, const struct family_entry *e,
     return 0;
 }
 
+/* Does a tensor of D exist, in some layer at least? */
+static int exists_anywhere(const struct model *m, const struct tensor_def *d, bool *out,
+                           struct err *err)
+{
+    *out = false;
+    for (int layer = -1; layer < m->state->nlayers && !*out; layer++)
+        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, out, err) < 0)
+            return -1;
+    return 0;
+}
+
 static int read_tensor(struct model *m, const struct family_entry *e, struct err *err)
 {
     struct model_state *s = m->state;
@@ -383,7 +407,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         if (last->type == JSON_OBJECT && !last->next &&
             read_options(m, d, last, &tied_to, &tied_when, err) < 0)
             return -1;
-    if (model_when(m, d->when, e->doc, d->when_json, -1, &exists, err) < 0)
+    if (exists_anywhere(m, d, &exists, err) < 0)
         return -1;
     if (!exists)
         return 0;
@@ -531,25 +555,22 @@ const char *model_family_text(const struct model *m)
     return m->state->text;
 }
 
-long model_tensor_at(const struct model *m, const char *key, size_t len, int layer)
+long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
+                     int expert)
 {
     struct model_state *s = m->state;
     struct tensor_def *d = find_def(s, key, len);
+    long i;
 
     if (!d) {
-        for (size_t i = 0; i < s->family->tensors.n; i++)
-            if (strlen(s->family->tensors.v[i].key) == len &&
-                !memcmp(s->family->tensors.v[i].key, key, len))
+        for (size_t k = 0; k < s->family->tensors.n; k++)
+            if (strlen(s->family->tensors.v[k].key) == len &&
+                !memcmp(s->family->tensors.v[k].key, key, len))
                 return -1; /* defined, but its "when" does not hold */
         return -2;
     }
     while (d->tied_def >= 0)
         d = &s->def[d->tied_def];
-    if (d->section < 0)
-        layer = 0;
-    if (layer < 0 || (size_t)layer >= d->count)
-        return -2;
-    if (d->optional && m->tensor[d->first + (size_t)layer].source < 0)
-        return -1;
-    return (long)(d->first + (size_t)layer);
+    i = bind_index(m, d, layer, expert);
+    return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
 }

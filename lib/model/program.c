@@ -235,6 +235,12 @@ static void drop_unused(struct program *p)
     free(used);
 }
 
+/* W, and those that follow it for the other experts. */
+static int weight_count(const struct weight *w)
+{
+    return w->experts ? (int)w->experts : 1;
+}
+
 /* Number the weights that are read in the order in which they are; drop the others. */
 static void number_weights(struct program *p)
 {
@@ -248,20 +254,35 @@ static void number_weights(struct program *p)
         int *ref[] = { &p->inst[i].weight, &p->inst[i].weight2 };
 
         for (int k = 0; k < 2; k++) {
-            if (*ref[k] >= 0 && weight[*ref[k]] < 0)
-                weight[*ref[k]] = n++;
+            if (*ref[k] >= 0 && weight[*ref[k]] < 0) {
+                weight[*ref[k]] = n;
+                n += weight_count(&p->weight[*ref[k]]);
+            }
             if (*ref[k] >= 0)
                 *ref[k] = weight[*ref[k]];
         }
     }
     kept = xcalloc((size_t)n + 1, sizeof(*kept));
     for (int i = 0; i < p->nweights; i++)
-        if (weight[i] >= 0)
-            kept[weight[i]] = p->weight[i];
+        for (int k = 0; weight[i] >= 0 && k < weight_count(&p->weight[i]); k++)
+            kept[weight[i] + k] = p->weight[i + k];
     free(p->weight);
     p->weight = kept;
     p->nweights = n;
     free(weight);
+}
+
+/* When instruction I has read V for the last time: what a loop takes from outside it,
+ * it takes again and again. */
+static int last_read(const struct program *p, int i, int v)
+{
+    int loop = p->inst[i].loop, made = p->value[v].first;
+
+    if (made >= 0 && p->inst[made].dst == v && p->inst[made].loop == loop)
+        return i;
+    while (loop && i + 1 < p->ninsts && p->inst[i + 1].loop == loop)
+        i++;
+    return i;
 }
 
 static void find_lifetimes(struct program *p)
@@ -271,9 +292,15 @@ static void find_lifetimes(struct program *p)
     for (int i = 0; i < p->nimports; i++)
         p->value[p->import[i]].first = p->value[p->import[i]].last = 0;
     for (int i = 0; i < p->ninsts; i++) {
-        p->value[p->inst[i].dst].first = p->value[p->inst[i].dst].last = i;
-        for (int k = 0; k < p->inst[i].nsrc; k++)
-            p->value[p->inst[i].src[k]].last = i;
+        const struct inst *inst = &p->inst[i];
+
+        if (inst->op == OP_EACH) /* is added to from here on */
+            p->value[inst->each.sum].first = i;
+        if (p->value[inst->dst].first < 0)
+            p->value[inst->dst].first = i;
+        p->value[inst->dst].last = i;
+        for (int k = 0; k < inst->nsrc; k++)
+            p->value[inst->src[k]].last = last_read(p, i, inst->src[k]);
     }
     for (int i = 0; i < p->noutputs; i++)
         if (p->value[p->output[i].value].first >= 0)
@@ -304,9 +331,13 @@ int program_build(struct program **out, const struct model *model,
                   const struct program_options *opt, struct err *err)
 {
     struct program *p = xcalloc(1, sizeof(*p));
-    struct builder b = {
-        .p = p, .m = model, .opt = opt, .err = err, .section = -1, .layer = -1
-    };
+    struct builder b = { .p = p,
+                         .m = model,
+                         .opt = opt,
+                         .err = err,
+                         .section = -1,
+                         .layer = -1,
+                         .expert = -1 };
     int ret = -1;
 
     p->model = model;
@@ -377,6 +408,14 @@ static const char *const op_names[OP_COUNT] = {
     [OP_SCALE] = "scale",
     [OP_ACTIVATION] = "activation",
     [OP_SOFTCAP] = "softcap",
+    [OP_MUL_ROWS] = "mul_rows",
+    [OP_SOFTMAX] = "softmax",
+    [OP_HEAD_LINEAR] = "head_linear",
+    [OP_HEAD_MATMUL] = "head_matmul",
+    [OP_CONCAT] = "concat",
+    [OP_ROUTE] = "route",
+    [OP_EACH] = "each",
+    [OP_JOIN] = "join",
     [OP_RMSNORM] = "rmsnorm",
     [OP_LAYERNORM] = "layernorm",
     [OP_ROPE] = "rope",
@@ -400,7 +439,7 @@ static void print_border(struct str *out, const char *what, const int *v, int n)
 
 void program_print(struct str *out, const struct program *p)
 {
-    static const char *const rows[] = { "tokens", "wanted", "1", "source" };
+    static const char *const rows[] = { "tokens", "wanted", "1", "source", "chosen" };
 
     print_border(out, "import ", p->import, p->nimports);
     for (int i = 0; i < p->ninsts; i++) {

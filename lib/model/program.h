@@ -25,19 +25,28 @@ enum op {
     OP_MUL,        /* y = a * b */
     OP_ADD_VECTOR, /* y = a + w, w a weight [cols] added to every row */
     OP_SCALE,      /* y = a * number */
+    OP_MUL_ROWS,   /* y[t] = a[t] * s[t][0] */
     OP_ACTIVATION,
+    OP_SOFTMAX, /* of each row */
     OP_SOFTCAP, /* y = number * tanh(a / number) */
     OP_RMSNORM, /* over groups of norm.width columns; weight [width] or [cols] */
     OP_LAYERNORM,
     OP_ROPE,
     OP_KEEP, /* append the rows to the cache; the value stands for all rows so far */
     OP_ATTENTION,
-    OP_SEGMENT,   /* y = columns [first, first + cols(y)) of a */
-    OP_TAKE,      /* y = the wanted rows of a (rows given at each step) */
-    OP_FIRST,     /* y = row 0 of a */
-    OP_ALLREDUCE, /* y = sum of a over the ranks of the tensor group */
-    OP_ALLGATHER, /* y = all parts' columns in global order (see .gather) */
-    OP_SLICE,     /* y = this rank's columns of a whole a (see .gather) */
+    OP_HEAD_LINEAR, /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */
+    OP_HEAD_MATMUL, /* of each head: y = x W,   W [dim(x)][dim(y)] */
+    OP_CONCAT,      /* of each head: y = a's columns, then b's */
+    OP_ROUTE,       /* y[t][e] = the weight of expert e for token t, 0 for most */
+    OP_EACH,        /* what follows, up to OP_JOIN, is run for each expert of this rank:
+                       y = the rows of a for which r has a weight */
+    OP_JOIN,        /* y[t] += r[t][e] * a[row of t]; src a, r, OP_EACH's y */
+    OP_SEGMENT,     /* y = columns [first, first + cols(y)) of a */
+    OP_TAKE,        /* y = the wanted rows of a (rows given at each step) */
+    OP_FIRST,       /* y = row 0 of a */
+    OP_ALLREDUCE,   /* y = sum of a over the ranks of the tensor group */
+    OP_ALLGATHER,   /* y = all parts' columns in global order (see .gather) */
+    OP_SLICE,       /* y = this rank's columns of a whole a (see .gather) */
     OP_NLL,    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]]; over a cut axis the row
                   statistics are exchanged */
     OP_ARGMAX, /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */
@@ -50,6 +59,7 @@ enum rows {
     ROWS_ONE,
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
+    ROWS_CHOSEN, /* those of one kind that an expert is for; inside a loop only */
     ROWS_KINDS
 };
 enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE };
@@ -78,6 +88,8 @@ struct value {
 struct weight {
     size_t tensor;       /* index into the model; tied tensors are resolved */
     uint64_t rows, cols; /* local; a vector has rows 1 */
+    uint64_t experts;    /* it stands for so many, which follow it: one for each expert
+                            of this rank; 0: for itself alone */
 };
 
 /* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al.
@@ -101,6 +113,7 @@ struct inst {
     int weight;  /* index into program.weight, or -1 */
     int weight2; /* layernorm's bias, or -1 */
     int line;    /* index into program.line, for messages */
+    int loop;    /* over experts that it is part of, from 1; 0: none */
     union {
         struct {
             enum index index;
@@ -129,6 +142,7 @@ struct inst {
             uint64_t heads,
                 kv_heads; /* local; head h reads kv head h / (heads/kv_heads) */
             uint64_t head_dim, value_dim;
+            uint64_t value_cols; /* of a head in v, of which value_dim are read */
             uint64_t group_start, groups; /* first KV group and number of groups held */
             uint64_t within_start, within; /* first head and heads inside each group */
             uint64_t per_group,
@@ -142,6 +156,25 @@ struct inst {
             uint64_t far; /* relative bias: distances from here on share a bucket; the
                              inst's weight is the table [buckets][heads] */
         } attention;
+        struct {
+            uint64_t count; /* heads on this rank */
+            uint64_t row;   /* of the weight that belongs to the first */
+            uint64_t a, b;  /* columns of a head in the one source and the other */
+        } head;
+        struct {
+            uint64_t top;    /* experts of a token */
+            uint64_t groups; /* experts lie in so many groups, of which */
+            uint64_t of;     /* so many may be chosen from */
+            uint64_t best;   /* a group counts for the sum of its best so many */
+            bool renorm;     /* weights of a token add up to 1 */
+            double scale;    /* then they are multiplied by this */
+        } route; /* the inst's weight is added to the scores to choose by, or -1 */
+        struct {
+            uint64_t first, count; /* experts of this rank */
+            uint64_t all, top;     /* of all, and those of a token */
+            int sum;               /* value that OP_JOIN adds to; zero before the first
+                                    */
+        } each;
         struct {
             uint64_t first;
         } segment;

@@ -152,6 +152,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     struct tensor_def *d = &s->def[s->ndefs];
 
     *d = s->def[base];
+    d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = (int)base;
     d->tied_def = -1;
@@ -165,8 +166,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     if (c->replaces)
         s->def[base].replaced_by = (int)s->ndefs;
     s->ndefs++;
-    bind_definition(m, s->ndefs - 1);
-    return 0;
+    return bind_definition(m, s->ndefs - 1, err);
 }
 
 /* ---- matching ---- */

@@ -42,8 +42,8 @@ static int get_option(struct builder *b, const struct node *call, const char *na
     return 0;
 }
 
-static int number_option(struct builder *b, const struct node *call, const char *name,
-                         double otherwise, double *out)
+int build_number_option(struct builder *b, const struct node *call, const char *name,
+                        double otherwise, double *out)
 {
     struct expr_value v;
 
@@ -56,8 +56,8 @@ static int number_option(struct builder *b, const struct node *call, const char 
 }
 
 /* Refuse options that are not among the NULL-terminated KNOWN. */
-static int check_options(struct builder *b, const struct node *call,
-                         const char *const *known)
+int build_check_options(struct builder *b, const struct node *call,
+                        const char *const *known)
 {
     for (const struct node *n = call->kid; n; n = n->next) {
         int i = 0;
@@ -90,8 +90,8 @@ static int apply_embedding(struct builder *b, const struct node *call,
     int dealt;
 
     (void)n;
-    if (!t || check_options(b, call, known) < 0 ||
-        number_option(b, call, "offset", 0, &offset) < 0)
+    if (!t || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "offset", 0, &offset) < 0)
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
         return build_error(b, arg[0].at,
@@ -156,7 +156,7 @@ static int apply_linear(struct builder *b, const struct node *call,
                         const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
-    if (check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, no_options) < 0)
         return -1;
     return apply_product(b, arg, OP_LINEAR, out);
 }
@@ -165,7 +165,7 @@ static int apply_matmul(struct builder *b, const struct node *call,
                         const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
-    if (check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, no_options) < 0)
         return -1;
     return apply_product(b, arg, OP_MATMUL, out);
 }
@@ -209,8 +209,8 @@ static int apply_norm(struct builder *b, const struct node *call,
     bool cut;
     int x;
 
-    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, known) < 0 ||
-        number_option(b, call, "plus", 0, &plus) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "plus", 0, &plus) < 0)
         return -1;
     if (eps->kind != OPERAND_NUMBER)
         return build_error(b, eps->at, "expected a number (epsilon) last");
@@ -317,7 +317,7 @@ static int apply_activation(struct builder *b, const struct node *call,
     int act;
 
     (void)n;
-    if (check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, no_options) < 0)
         return -1;
     if (arg[1].kind != OPERAND_WORD)
         return build_error(b, arg[1].at, "expected the name of an activation");
@@ -333,7 +333,8 @@ static int apply_softcap(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, no_options) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
         *out = arg[0];
@@ -362,7 +363,8 @@ static int apply_rope(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, no_options) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
@@ -380,7 +382,7 @@ static int apply_rope(struct builder *b, const struct node *call,
     return 0;
 }
 
-static bool has_all_rows(const struct builder *b, const struct operand *o)
+bool build_has_all_rows(const struct builder *b, const struct operand *o)
 {
     enum rows rows = b->p->value[o->index].rows;
 
@@ -394,9 +396,10 @@ static int apply_keep(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, no_options) < 0)
         return -1;
-    if (!has_all_rows(b, &arg[0]))
+    if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
     inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
     inst->keep.slot = p->nslots;
@@ -408,166 +411,14 @@ static int apply_keep(struct builder *b, const struct node *call,
     return 0;
 }
 
-/* Fill the attention's head counts from the digits of q and k; false when they do not
- * fit: k's head digits must be q's, less the last ("group"). */
-static bool head_layout(const struct builder *b, const struct axis *q,
-                        const struct axis *k, struct inst *inst)
-{
-    const struct leaf *lq = &q->leaf[0], *lk = &k->leaf[0];
-    int nq = lq->n - 1, nk = lk->n - 1;
-    uint64_t all = 1;
-
-    if (q->n != 1 || k->n != 1 || nk < 0 || nq < nk || nq > nk + 1 || nk > 1)
-        return false;
-    if (lq->digit[nq].sym != lk->digit[nk].sym ||
-        lq->digit[nq].size != lk->digit[nk].size)
-        return false;
-    inst->attention.groups = inst->attention.within = inst->attention.per_group = 1;
-    inst->attention.group_start = inst->attention.within_start = 0;
-    for (int i = 0; i < nq; i++) {
-        int sym = lq->digit[i].sym;
-        struct share s = { .count = lq->digit[i].size };
-
-        if (sym >= 0 && b->m->scope.sym[sym].dealt)
-            s = b->share[sym];
-        if (i < nk &&
-            (lk->digit[i].sym != sym || lk->digit[i].size != lq->digit[i].size))
-            return false;
-        all *= lq->digit[i].size;
-        if (i < nk) {
-            inst->attention.groups = s.count;
-            inst->attention.group_start = s.start;
-        } else {
-            inst->attention.within = s.count;
-            inst->attention.within_start = s.start;
-            inst->attention.per_group = lq->digit[i].size;
-        }
-    }
-    inst->attention.heads = inst->attention.groups * inst->attention.within;
-    inst->attention.kv_heads = inst->attention.groups;
-    inst->attention.all_heads = all;
-    inst->attention.head_dim = lq->digit[nq].size;
-    return true;
-}
-
-/* The result's columns: q's heads, each with v's last digit. */
-static void attention_axis(struct axis *out, const struct axis *q, const struct axis *v)
-{
-    const struct leaf *lv = &v->leaf[0];
-    struct leaf *l;
-    uint64_t stride = 1;
-
-    axis_copy(out, q);
-    l = &out->leaf[0];
-    l->digit[l->n - 1] = lv->digit[lv->n - 1];
-    for (int i = l->n - 1; i >= 0; i--) {
-        l->digit[i].stride = stride;
-        stride *= l->digit[i].size;
-    }
-    l->size = out->size = stride;
-}
-
-static int attention_mask(struct builder *b, const struct operand *o, bool *causal)
-{
-    if (o->kind == OPERAND_WORD && !strcmp(o->word, "causal"))
-        *causal = true;
-    else if (o->kind == OPERAND_WORD && !strcmp(o->word, "all"))
-        *causal = false;
-    else
-        return build_error(b, o->at, "expected causal or all");
-    return 0;
-}
-
-/* The table [buckets][heads] of biases by distance, cut as the queries' heads are. */
-static int attention_bias(struct builder *b, const struct operand *o,
-                          const struct axis *q, struct inst *inst)
-{
-    const struct model_tensor *t = build_need_weight(b, o, 2);
-    const struct leaf *lq = &q->leaf[0], *lt;
-
-    if (!t)
-        return -1;
-    lt = &t->axis[1]->leaf[0];
-    if (t->axis[1]->n != 1 || lt->n != 1 || lq->n != 2 ||
-        lt->digit[0].sym != lq->digit[0].sym ||
-        lt->digit[0].size != lq->digit[0].size || build_cuts(b, t->axis[0]))
-        return build_type_error(b, o->at, "the heads of q and the table's columns", q,
-                                t->axis[1]);
-    if (inst->attention.far < 1)
-        return build_error(b, o->at, "a table of biases needs 'far', from 1");
-    inst->weight = build_weight(b, o->tensor);
-    return 0;
-}
-
-static int apply_attention(struct builder *b, const struct node *call,
-                           const struct operand *arg, int n, struct operand *out)
-{
-    static const char *const known[] = { "scale", "window", "softcap",
-                                         "alibi", "far",    NULL };
-    struct program *p = b->p;
-    struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0;
-    struct axis col;
-    int src[3];
-    bool causal = false;
-
-    if (attention_mask(b, &arg[3], &causal) < 0 || check_options(b, call, known) < 0 ||
-        number_option(b, call, "scale", NAN, &scale) < 0 ||
-        number_option(b, call, "window", 0, &window) < 0 ||
-        number_option(b, call, "softcap", 0, &softcap) < 0 ||
-        number_option(b, call, "alibi", 0, &alibi) < 0 ||
-        number_option(b, call, "far", 0, &far) < 0)
-        return -1;
-    for (int i = 0; i < 3; i++) {
-        if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
-            return build_error(b, arg[i].at, "expected a value%s",
-                               i ? "" : " that is not kept");
-        if (!has_all_rows(b, &arg[i]))
-            return build_error(b, arg[i].at, "attention needs the rows of all tokens");
-        if (i && p->value[arg[i].index].rows != p->value[arg[0].index].rows &&
-            (causal || !p->value[arg[i].index].kept))
-            return build_error(b, arg[i].at,
-                               "other rows than the queries' are read when they are "
-                               "kept, and all are");
-        src[i] =
-            p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
-    }
-    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
-        return build_type_error(b, arg[1].at, "the heads of q and k",
-                                &b->type[src[0]].col, &b->type[src[1]].col);
-    if (b->type[src[2]].col.n != 1 ||
-        b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
-        return build_type_error(b, arg[2].at, "the heads of k and v",
-                                &b->type[src[1]].col, &b->type[src[2]].col);
-    attention_axis(&col, &b->type[src[0]].col, &b->type[src[2]].col);
-    inst =
-        build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, p->value[src[0]].rows);
-    axis_clear(&col);
-    inst->attention = layout.attention;
-    memcpy(inst->src, src, sizeof(src));
-    inst->nsrc = 3;
-    inst->attention.value_dim = head_size(&b->type[src[2]].col);
-    inst->attention.scale =
-        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
-    inst->attention.softcap = softcap;
-    inst->attention.alibi = alibi;
-    inst->attention.window = window > 0 ? (uint64_t)window : 0;
-    inst->attention.causal = causal;
-    inst->attention.far = far > 0 ? (uint64_t)far : 0;
-    p->causal |= causal;
-    if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)
-        return -1;
-    build_operand(out, inst);
-    return 0;
-}
-
 static int apply_first(struct builder *b, const struct node *call,
                        const struct operand *arg, int n, struct operand *out)
 {
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, no_options) < 0)
         return -1;
     if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
@@ -578,12 +429,22 @@ static int apply_first(struct builder *b, const struct node *call,
 }
 
 static const struct rule rules[] = {
-    { "embedding", 2, 2, apply_embedding }, { "linear", 2, 2, apply_linear },
-    { "matmul", 2, 2, apply_matmul },       { "rmsnorm", 2, 3, apply_rmsnorm },
-    { "layernorm", 2, 4, apply_layernorm }, { "activation", 2, 2, apply_activation },
-    { "softcap", 2, 2, apply_softcap },     { "rope", 2, 2, apply_rope },
-    { "keep", 1, 1, apply_keep },           { "attention", 4, 5, apply_attention },
+    { "embedding", 2, 2, apply_embedding },
+    { "linear", 2, 2, apply_linear },
+    { "matmul", 2, 2, apply_matmul },
+    { "rmsnorm", 2, 3, apply_rmsnorm },
+    { "layernorm", 2, 4, apply_layernorm },
+    { "activation", 2, 2, apply_activation },
+    { "softcap", 2, 2, apply_softcap },
+    { "rope", 2, 2, apply_rope },
+    { "keep", 1, 1, apply_keep },
+    { "attention", 4, 5, apply_attention },
     { "first", 1, 1, apply_first },
+    { "softmax", 1, 1, apply_softmax },
+    { "route", 2, 3, apply_route },
+    { "concat", 2, 2, apply_concat },
+    { "head_linear", 2, 2, apply_head_linear },
+    { "head_matmul", 2, 2, apply_head_matmul },
 };
 
 enum { MAX_ARGS = 5 };

@@ -32,6 +32,8 @@ struct tensor_def {
     const char *capture_name[2];
     int section;         /* that its capture repeats, or -1 */
     size_t first, count; /* its tensors in model.tensor */
+    size_t *start;       /* [values of the first capture]: the first with that value, or
+                            SIZE_MAX where its "when" does not hold */
     uint64_t read_by;    /* bit per section whose lines name it */
 };
 
@@ -75,9 +77,10 @@ int model_eval(const struct model *m, const char *text, size_t n, int layer,
 int model_when(const struct model *m, const char *when, const struct json_doc *doc,
                const struct json *j, int layer, bool *out, struct err *err);
 
-/* The tensor KEY of layer LAYER (-1 outside repeated sections), tied ones resolved to
- * what they are tied to; -1 when the model has no such tensor, -2 when the family has
- * no such key. */
-long model_tensor_at(const struct model *m, const char *key, size_t len, int layer);
+/* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
+ * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
+ * such tensor, -2 when the family has no such key, -3 when it is one of many. */
+long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
+                     int expert);
 
 #endif

@@ -67,7 +67,7 @@ static struct heads heads_of(const struct attend *a, const struct inst *inst, in
     uint64_t per = per_of(inst);
 
     return sequence_heads(a->s, inst->attention.kv_heads, per, side ? 1 : per,
-                          side == 2 ? inst->attention.value_dim
+                          side == 2 ? inst->attention.value_cols
                                     : inst->attention.head_dim);
 }
 
@@ -441,7 +441,7 @@ static int attend_around(struct attend *a, const struct inst *part,
                          struct err *err)
 {
     size_t k_cols = part->attention.kv_heads * part->attention.head_dim;
-    size_t v_cols = part->attention.kv_heads * part->attention.value_dim;
+    size_t v_cols = part->attention.kv_heads * part->attention.value_cols;
     int ring = a->s->ring, at = own_place(a);
 
     for (int i = 0; i < ring; i++) {

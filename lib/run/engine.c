@@ -40,7 +40,10 @@ struct engine {
     size_t exchange_cap;
     struct step step; /* the last, this rank's rows of it; the arrays are the caller's
                          while it runs */
-    const int32_t *targets;           /* of all rows */
+    int32_t *chosen;  /* [nchosen]: rows of the step that the expert at work is for */
+    size_t nchosen;
+    uint64_t first_expert, expert; /* the first of this rank; the one at work, from 0 */
+    const int32_t *targets;        /* of all rows */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
 };
@@ -88,10 +91,12 @@ int engine_open(struct engine **out, const struct program *program,
     e->offset = xcalloc((size_t)program->nvalues + 1, sizeof(*e->offset));
     e->position = xcalloc(rows + 1, sizeof(*e->position));
     e->types = xcalloc(rows + 1, sizeof(*e->types));
+    e->chosen = xcalloc(rows + limits->source + 1, sizeof(*e->chosen));
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
     e->whole_cap = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole_cap));
     open_rotations(e, rows);
     most[ROWS_TOKENS] = rows;
+    most[ROWS_CHOSEN] = rows > limits->source ? rows : limits->source;
     if (!program_arena(program, most, e->offset, &e->arena_bytes)) {
         err_set(err, ERR_SYSTEM, "the arena overflows");
         goto fail;
@@ -128,6 +133,7 @@ void engine_free(struct engine *e)
     free(e->offset);
     free(e->position);
     free(e->types);
+    free(e->chosen);
     free(e->stat);
     free(e->exchange);
     free(e);
@@ -159,6 +165,8 @@ static size_t rows_of(const struct engine *e, int v)
         return 1;
     case ROWS_SOURCE:
         return e->step.nsource;
+    case ROWS_CHOSEN:
+        return e->nchosen;
     case ROWS_KINDS:
     case ROWS_TOKENS:
         break;
@@ -173,7 +181,8 @@ static float *value(const struct engine *e, int v)
 
 static const struct matrix *weight_of(const struct engine *e, int w)
 {
-    return w < 0 ? NULL : &e->weight[w];
+    return w < 0 ? NULL
+                 : &e->weight[w + (e->p->weight[w].experts ? (int)e->expert : 0)];
 }
 
 static double *stats(struct engine *e, size_t n)
@@ -426,6 +435,30 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
     case OP_SCALE:
         e->ops->scale(e->device, y, x, inst->number, n);
         return 0;
+    case OP_MUL_ROWS:
+        e->ops->mul_rows(e->device, y, x, value(e, inst->src[1]), rows, cols);
+        return 0;
+    case OP_SOFTMAX:
+        e->ops->softmax(e->device, y, x, rows, cols);
+        return 0;
+    case OP_ROUTE:
+        e->ops->route(e->device, y, x, rows, cols, inst, w);
+        return 0;
+    case OP_EACH:
+        e->ops->take_rows(e->device, y, x, e->chosen, rows, cols);
+        return 0;
+    case OP_JOIN:
+        e->ops->add_rows(e->device, y, x, e->chosen, e->nchosen, cols,
+                         value(e, inst->src[1]), p->value[inst->src[1]].cols,
+                         e->first_expert + e->expert);
+        return 0;
+    case OP_CONCAT:
+        e->ops->concat(e->device, y, x, value(e, inst->src[1]), rows, inst);
+        return 0;
+    case OP_HEAD_LINEAR:
+    case OP_HEAD_MATMUL:
+        return e->ops->head_product(e->device, y, x, rows, inst,
+                                    inst->op == OP_HEAD_MATMUL, w, err);
     case OP_SOFTCAP:
         e->ops->softcap(e->device, y, x, inst->number, n);
         return 0;
@@ -469,6 +502,44 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         break;
     }
     return err_set(err, ERR_SYSTEM, "operation %d is not known", (int)inst->op);
+}
+
+/* ---- loops over experts ---- */
+
+/* The rows for which ROUTE has a weight in column COL. */
+static void choose_rows(struct engine *e, int route, uint64_t col)
+{
+    size_t rows = rows_of(e, route), cols = e->p->value[route].cols;
+    const float *r = value(e, route);
+
+    e->nchosen = 0;
+    for (size_t i = 0; i < rows; i++)
+        if (r[i * cols + col] != 0)
+            e->chosen[e->nchosen++] = (int32_t)i;
+}
+
+/* Run the loop that begins at instruction *AT for each expert of this rank that some
+ * row goes to; *at becomes its last instruction. */
+static int run_loop(struct engine *e, int *at, struct err *err)
+{
+    const struct program *p = e->p;
+    const struct inst *each = &p->inst[*at];
+    int begin = *at, end = begin, ret = 0;
+
+    while (end + 1 < p->ninsts && p->inst[end + 1].loop == each->loop)
+        end++;
+    *at = end;
+    memset(value(e, each->each.sum), 0,
+           rows_of(e, each->each.sum) * p->value[each->each.sum].cols * sizeof(float));
+    e->first_expert = each->each.first;
+    for (uint64_t k = 0; k < each->each.count && ret == 0; k++) {
+        choose_rows(e, each->src[1], each->each.first + k);
+        e->expert = k;
+        for (int i = begin; i <= end && e->nchosen && ret == 0; i++)
+            ret = run(e, &p->inst[i], err);
+    }
+    e->expert = 0;
+    return ret;
 }
 
 /* ---- steps ---- */
@@ -597,8 +668,10 @@ int engine_step(struct engine *e, const struct step *step, struct err *err)
         return -1;
     for (int i = 0; i < e->p->ninsts; i++) {
         tell_part(e, i);
-        if ((step->nsource || e->p->value[e->p->inst[i].dst].rows != ROWS_SOURCE) &&
-            run(e, &e->p->inst[i], err) < 0)
+        if (!step->nsource && e->p->value[e->p->inst[i].dst].rows == ROWS_SOURCE)
+            continue;
+        if ((e->p->inst[i].op == OP_EACH ? run_loop(e, &i, err)
+                                         : run(e, &e->p->inst[i], err)) < 0)
             return -1;
     }
     tell_part(e, e->p->ninsts);

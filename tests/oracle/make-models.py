@@ -59,6 +59,9 @@ def fill(model, name):
                 conv1d = key.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
                 draw = draw * (1.3 / math.sqrt(p.shape[0 if conv1d else 1]))
             p.copy_(draw.to(p.dtype))
+        for key, b in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                b.copy_(torch.from_numpy(rng.standard_normal(tuple(b.shape)) * 0.25).to(b.dtype))
 
 
 # --- forms of config.json ------------------------------------------------------------
@@ -205,6 +208,11 @@ def small(kind, **kw):
 def plain(kind, **kw):
     """The same without grouped heads."""
     return getattr(transformers, kind + "Config")(**{**SMALL, **kw})
+
+
+LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+              moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
+              first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
 
 
 def old_gpt(kind, **kw):
@@ -354,6 +362,27 @@ MODELS = {
     "mpt": (CAUSAL, transformers.MptConfig(d_model=24, n_layers=2, n_heads=6, vocab_size=64,
                                            max_seq_len=64), {}, None),
     "internlm2": (CAUSAL, small("Llama"), {"last": as_internlm2}, None),
+    "mixtral": (CAUSAL, small("Mixtral", num_local_experts=5, num_experts_per_tok=2,
+                              sliding_window=9), {}, None),
+    "qwen2-moe": (CAUSAL, small("Qwen2Moe", moe_intermediate_size=20, num_experts=6,
+                                shared_expert_intermediate_size=28, num_experts_per_tok=3,
+                                mlp_only_layers=[0], num_hidden_layers=3), {}, None),
+    "qwen3-moe": (CAUSAL, small("Qwen3Moe", head_dim=8, moe_intermediate_size=20, num_experts=6,
+                                num_experts_per_tok=2, norm_topk_prob=True,
+                                decoder_sparse_step=2), {"dtype": torch.bfloat16}, None),
+    "olmoe": (CAUSAL, small("Olmoe", num_experts=6, num_experts_per_tok=2), {}, None),
+    "deepseek-v2": (CAUSAL, plain("DeepseekV2", **LATENT, q_lora_rank=None, n_shared_experts=2,
+                                  topk_method="group_limited_greedy", num_experts_per_tok=3,
+                                  routed_scaling_factor=1.5), {}, None),
+    "deepseek-v2-greedy": (CAUSAL, plain("DeepseekV2", **LATENT, q_lora_rank=16,
+                                         n_shared_experts=1, topk_method="greedy",
+                                         num_experts_per_tok=2), {}, None),
+    "deepseek-v3": (CAUSAL, plain("DeepseekV3", **LATENT, q_lora_rank=16, n_shared_experts=1,
+                                  num_experts_per_tok=2,
+                                  rope_parameters=rope("yarn", factor=4.0, mscale=1.0,
+                                                       mscale_all_dim=0.7,
+                                                       original_max_position_embeddings=16)),
+                    {"dtype": torch.bfloat16, "tokens": 40}, None),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
@@ -452,7 +481,7 @@ def greedy(model, prompt, n):
 def spread(path, kind, inputs, wide, attn):
     """Relative distance of transformers' own float32 from float64."""
     model = getattr(transformers, kind).from_pretrained(
-        path, dtype=torch.float32, attn_implementation=attn).eval()
+        path, dtype=torch.float32, experts_implementation="eager", attn_implementation=attn).eval()
     with torch.no_grad():
         narrow = model(**inputs)[0]
     return ((narrow.double() - wide).abs().max() / wide.abs().max()).item()
@@ -509,7 +538,7 @@ def write_expected(path, name):
     config = AutoConfig.from_pretrained(path)
     ids = rng.randint(3, config.vocab_size - 1, how.get("tokens", 24)).tolist()
     model, report = getattr(transformers, kind).from_pretrained(
-        path, dtype=torch.float64, attn_implementation=attn, output_loading_info=True)
+        path, dtype=torch.float64, experts_implementation="eager", attn_implementation=attn, output_loading_info=True)
     model.eval()
     if report["missing_keys"] or report["mismatched_keys"]:
         sys.exit(f"{name}: transformers did not find all weights: {report}")
