@@ -462,6 +462,7 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
     size_t dim = inst->attention.head_dim, vdim = inst->attention.value_dim;
+    size_t cols = inst->attention.value_cols;
     double *p = xcalloc(s->keys, sizeof(*p));
 
     for (size_t i = 0; i < s->rows; i++)
@@ -492,7 +493,7 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
             for (size_t t = 0; t < s->keys; t++)
                 for (size_t k = 0; k < vdim; k++)
                     out[k] +=
-                        p[t] / total * (double)s->v[(t * kv_heads + kv) * vdim + k];
+                        p[t] / total * (double)s->v[(t * kv_heads + kv) * cols + k];
         }
     free(p);
 }
@@ -503,6 +504,7 @@ struct attention_case {
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap;
     bool causal;
+    uint64_t more; /* columns of a head in v that are no values */
 };
 
 static void attention_is_right(const struct attention_case *c)
@@ -512,6 +514,7 @@ static void attention_is_right(const struct attention_case *c)
                                         .kv_heads = c->kv_heads,
                                         .head_dim = c->dim,
                                         .value_dim = c->value_dim,
+                                        .value_cols = c->value_dim + c->more,
                                         .scale = 0.4,
                                         .softcap = c->softcap,
                                         .window = c->window,
@@ -519,7 +522,7 @@ static void attention_is_right(const struct attention_case *c)
     size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
     float *q = numbers_new(c->rows * c->heads * c->dim, 12),
           *k = numbers_new(keys * c->kv_heads * c->dim, 13),
-          *v = numbers_new(keys * c->kv_heads * c->value_dim, 14),
+          *v = numbers_new(keys * c->kv_heads * (c->value_dim + c->more), 14),
           *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
     double *want = xcalloc(n, sizeof(*want));
     int32_t *position = xcalloc(c->rows, sizeof(*position));
@@ -555,20 +558,63 @@ static void attention_is_right(const struct attention_case *c)
 static void attentions_are_right(void)
 {
     static const struct attention_case cases[] = {
-        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true },
-        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true },
-        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true },
-        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false },
-        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true },
-        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true },
-        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false },
-        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true },
-        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true },
-        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true },
+        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0 },
+        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0 },
+        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0 },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0 },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0 },
+        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0 },
+        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0 },
+        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0 },
+        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0 },
+        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5 },
+        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5 },
+        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0 },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         attention_is_right(&cases[i]);
+}
+
+/* ---- experts ---- */
+
+static bool routes(const float *scores, const struct inst *inst, const float *bias,
+                   const float *want, size_t cols)
+{
+    struct matrix b = { .data = bias, .dtype = DTYPE_F32, .rows = 1, .cols = cols };
+    float y[16];
+
+    cpu_route(team, y, scores, 1, cols, inst, bias ? &b : NULL);
+    for (size_t i = 0; i < cols; i++)
+        if (fabsf(y[i] - want[i]) > 1e-6f)
+            return false;
+    return true;
+}
+
+static void experts_are_chosen(void)
+{
+    static const float scores[] = { 0.1f, 0.4f, 0.4f, 0.3f, 0.5f, 0.2f },
+                       bias[] = { 1, 0, 0, 0, 0, 0 };
+    struct inst inst = { .op = OP_ROUTE,
+                         .route = {
+                             .top = 2, .groups = 1, .of = 1, .best = 1, .scale = 1 } };
+
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0.4f, 0, 0, 0.5f, 0 }, 6),
+           "route: the largest scores, the first of equal ones");
+    tap_ok(routes(scores, &inst, bias, (float[]){ 0.1f, 0, 0, 0, 0.5f, 0 }, 6),
+           "route: a bias is for the choice alone");
+    inst.route.renorm = true;
+    inst.route.scale = 9;
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 4, 0, 0, 5, 0 }, 6),
+           "route: weights add up to the scale");
+    inst.route = (struct inst){
+        .route = { .top = 2, .groups = 3, .of = 1, .best = 1, .scale = 1 }
+    }.route;
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0, 0, 0, 0.5f, 0.2f }, 6),
+           "route: from the group with the best score");
+    inst.route.best = 2; /* sums 0.5, 0.7, 0.7 */
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0, 0.4f, 0.3f, 0, 0 }, 6),
+           "route: from the group with the best two");
 }
 
 int main(void)
@@ -593,6 +639,7 @@ int main(void)
     activations_are_right();
     elements_are_added_and_scaled();
     attentions_are_right();
+    experts_are_chosen();
     backend_cpu.close(team);
     return tap_done();
 }
