@@ -108,9 +108,10 @@ static void *help(void *arg)
     alone();
     for (;;) {
         wait_while(&d->state, seen, &d->sleepers);
+        seen =
+            atomic_load(&d->state); /* first: the state after the end comes with quit */
         if (atomic_load(&d->quit))
             return NULL;
-        seen = atomic_load(&d->state);
         if (!(seen & 1))
             continue;
         atomic_fetch_add(&d->active, 1);
