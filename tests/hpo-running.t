@@ -52,6 +52,29 @@ ok "all of it" grep -qx '{"values": \[1, 2.5\]}' results.trials/000000/result.js
 hpo-sweep run s.yaml --study own --trials 1 --shell -- 'echo 3 > "$HPO_RESULT"'
 ok "as the command wrote it, if it did" grep -qx 3 own.trials/000000/result.json
 
+cat > bound.sh << 'EOS'
+#!/bin/sh
+printf '{"value": %s, "constraints": [-1, %s]}\n' "$1" "$2" > "$HPO_RESULT"
+EOS
+chmod +x bound.sh
+printf 'x: choice([1, 2, 3])\n' > bound.yaml
+hpo-sweep run bound.yaml --sampler grid -- ./bound.sh '{x}' 0.5
+run hpo-sweep best -S bound.db
+status_is 1 "trials whose constraints are violated are never the best"
+hpo-sweep run bound.yaml --study fine --sampler grid -- ./bound.sh '{x}' -0.5
+hpo-sweep best -S bound.db --study fine > best
+ok "others are" grep -q 'x=1$' best
+hpo-sweep export -S bound.db --study fine - > out
+out_has '"constraints":[-1, -0.5]' "constraints are kept as Optuna's"
+hpo-sweep run bound.yaml --study word --sampler grid --trials 1 -- ./bound.sh '{x}' '"a"'
+ok "what is no constraint is a failure" \
+    test "$(hpo-sweep show -S bound.db --study word | awk '{ print $2 }')" = FAIL
+hpo-sweep ask bound.yaml --study told > out
+run hpo-sweep tell -S bound.db --study told 0 1 --constraint=-1 --constraint 0.5
+status_is 0 "tell takes constraints"
+run hpo-sweep best -S bound.db --study told
+status_is 1 "and they count"
+
 cat > report.sh << 'EOS'
 #!/bin/sh
 worse=$((HPO_TRIAL_NUMBER / 3 * 100))
@@ -76,6 +99,20 @@ reported() {
 until_true reported
 ok "reports are in the study while their trial runs" reported
 touch go
+ends
+
+mkdir elsewhere
+# shellcheck disable=SC2016 # the command's own variable
+hpo-sweep run s.yaml -S journal:moved.log --study moved --trials 1 --shell -- \
+    'cd elsewhere; hpo-sweep report "$HPO_TRIAL_NUMBER" 3 1; echo 1'
+hpo-sweep export -S journal:moved.log - > out
+out_has '"step":3,' "a command that changes its directory finds the storage"
+
+background hpo-sweep run s.yaml --study dir --trials 1 -- sleep 2
+until_true test -f dir.trials/000000/stdout
+run hpo-sweep run s.yaml -S other.db --study dir --trials 1 -v -- echo 1
+status_is 75 "a run of another storage does not write to the same trials' directory"
+kill -TERM $pid
 ends
 
 # Signals.

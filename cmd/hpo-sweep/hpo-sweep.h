@@ -89,6 +89,9 @@ struct study_trial *session_trial(struct session *s, const char *text, struct er
  * its last report along. */
 int session_finish(struct session *s, struct study_trial *t, enum study_state state,
                    const double *values, size_t n, struct err *err);
+/* Note the constraints of T, a list as JSON: those above 0 are violated. */
+int session_constrain(struct session *s, const struct study_trial *t, const char *json,
+                      struct err *err);
 /* Enqueue what T, which has failed, tried.  T may have moved afterwards. */
 int session_hand_on(struct session *s, const struct study_trial *t, struct err *err);
 /* Whether the study's pruner would stop T; rungs passed are noted. */

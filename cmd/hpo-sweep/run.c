@@ -1,11 +1,13 @@
 /* run - run a command for one trial after another */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,8 +80,7 @@ static int record_infeasible(struct loop *l, struct job *job, struct err *err)
     if (session_begin(s, err) < 0)
         return -1;
     t = study_find(&s->study, job->number);
-    if (s->st->ops->set_attr(s->st, s->study.id, t->id, true, "constraints", "[1.0]",
-                             err) < 0 ||
+    if (session_constrain(s, t, "[1.0]", err) < 0 ||
         session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
         return -1;
     job_clear(job);
@@ -172,13 +173,15 @@ static int log_end(const struct loop *l, const struct job *job, struct err *err)
     return joblog_add(l->log, l->o->joblog, &e, err);
 }
 
-/* Whether JOB ended well, with its values. */
-static bool measured(const struct loop *l, const struct job *job, double *values)
+/* Whether JOB ended well, with its values, and its constraints if it has some. */
+static bool measured(const struct loop *l, const struct job *job, double *values,
+                     char **constraints)
 {
     size_t n = l->s->study.nobjectives;
 
     if (!WIFEXITED(job->status) || WEXITSTATUS(job->status) || job->killed ||
-        !measure_read(values, n, &l->o->measure, job->dir))
+        !measure_read(values, n, &l->o->measure, job->dir) ||
+        !measure_constraints(constraints, &l->o->measure, job->dir))
         return false;
     for (size_t i = 0; i < n; i++)
         if (isnan(values[i]))
@@ -195,24 +198,38 @@ static void count_failure(struct loop *l, bool failed)
     l->gave_up = l->o->failures && l->failures >= l->o->failures;
 }
 
+/* Record that T has ended, OK or not. */
+static int record(struct loop *l, struct study_trial *t, bool ok, const double *values,
+                  const char *constraints, struct err *err)
+{
+    struct session *s = l->s;
+
+    if (constraints && session_constrain(s, t, constraints, err) < 0)
+        return -1;
+    if (session_finish(s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values,
+                       s->study.nobjectives, err) < 0)
+        return -1;
+    return !ok && l->signal && l->o->requeue ? session_hand_on(s, t, err) : 0;
+}
+
 /* Record how JOB ended; *again when it is to be started once more instead. */
 static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
     size_t n = l->s->study.nobjectives;
     double *values = xcalloc(n, sizeof(*values));
+    char *constraints = NULL;
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
-    bool ok = !told && measured(l, job, values);
+    bool ok = !told && measured(l, job, values, &constraints);
     int ret = l->log >= 0 ? log_end(l, job, err) : 0;
 
     if (ok) /* the directory may be the command's to remove */
         measure_keep(values, n, job->dir, NULL);
     *again = !told && !ok && !l->signal && job->attempt < l->o->retries;
     if (ret == 0 && !told && !*again)
-        ret = session_finish(l->s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values, n, err);
-    if (ret == 0 && !told && !ok && l->signal && l->o->requeue)
-        ret = session_hand_on(l->s, t, err);
+        ret = record(l, t, ok, values, constraints, err);
     free(values);
+    free(constraints);
     if (ret == 0 && *again) {
         job->attempt++;
         return 0;
@@ -429,6 +446,21 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
+/* Runs of other storages stay out of the trials' directory: they would take each
+ * other's results.  Where directories cannot be locked, it is left to the user. */
+static int hold_directory(struct loop *l, struct err *err)
+{
+    if (fs_mkdirs(l->base, err) < 0)
+        return -1;
+    l->base_held = open(l->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (l->base_held < 0)
+        return err_errno(err, "%s", l->base);
+    if (flock(l->base_held, (l->o->share ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0 &&
+        errno == EWOULDBLOCK)
+        return err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
+    return 0;
+}
+
 static int execute(struct loop *l, struct err *err)
 {
     struct session *s = l->s;
@@ -437,7 +469,8 @@ static int execute(struct loop *l, struct err *err)
     if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0 ||
         check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0 ||
-        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0)
+        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0 ||
+        (may_draw(l) && hold_directory(l, err) < 0))
         return -1;
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
@@ -459,16 +492,6 @@ static int outcome(const struct loop *l, struct err *err)
         if (l->s->study.trials[i].state == STUDY_COMPLETE)
             return 0;
     return 1;
-}
-
-/* PATH as a command sees it that may change its directory. */
-static char *absolute_dup(const char *path)
-{
-    char *here = path[0] == '/' || strchr(path, ':') ? NULL : getcwd(NULL, 0);
-    char *out = here ? fs_join_dup(here, path) : xstrdup(path);
-
-    free(here);
-    return out;
 }
 
 /* What the words of the options mean. */
@@ -512,11 +535,11 @@ static int deal_devices(struct runner_options *o, const char *list, int per,
 /* Run the sweep of the open session to its end; the exit status, or -1. */
 static int run_sweep(struct loop *l, struct err *err)
 {
-    char *base = str_dupf("%s.trials", l->s->name);
+    char *here = getcwd(NULL, 0);
     int ret;
 
-    l->base = absolute_dup(base);
-    l->url = absolute_dup(l->s->url);
+    l->base = str_dupf("%s/%s.trials", here ? here : ".", l->s->name);
+    l->url = storage_absolute_dup(l->s->url);
     l->identity = job_identity_dup(0);
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
     ret = execute(l, err);
@@ -524,11 +547,13 @@ static int run_sweep(struct loop *l, struct err *err)
         ret = outcome(l, err);
     if (l->log >= 0)
         close(l->log);
+    if (l->base_held >= 0)
+        close(l->base_held);
     free(l->jobs);
     words_free(l->require);
     free(l->program);
     free(l->program_path);
-    free(base);
+    free(here);
     free(l->base);
     free(l->url);
     free(l->identity);
@@ -586,7 +611,7 @@ int run_main(const char *program, int argc, char **argv)
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s = { 0 };
     struct err err = { 0 };
-    struct loop l = { .o = &o, .s = &s, .end = INFINITY, .log = -1 };
+    struct loop l = { .o = &o, .s = &s, .end = INFINITY, .log = -1, .base_held = -1 };
     int ret = -1;
 
     o.measure.keys = keys.v;

@@ -32,6 +32,7 @@ struct loop {
                                      leads to; owned */
     int log;                      /* descriptor of the joblog, or -1 */
     char *base;                   /* where trial directories are made; owned */
+    int base_held;                /* descriptor of that directory, locked, or -1 */
     char *url;             /* the storage, for commands that go elsewhere; owned */
     char *identity;        /* this process; owned */
     struct job *jobs;      /* [o->jobs] */

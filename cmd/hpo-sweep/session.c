@@ -532,6 +532,13 @@ int session_finish(struct session *s, struct study_trial *t, enum study_state st
     return s->st->ops->set_state(s->st, t->id, state, values, n, NULL, err);
 }
 
+int session_constrain(struct session *s, const struct study_trial *t, const char *json,
+                      struct err *err)
+{
+    return s->st->ops->set_attr(s->st, s->study.id, t->id, true, "constraints", json,
+                                err);
+}
+
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,
                   struct err *err)
 {

@@ -17,15 +17,39 @@ static int parse_values(double **out, size_t *n, char **words, struct err *err)
     return 0;
 }
 
+/* The constraints that WORDS name, on T. */
+static int constrain(struct session *s, const struct study_trial *t,
+                     const struct opt_list *words, struct err *err)
+{
+    struct str json = { 0 };
+    double value;
+    int ret = 0;
+
+    for (size_t i = 0; i < words->n && ret == 0; i++) {
+        if (!str_double(words->v[i], &value))
+            ret = err_set(err, ERR_USAGE, "'%s' is not a number", words->v[i]);
+        else
+            str_addf(&json, i ? ", %.17g" : "[%.17g", value);
+    }
+    str_addc(&json, ']');
+    if (ret == 0 && words->n)
+        ret = session_constrain(s, t, json.s, err);
+    str_clear(&json);
+    return ret;
+}
+
 int tell_main(const char *program, int argc, char **argv)
 {
     static const char *const states[] = { "complete", "pruned", "failed", NULL };
     static const enum study_state meant[] = { STUDY_COMPLETE, STUDY_PRUNED,
                                               STUDY_FAIL };
     struct where w = { 0 };
+    struct opt_list constraints = { 0 };
     int state = 0, ret = -1;
     const struct opt opts[] = {
         WHERE_OPTIONS(w),
+        { OPT_LIST, '\0', "constraint", &constraints, "X",
+          "a constraint, violated above 0; once for each", NULL, NULL },
         { OPT_CHOICE, '\0', "state", &state, "STATE", "complete, pruned or failed",
           states, NULL },
         { .type = OPT_END },
@@ -50,9 +74,11 @@ int tell_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     t = session_trial(&s, operand[0], &err);
     if (t && parse_values(&values, &n, operand + 1, &err) == 0 &&
+        constrain(&s, t, &constraints, &err) == 0 &&
         session_finish(&s, t, meant[state], values, n, &err) == 0)
         ret = session_end(&s, &err);
     free(values);
+    free(constraints.v);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

@@ -313,6 +313,45 @@ bool measure_read(double *values, size_t n, const struct measure *m, const char 
     return ok;
 }
 
+static bool print_constraints(struct str *out, const struct json *list)
+{
+    const struct json *j = list->type == JSON_ARRAY ? list->first : list;
+    double value;
+
+    str_addc(out, '[');
+    for (; j; j = list->type == JSON_ARRAY ? j->next : NULL) {
+        if (!json_double(j, &value))
+            return false;
+        str_add(out, out->len > 1 ? ", " : "");
+        str_add_double(out, value);
+    }
+    str_addc(out, ']');
+    return true;
+}
+
+bool measure_constraints(char **json, const struct measure *m, const char *dir)
+{
+    char *text = read_dup(dir, m->file ? m->file : "result.json");
+    struct json_doc doc;
+    struct str out = { 0 };
+    bool ok = true;
+
+    *json = NULL;
+    if (text)
+        drop_bare_words(text);
+    if (text && json_parse(&doc, "metrics", text, strlen(text), NULL) == 0) {
+        const struct json *list = json_get(doc.root, "constraints");
+
+        ok = !list || print_constraints(&out, list);
+        if (ok && list)
+            *json = str_steal(&out);
+        json_clear(&doc);
+    }
+    str_clear(&out);
+    free(text);
+    return ok;
+}
+
 int measure_keep(const double *values, size_t n, const char *dir, struct err *err)
 {
     char *path = fs_join_dup(dir, "result.json");

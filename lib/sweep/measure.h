@@ -27,6 +27,9 @@ struct measure {
 int measure_check(const struct measure *m, size_t n, struct err *err);
 /* VALUES[n] of the trial in DIR; false when there are not as many. */
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir);
+/* The member "constraints" of the JSON file of the trial in DIR, a number or a list of
+ * them, as the JSON text of a list, owned; NULL without one.  False when it is none. */
+bool measure_constraints(char **json, const struct measure *m, const char *dir);
 /* Leave VALUES[n] as DIR's result.json, unless the command did.  Returns -1 with *err
  * set. */
 int measure_keep(const double *values, size_t n, const char *dir, struct err *err);

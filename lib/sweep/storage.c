@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/sweep/storage.h"
 
@@ -24,16 +25,37 @@ static const struct scheme {
     { "postgresql+psycopg://", true, &postgres_storage },
 };
 
+/* The scheme of URL, NULL for a path; *where is what its functions are given. */
+static const struct scheme *find_scheme(const char *url, const char **where)
+{
+    *where = url;
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (str_starts(url, schemes[i].prefix)) {
+            if (!schemes[i].keep)
+                *where += strlen(schemes[i].prefix);
+            return &schemes[i];
+        }
+    return NULL;
+}
+
+char *storage_absolute_dup(const char *url)
+{
+    const char *where;
+    const struct scheme *scheme = find_scheme(url, &where);
+    char *here = *where == '/' || (scheme && scheme->keep) ? NULL : getcwd(NULL, 0);
+    char *out = here ? str_dupf("%.*s%s/%s", (int)(where - url), url, here, where)
+                     : xstrdup(url);
+
+    free(here);
+    return out;
+}
+
 int storage_open(struct storage **st, const char *url, bool create, struct err *err)
 {
-    const struct storage_ops *ops = NULL;
-    const char *where = url;
+    const char *where;
+    const struct scheme *scheme = find_scheme(url, &where);
+    const struct storage_ops *ops = scheme ? scheme->ops : NULL;
 
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]) && !ops; i++)
-        if (str_starts(url, schemes[i].prefix)) {
-            ops = schemes[i].ops;
-            where += schemes[i].keep ? 0 : strlen(schemes[i].prefix);
-        }
     if (!ops && strstr(url, "://"))
         return err_set(err, ERR_USAGE,
                        "no storage such as '%s': give a file, sqlite:///PATH, "

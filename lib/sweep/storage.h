@@ -57,6 +57,8 @@ extern const struct storage_ops sqlite_storage, journal_storage, postgres_storag
  * SQLite's. */
 int storage_open(struct storage **st, const char *url, bool create, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
+/* URL for processes in another directory; owned. */
+char *storage_absolute_dup(const char *url);
 /* The function `hold` of a storage whose name is its file: locks a file beside it. */
 int storage_hold_file(struct storage *st, const char *study, bool share,
                       struct err *err);
