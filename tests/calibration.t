@@ -54,6 +54,14 @@ run mem-estimate plan --gpus 1 --gpu-mem 8GiB --calibration "$uneven" --json "$b
 status_is 0 "mem-estimate plans with measured rates alone"
 ok "a token takes as long as its weights are read" awk -v x="$(head -n 1 out > first; json first seconds)" \
     'BEGIN { want = 2 * 2828736 / (4e10 * 0.8); exit !(x > 0.9 * want && x < 1.5 * want) }'
+sed 's/"latency":[^,]*/"latency":0.001/' "$uneven" > slow.json
+for file in "$uneven" slow.json; do
+    mem-estimate plan --gpus 2 --gpu-mem 8GiB --mesh tp=2 --calibration "$file" --json "$bard" |
+        sed -n '1s/.*"tensor":\([0-9.e-]*\).*/\1/p'
+done > times
+# 6 layers with 2 sums each, the head's and the embedding's; 2 hops in each
+ok "sums between ranks take the latency that was measured" awk 'NR == 1 { first = $1 } NR == 2 {
+    hops = ($1 - first) / (0.001 - 1e-5); exit !(hops > 23.9 && hops < 28.1) }' times
 run mem-estimate plan --gpus 1 --calibration "$uneven" "$bard"
 status_is 2 "the memory must be known"
 run mem-estimate plan --gpus 1 --gpu h100-80g --calibration "$uneven" "$bard"

@@ -117,7 +117,7 @@ ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
     d = v["seconds"] - v["compute"] - v["tensor"] - v["exchange"] - v["pipeline"] - v["data"]
     if (d * d > 1e-12 * v["seconds"] * v["seconds"]) exit 1 }' out
 ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"tensor":0,/ { bad = 1 } END { exit bad || !n }' out
-ok "the fastest come first" sh -c "sed -n 's/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
+ok "the fastest come first" sh -c "sed -n '/\"plan\"/s/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
 ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr($0, RSTART + 9, RLENGTH - 9) + 0 > 84933000000) exit 1 }' out
 ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out
 # The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches of up to 64 that
@@ -162,6 +162,54 @@ agreed() {
 ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
 ok "and stages" agreed 64 1 8
 ok "and both" agreed 64 2 4
+
+# The whole space: sp, orders, selective recomputation
+whole="--mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 8192 --weights bf16 --json llama-3-70b.json"
+# whole [OPTION...] - one search of it
+# shellcheck disable=SC2086 # words are wanted
+whole() { mem-estimate plan "$@" $whole; }
+# seconds - of the fastest of standard input
+seconds() { sed -n '1s/.*"seconds":\([0-9.e-]*\).*/\1/p'; }
+whole > out
+sed -n 's/.*"choice":"\([^"]*\)".*"other":"\([^" ]*\)[^"]*","seconds":\([0-9.e-]*\)}/\1 \2 \3/p' out > others
+ok "other choices of all kinds are told" test "$(cut -d' ' -f1 others | tr '\n' ' ')" = "tp sp pp zero recompute micro_batch schedule "
+while read -r choice other seconds; do
+    case $choice in
+    tp | sp | pp) option="--mesh=$choice=$other" ;;
+    micro_batch) option=--micro-batch=$other ;;
+    *) option=--$choice=$other ;;
+    esac
+    ok "$choice $other takes the time that is told" near "$(whole "$option" | seconds)" "$seconds" 1e-6
+done < others
+for order in zb-h2 zb-h1 1f1b naive; do
+    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --recompute full --gpu-mem 1TiB --schedule $order | seconds
+done > times
+ok "orders with less idle time take less" sort -gc times
+ok "the pipeline of 4 equal stages idles for three of 128 micro-batches" near 3 "128 * $(whole --mesh tp=8,sp=1,pp=4,dp=2 --micro-batch 1 --zero 1 \
+    --recompute none --gpu-mem 1TiB --schedule 1f1b | sed -n '1s/.*"compute":\([0-9.e-]*\),"tensor":\([0-9.e-]*\),.*"pipeline":\([0-9.e-]*\),.*/\3 \/ (\1 + \2)/p')" 0.1
+ok "a sequence that is too long for a device is shared" test "$(mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 1 \
+    --seq 131072 --weights bf16 --json llama-3-8b.json | sed -n '1s/.*"sp":\([0-9]*\).*/\1/p')" -gt 1
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 8 --seq 1001 --weights bf16 --json llama-3-8b.json
+ok "one that does not divide is not" grep -q '"the sequence does not divide":[1-9]' out
+for way in none selective full; do
+    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --flash off --schedule 1f1b --recompute $way | sed -n '1s/.*"memory":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \2/p'
+done > ways
+ok "selective recomputation takes time and memory between none and full where scores are kept" \
+    sh -c 'test "$(wc -l < ways)" -ge 2 && sort -k1,1rg ways | cmp - ways && sort -k2,2g ways | cmp - ways'
+run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 8192 --weights bf16 --recompute selective llama-3-70b.json
+status_is 1 "and is refused where they are not"
+out_has "flash attention keeps no scores" "with the reason"
+run mem-estimate plan --gpu h100-80g --gpus 8 --mesh ep=2 llama-3-8b.json
+status_is 1 "ep needs experts"
+out_has "no experts to deal over ep" "which is said"
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --seq 2048 --mesh pp=8 --schedule interleaved --model-chunks 5 --global-batch 8 llama-3-8b.json
+out_has "too few layers" "chunks need layers"
+# what is assumed is told, what is given is not
+run mem-estimate plan --gpu h100-80g --gpus 8 llama-3-8b.json
+ok "all that was assumed is told" sh -c 'for w in "seq " "batch " "runtime " "products " "attention " "links " "network " "a hop" "8 devices a node"; do
+    sed -n 2p out | grep -qe "$w" || exit 1; done'
+run mem-estimate plan --gpu h100-80g --gpus 8 --gpus-per-node 8 --net 50GB --seq 2048 --global-batch 8 --weights bf16 llama-3-8b.json
+ok "and nothing that was given" sh -c '! sed -n 2p out | grep -e "seq " -e "batch " -e "network " -e "devices a node" -e weights'
 
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"

@@ -10,6 +10,8 @@ enum { RANKS = 8 };
 static const double even[RANKS] = { 1, 1, 1, 1, 1, 1, 1, 1 };
 static const double twice[RANKS] = { 2, 2, 2, 2, 2, 2, 2, 2 };
 static const double uneven[RANKS] = { 1.2, 1, 1, 1, 1.1, 1, 0.9, 1.4 };
+static const double nearly[RANKS] = { 1.06, 1, 1, 1, 1, 1, 1, 1 };
+static const double long_input[RANKS] = { 3.3, 3.2, 3.2, 3.2, 3.2, 3.2, 3.2, 3.2 };
 static const double heavy_end[RANKS] = { 1, 1, 1, 1, 1, 1, 1, 1.5 };
 
 struct whole {
@@ -86,6 +88,9 @@ int main(void)
           1e-12 },
         { "a heavy last stage",
           { .forward = heavy_end, .input = heavy_end, .weight = heavy_end },
+          1e-3 },
+        { "nearly equal stages and a long way back",
+          { .forward = nearly, .input = long_input, .weight = nearly },
           1e-3 },
         { "unequal stages",
           { .forward = uneven, .input = uneven, .weight = even, .latency = 0.03 },

@@ -7,6 +7,7 @@
 #include "cmd/mem-estimate/cluster.h"
 #include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "lib/base/mem.h"
 #include "lib/estimate/planner.h"
 
 static void print_json(const struct planned *p, size_t rank)
@@ -91,6 +92,65 @@ static void print_table(const struct planner_result *r, bool train)
         print_row(&r->plan[i], shown, train);
 }
 
+/* How P chooses. */
+static char *choice_dup(const struct planned *p, enum planner_choice choice)
+{
+    switch (choice) {
+    case CHOICE_TP:
+        return str_dupf("%d", p->mesh.size[MESH_TP]);
+    case CHOICE_SP:
+        return str_dupf("%d", p->mesh.size[MESH_SP]);
+    case CHOICE_EP:
+        return str_dupf("%d", p->mesh.size[MESH_EP]);
+    case CHOICE_PP:
+        return str_dupf("%d", p->mesh.size[MESH_PP]);
+    case CHOICE_ZERO:
+        return str_dupf("%d", p->zero);
+    case CHOICE_RECOMPUTE:
+        return xstrdup(recompute_names[p->recompute]);
+    case CHOICE_SIZE:
+        return str_dupf("%" PRIu64, p->micro_batch);
+    case CHOICE_ORDER:
+    case CHOICES:
+        break;
+    }
+    return p->order.chunks > 1
+               ? str_dupf("%s x%d", order_names[p->order.order], p->order.chunks)
+               : xstrdup(order_names[p->order.order]);
+}
+
+/* What it costs to choose otherwise, everything else being as good as it gets. */
+static void print_others(const struct planner_result *r, bool json)
+{
+    static const char *const keys[CHOICES] = { "tp",          "sp",      "ep",
+                                               "pp",          "zero",    "recompute",
+                                               "micro_batch", "schedule" };
+    const char *before = "other choices take longer: ";
+
+    for (int c = 0; c < CHOICES; c++) {
+        const struct planned *p = &r->other[c];
+        char *mine, *other;
+
+        if (!r->n || p->step.seconds <= 0)
+            continue;
+        mine = choice_dup(&r->plan[0], (enum planner_choice)c);
+        other = choice_dup(p, (enum planner_choice)c);
+        if (json)
+            printf("{\"type\":\"other\",\"choice\":\"%s\",\"best\":\"%s\",\"other\":\"%"
+                   "s\","
+                   "\"seconds\":%.9g}\n",
+                   keys[c], mine, other, p->step.seconds);
+        else
+            printf("%s%s %s +%.1f %%", before, keys[c], other,
+                   100 * (p->step.seconds / r->plan[0].step.seconds - 1));
+        before = ", ";
+        free(mine);
+        free(other);
+    }
+    if (!json && *before == ',')
+        putchar('\n');
+}
+
 static void summarise_json(const struct planner_result *r, const char *assumed)
 {
     struct str s = { 0 };
@@ -166,11 +226,13 @@ static void print(const struct planner_options *p, const struct planner_result *
         printf("assumed: %s\n", str_text(&r->assumed));
         if (result->n)
             print_table(result, p->start.train);
+        print_others(result, false);
         summarise(result);
         return;
     }
     for (size_t i = 0; i < result->n; i++)
         print_json(&result->plan[i], i);
+    print_others(result, true);
     summarise_json(result, str_text(&r->assumed));
 }
 

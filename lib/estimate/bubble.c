@@ -76,31 +76,53 @@ const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,
         ->inflight;
 }
 
-static double span_of(struct bubbles *b, enum order order, int ranks, int micro_batches,
-                      int chunks, const struct pipe_times *times)
+/* The time from each rank's first start to its last end, in fresh memory; NULL when the
+ * order cannot be made. */
+static double *spans_new(struct bubbles *b, enum order order, int ranks,
+                         int micro_batches, int chunks, const struct pipe_times *times)
 {
     const struct bubble_table *t = find_table(b, order, ranks, micro_batches, chunks);
     struct pipe_result result;
     struct err err;
-    double span;
+    double *span;
 
     if (!t->made || pipe_simulate(&result, &t->actions, times, &err) < 0)
-        return -1;
-    span = result.span;
+        return NULL;
+    span = xcalloc((size_t)ranks, sizeof(*span));
+    for (int r = 0; r < ranks; r++) {
+        const struct action_row *row = &t->actions.row[r];
+
+        if (row->n)
+            span[r] = result.start[r][row->n - 1] - result.start[r][0] +
+                      pipe_duration(&t->actions, times, &row->v[row->n - 1]);
+    }
     pipe_result_clear(&result);
     return span;
 }
 
+/* A round adds to each rank's span what the last one added, but no less than its own
+ * work: where stages differ a little, the busiest one may idle for many rounds before
+ * all others wait for it. */
 double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_batches,
                     int chunks, const struct pipe_times *times)
 {
     int few = simulated(order, ranks, micro_batches);
-    double span = span_of(b, order, ranks, few, chunks, times), less;
+    double rounds = (double)(micro_batches - few) / ranks, most = -1;
+    double *span = spans_new(b, order, ranks, few, chunks, times), *less = NULL;
 
-    if (few == micro_batches || span < 0)
-        return span;
-    less = span_of(b, order, ranks, few - ranks, chunks, times);
-    return span + (span - less) * ((micro_batches - few) / ranks);
+    if (span && rounds > 0)
+        less = spans_new(b, order, ranks, few - ranks, chunks, times);
+    for (int r = 0; span && r < ranks; r++) {
+        double work = times->forward[r] + times->input[r] + times->weight[r];
+        double more = less ? span[r] - less[r] : 0;
+
+        more = more > work * ranks ? more : work * ranks;
+        if (span[r] + rounds * more > most)
+            most = span[r] + rounds * more;
+    }
+    free(span);
+    free(less);
+    return most;
 }
 
 void bubbles_clear(struct bubbles *b)

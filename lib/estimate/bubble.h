@@ -1,9 +1,9 @@
 /* bubble - what a pipeline's order costs, simulated once for each shape
  *
  * A step of many micro-batches repeats itself: after a few rounds every further round
- * of as many micro-batches as there are stages takes as long as the one before, and no
- * more of them are in flight.  So a long step is simulated for two lengths that differ
- * by a round, and the rest is counted in rounds. */
+ * of as many micro-batches as there are stages takes a rank as long as the one before,
+ * and no more of them are in flight.  So a long step is simulated for two lengths that
+ * differ by a round, and the rest is counted in rounds. */
 #ifndef LIB_ESTIMATE_BUBBLE_H
 #define LIB_ESTIMATE_BUBBLE_H
 

@@ -20,7 +20,7 @@ const char *const planner_rules[RULES] = {
 };
 
 /* What is tried of a mesh and micro-batch. */
-enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 16, MAX_SIZE = 64 };
+enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64, MAX_SIZE = 64 };
 
 struct orders {
     struct pipe_order order[MAX_ORDERS];
@@ -126,26 +126,29 @@ static bool keeps(int kept, int value)
     return kept < 0 || kept == value;
 }
 
+/* May ORDER have so many CHUNKS, with EACH layers on a stage? */
+static bool suits(const struct search *s, enum order order, int chunks, int each)
+{
+    if (order == ORDER_INTERLEAVED)
+        return chunks > 1 && (chunks == s->o->chunks || each % chunks == 0);
+    return chunks == (order == ORDER_ZB_V ? 2 : 1);
+}
+
 /* Orders of PP stages: those that fill the bubble in different ways.  What GPipe takes
  * 1f1b takes as well, with less memory, and no order matters without stages. */
 static void find_orders(const struct search *s, int pp, struct orders *out)
 {
-    int each = (s->nlayers + pp - 1) / pp, kept = s->o->order;
+    int each = (s->nlayers + pp - 1) / pp, kept = s->o->chunks;
+    bool many = pp > 1 && s->o->start.train;
 
     out->n = 0;
-    for (int name = 0; name < ORDERS; name++) {
-        bool known =
-            name == ORDER_1F1B || (pp > 1 && s->o->start.train && name > ORDER_1F1B);
-
-        if (kept >= 0 ? kept != name : !known)
+    for (int order = 0; order < ORDERS; order++) {
+        if (s->o->order >= 0 ? s->o->order != order
+                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many))
             continue;
-        for (int v = 1; v <= each && out->n < MAX_ORDERS; v++) {
-            if (name == ORDER_INTERLEAVED ? v < 2 || (each % v && v != s->o->chunks)
-                                          : v != (name == ORDER_ZB_V ? 2 : 1))
-                continue;
-            if (!s->o->chunks || s->o->chunks == v)
-                out->order[out->n++] = (struct pipe_order){ (enum order)name, v };
-        }
+        for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)
+            if (suits(s, (enum order)order, v, each) && out->n < MAX_ORDERS)
+                out->order[out->n++] = (struct pipe_order){ (enum order)order, v };
     }
 }
 
@@ -363,6 +366,25 @@ static void insert(struct planned *best, size_t *n, size_t most,
     best[i] = *p;
 }
 
+/* Make P's time, which is a bound, what it is; false when its order cannot be made. */
+static bool simulate(struct search *s, struct planned *p)
+{
+    struct memory_options o = s->o->start;
+
+    if (p->simulated)
+        return true;
+    set_layout(&o, p);
+    if (o.train && o.mesh.size[MESH_PP] > 1) {
+        s->out->simulated++;
+        if (!step_time(&p->step, p->profile, &s->o->machine, &o, &p->order, p->states,
+                       &s->bubbles))
+            return false;
+    }
+    p->simulated = true;
+    set_rates(s, p);
+    return true;
+}
+
 /* Simulate what was found, the smallest bound first, until no bound is below the time
  * of the last that is wanted. */
 static void find_fastest(struct search *s)
@@ -375,25 +397,61 @@ static void find_fastest(struct search *s)
         qsort(s->found, s->n, sizeof(*s->found), compare_plans);
     for (size_t i = 0; i < s->n; i++) {
         struct planned *p = &s->found[i];
-        struct memory_options o = s->o->start;
 
         if (n == most && p->step.seconds > best[n - 1].step.seconds)
             break;
-        set_layout(&o, p);
-        if (o.train && o.mesh.size[MESH_PP] > 1) {
-            s->out->simulated++;
-            if (!step_time(&p->step, p->profile, &s->o->machine, &o, &p->order,
-                           p->states, &s->bubbles))
-                continue;
-        }
-        if (n < most || compare_plans(p, &best[n - 1]) < 0) {
-            set_rates(s, p);
+        if (simulate(s, p) && (n < most || compare_plans(p, &best[n - 1]) < 0))
             insert(best, &n, most, p);
-        }
     }
     s->out->plan = best;
     s->out->n = n;
     s->out->fit = s->n;
+}
+
+static bool differs(const struct planned *a, const struct planned *b,
+                    enum planner_choice choice)
+{
+    static const enum mesh_axis axis[] = { [CHOICE_TP] = MESH_TP,
+                                           [CHOICE_SP] = MESH_SP,
+                                           [CHOICE_EP] = MESH_EP,
+                                           [CHOICE_PP] = MESH_PP };
+
+    switch (choice) {
+    case CHOICE_ZERO:
+        return a->zero != b->zero;
+    case CHOICE_RECOMPUTE:
+        return a->recompute != b->recompute;
+    case CHOICE_SIZE:
+        return a->micro_batch != b->micro_batch;
+    case CHOICE_ORDER: /* where there is any */
+        return a->mesh.size[MESH_PP] > 1 && b->mesh.size[MESH_PP] > 1 &&
+               (a->order.order != b->order.order || a->order.chunks != b->order.chunks);
+    default:
+        return a->mesh.size[axis[choice]] != b->mesh.size[axis[choice]];
+    }
+}
+
+/* For each choice of the best the fastest that chooses otherwise. */
+static void find_others(struct search *s)
+{
+    const struct planned *best = s->out->plan;
+    struct planned *other = s->out->other;
+
+    for (size_t i = 0; i < s->n && s->out->n; i++) {
+        struct planned *p = &s->found[i];
+        bool wanted = false;
+
+        for (int c = 0; c < CHOICES; c++)
+            wanted |=
+                differs(p, best, (enum planner_choice)c) &&
+                (other[c].step.seconds <= 0 || p->step.seconds < other[c].step.seconds);
+        if (!wanted || !simulate(s, p))
+            continue;
+        for (int c = 0; c < CHOICES; c++)
+            if (differs(p, best, (enum planner_choice)c) &&
+                (other[c].step.seconds <= 0 || compare_plans(p, &other[c]) < 0))
+                other[c] = *p;
+    }
 }
 
 int planner_search(struct planner_result *out, const struct model *m,
@@ -406,8 +464,10 @@ int planner_search(struct planner_result *out, const struct model *m,
 
     *out = (struct planner_result){ 0 };
     ret = try_all(&s, err);
-    if (ret == 0)
+    if (ret == 0) {
         find_fastest(&s);
+        find_others(&s);
+    }
     for (size_t i = 0; i < s.nprofiles; i++) {
         profile_free(s.profiles[i]);
         anatomy_close(s.anatomies[i]);

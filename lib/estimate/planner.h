@@ -39,7 +39,21 @@ struct planned {
     double tokens;    /* a second, of all devices */
     double
         utilisation; /* the model's FLOPs as a share of all devices' peak; training */
-    const struct profile *profile; /* private */
+    const struct profile *profile; /* private, as is: */
+    bool simulated;                /* or needs no simulation */
+};
+
+/* What a layout is a choice of. */
+enum planner_choice {
+    CHOICE_TP,
+    CHOICE_SP,
+    CHOICE_EP,
+    CHOICE_PP,
+    CHOICE_ZERO,
+    CHOICE_RECOMPUTE,
+    CHOICE_SIZE, /* of a micro-batch */
+    CHOICE_ORDER,
+    CHOICES
 };
 
 /* Why layouts were passed over. */
@@ -60,6 +74,8 @@ extern const char *const planner_rules[RULES];
 struct planner_result {
     struct planned *plan; /* the fastest, best first: as many as were wanted */
     size_t n;
+    struct planned other[CHOICES]; /* the fastest that chooses otherwise than the best;
+                                      seconds 0: none that fits does */
     uint64_t tried, rejected[RULES], fit;
     uint64_t evaluated; /* layouts whose bytes were summed: what a smaller micro-batch
                            was too large for is not summed again */
