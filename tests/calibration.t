@@ -58,10 +58,10 @@ sed 's/"latency":[^,]*/"latency":0.001/' "$uneven" > slow.json
 for file in "$uneven" slow.json; do
     mem-estimate plan --gpus 2 --gpu-mem 8GiB --mesh tp=2 --calibration "$file" --json "$bard" |
         sed -n '1s/.*"tensor":\([0-9.e-]*\).*/\1/p'
-done > times
+done > spans
 # 6 layers with 2 sums each, the head's and the embedding's; 2 hops in each
 ok "sums between ranks take the latency that was measured" awk 'NR == 1 { first = $1 } NR == 2 {
-    hops = ($1 - first) / (0.001 - 1e-5); exit !(hops > 23.9 && hops < 28.1) }' times
+    hops = ($1 - first) / (0.001 - 1e-5); exit !(hops > 23.9 && hops < 28.1) }' spans
 run mem-estimate plan --gpus 1 --calibration "$uneven" "$bard"
 status_is 2 "the memory must be known"
 run mem-estimate plan --gpus 1 --gpu h100-80g --calibration "$uneven" "$bard"

@@ -183,8 +183,8 @@ while read -r choice other seconds; do
 done < others
 for order in zb-h2 zb-h1 1f1b naive; do
     whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --recompute full --gpu-mem 1TiB --schedule $order | seconds
-done > times
-ok "orders with less idle time take less" sort -gc times
+done > spans
+ok "orders with less idle time take less" sort -gc spans
 ok "the pipeline of 4 equal stages idles for three of 128 micro-batches" near 3 "128 * $(whole --mesh tp=8,sp=1,pp=4,dp=2 --micro-batch 1 --zero 1 \
     --recompute none --gpu-mem 1TiB --schedule 1f1b | sed -n '1s/.*"compute":\([0-9.e-]*\),"tensor":\([0-9.e-]*\),.*"pipeline":\([0-9.e-]*\),.*/\3 \/ (\1 + \2)/p')" 0.1
 ok "a sequence that is too long for a device is shared" test "$(mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 1 \
