@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-shm.c \
     %D%/comm.h \
     %D%/engine.c %D%/engine.h \
+    %D%/exchange.c %D%/exchange.h \
     %D%/launch.c %D%/launch.h \
     %D%/runner.c %D%/runner.h \
     %D%/sequence.c %D%/sequence.h \
