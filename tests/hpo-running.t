@@ -189,6 +189,10 @@ run hpo-sweep run z.yaml
 status_is 3 "an unknown name there is refused"
 err_is "hpo-sweep: z.yaml:4:44: command: no parameter 'z'" "with file, line and key"
 
+hpo-sweep ask w.yaml --study cap > out
+run hpo-sweep ask w.yaml --study cap
+status_is 1 "ask gives no more trials than run_cap"
+
 # On a terminal.
 if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
     script -qec 'hpo-sweep run s.yaml --study tty --trials 3 -- sh -c "sleep 0.3; echo 0.25"' /dev/null > out

@@ -68,7 +68,8 @@ int ask_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     session_advise(&s, &cmd);
     x = xcalloc(s.file.space.n, sizeof(*x));
-    drawn = session_draw(&s, &number, x, &err);
+    drawn =
+        session_is_full(&s, s.file.run_cap) ? 0 : session_draw(&s, &number, x, &err);
     if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
         drawn = -1;
     if (drawn >= 0 && session_end(&s, &err) < 0)

@@ -75,6 +75,8 @@ int session_begin(struct session *s, struct err *err);
 int session_end(struct session *s, struct err *err);
 void session_close(struct session *s);
 
+/* Whether as many trials as CAP have begun; never when it is 0. */
+bool session_is_full(struct session *s, uint64_t cap);
 /* Start the next trial: the first that waits, else a new point.  Returns 1 with X
  * filled and *number set, 0 when nothing is left to draw. */
 int session_draw(struct session *s, int *number, double *x, struct err *err);

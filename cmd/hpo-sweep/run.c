@@ -122,15 +122,10 @@ static bool on_target(const struct loop *l)
 
 static bool may_draw(const struct loop *l)
 {
-    struct study *s = &l->s->study;
-    uint64_t taken = s->n, cap = run_budget(l);
-
     if (l->signal || l->draining || l->gave_up || l->exhausted ||
         l->running == l->o->jobs || clock_seconds() >= l->end)
         return false;
-    for (size_t i = study_first_open(s); i < s->n; i++)
-        taken -= s->trials[i].state == STUDY_WAITING;
-    return (!cap || taken < cap) && !on_target(l);
+    return !session_is_full(l->s, run_budget(l)) && !on_target(l);
 }
 
 /* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */

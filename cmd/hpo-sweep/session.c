@@ -455,6 +455,15 @@ static const struct study_trial *first_waiting(struct study *s)
     return NULL;
 }
 
+bool session_is_full(struct session *s, uint64_t cap)
+{
+    uint64_t begun = s->study.n;
+
+    for (size_t i = study_first_open(&s->study); i < s->study.n; i++)
+        begun -= s->study.trials[i].state == STUDY_WAITING;
+    return cap && begun >= cap;
+}
+
 int session_draw(struct session *s, int *number, double *x, struct err *err)
 {
     const struct study_trial *waiting;
