@@ -38,6 +38,11 @@ mem-estimate infer --json --mesh ep=2 mixtral.json > two
 all=$(fields out weights | head -n 1)
 ok "over ep its experts are halved, the rest is not" \
     test "$(fields two weights | head -n 1)" = $((all - 32 * 4 * 3 * 14336 * 4096 * 2))
+# a token is at two experts, wherever they are: ranks of ep send one another theirs
+mem-estimate train --json mixtral.json > out
+mem-estimate train --json --mesh ep=8 mixtral.json > eight
+ok "over ep as many rows are kept as without" \
+    test "$(fields eight activations | head -n 1)" = "$(fields out activations | head -n 1)"
 cat > v3.json << 'END'
 { "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168,
   "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,

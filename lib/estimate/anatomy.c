@@ -247,14 +247,16 @@ static int storage_of(const struct builder *b, int v)
     return v;
 }
 
-/* N for each row of an expert, per token: each goes to some of all experts, in the mean
- * equally often. */
+/* N for each row of an expert, per token of this rank: each goes to some of all
+ * experts, in the mean equally often, and the other ranks of ep send theirs. */
 static uint64_t of_experts(const struct builder *b, uint64_t n)
 {
+    uint64_t groups = (uint64_t)b->a->program->mesh.size[MESH_EP], all;
+
     if (!b->loop)
         return n;
-    return (n * b->loop->each.count * b->loop->each.top + b->loop->each.all / 2) /
-           b->loop->each.all;
+    all = b->loop->each.all;
+    return (n * groups * b->loop->each.count * b->loop->each.top + all / 2) / all;
 }
 
 /* The backward pass of unit U reads V. */
