@@ -259,6 +259,7 @@ int request_settle(struct request *r, struct err *err)
     if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
                    r->chunks, err) < 0)
         goto out;
+    r->memory.folded = r->schedule == ORDER_ZB_V;
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);

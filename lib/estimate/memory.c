@@ -56,18 +56,53 @@ static uint64_t share(uint64_t n, uint64_t parts)
     return n / parts + (n % parts != 0);
 }
 
+/* ---- the layers of a rank ---- */
+
+/* Two ranges where the model is folded. */
+struct held {
+    int n, first[2], count[2];
+};
+
+static struct held held_by(const struct anatomy *a, const struct memory_options *o,
+                           int stage)
+{
+    int nlayers = a->model->state->nlayers ? a->model->state->nlayers : 1;
+    int pp = o->mesh.size[MESH_PP];
+    struct mesh halves = { .size = { [MESH_PP] = 2 * pp } };
+    struct held h = { .n = o->folded ? 2 : 1 };
+
+    if (!o->folded) {
+        mesh_stage(&o->mesh, nlayers, stage, &h.first[0], &h.count[0]);
+        return h;
+    }
+    mesh_stage(&halves, nlayers, stage, &h.first[0], &h.count[0]);
+    mesh_stage(&halves, nlayers, 2 * pp - 1 - stage, &h.first[1], &h.count[1]);
+    return h;
+}
+
+static bool runs(const struct unit *u, const struct held *h)
+{
+    return anatomy_runs(u, h->first[0], h->count[0]) ||
+           (h->n > 1 && anatomy_runs(u, h->first[1], h->count[1]));
+}
+
+static bool holds(const struct anatomy *a, const struct common *c, const struct held *h)
+{
+    return anatomy_holds(a, c, h->first[0], h->count[0]) ||
+           (h->n > 1 && anatomy_holds(a, c, h->first[1], h->count[1]));
+}
+
 /* ---- model states ---- */
 
 /* A stage's weights, summed over its units. */
 static void stage_weights(struct weight_sum out[WEIGHT_CLASSES],
-                          const struct anatomy *a, int first, int layers)
+                          const struct anatomy *a, const struct held *h)
 {
     memset(out, 0, WEIGHT_CLASSES * sizeof(*out));
     for (int i = 0; i < a->nunits + a->ncommons; i++) {
         const struct common *common = i < a->nunits ? NULL : &a->common[i - a->nunits];
 
-        if (common ? !anatomy_holds(a, common, first, layers)
-                   : !anatomy_runs(&a->unit[i], first, layers))
+        if (common ? !holds(a, common, h) : !runs(&a->unit[i], h))
             continue;
         for (int c = 0; c < WEIGHT_CLASSES; c++) {
             const struct weight_sum *from =
@@ -207,8 +242,8 @@ static void add_kept(struct sum *out, const struct memory_options *o,
 
 /* Activations kept by a stage for the backward pass. */
 static void add_training(struct sum *out, const struct anatomy *a,
-                         const struct memory_options *o, int stage, int first,
-                         int layers)
+                         const struct memory_options *o, int stage,
+                         const struct held *h)
 {
     struct sum largest = { 0 }, one = { 0 };
     uint64_t inflight = o->inflight ? o->inflight[stage] : 1000;
@@ -217,7 +252,7 @@ static void add_training(struct sum *out, const struct anatomy *a,
         const struct unit *u = &a->unit[i];
         struct sum all = { 0 };
 
-        if (!anatomy_runs(u, first, layers))
+        if (!runs(u, h))
             continue;
         if (o->recompute == RECOMPUTE_FULL && u->layer >= 0) {
             plus3(&one, rank_tokens(&one, o), whole_share(o, u->kept.border),
@@ -236,14 +271,14 @@ static void add_training(struct sum *out, const struct anatomy *a,
 }
 
 static void add_cache(struct sum *out, const struct anatomy *a,
-                      const struct memory_options *o, int first, int layers)
+                      const struct memory_options *o, const struct held *h)
 {
     uint64_t sequences = times(out, o->micro_batch, o->micro_batches);
 
     for (int i = 0; i < a->nunits; i++) {
         const struct unit *u = &a->unit[i];
 
-        for (int k = 0; k < u->ncaches && anatomy_runs(u, first, layers); k++) {
+        for (int k = 0; k < u->ncaches && runs(u, h); k++) {
             uint64_t window = u->cache[k].window;
             uint64_t tokens = window && window < o->seq ? window : o->seq;
 
@@ -279,13 +314,13 @@ static void add_step(struct sum *activations, struct sum *logits,
 }
 
 static void add_comm(struct sum *out, const struct anatomy *a,
-                     const struct memory_options *o, int first, int layers)
+                     const struct memory_options *o, const struct held *h)
 {
     uint64_t border = 0;
 
     for (int i = 0; i < a->nunits; i++)
         if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
-            anatomy_runs(&a->unit[i], first, layers))
+            runs(&a->unit[i], h))
             border = a->unit[i].kept.border;
     if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
         plus3(out, times(out, 2, rank_tokens(out, o)), whole_share(o, border),
@@ -299,25 +334,26 @@ static void add_comm(struct sum *out, const struct anatomy *a,
 }
 
 bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
-                     const struct memory_options *o, int stage, int first, int layers)
+                     const struct memory_options *o, int stage)
 {
+    struct held h = held_by(a, o, stage);
     struct sum c[MEMORY_CATEGORIES] = { 0 }, host = { 0 }, total = { 0 };
     struct weight_sum weights[WEIGHT_CLASSES];
-    bool last = stage == o->mesh.size[MESH_PP] - 1;
+    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1);
 
-    stage_weights(weights, a, first, layers);
+    stage_weights(weights, a, &h);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
         add_states(c, &host, o, &weights[k], k);
     if (o->train) {
-        add_training(&c[MEMORY_ACTIVATIONS], a, o, stage, first, layers);
+        add_training(&c[MEMORY_ACTIVATIONS], a, o, stage, &h);
         if (last && !o->fused_loss)
             plus3(&c[MEMORY_LOGITS], rank_tokens(&c[MEMORY_LOGITS], o), a->vocab,
                   o->compute_bytes + (o->compute_bytes < 4 ? 4 : 0));
     } else {
         add_step(&c[MEMORY_ACTIVATIONS], &c[MEMORY_LOGITS], a, o, last);
-        add_cache(&c[MEMORY_KV_CACHE], a, o, first, layers);
+        add_cache(&c[MEMORY_KV_CACHE], a, o, &h);
     }
-    add_comm(&c[MEMORY_COMM], a, o, first, layers);
+    add_comm(&c[MEMORY_COMM], a, o, &h);
     plus(&c[MEMORY_RUNTIME], o->runtime);
     plus(&c[MEMORY_FRAGMENTATION],
          (uint64_t)((double)(c[MEMORY_ACTIVATIONS].v + c[MEMORY_LOGITS].v +
@@ -364,14 +400,10 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
                       const struct memory_options *o, const int coord[MESH_NAXES],
                       uint64_t copies, struct err *err)
 {
-    int pp = o->mesh.size[MESH_PP], nlayers = a->model->state->nlayers;
-
-    for (int s = 0; s < pp; s++) {
+    for (int s = 0; s < o->mesh.size[MESH_PP]; s++) {
         struct rank_memory one;
-        int first, layers;
 
-        mesh_stage(&o->mesh, nlayers ? nlayers : 1, s, &first, &layers);
-        if (!memory_of_stage(&one, a, o, s, first, layers))
+        if (!memory_of_stage(&one, a, o, s))
             return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
         memcpy(one.coord, coord, sizeof(one.coord));
         one.coord[MESH_PP] = s;

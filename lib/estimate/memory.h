@@ -54,6 +54,8 @@ struct memory_options {
     /* In-flight micro-batches of each stage, as the schedule has them: [pp], in
      * thousandths of a whole stage's activations. */
     const uint64_t *inflight;
+    bool folded; /* each rank has a part of the model's first half and one of its last,
+                    the first rank both ends, as zb-v has them */
     uint64_t grad_bytes;
     enum optimizer optimizer;
     bool master; /* f32 copies of weights of fewer bits */
@@ -90,9 +92,9 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
                     struct err *err);
 void memory_estimate_clear(struct memory_estimate *e);
 
-/* Of one rank whose anatomy is known, on stage STAGE, which runs LAYERS layers from
- * FIRST on; all but coord and count of *out is set.  False on overflow. */
+/* Of one rank whose anatomy is known, on stage STAGE; all but coord and count of *out
+ * is set.  False on overflow. */
 bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
-                     const struct memory_options *o, int stage, int first, int layers);
+                     const struct memory_options *o, int stage);
 
 #endif

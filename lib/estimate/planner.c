@@ -64,11 +64,8 @@ static bool memory_fits(const struct search *s, struct memory_options *o,
 
     for (int i = 0; i<pp; i += pp> 1 ? pp - 1 : 1) {
         struct rank_memory r;
-        int first, count;
 
-        mesh_stage(&o->mesh, s->nlayers, i, &first, &count);
-        if (!memory_of_stage(&r, s->anatomy, o, i, first, count) ||
-            r.total > s->o->gpu_memory)
+        if (!memory_of_stage(&r, s->anatomy, o, i) || r.total > s->o->gpu_memory)
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
         if (r.bytes[MEMORY_OPTIMIZER] > p->states)
@@ -190,6 +187,7 @@ static void try_orders(struct search *s, struct memory_options *o,
         const struct pipe_order *order = &orders->order[i];
 
         o->inflight = NULL;
+        o->folded = order->order == ORDER_ZB_V;
         if (o->train && pp * order->chunks <= s->nlayers &&
             o->micro_batches <= INT32_MAX)
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
