@@ -2,7 +2,7 @@
 # mem-emit.t - plans written as commands, and what becomes of them when they are run
 . "${top_srcdir:?}/tests/lib.sh"
 
-for name in llama-3-8b llama-3.1-405b; do shape $name; done
+for name in llama-3-8b llama-3.1-405b mixtral-8x7b; do shape $name; done
 cp -r "$bard" bard
 chmod -R u+w bard
 tp-run generate --prompt 'ROMEO:' --max-tokens 12 -q bard > text
@@ -111,6 +111,9 @@ for schedule in 1f1b interleaved zb-h1 zb-h2 zb-v; do
         --global-batch 256 --seq 8192 --schedule $schedule --mesh tp=4,pp=4,sp=2 llama-3-8b.json
 done
 ok "and one without stages" same --mode train --weights bf16 --gpus 16 --global-batch 64 --seq 8192 --flash off llama-3-8b.json
+ok "and one of experts that are dealt" same --mode train --weights bf16 --gpus 64 --global-batch 256 --seq 4096 --mesh ep=8 mixtral-8x7b.json
+mem-estimate plan --gpu h100-80g --gpus 2 --global-batch 8 --mesh ep=2 --emit sh "$data/models/mixtral" > run.sh
+ok "which tp-run does not do" grep -q '^# estimate-only: .* experts' run.sh
 ok "and one of inference" same --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json
 
 # the example: measured here, planned, run

@@ -204,6 +204,20 @@ status_is 1 "ep needs experts"
 out_has "no experts to deal over ep" "which is said"
 run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --seq 2048 --mesh pp=8 --schedule interleaved --model-chunks 5 --global-batch 8 llama-3-8b.json
 out_has "too few layers" "chunks need layers"
+# experts
+shape mixtral-8x7b
+# flops EP - of a step of training, whatever the mesh
+flops() {
+    mem-estimate plan --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 4096 --weights bf16 --mesh ep="$1" --json mixtral-8x7b.json |
+        sed -n '1s/.*"seconds":\([0-9.e-]*\),.*"mfu":\([0-9.e-]*\).*/\1 * \2/p'
+}
+ok "dealt experts work as much as undealt ones" near 1 "($(flops 1)) / ($(flops 8))" 1e-9
+# 12.88e9 parameters for a token, three products each, and 32 layers of attention to half of 4,096 tokens
+ok "which is what the parameters of a token ask for" near 1 "($(flops 8)) * 64 * 989e12 / (256 * 4096 * 6 * (12.75e9 + 32 * 4096 * 4096))" 0.005
+run mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 4096 --weights bf16 --json mixtral-8x7b.json
+ok "many answers at once deal experts" test "$(sed -n '1s/.*"ep":\([0-9]*\).*/\1/p' out)" -gt 1
+ok "not over more ranks than there are" test "$(mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --mesh ep=16 --json mixtral-8x7b.json | tail -n 1 |
+    sed 's/.*"the model cannot be cut so":\([0-9]*\).*/\1/')" -gt 0
 # what is assumed is told, what is given is not
 run mem-estimate plan --gpu h100-80g --gpus 8 llama-3-8b.json
 ok "all that was assumed is told" sh -c 'for w in "seq " "batch " "runtime " "products " "attention " "links " "network " "a hop" "8 devices a node"; do

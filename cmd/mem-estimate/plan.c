@@ -213,8 +213,9 @@ static void set_start(struct planner_options *p, struct request *r, int batch)
     if (!batch)
         str_addf(&r->assumed, "%sglobal batch %" PRIu64, r->assumed.len ? "; " : "",
                  p->global_batch);
-    str_addf(&r->assumed, "; runtime %.2f GiB; fragmentation %g %%",
-             (double)p->start.runtime / (1 << 30), 100 * p->start.fragmentation);
+    str_addf(&r->assumed, "%sruntime %.2f GiB; fragmentation %g %%",
+             r->assumed.len ? "; " : "", (double)p->start.runtime / (1 << 30),
+             100 * p->start.fragmentation);
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,

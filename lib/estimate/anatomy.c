@@ -331,6 +331,9 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         break;
     case OP_EACH: /* its rows come from what is kept */
         b->loop = inst;
+        u->routed += inst->each.top * p->value[inst->src[0]].whole_cols;
+        u->top = inst->each.top;
+        u->all = inst->each.all;
         break;
     case OP_JOIN: /* the weights are trained too */
         keep(b, u, inst->src[0]);

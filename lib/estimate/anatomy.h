@@ -61,7 +61,11 @@ struct unit {
     struct unit_kept kept;
     uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
     int reductions;     /* in so many sums */
-    uint64_t products;  /* multiplications of a token with weights */
+    uint64_t products;  /* multiplications of a token with weights; of experts as many
+                           as the tokens of one rank ask for, which is what comes from
+                           all ranks of ep to the experts of one */
+    uint64_t routed;    /* elements of a token that go to its experts, and come back */
+    uint64_t top, all;  /* experts of a token, and of the unit */
     uint64_t attention; /* and with each key and value that it sees */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;

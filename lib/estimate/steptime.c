@@ -9,6 +9,7 @@
  * passed on in a ring (Liu et al. 2023), whichever takes less time. */
 #include "lib/estimate/steptime.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +33,9 @@ struct work {
     double reduced, reductions; /* bytes summed over tp, in so many sums */
     double heads, keys, layers; /* bytes of queries and results; of keys and values;
                                    layers with attention */
-    double dispatched, experts; /* bytes of a token that goes to an expert, layers */
+    double routed, routes;      /* bytes of a token that go to experts, so many times */
     double cached;              /* bytes of a whole sequence's keys and values */
-    double weights;             /* elements */
+    double weights, experts;    /* elements, and those of experts */
 };
 enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
 
@@ -45,6 +46,7 @@ struct profile {
     int depths;
     double border; /* bytes of a token between two layers */
     double least;  /* heads of any layer on this rank */
+    double chosen; /* share of all experts that a token goes to */
 };
 
 static void add(struct work *to, const struct work *w, double sign)
@@ -83,11 +85,11 @@ static struct work unit_work(const struct profile *p, const struct unit *u,
     w.keys = bytes * columns;
     w.layers = u->attention > 0;
     for (int c = 0; c < WEIGHT_CLASSES; c++)
-        w.weights += (double)u->weight[c].elements;
-    if (u->weight[WEIGHT_EXPERT].elements) {
-        w.dispatched = bytes * (double)u->kept.border;
-        w.experts = 1;
-    }
+        if (c != WEIGHT_EXPERT)
+            w.weights += (double)u->weight[c].elements;
+    w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
+    w.routed = bytes * (double)u->routed;
+    w.routes = u->routed > 0;
     return w;
 }
 
@@ -110,6 +112,8 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
             continue;
         add(&p->layers[u->depth + 1], &w, 1);
         p->border = border > p->border ? border : p->border;
+        if (u->all)
+            p->chosen = (double)u->top / (double)u->all;
         if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
             p->least = (double)u->kept.heads;
     }
@@ -183,6 +187,12 @@ static double gather_seconds(const struct machine *m, int n, int stride, double 
            count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
 }
 
+/* What is left of SECONDS of exchange beside WORK seconds of products. */
+static double exposed(const struct machine *m, double seconds, double work)
+{
+    return seconds - m->hidden * (seconds < work ? seconds : work);
+}
+
 /* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
  * seconds meanwhile. */
 static double exchange_seconds(const struct profile *p, const struct machine *m,
@@ -200,14 +210,14 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
         double heads = (sp - 1) * (tokens * (w->heads + w->keys) / sp / over_sp.rate +
                                    4 * w->layers * over_sp.latency);
 
-        seconds = ring > attention ? ring - attention : 0;
+        seconds = exposed(m, ring, attention);
         if (p->least >= sp && heads < seconds)
             seconds = heads;
     }
     if (ep > 1) /* to the experts and back */
         seconds +=
             2 * (ep - 1) *
-            (tokens * w->dispatched / ep / over_ep.rate + w->experts * over_ep.latency);
+            (tokens * w->routed / ep / over_ep.rate + w->routes * over_ep.latency);
     return seconds;
 }
 
@@ -269,13 +279,7 @@ static double input_of(const struct rank_times *t)
            t->again_sums + t->again_exchange;
 }
 
-/* What is left of SECONDS of exchange beside WORK seconds of products. */
-static double exposed(const struct machine *m, double seconds, double work)
-{
-    return seconds - m->hidden * (seconds < work ? seconds : work);
-}
-
-/* Elements of a stage's weights. */
+/* Elements of a stage's weights, experts aside. */
 static double stage_weights(const struct profile *p, int first, int count)
 {
     double n = p->all[first + count].weights - p->all[first].weights;
@@ -286,27 +290,45 @@ static double stage_weights(const struct profile *p, int first, int count)
     return n;
 }
 
+/* Seconds of gathering or scattering a stage's weights over all that have them, BYTES
+ * each, in MESSAGES collectives at least: experts are not replicated over ep. */
+static double spread_seconds(const struct profile *p, const struct machine *m,
+                             const struct memory_options *o, uint64_t bytes,
+                             double messages)
+{
+    int tp = o->mesh.size[MESH_TP], ep = o->mesh.size[MESH_EP], first, count;
+    int some = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
+    double weights, experts, more;
+
+    mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+    weights = stage_weights(p, first, count) * (double)bytes;
+    experts = (p->all[first + count].experts - p->all[first].experts) * (double)bytes;
+    if (messages <= 0)
+        messages = weights / MESSAGE_BYTES + 1;
+    more = experts > 0 ? messages : 0;
+    return gather_seconds(m, some * ep, tp, weights, messages) +
+           gather_seconds(m, some, tp * ep, experts, more);
+}
+
 /* Seconds of exchanging weights and gradients over the replicas in one step, that
  * which T's products do not hide. */
 static double data_seconds(const struct profile *p, const struct machine *m,
                            const struct memory_options *o, const struct rank_times *t)
 {
-    int tp = o->mesh.size[MESH_TP], first, count;
     int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
     double steps = (double)o->micro_batches, back = 2 * t->compute + t->again;
-    double elements, grads, weights, messages, gathers;
+    double grads, weights, messages = 0;
 
     if (n < 2)
         return 0;
-    mesh_stage(&o->mesh, p->depths, 0, &first, &count);
-    elements = stage_weights(p, first, count);
-    gathers = count + 2; /* one for each layer, and for what is before and after */
-    messages = elements * (double)o->grad_bytes / MESSAGE_BYTES + 1;
-    if (o->zero == 3)
-        messages = gathers;
-    grads = gather_seconds(m, n, tp, elements * (double)o->grad_bytes, messages);
-    weights = gather_seconds(m, n, tp, elements * (double)o->other->block_bytes,
-                             o->zero == 3 ? gathers : messages);
+    if (o->zero == 3) { /* one for each layer, and for what is before and after */
+        int first, count;
+
+        mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+        messages = count + 2;
+    }
+    grads = spread_seconds(p, m, o, o->grad_bytes, messages);
+    weights = spread_seconds(p, m, o, o->other->block_bytes, messages);
     switch (o->zero) {
     case 0:
         return exposed(m, 2 * grads, back);
@@ -395,14 +417,16 @@ static struct rank_times token_times(const struct profile *p, const struct machi
 {
     const struct pipe_order order = { ORDER_1F1B, 1 };
     int sp = o->mesh.size[MESH_SP], first, count;
-    double tokens = (double)o->micro_batch, read;
+    double tokens = (double)o->micro_batch, read, touched;
     struct work w, layers;
     struct rank_times t = { 0 };
 
     rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &layers);
     mesh_stage(&o->mesh, p->depths, r, &first, &count);
-    read = (stage_weights(p, first, count) * (double)o->weights->block_bytes /
-                (double)o->weights->block +
+    /* an expert is read when any token of the ranks that share it chooses it */
+    touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
+    read = ((stage_weights(p, first, count) + touched * w.experts) *
+                (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;
     t.compute = tokens * (w.products / m->product + w.attention / sp / m->attention);
