@@ -170,6 +170,20 @@ status_is 143 "SIGTERM ends a check as well"
 ok "at once" test $(($(date +%s) - start)) -lt 5
 ok "and the trial has failed" test "$(states check)" = " 1 FAIL "
 
+cat > broken.sh << 'EOS'
+#!/bin/sh
+[ "$HPO_TRIAL_NUMBER" = 0 ] && exit 0
+while ! [ -f broken.trials/000000/ready ]; do sleep 0.1; done
+exit 3
+EOS
+chmod +x broken.sh
+echo ./broken.sh > check
+run hpo-sweep run s.yaml --study broken --require check -j 2 --retries 1 --trials 9 --shell -- \
+    'echo > "$HPO_TRIAL_DIR/ready"; sleep 60'
+status_is 4 "a check that fails ends a run"
+err_has "trial 1: the check of --require failed: see $PWD/broken.trials/000001/stderr" "and is named"
+ok "the trials that ran have failed" test "$(states broken)" = " 2 FAIL "
+
 # Names.
 printf 'true\n  {x} {y}\n' > check
 run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1

@@ -88,6 +88,13 @@ static int record_infeasible(struct loop *l, struct job *job, struct err *err)
     return session_end(s, err);
 }
 
+/* JOB was drawn but is not started, or was ended by us: it fails, whatever an earlier
+ * run of its number left. */
+static void forgo(struct job *job)
+{
+    job->killed = clock_seconds();
+}
+
 /* Start JOB's command; *started is false when its point is infeasible. */
 static int start(struct loop *l, struct job *job, const double *x, bool *started,
                  struct err *err)
@@ -97,8 +104,10 @@ static int start(struct loop *l, struct job *job, const double *x, bool *started
     *started = infeasible != 1;
     if (infeasible < 0)
         return -1;
-    if (l->signal)
-        return 0; /* which ended the check, or came meanwhile: the trial has failed */
+    if (l->signal) {
+        forgo(job);
+        return 0;
+    }
     return infeasible ? record_infeasible(l, job, err) : spawn_command(l, job, x, err);
 }
 
@@ -122,7 +131,7 @@ static bool on_target(const struct loop *l)
 
 static bool may_draw(const struct loop *l)
 {
-    if (l->signal || l->draining || l->gave_up || l->exhausted ||
+    if (l->signal || l->failure.kind || l->draining || l->gave_up || l->exhausted ||
         l->running == l->o->jobs || clock_seconds() >= l->end)
         return false;
     return !session_is_full(l->s, run_budget(l)) && !on_target(l);
@@ -216,11 +225,12 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
     bool ok = !told && measured(l, job, values, &constraints);
-    int ret = l->log >= 0 ? log_end(l, job, err) : 0;
+    int ret = l->log >= 0 && job->start > 0 ? log_end(l, job, err) : 0;
 
     if (ok) /* the directory may be the command's to remove */
         measure_keep(values, n, job->dir, NULL);
-    *again = !told && !ok && !l->signal && job->attempt < l->o->retries;
+    *again =
+        !told && !ok && !l->signal && !l->failure.kind && job->attempt < l->o->retries;
     if (ret == 0 && !told && !*again)
         ret = record(l, t, ok, values, constraints, err);
     free(values);
@@ -337,7 +347,8 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     return session_end(l->s, err);
 }
 
-/* End what takes too long, or everything after a signal; after another at once. */
+/* End what takes too long, or everything after a signal or a failure of our own; after
+ * another signal at once. */
 static void enforce(struct loop *l)
 {
     double now = clock_seconds();
@@ -347,8 +358,8 @@ static void enforce(struct loop *l)
 
         if (!job->pid)
             continue;
-        if (!job->killed &&
-            (l->signal || (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
+        if (!job->killed && (l->signal || l->failure.kind ||
+                             (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
             job->killed = now;
             job_kill(job, SIGTERM);
         } else if (job->killed && (l->hurry || now - job->killed > JOB_GRACE)) {
@@ -366,22 +377,23 @@ static bool idle(const struct loop *l)
 }
 
 /* Start the trials that were drawn; *room says whether one was not, being infeasible.
- */
-static int launch(struct loop *l, const double *points, const bool *fresh, bool *room,
-                  struct err *err)
+ * When one cannot be started, neither it nor the others are, and the run ends. */
+static void launch(struct loop *l, const double *points, const bool *fresh, bool *room)
 {
     size_t n = l->s->file.space.n;
 
     *room = false;
     for (int i = 0; i < l->o->jobs; i++) {
+        struct job *job = &l->jobs[i];
         bool started = true;
 
-        if (fresh[i] &&
-            start(l, &l->jobs[i], points + (size_t)i * n, &started, err) < 0)
-            return -1;
+        if (!fresh[i])
+            continue;
+        if (l->failure.kind ||
+            start(l, job, points + (size_t)i * n, &started, &l->failure) < 0)
+            forgo(job);
         *room |= !started;
     }
-    return 0;
 }
 
 /* Wait for a child, a signal or the next tick; returns whether there is something to
@@ -412,9 +424,9 @@ static int run_all(struct loop *l, struct err *err)
     signals_block(l);
     do {
         do {
-            if (transact(l, points, fresh, err) < 0 ||
-                launch(l, points, fresh, &room, err) < 0)
+            if (transact(l, points, fresh, err) < 0)
                 goto out;
+            launch(l, points, fresh, &room);
         } while (room && may_draw(l));
         do
             progress_show(&progress, l);
@@ -422,6 +434,10 @@ static int run_all(struct loop *l, struct err *err)
     } while (!idle(l));
     ret = 0;
 out:
+    if (l->failure.kind) {
+        *err = l->failure;
+        ret = -1;
+    }
     for (int i = 0; i < l->o->jobs; i++) {
         job_kill(&l->jobs[i], SIGKILL);
         job_clear(&l->jobs[i]);

@@ -39,11 +39,12 @@ struct loop {
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */
     bool exhausted, pruning;
-    bool gave_up;     /* after too many failures in a row */
-    sigset_t signals; /* that are waited for */
-    int signal;       /* that ends the run, or 0 */
-    bool hurry;       /* there was another */
-    bool draining;    /* was told to start nothing more */
+    struct err failure; /* what ends the run once the trials have been ended */
+    bool gave_up;       /* after too many failures in a row */
+    sigset_t signals;   /* that are waited for */
+    int signal;         /* that ends the run, or 0 */
+    bool hurry;         /* there was another */
+    bool draining;      /* was told to start nothing more */
 };
 
 /* The finished trials to reach, 0 for no such bound. */

@@ -164,10 +164,8 @@ int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err 
     if (start_words(l, job, words, x, err) < 0)
         return -1;
     status = await(l, job);
-    if (l->signal) {
-        job->killed = clock_seconds(); /* whatever its status */
+    if (l->signal)
         return 0;
-    }
     if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
         return WEXITSTATUS(status);
     return err_set(err, ERR_SYSTEM,
