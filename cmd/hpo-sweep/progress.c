@@ -16,7 +16,7 @@ struct progress progress_begin(const struct loop *l)
 static double time_left(const struct progress *p, const struct loop *l, size_t finished,
                         double now)
 {
-    double goal = (double)run_budget(l), done = (double)(finished - p->finished);
+    double goal = (double)loop_budget(l), done = (double)(finished - p->finished);
     double left = NAN;
 
     if (goal > 0 && done > 0)
@@ -42,8 +42,8 @@ static void show(struct progress *p, const struct loop *l, double now)
     double left = time_left(p, l, finished, now);
 
     fprintf(stderr, "\r%zu", finished);
-    if (run_budget(l))
-        fprintf(stderr, " of %" PRIu64, run_budget(l));
+    if (loop_budget(l))
+        fprintf(stderr, " of %" PRIu64, loop_budget(l));
     fprintf(stderr, " done, %d running", l->running);
     if (best)
         fprintf(stderr, ", best %g (trial %d)", best->values[0], best->number);

@@ -1,5 +1,5 @@
-/* run - what the parts of the runner share: run.c decides, spawn.c starts commands,
- * signals.c waits, progress.c tells */
+/* run - what the parts of the runner share: run.c begins, loop.c decides, spawn.c
+ * starts commands, signals.c waits, progress.c tells */
 #ifndef CMD_HPO_SWEEP_RUN_H
 #define CMD_HPO_SWEEP_RUN_H
 
@@ -47,8 +47,15 @@ struct loop {
     bool draining;      /* was told to start nothing more */
 };
 
+/* The attribute of a trial that says who runs it: job_identity_dup. */
+#define OWNER_KEY "hpo-sweep:owner"
+
 /* The finished trials to reach, 0 for no such bound. */
-uint64_t run_budget(const struct loop *l);
+uint64_t loop_budget(const struct loop *l);
+/* Whether another trial may be begun now. */
+bool loop_may_draw(const struct loop *l);
+/* Run trials until there are enough, or until what ends it sooner. */
+int loop_run(struct loop *l, struct err *err);
 
 /* From here on signals are waited for: SIGTERM, SIGINT and SIGHUP end the run, SIGUSR1
  * lets the trials that run be the last. */
