@@ -207,6 +207,11 @@ hpo-sweep ask w.yaml --study cap > out
 run hpo-sweep ask w.yaml --study cap
 status_is 1 "ask gives no more trials than run_cap"
 
+run sh -c 'hpo-sweep ask - --storage in.db --study in < s.yaml'
+out_has "trial	0" "a sweep may come on standard input"
+run sh -c 'hpo-sweep ask - < s.yaml'
+err_has "a sweep on standard input needs --storage and --study" "and its study is named then"
+
 # On a terminal.
 if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
     script -qec 'hpo-sweep run s.yaml --study tty --trials 3 -- sh -c "sleep 0.3; echo 0.25"' /dev/null > out

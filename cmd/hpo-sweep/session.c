@@ -263,6 +263,12 @@ int session_open_sweep(struct session *s, const char *path, const struct wish *w
     *s = (struct session){ 0 };
     if (sweepfile_read(&s->file, path, err) < 0)
         return -1;
+    if (!strcmp(path, "-") &&
+        (!w->where.storage || (!w->where.study && !s->file.name))) {
+        err_set(err, ERR_USAGE,
+                "a sweep on standard input needs --storage and --study");
+        goto fail;
+    }
     if (w->where.study)
         s->name = xstrdup(w->where.study);
     else
