@@ -212,6 +212,12 @@ out_has "trial	0" "a sweep may come on standard input"
 run sh -c 'hpo-sweep ask - < s.yaml'
 err_has "a sweep on standard input needs --storage and --study" "and its study is named then"
 
+for storage in none.db journal:none.log; do
+    run hpo-sweep best -S $storage
+    status_is 3 "a storage that is not there is bad input ($storage)"
+    ok "and is not made" test ! -e "${storage#*:}"
+done
+
 # On a terminal.
 if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
     script -qec 'hpo-sweep run s.yaml --study tty --trials 3 -- sh -c "sleep 0.3; echo 0.25"' /dev/null > out

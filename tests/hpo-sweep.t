@@ -176,7 +176,7 @@ head -c 4096 /dev/zero | tr '\0' x > junk.db
 run hpo-sweep show -S junk.db
 status_is 3 "a file that is no database is refused"
 run hpo-sweep show -S none.db
-status_is 4 "a missing storage is an error"
+status_is 3 "a missing storage is an error"
 
 echo 'test {x} -lt 5' > check
 printf 'x: randint(0, 10)\n' > require.yaml

@@ -167,6 +167,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     s->base.base.ops = &sqlite_storage;
     s->base.base.name = xstrdup(where);
     s->base.sql = &sqlite_sql;
+    if (!create && !fs_exists(where)) {
+        err_set(err, ERR_INPUT, "%s: no such database", where);
+        goto fail;
+    }
     if (sqlite3_open_v2(where, &s->db, flags, NULL) != SQLITE_OK) {
         err_set(err, ERR_SYSTEM, "%s: %s", where, sqlite3_errmsg(s->db));
         goto fail;
