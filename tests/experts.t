@@ -19,6 +19,9 @@ for rank in 0 1; do
     ok "and the router whole" test "$(grep -c 'gate.weight .*\[5, 24\]' out)" = 2
 done
 
+tp-shard show "$data/models/deepseek-v3" > out
+ok "the layer that predicts one more token is carried" grep -q 'layers\.3\.enorm.* carried' out
+
 # figures: fields FILE KEY - the values of KEY, one a line
 fields() {
     grep -o "\"$2\":[0-9]*" "$1" | cut -d : -f 2
