@@ -218,6 +218,20 @@ for storage in none.db journal:none.log; do
     ok "and is not made" test ! -e "${storage#*:}"
 done
 
+for storage in side.db journal:side.log; do
+    for n in 1 2 3; do
+        hpo-sweep run s.yaml -S $storage --study many --sampler random --seed 1 --trials $((n * 20)) -- echo 1
+        hpo-sweep run s.yaml -S $storage --study few --sampler random --seed 2 --trials $n -- echo 2
+    done
+    for study in many few; do hpo-sweep show -S $storage --study $study; done > "${storage%%[.:]*}.list"
+done
+ok "studies side by side are each read whole" test "$(wc -l < side.list)" = 63
+ok "as from a journal" cmp side.list journal.list
+for x in 1 2 3; do hpo-sweep enqueue s.yaml --study queue x=$x; done
+hpo-sweep run s.yaml --study queue --trials 4 -j 2 -- echo '{x}'
+ok "what is enqueued runs once each, first" \
+    test "$(hpo-sweep show -S s.db --study queue | awk 'NR < 4 { print $3 }' | tr '\n' ' ')" = "1 2 3 "
+
 # On a terminal.
 if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
     script -qec 'hpo-sweep run s.yaml --study tty --trials 3 -- sh -c "sleep 0.3; echo 0.25"' /dev/null > out

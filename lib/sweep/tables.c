@@ -422,20 +422,49 @@ static int load_study(struct tables *db, struct study *study, const char *name,
     return load_directions(db, study, err) < 0 ? -1 : 1;
 }
 
-/* Finished trials never change: only the others and new ones are read again. */
+/* Mark in STILL those of STUDY's trials from OPEN on that wait, and still do. */
+static int find_waiting(struct tables *db, bool *still, struct study *study,
+                        size_t open, struct err *err)
+{
+    struct sql_rows *q;
+    bool some = false;
+    int more;
+
+    for (size_t i = open; i < study->n && !some; i++)
+        some = study->trials[i].state == STUDY_WAITING;
+    if (!some)
+        return 0;
+    if (start(db, &q, err,
+              "SELECT trial_id FROM trials WHERE study_id = ? AND trial_id >= ?"
+              " AND state = 'WAITING'",
+              "ii", study->id, study->trials[open].id) < 0)
+        return -1;
+    while ((more = step(db, q, err)) > 0) {
+        const struct study_trial *t = trial_of(study, db->sql->integer(q, 0));
+
+        if (t)
+            still[(size_t)t->number - open] = t->state == STUDY_WAITING;
+    }
+    return more;
+}
+
+/* Finished trials never change, and of those that wait only whether they do matters:
+ * the others and new ones are read again. */
 static int load_news(struct tables *db, struct study *study, struct err *err)
 {
-    size_t known = study->n;
-    int ret = 0;
+    size_t known = study->n, open = study_first_open(study);
+    bool *still = xcalloc(known - open + 1, sizeof(*still));
+    int ret = find_waiting(db, still, study, open, err);
 
-    for (size_t i = study_first_open(study); i < known && ret == 0; i++) {
+    for (size_t i = open; i < known && ret == 0; i++) {
         struct study_trial *t = &study->trials[i];
 
-        if (study_finished(t))
+        if (study_finished(t) || still[i - open])
             continue;
         study_reset_trial(t);
         ret = load_range(db, study, t->id, t->id, err);
     }
+    free(still);
     if (ret < 0)
         return -1;
     return load_range(db, study, known ? study->trials[known - 1].id + 1 : 0, INT64_MAX,
