@@ -16,10 +16,10 @@
 #include "lib/base/mem.h"
 #include "lib/model/state.h"
 
-/* Passes over memory: values that are kept are written, and read by two operations,
- * scores by four; optimizer states are read and written, and gradients and weights
- * besides. */
-enum { VALUE_PASSES = 3, SCORE_PASSES = 4 };
+/* Passes over memory: values that are kept, and attention's scores where they are, are
+ * written, read by two operations and written over; optimizer states are read and
+ * written, and gradients and weights besides. */
+enum { VALUE_PASSES = 4 };
 static const double UPDATE_PASSES = 2.5;
 /* Of gradients in one collective, as Megatron's buckets. */
 enum { MESSAGE_BYTES = 100 << 20 };
@@ -71,7 +71,7 @@ static struct work unit_work(const struct profile *p, const struct unit *u,
     w.attention = 2 * (double)u->attention * (half ? seq / 2 : seq);
     w.cut = VALUE_PASSES * bytes * (double)u->kept.cut;
     w.whole = VALUE_PASSES * bytes * (double)u->kept.whole;
-    w.scores = o->flash ? 0 : SCORE_PASSES * bytes * (double)u->kept.heads * seq;
+    w.scores = o->flash ? 0 : VALUE_PASSES * bytes * (double)u->kept.heads * seq;
     w.reduced = bytes * (double)u->reduced;
     w.reductions = u->reductions;
     for (int k = 0; k < u->ncaches; k++) {
@@ -173,17 +173,19 @@ static struct reach reach_of(const struct machine *m, int spread)
 }
 
 /* Seconds of gathering or scattering BYTES in COUNT collectives over N ranks, of which
- * neighbours are STRIDE devices apart: within each node first, then every device its
- * part with the other nodes. */
+ * neighbours are STRIDE devices apart.  The rings of a node's devices each carry their
+ * part to the other nodes and round the node at once: what is slower counts. */
 static double gather_seconds(const struct machine *m, int n, int stride, double bytes,
                              double count)
 {
     int near = m->per_node / stride, far;
+    double within, between;
 
     near = near < 1 ? 1 : near > n ? n : near;
     far = (n + near - 1) / near;
-    return bytes * (near - 1) / near / m->link +
-           bytes / near * (far - 1) / far / m->net +
+    within = bytes * (near - 1) / near / m->link;
+    between = bytes / near * (far - 1) / far / m->net;
+    return (within > between ? within : between) +
            count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
 }
 

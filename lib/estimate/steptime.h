@@ -1,7 +1,7 @@
 /* steptime - how long a step of a layout would take
  *
  * Products go at the rate that large ones reach, and besides them every value that the
- * backward pass reads is written once and read twice at memory's rate.  Collectives
+ * backward pass reads goes to memory and back twice.  Collectives
  * cost their bytes in a ring and a latency for each hop.  A pipeline's order is
  * simulated. The times are for ranking: a model of a machine, not the machine. */
 #ifndef LIB_ESTIMATE_STEPTIME_H

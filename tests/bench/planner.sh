@@ -1,10 +1,11 @@
 #!/bin/sh
 # planner.sh - predicted against published throughput: Kendall's tau of each table, and of all
 #
-# A pair of a table's lines counts where both figures tell them apart: tau is the pairs in the same
-# order less those in the other, as a share of the pairs that the table tells apart.
-# Whatever the publication does not tell (what a network reaches, say) is as mem-estimate assumes it;
-# memory is not asked for, because these layouts did run.
+# A pair of a table's lines counts where its figures differ: tau is the pairs in the same order less those
+# in the other, as a share.  Layouts of one model are compared by tokens a second of a device, one job being
+# the same devices, batch and tokens, too; those of several models by the table's own figure, in which a
+# large model is no slower than a small one.  Whatever a publication does not tell is as mem-estimate assumes
+# it; memory is not asked for, because these layouts did run.
 #
 # ptd       Narayanan et al. 2021, table 1; sizes and chunks from Megatron-LM, examples/sc21/run_table_1.sh:
 #           TFLOP/s a device, recomputation among them
@@ -17,6 +18,10 @@
 #           tokens a second of a device, in FP8
 # nemo      NVIDIA NeMo, docs/source/performance/performance_summary.md (24.07): TFLOP/s a device, in FP8
 # bridge    NVIDIA Megatron Bridge, docs/performance-summary.md (25.11), H100, without experts: likewise
+# mosaic, mosaic-a100   MosaicML, llm-foundry, scripts/train/benchmarking/README.md: MFU, attention to all tokens
+#           counted, under FSDP; H100 and A100
+#
+# 405B      seconds of planning its training on 1,024 devices
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 bin=$top_builddir/bin
@@ -142,6 +147,66 @@ mosaic gpt-1536-16-24 h100-80g 16 50GB tp=1,pp=1,sp=1 24 384 2048 3 none 1f1b 1 
 mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 24 384 2048 3 none 1f1b 1 on 34.9
 mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 48 768 1024 3 none 1f1b 1 on 39.76
 mosaic gpt-1536-16-24 h100-80g 8 50GB tp=1,pp=1,sp=1 96 1536 512 3 none 1f1b 1 on 40.42
+mosaic-a100 gpt-8192-64-80 a100-80g 64 25GB tp=1,pp=1,sp=1 8 2048 2048 3 full 1f1b 1 on 53.33
+mosaic-a100 gpt-8192-64-80 a100-80g 32 25GB tp=1,pp=1,sp=1 2 1024 2048 3 full 1f1b 1 on 48.56
+mosaic-a100 gpt-7168-64-48 a100-80g 8 25GB tp=1,pp=1,sp=1 1 168 8192 3 full 1f1b 1 on 39.38
+mosaic-a100 gpt-7168-64-48 a100-80g 8 25GB tp=1,pp=1,sp=1 1 168 4096 3 full 1f1b 1 on 51.37
+mosaic-a100 gpt-7168-64-48 a100-80g 8 25GB tp=1,pp=1,sp=1 3 504 2048 3 full 1f1b 1 on 55.3
+mosaic-a100 gpt-7168-64-48 a100-80g 8 25GB tp=1,pp=1,sp=1 6 1008 1024 3 full 1f1b 1 on 55.82
+mosaic-a100 gpt-7168-64-48 a100-80g 8 25GB tp=1,pp=1,sp=1 12 2016 512 3 full 1f1b 1 on 56.4
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 1 24 32768 3 full 1f1b 1 on 51.69
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 3 72 16384 3 full 1f1b 1 on 54.07
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 5 120 8192 3 full 1f1b 1 on 56.07
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 10 240 4096 3 full 1f1b 1 on 57.62
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 2 48 2048 3 none 1f1b 1 on 59.57
+mosaic-a100 gpt-5120-40-40 a100-80g 8 25GB tp=1,pp=1,sp=1 40 960 1024 3 full 1f1b 1 on 59.48
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 46.97
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 2 32 32768 3 full 1f1b 1 on 49.46
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 4 64 16384 3 full 1f1b 1 on 51.96
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 8 128 8192 3 full 1f1b 1 on 54.47
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 16 256 4096 3 full 1f1b 1 on 54.84
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 6 96 2048 3 none 1f1b 1 on 64.23
+mosaic-a100 gpt-4096-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 64 1024 1024 3 full 1f1b 1 on 58.01
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 46.05
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 3 144 32768 3 full 1f1b 1 on 47.18
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 1 48 16384 3 none 1f1b 1 on 57.13
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 3 144 8192 3 none 1f1b 1 on 59.34
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 5 240 4096 3 none 1f1b 1 on 60.53
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 10 160 2048 3 none 1f1b 1 on 62.11
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 20 960 1024 3 none 1f1b 1 on 62.73
+mosaic-a100 gpt-2560-32-32 a100-80g 8 25GB tp=1,pp=1,sp=1 40 1920 512 3 none 1f1b 1 on 63.71
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 46.18
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 1 32 32768 3 none 1f1b 1 on 55.52
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 2 64 16384 3 none 1f1b 1 on 56.6
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 3 96 8192 3 none 1f1b 1 on 56.69
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 7 224 4096 3 none 1f1b 1 on 59.0
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 14 448 2048 3 none 1f1b 1 on 59.86
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 18 576 1024 3 none 1f1b 1 on 60.15
+mosaic-a100 gpt-2048-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 56 1792 512 3 none 1f1b 1 on 60.68
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 full 1f1b 1 on 45.34
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 32768 3 none 1f1b 1 on 54.57
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 3 48 16384 3 none 1f1b 1 on 54.64
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 6 96 8192 3 none 1f1b 1 on 55.31
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 12 192 4096 3 none 1f1b 1 on 56.05
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 24 384 2048 3 none 1f1b 1 on 56.85
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 48 768 1024 3 none 1f1b 1 on 47.76
+mosaic-a100 gpt-1536-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 96 1536 512 3 none 1f1b 1 on 45.07
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 none 1f1b 1 on 52.7
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 2 32 32768 3 none 1f1b 1 on 52.46
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 4 64 16384 3 none 1f1b 1 on 53.28
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 8 128 8192 3 none 1f1b 1 on 53.8
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 16 256 4096 3 none 1f1b 1 on 53.31
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 32 512 2048 3 none 1f1b 1 on 51.62
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 64 1024 1024 3 none 1f1b 1 on 50.51
+mosaic-a100 gpt-1024-16-24 a100-80g 8 25GB tp=1,pp=1,sp=1 128 2048 512 3 none 1f1b 1 on 50.61
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 1 16 65536 3 none 1f1b 1 on 54.13
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 2 32 32768 3 none 1f1b 1 on 52.71
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 4 64 16384 3 none 1f1b 1 on 50.61
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 8 128 8192 3 none 1f1b 1 on 48.85
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 16 256 4096 3 none 1f1b 1 on 46.08
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 40 640 2048 3 none 1f1b 1 on 44.79
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 64 1024 1024 3 none 1f1b 1 on 43.15
+mosaic-a100 gpt-768-12-12 a100-80g 8 25GB tp=1,pp=1,sp=1 128 2048 512 3 none 1f1b 1 on 42.56
 bridge llama-3-8b fp8 8 50GB tp=1,pp=1,sp=1 1 128 8192 3 none 1f1b 1 on 744
 bridge llama-3-70b fp8 64 50GB tp=4,pp=8,sp=1 1 128 8192 1 none interleaved 5 on 719
 bridge llama-3.1-405b fp8 1024 50GB tp=8,pp=8,sp=2 1 512 8192 1 none interleaved 8 on 737
@@ -162,19 +227,22 @@ done >> rows << 'END'
 6144 48 62 1 32 96 128 256 0.99 1.00 1.00 0.87 0.90 0.96 0.76 0.80 0.88
 END
 
-# Each table by the figure that it gives: MFU follows TFLOP/s, tokens what is counted in a second
+# What a table tells, and the tokens a second that follow: MFU and TFLOP/s as what they count of a token
 while read -r table name device devices net mesh size batch tokens zero recompute order chunks flash figure; do
     model "$name"
     set -- --gpu "$device"
     [ "$device" != fp8 ] || set -- --gpu h100-80g --calibration fp8.json
-    key=mfu
-    case $table in context* | interleaved | bubbles) key=tokens_per_second ;; esac
     predicted=$("$bin/mem-estimate" plan "$@" --mode train --json --weights bf16 --gpu-mem 1024GiB --gpus "$devices" \
         --net "$net" --mesh "$mesh" --micro-batch "$size" --global-batch "$batch" --seq "$tokens" --zero "$zero" \
         --recompute "$recompute" --schedule "$order" --model-chunks "$chunks" --flash "$flash" --top 1 "$name.json" |
-        sed -n 's/.*"type":"plan".*"'$key'":\([0-9.e+-]*\).*/\1/p')
-    echo "$table $name $figure ${predicted:-missing}"
-done < rows > figures
+        sed -n 's/.*"type":"plan".*"tokens_per_second":\([0-9.e+-]*\),"mfu":\([0-9.e+-]*\).*/\1 \2/p')
+    echo "$table $name $tokens $devices $figure ${predicted:-missing -} $batch"
+done < rows | awk '
+# operations that are counted of a token, up to a factor for the table
+$1 ~ /mosaic/ { split($2, s, "-"); w = s[2]; n = s[4]; flops = 6 * (12 * n * w * w + 51200 * w) + 12 * n * w * $3 }
+$1 !~ /mosaic/ { flops = $6 > 0 ? $7 * $4 / $6 : 1 }
+$1 ~ /context|interleaved|bubbles/ { flops = 1 }
+{ print $1, $2, $5, $6 == "missing" ? $6 : $6 / $4 * flops, $5 / flops, $6 / $4, $3 "-" $4 "-" $8 }' > figures
 
 awk -v verbose="${VERBOSE:-}" '
 function sign(x) { return x > 0 ? 1 : x < 0 ? -1 : 0 }
@@ -182,7 +250,7 @@ function show(what, same, pairs, lines) {
     if (pairs) printf "%-13s tau %5.2f of %d pairs%s\n", what, same / pairs, pairs, lines ? ", " lines " lines" : ""
 }
 $4 == "missing" { print "no prediction:", $0; exit bad = 1 }
-{ table[NR] = $1; model[NR] = $2; want[NR] = $3; got[NR] = $4; if (verbose) print }
+{ table[NR] = $1; model[NR] = $2; want[NR] = $3; got[NR] = $4; tokens[NR] = $5; predicted[NR] = $6; job[NR] = $7; if (verbose) print }
 END {
     if (bad) exit 1
     for (i = 1; i <= NR; i++) {
@@ -191,16 +259,27 @@ END {
         lines[t]++
         for (j = i + 1; j <= NR; j++) {
             if (table[j] != t || want[i] == want[j] || (t == "bubbles" && model[i] != model[j])) continue
-            agree = sign(want[i] - want[j]) * sign(got[i] - got[j])
+            kind = model[i] == model[j] ? "one model" : "several"
+            if (kind == "several") agree = sign(want[i] - want[j]) * sign(got[i] - got[j])
+            else agree = sign(tokens[i] - tokens[j]) * sign(predicted[i] - predicted[j])
             same[t] += agree
             pairs[t]++
-            kind = model[i] == model[j] ? "one model" : "several"
             same[kind] += agree
             pairs[kind]++
+            if (kind == "one model" && job[i] == job[j]) {
+                same["one job"] += agree
+                pairs["one job"]++
+            }
         }
     }
     for (i = 1; i <= n; i++) show(name[i], same[name[i]], pairs[name[i]], lines[name[i]])
+    show("one job", same["one job"], pairs["one job"])
     show("one model", same["one model"], pairs["one model"])
     show("several", same["several"], pairs["several"])
     show("all", same["one model"] + same["several"], pairs["one model"] + pairs["several"])
 }' figures
+
+model llama-3.1-405b
+start=$(date +%s.%N)
+"$bin/mem-estimate" plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 llama-3.1-405b.json > plan
+date +%s.%N | awk -v s="$start" '{ printf "405B          %.2f s of 1\n", $1 - s }'
