@@ -95,6 +95,7 @@ run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 --emit sh ll
 status_is 1 "when nothing fits there is no script"
 ok "not a byte of it" test ! -s out
 err_has "nothing fits" "but that"
+ok "a script that cannot be written is an error" sh -c 'mem-estimate plan --gpu h100-80g --gpus 2 --emit sh bard > /dev/full; test $? = 4'
 run mem-estimate plan --gpu h100-80g --gpus 2 --emit sh --json bard
 status_is 2 "a script is no JSON"
 

@@ -202,6 +202,11 @@ out_has "flash attention keeps no scores" "with the reason"
 run mem-estimate plan --gpu h100-80g --gpus 8 --mesh ep=2 llama-3-8b.json
 status_is 1 "ep needs experts"
 out_has "no experts to deal over ep" "which is said"
+for mesh in tp=3 tp=16 tp=2,sp=1,ep=1,dp=2,pp=1; do
+    run mem-estimate plan --gpu h100-80g --gpus 8 --mesh $mesh llama-3-8b.json
+    status_is 1 "8 devices are no $mesh"
+    out_has "the axes that are kept do not divide the devices" "and that is said"
+done
 run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --seq 2048 --mesh pp=8 --schedule interleaved --model-chunks 5 --global-batch 8 llama-3-8b.json
 out_has "too few layers" "chunks need layers"
 # experts

@@ -17,6 +17,7 @@ const char *const planner_rules[RULES] = {
     [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
     [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to deal over ep",
+    [RULE_KEPT] = "the axes that are kept do not divide the devices",
 };
 
 /* What is tried of a mesh and micro-batch. */
@@ -40,6 +41,8 @@ struct search {
     struct planned *found; /* all that fit */
     size_t n, cap;
     int nlayers;
+    int *divisor; /* [ndivisors] of the devices, ascending */
+    int ndivisors;
 };
 
 void planner_options_init(struct planner_options *o)
@@ -230,15 +233,17 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
 /* All of REST ranks over sp, dp and pp. */
 static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 {
-    for (int sp = 1; sp <= rest; sp++) {
+    for (int i = 0; i < s->ndivisors; i++) {
+        int sp = s->divisor[i];
+
         if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
             continue;
         if (s->o->start.seq % (uint64_t)sp) {
             reject(s, RULE_SEQUENCE);
             continue;
         }
-        for (int pp = 1; pp <= rest / sp; pp++) {
-            int dp = rest / sp / pp;
+        for (int k = 0; k < s->ndivisors; k++) {
+            int pp = s->divisor[k], dp = rest / sp / pp;
             struct mesh mesh;
             struct err no;
 
@@ -284,7 +289,8 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
         reject(s, RULE_NODE);
         return 0;
     }
-    for (int ep = 1; ep <= (experts ? rest : 1); ep++) {
+    for (int i = 0; i < (experts ? s->ndivisors : 1); i++) {
+        int ep = s->divisor[i];
         int size[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
         struct mesh mesh;
         struct err no;
@@ -314,10 +320,51 @@ static bool has_experts(const struct model *m)
            model_check_mesh(m, &mesh, &no) == 0;
 }
 
+static void find_divisors(struct search *s)
+{
+    size_t cap = 0;
+
+    for (int d = 1; d <= s->o->gpus / d; d++) {
+        if (s->o->gpus % d)
+            continue;
+        s->divisor =
+            xgrow(s->divisor, &cap, (size_t)s->ndivisors + 1, sizeof(*s->divisor));
+        s->divisor[s->ndivisors++] = d;
+    }
+    for (int i = s->ndivisors - 1; i >= 0; i--) { /* and their partners */
+        int d = s->o->gpus / s->divisor[i];
+
+        if (d == s->divisor[i])
+            continue;
+        s->divisor =
+            xgrow(s->divisor, &cap, (size_t)s->ndivisors + 1, sizeof(*s->divisor));
+        s->divisor[s->ndivisors++] = d;
+    }
+}
+
+/* Do the axes that are kept leave a whole number of devices to the others? */
+static bool kept_divide(const struct planner_options *o)
+{
+    int rest = o->gpus;
+    bool all = true;
+
+    for (int a = 0; a < MESH_NAXES; a++) {
+        all &= o->size[a] > 0;
+        if (o->size[a] && rest % o->size[a])
+            return false;
+        rest /= o->size[a] ? o->size[a] : 1;
+    }
+    return !all || rest == 1;
+}
+
 static int try_all(struct search *s, struct err *err)
 {
     bool experts = has_experts(s->m);
 
+    if (!kept_divide(s->o)) {
+        reject(s, RULE_KEPT);
+        return 0;
+    }
     if (!experts && s->o->size[MESH_EP] > 1) {
         reject(s, RULE_EXPERTS);
         return 0;
@@ -325,10 +372,10 @@ static int try_all(struct search *s, struct err *err)
     if (s->o->start.train && s->o->start.flash &&
         keeps(s->o->recompute, RECOMPUTE_SELECTIVE))
         reject(s, RULE_RECOMPUTE);
-    for (int tp = 1; tp <= s->o->gpus; tp++)
-        if (s->o->gpus % tp == 0 &&
-            (!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
-            try_tensor(s, tp, experts, err) < 0)
+    find_divisors(s);
+    for (int i = 0; i < s->ndivisors; i++)
+        if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == s->divisor[i]) &&
+            try_tensor(s, s->divisor[i], experts, err) < 0)
             return -1;
     return 0;
 }
@@ -473,6 +520,7 @@ int planner_search(struct planner_result *out, const struct model *m,
     free(s.profiles);
     free(s.anatomies);
     free(s.found);
+    free(s.divisor);
     bubbles_clear(&s.bubbles);
     return ret;
 }

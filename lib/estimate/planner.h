@@ -67,6 +67,7 @@ enum planner_rule {
     RULE_SCHEDULE,  /* an order that the numbers do not suit */
     RULE_RECOMPUTE, /* what would be recomputed is not kept */
     RULE_EXPERTS,   /* ep without experts */
+    RULE_KEPT,      /* axes that do not divide the devices */
     RULES
 };
 extern const char *const planner_rules[RULES];

@@ -403,7 +403,7 @@ static bool time_training(struct step *out, const struct profile *p,
     out->compute = steps * (3 * busy.compute + busy.again);
     out->tensor = steps * (2 * busy.sums + busy.again_sums);
     out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
-    out->pipeline = pp > 1 ? span - most * steps : 0;
+    out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
     out->data =
         data_seconds(p, m, o, &busy) + UPDATE_PASSES * (double)states / m->memory;
     out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
