@@ -1,5 +1,5 @@
 #!/bin/sh
-# tokenizer.t - byte-level BPE against other engines
+# tokenizer.t - kinds of tokenizer.json against other engines
 . "$top_srcdir/tests/lib.sh"
 tokenize=$top_builddir/tests/tokenize
 
@@ -11,6 +11,44 @@ ok "GPT-2: all 46 cases have the ids of llama.cpp, and decode to their text" \
 ok "GPT-2: 300 texts of odd characters have the ids of Python's tokenizers" \
     cmp got "$data/tokenizer/random.out"
 
+
+# kind NAME MESSAGE - tests/oracle/tokenizer-kinds.py made the files
+kind() {
+    "$tokenize" -d "$data/tokenizer/kinds/$1.json" < "$data/tokenizer/kinds/$1.inp" > got
+    ok "$1: $2" cmp got "$data/tokenizer/kinds/$1.out"
+}
+kind digits "add_prefix_space is for every piece that an earlier stage has cut"
+kind strips "added tokens strip Unicode's white space, know its words, and are decoded"
+kind normalized "added tokens are sought in the text before or after it is normalized"
+kind bare "without a decoder a space is put between tokens, and without an unknown token characters drop out"
+kind patterns "patterns mean what they mean to Oniguruma"
+kind llama3 "ignore_merges, and a template in a sequence"
+kind nfc "NFC"
+kind nfkc "NFKC"
+kind changes "NFKD, accents, lower case, replacements, white space and what is put before"
+kind roberta "RoBERTa's tokens around the text"
+kind framed "BERT's tokens around the text"
+kind llama2 "bytes for what has no token, spaces by normalizers"
+kind metaspace "spaces by Metaspace"
+kind metaspace-first "spaces by Metaspace, one before the first piece alone"
+kind gemma "nothing is put before the text"
+kind suffix "the ends of words, as CLIP's"
+
+# refused CODE MESSAGE - a pattern that cannot be said to PCRE2
+refused() {
+    printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"%s"},"behavior":"Isolated"},"model":{"type":"BPE"}}' \
+        "$1" > pattern.json
+    run "$tokenize" pattern.json
+    out_has "$2 is not known" "the pattern '$1' is refused by name"
+}
+refused 'a[b&&c]' "byte 3 of 'a[b&&c]': an intersection of classes"
+refused '[a[^b]]' 'such a class in a class'
+refused '[\\W]' 'this escape in a class'
+refused 'a(?i)b|c' 'this group'
+refused '\\y' 'this escape'
+refused '[[:alpha:]]' 'this POSIX class'
+refused '\\xe2' 'a byte of a character'
+
 printf '{"model":{"type":"Unigram"}}' > unigram.json
 run "$tokenize" unigram.json
 out_is "unigram.json: model of type 'Unigram' is not known" "an unknown model is refused by name"
@@ -20,7 +58,7 @@ out_is "merge.json: merges: number 0 is not in the vocabulary" "a merge of unkno
 printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{"type":"BPE"}}' \
     > pattern.json
 run "$tokenize" pattern.json
-out_has "pattern.json: pre_tokenizer: pattern, byte 1" "a bad pattern is refused with its place"
+out_has "pattern.json: pre_tokenizer: pattern, byte 1 of" "a bad pattern is refused with its place"
 head -c 1000 gpt2.json > short.json
 run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"

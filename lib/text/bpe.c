@@ -1,18 +1,13 @@
 /* bpe - byte-pair encoding: a piece's symbols merged by rank (Sennrich et al. 2016) */
-#include "lib/text/bpe.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/text/chars.h"
+#include "lib/text/setting.h"
+#include "lib/text/subword.h"
 
-enum { MAX_ID = 1 << 24, NONE = -1 };
-
-/* Open addressing; the table's size is a power of two and at most half full. */
-struct word {
-    const char *text; /* NULL: empty */
-    uint32_t len, id;
-};
+enum { NONE = -1, MISSING = -2 };
 
 struct merge {
     uint32_t left, right; /* ids */
@@ -20,49 +15,21 @@ struct merge {
     bool used;
 };
 
+/* Open addressing; the table's size is a power of two and at most half full. */
 struct bpe {
-    struct word *word;
-    size_t words; /* size of the table */
+    const struct vocab *vocab;
     struct merge *merge;
     size_t merges;
-    const char **text; /* [size] by id, borrowed from the words */
-    size_t size;
-    char *block; /* the words' text */
+    char *prefix, *suffix; /* of a symbol inside a word, and of the last; or NULL */
+    long unknown;          /* an id, NONE, or MISSING in the vocabulary */
+    bool fuse_unknown, byte_fallback, ignore_merges;
 };
-
-static uint64_t hash_bytes(const char *p, size_t n)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
-    return h ^ h >> 29;
-}
 
 static uint64_t hash_pair(uint32_t left, uint32_t right)
 {
     uint64_t h = ((uint64_t)left << 32 | right) * UINT64_C(0x9e3779b97f4a7c15);
 
     return h ^ h >> 31;
-}
-
-static size_t table_size(size_t n)
-{
-    size_t size = 16;
-
-    while (size < 2 * n)
-        size *= 2;
-    return size;
-}
-
-static struct word *find_word(const struct bpe *b, const char *text, size_t len)
-{
-    size_t at = hash_bytes(text, len) & (b->words - 1);
-
-    while (b->word[at].text &&
-           (b->word[at].len != len || memcmp(b->word[at].text, text, len)))
-        at = (at + 1) & (b->words - 1);
-    return &b->word[at];
 }
 
 static struct merge *find_merge(const struct bpe *b, uint32_t left, uint32_t right)
@@ -73,63 +40,6 @@ static struct merge *find_merge(const struct bpe *b, uint32_t left, uint32_t rig
            (b->merge[at].left != left || b->merge[at].right != right))
         at = (at + 1) & (b->merges - 1);
     return &b->merge[at];
-}
-
-long bpe_id(const struct bpe *b, const char *text, size_t len)
-{
-    const struct word *w = find_word(b, text, len);
-
-    return w->text ? (long)w->id : NONE;
-}
-
-const char *bpe_text(const struct bpe *b, uint32_t id)
-{
-    return id < b->size ? b->text[id] : NULL;
-}
-
-size_t bpe_size(const struct bpe *b)
-{
-    return b->size;
-}
-
-/* ---- opening ---- */
-
-static int read_vocab(struct bpe *b, const char *path, const cJSON *vocab,
-                      struct err *err)
-{
-    const cJSON *j;
-    size_t n = 0, bytes = 0;
-    char *to;
-
-    cJSON_ArrayForEach(j, vocab)
-    {
-        if (!cJSON_IsNumber(j) || j->valuedouble < 0 || j->valuedouble > MAX_ID ||
-            j->valuedouble != (double)j->valueint)
-            return err_set(err, ERR_INPUT, "%s: vocab: '%s' has no valid id", path,
-                           j->string);
-        n++;
-        bytes += strlen(j->string) + 1;
-        if ((size_t)j->valueint >= b->size)
-            b->size = (size_t)j->valueint + 1;
-    }
-    b->words = table_size(n);
-    b->word = xcalloc(b->words, sizeof(*b->word));
-    b->text = xcalloc(b->size + 1, sizeof(*b->text));
-    b->block = to = xmalloc(bytes + 1);
-    cJSON_ArrayForEach(j, vocab)
-    {
-        size_t len = strlen(j->string);
-        struct word *w = find_word(b, j->string, len);
-
-        if (w->text || b->text[j->valueint])
-            return err_set(err, ERR_INPUT, "%s: vocab: '%s' or its id is given twice",
-                           path, j->string);
-        memcpy(to, j->string, len + 1);
-        *w = (struct word){ to, (uint32_t)len, (uint32_t)j->valueint };
-        b->text[j->valueint] = to;
-        to += len + 1;
-    }
-    return 0;
 }
 
 /* The two sides of a merge: "a b", or ["a", "b"]. */
@@ -162,90 +72,91 @@ static int read_merges(struct bpe *b, const char *path, const cJSON *merges,
     const cJSON *j;
     uint32_t rank = 0;
     struct str joined = { 0 };
+    size_t skip = b->prefix ? strlen(b->prefix) : 0;
 
-    b->merges = table_size((size_t)cJSON_GetArraySize(merges));
+    for (b->merges = 16; b->merges < 2 * (size_t)cJSON_GetArraySize(merges);)
+        b->merges *= 2;
     b->merge = xcalloc(b->merges, sizeof(*b->merge));
     cJSON_ArrayForEach(j, merges)
     {
         const char *left, *right;
         size_t len;
         long l, r, id;
-        struct merge *m;
 
         if (!merge_sides(j, &left, &len, &right)) {
             str_clear(&joined);
             return err_set(err, ERR_INPUT, "%s: merges: number %u is no pair", path,
                            rank);
         }
+        l = vocab_id(b->vocab, left, len);
+        r = vocab_id(b->vocab, right, strlen(right));
         str_reset(&joined);
         str_addn(&joined, left, len);
-        str_add(&joined, right);
-        l = bpe_id(b, left, len);
-        r = bpe_id(b, right, strlen(right));
-        id = bpe_id(b, str_text(&joined), joined.len);
+        str_add(&joined, right + (strlen(right) < skip ? strlen(right) : skip));
+        id = vocab_id(b->vocab, str_text(&joined), joined.len);
         if (l < 0 || r < 0 || id < 0) {
             str_clear(&joined);
             return err_set(err, ERR_INPUT,
                            "%s: merges: number %u is not in the vocabulary", path,
                            rank);
         }
-        m = find_merge(b, (uint32_t)l, (uint32_t)r);
-        *m = (struct merge){ (uint32_t)l, (uint32_t)r, rank++, (uint32_t)id, true };
+        *find_merge(b, (uint32_t)l, (uint32_t)r) =
+            (struct merge){ (uint32_t)l, (uint32_t)r, rank++, (uint32_t)id, true };
     }
     str_clear(&joined);
     return 0;
 }
 
-/* Options that would change the ids and are not known here. */
-static int check_options(const char *path, const cJSON *model, struct err *err)
+static char *affix(const cJSON *model, const char *name)
 {
-    static const char *const flags[] = { "fuse_unk", "byte_fallback", "ignore_merges" };
-    static const char *const words[] = { "continuing_subword_prefix",
-                                         "end_of_word_suffix", "unk_token" };
+    const char *text = setting_string(model, name);
 
-    for (int i = 0; i < 3; i++) {
-        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model, flags[i]);
-        const cJSON *w = cJSON_GetObjectItemCaseSensitive(model, words[i]);
-
-        if (cJSON_IsTrue(j))
-            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path,
-                           flags[i]);
-        /* an unknown token never occurs where all 256 bytes are in the vocabulary */
-        if (i < 2 && cJSON_IsString(w) && *w->valuestring)
-            return err_set(err, ERR_INPUT, "%s: BPE with %s is not known", path,
-                           words[i]);
-    }
-    return 0;
+    return text && *text ? xstrdup(text) : NULL;
 }
 
-int bpe_open(struct bpe **out, const char *path, const cJSON *model, struct err *err)
+static void bpe_free(void *model)
 {
-    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(model, "vocab");
+    struct bpe *b = model;
+
+    if (!b)
+        return;
+    free(b->merge);
+    free(b->prefix);
+    free(b->suffix);
+    free(b);
+}
+
+static int bpe_open(void **out, struct vocab **vocab, const char *path,
+                    const cJSON *model, struct err *err)
+{
+    const cJSON *words = cJSON_GetObjectItemCaseSensitive(model, "vocab");
     const cJSON *merges = cJSON_GetObjectItemCaseSensitive(model, "merges");
+    const cJSON *dropout = cJSON_GetObjectItemCaseSensitive(model, "dropout");
+    const char *unknown = setting_string(model, "unk_token");
     struct bpe *b;
 
-    if (!cJSON_IsObject(vocab) || !cJSON_IsArray(merges))
+    if (!cJSON_IsObject(words) || !cJSON_IsArray(merges))
         return err_set(err, ERR_INPUT, "%s: BPE needs vocab and merges", path);
-    if (check_options(path, model, err) < 0)
+    if (cJSON_IsNumber(dropout) && dropout->valuedouble != 0)
+        return err_set(err, ERR_INPUT, "%s: BPE with dropout is not known", path);
+    if (vocab_open(vocab, path, words, err) < 0)
         return -1;
     b = xcalloc(1, sizeof(*b));
-    if (read_vocab(b, path, vocab, err) < 0 || read_merges(b, path, merges, err) < 0) {
+    b->vocab = *vocab;
+    b->prefix = affix(model, "continuing_subword_prefix");
+    b->suffix = affix(model, "end_of_word_suffix");
+    b->fuse_unknown = setting_flag(model, "fuse_unk", false);
+    b->byte_fallback = setting_flag(model, "byte_fallback", false);
+    b->ignore_merges = setting_flag(model, "ignore_merges", false);
+    b->unknown = unknown ? vocab_id(*vocab, unknown, strlen(unknown)) : NONE;
+    if (unknown && b->unknown < 0)
+        b->unknown = MISSING;
+    if (read_merges(b, path, merges, err) < 0) {
         bpe_free(b);
         return -1;
     }
     *out = b;
     return 0;
-}
-
-void bpe_free(struct bpe *b)
-{
-    if (!b)
-        return;
-    free(b->word);
-    free(b->merge);
-    free(b->text);
-    free(b->block);
-    free(b);
 }
 
 /* ---- encoding ---- */
@@ -340,34 +251,108 @@ static void merge_all(const struct bpe *b, struct symbol *s, int n)
     free(h.v);
 }
 
-int bpe_encode(const struct bpe *b, const char *piece, size_t len, struct tokens *out,
-               struct err *err)
+/* The symbols of a piece before any merge. */
+struct symbols {
+    struct symbol *v;
+    int n;
+    long held; /* an unknown token that may yet grow, or NONE */
+};
+
+static void add_symbol(struct symbols *s, long id)
 {
-    struct symbol *s = xmalloc(sizeof(*s) * (len + 1));
-    int n = 0;
+    s->v[s->n] = (struct symbol){ (uint32_t)id, s->n - 1, s->n + 1 };
+    s->n++;
+}
 
-    for (size_t at = 0; at < len;) {
-        uint32_t cp;
-        size_t used = str_utf8_decode(piece + at, len - at, &cp);
-        long id = used ? bpe_id(b, piece + at, used) : NONE;
+static void add_held(struct symbols *s)
+{
+    if (s->held >= 0)
+        add_symbol(s, s->held);
+    s->held = NONE;
+}
 
-        if (id < 0) {
-            err_set(err, ERR_INPUT, "the vocabulary lacks '%.*s'", (int)used,
-                    piece + at);
-            free(s);
-            return -1;
-        }
-        s[n] = (struct symbol){ (uint32_t)id, n - 1, n + 1 };
-        n++;
-        at += used;
-    }
-    if (n)
-        s[n - 1].next = -1;
-    merge_all(b, s, n);
-    for (int i = n ? 0 : -1; i >= 0; i = s[i].next) {
-        out->id = xgrow(out->id, &out->cap, out->n + 1, sizeof(*out->id));
-        out->id[out->n++] = s[i].id;
-    }
-    free(s);
+/* A character of N bytes that is not in the vocabulary: its bytes, or else the unknown
+ * token, or else nothing. */
+static int add_unknown(const struct bpe *b, struct symbols *s, const char *text,
+                       size_t n, struct err *err)
+{
+    bool all = b->byte_fallback;
+
+    for (size_t i = 0; i < n && all; i++)
+        all = vocab_byte(b->vocab, (unsigned char)text[i]) >= 0;
+    for (size_t i = 0; i < n && all; i++)
+        add_symbol(s, vocab_byte(b->vocab, (unsigned char)text[i]));
+    if (all || b->unknown == NONE)
+        return 0;
+    if (b->unknown == MISSING)
+        return err_set(err, ERR_INPUT,
+                       "neither '%.*s' nor the unknown token is in the vocabulary",
+                       (int)n, text);
+    if (!b->fuse_unknown)
+        add_held(s);
+    s->held = b->unknown;
     return 0;
 }
+
+static int add_symbols(const struct bpe *b, struct symbols *s, const char *piece,
+                       size_t len, struct err *err)
+{
+    struct str text = { 0 };
+    size_t used;
+    int ret = 0;
+
+    for (size_t at = 0; at < len && ret == 0; at += used) {
+        const char *symbol = piece + at;
+        size_t n;
+        long id;
+
+        chars_at(symbol, len - at, &used);
+        n = used;
+        if ((b->prefix && at) || (b->suffix && at + used == len)) {
+            str_reset(&text);
+            str_add(&text, b->prefix && at ? b->prefix : "");
+            str_addn(&text, symbol, used);
+            str_add(&text, b->suffix && at + used == len ? b->suffix : "");
+            symbol = str_text(&text);
+            n = text.len;
+        }
+        id = vocab_id(b->vocab, symbol, n);
+        if (id < 0) {
+            ret = add_unknown(b, s, symbol, n, err);
+            continue;
+        }
+        add_held(s);
+        add_symbol(s, id);
+    }
+    add_held(s);
+    str_clear(&text);
+    return ret;
+}
+
+static int bpe_encode(const void *model, const char *piece, size_t len,
+                      struct tokens *out, struct err *err)
+{
+    const struct bpe *b = model;
+    long whole = b->ignore_merges ? vocab_id(b->vocab, piece, len) : NONE;
+    size_t affixes =
+        (b->prefix ? strlen(b->prefix) : 0) + (b->suffix ? strlen(b->suffix) : 0);
+    struct symbols s = { .held = NONE };
+    int ret;
+
+    if (whole >= 0) {
+        tokens_add(out, (uint32_t)whole);
+        return 0;
+    }
+    s.v = xmalloc(sizeof(*s.v) * (len * (1 + affixes) + 1));
+    ret = add_symbols(b, &s, piece, len, err);
+    if (s.n)
+        s.v[s.n - 1].next = -1;
+    if (ret == 0)
+        merge_all(b, s.v, s.n);
+    for (int i = s.n && ret == 0 ? 0 : -1; i >= 0; i = s.v[i].next)
+        tokens_add(out, s.v[i].id);
+    free(s.v);
+    return ret;
+}
+
+const struct subword_kind bpe_kind = { "BPE", bpe_open, bpe_encode, bpe_free };

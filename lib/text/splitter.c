@@ -1,12 +1,13 @@
 /* splitter - cut text into pieces: the pre-tokenizers of a tokenizer.json */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "lib/text/splitter.h"
 
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/text/bytelevel.h"
+#include "lib/text/setting.h"
+#include "lib/text/pattern.h"
 
 /* What GPT-2's byte-level stage splits by (Radford et al. 2019). */
 static const char GPT2_PATTERN[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
@@ -14,39 +15,22 @@ static const char GPT2_PATTERN[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
 
 /* What becomes of a match: dropped, a piece of its own, or joined to a neighbour. */
 enum behavior { REMOVED, ISOLATED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS };
+/* Which pieces a space is put before. */
+enum prefix { NEVER, FIRST, ALWAYS };
 
 struct stage {
-    pcre2_code *pattern; /* NULL: no splitting */
+    struct pattern *pattern; /* NULL: no splitting */
     enum behavior behavior;
-    bool invert;       /* the text between the matches counts as the matches */
-    bool prefix_space; /* a space is put before text that does not begin with one */
+    bool invert; /* the text between the matches counts as the matches */
+    enum prefix prefix;
+    bool bytes;  /* pieces are mapped byte by byte */
+    char *space; /* what stands for a space; NULL: itself */
 };
 
 struct splitter {
     struct stage *stage;
     size_t n;
-    bool byte_level;
 };
-
-static int compile(struct stage *s, const char *path, const char *pattern, bool literal,
-                   struct err *err)
-{
-    int code;
-    PCRE2_SIZE at;
-    uint32_t options = literal ? PCRE2_LITERAL | PCRE2_UTF : PCRE2_UTF | PCRE2_UCP;
-
-    s->pattern = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options,
-                               &code, &at, NULL);
-    if (!s->pattern) {
-        PCRE2_UCHAR what[128] = "";
-
-        pcre2_get_error_message(code, what, sizeof(what));
-        return err_set(err, ERR_INPUT, "%s: pre_tokenizer: pattern, byte %zu: %s", path,
-                       (size_t)at, (const char *)what);
-    }
-    pcre2_jit_compile(s->pattern, PCRE2_JIT_COMPLETE); /* slower without, but right */
-    return 0;
-}
 
 static struct stage *add_stage(struct splitter *s)
 {
@@ -55,259 +39,310 @@ static struct stage *add_stage(struct splitter *s)
     return &s->stage[s->n++];
 }
 
-static bool flag(const cJSON *j, const char *name, bool otherwise)
-{
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, name);
-
-    return cJSON_IsBool(v) ? cJSON_IsTrue(v) : otherwise;
-}
-
-static int add_byte_level(struct splitter *s, const char *path, const cJSON *j,
+static int add_byte_level(struct splitter *s, const char *where, const cJSON *j,
                           struct err *err)
 {
     struct stage *stage = add_stage(s);
 
-    s->byte_level = true;
-    stage->prefix_space = flag(j, "add_prefix_space", true);
-    return flag(j, "use_regex", true) ? compile(stage, path, GPT2_PATTERN, false, err)
-                                      : 0;
+    stage->bytes = true;
+    stage->prefix = setting_flag(j, "add_prefix_space", true) ? ALWAYS : NEVER;
+    if (!setting_flag(j, "use_regex", true))
+        return 0;
+    return pattern_compile(&stage->pattern, where, GPT2_PATTERN, err);
 }
 
-static int add_split(struct splitter *s, const char *path, const cJSON *j,
-                     struct err *err)
+static int read_behavior(enum behavior *out, const char *where, const cJSON *j,
+                         struct err *err)
 {
     static const char *const names[] = {
         "Removed",        "Isolated",   "MergedWithPrevious",
         "MergedWithNext", "Contiguous", NULL
     };
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
-    const cJSON *regex = cJSON_GetObjectItemCaseSensitive(pattern, "Regex");
-    const cJSON *string = cJSON_GetObjectItemCaseSensitive(pattern, "String");
-    const cJSON *behavior = cJSON_GetObjectItemCaseSensitive(j, "behavior");
-    struct stage *stage = add_stage(s);
+    const char *name = setting_string(j, "behavior");
     int i = 0;
 
-    while (names[i] &&
-           (!cJSON_IsString(behavior) || strcmp(names[i], behavior->valuestring)))
+    while (names[i] && (!name || strcmp(names[i], name)))
         i++;
     if (!names[i])
-        return err_set(err, ERR_INPUT, "%s: pre_tokenizer: unknown behavior of a Split",
-                       path);
-    stage->behavior = (enum behavior)i;
-    stage->invert = flag(j, "invert", false);
-    if (cJSON_IsString(regex))
-        return compile(stage, path, regex->valuestring, false, err);
-    if (cJSON_IsString(string))
-        return compile(stage, path, string->valuestring, true, err);
-    return err_set(err, ERR_INPUT, "%s: pre_tokenizer: a Split without a pattern",
-                   path);
+        return err_set(err, ERR_INPUT, "%s: unknown behavior", where);
+    *out = (enum behavior)i;
+    return 0;
 }
 
-static int add_digits(struct splitter *s, const char *path, const cJSON *j,
+static int add_split(struct splitter *s, const char *where, const cJSON *j,
+                     struct err *err)
+{
+    struct stage *stage = add_stage(s);
+
+    stage->invert = setting_flag(j, "invert", false);
+    if (read_behavior(&stage->behavior, where, j, err) < 0)
+        return -1;
+    return pattern_open(&stage->pattern, where,
+                        cJSON_GetObjectItemCaseSensitive(j, "pattern"), err);
+}
+
+static int add_digits(struct splitter *s, const char *where, const cJSON *j,
                       struct err *err)
 {
     struct stage *stage = add_stage(s);
 
-    stage->behavior = flag(j, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
-    return compile(stage, path, "\\p{N}", false, err);
+    stage->behavior =
+        setting_flag(j, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
+    return pattern_compile(&stage->pattern, where, "\\p{N}", err);
 }
 
-static int add_json(struct splitter *s, const char *path, const cJSON *j,
-                    struct err *err);
-
-static int add_sequence(struct splitter *s, const char *path, const cJSON *j,
-                        struct err *err)
+static int add_punctuation(struct splitter *s, const char *where, const cJSON *j,
+                           struct err *err)
 {
-    const cJSON *one;
+    struct stage *stage = add_stage(s);
 
-    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(
-                                j, "pretokenizers")) if (add_json(s, path, one, err) <
-                                                         0) return -1;
-    return 0;
+    if (setting_string(j, "behavior") &&
+        read_behavior(&stage->behavior, where, j, err) < 0)
+        return -1;
+    return pattern_compile(&stage->pattern, where, "[\\p{P}$+<=>\\^`|~]", err);
 }
 
-static int add_json(struct splitter *s, const char *path, const cJSON *j,
+static int add_whitespace_split(struct splitter *s, const char *where, const cJSON *j,
+                                struct err *err)
+{
+    struct stage *stage = add_stage(s);
+
+    (void)j;
+    stage->behavior = REMOVED;
+    return pattern_compile(&stage->pattern, where, "\\s", err);
+}
+
+static int add_bert(struct splitter *s, const char *where, const cJSON *j,
+                    struct err *err)
+{
+    return add_whitespace_split(s, where, j, err) < 0
+               ? -1
+               : add_punctuation(s, where, NULL, err);
+}
+
+static int add_metaspace(struct splitter *s, const char *where, const cJSON *j,
+                         struct err *err)
+{
+    struct stage *stage = add_stage(s);
+    struct metaspace m;
+    cJSON *pattern;
+    int ret;
+
+    if (setting_metaspace(&m, where, j, err) < 0)
+        return -1;
+    stage->space = xstrdup(m.space);
+    stage->prefix = m.never ? NEVER : m.first ? FIRST : ALWAYS;
+    stage->behavior = WITH_NEXT;
+    if (!setting_flag(j, "split", true))
+        return 0;
+    pattern = cJSON_CreateObject();
+    cJSON_AddStringToObject(pattern, "String", m.space);
+    ret = pattern_open(&stage->pattern, where, pattern, err);
+    cJSON_Delete(pattern);
+    return ret;
+}
+
+static int add_json(struct splitter *s, const char *where, const cJSON *j, int depth,
                     struct err *err)
 {
     static const struct {
         const char *type;
         int (*add)(struct splitter *, const char *, const cJSON *, struct err *);
-    } stages[] = { { "ByteLevel", add_byte_level },
-                   { "Split", add_split },
-                   { "Digits", add_digits },
-                   { "Sequence", add_sequence } };
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(j, "type");
+    } stages[] = {
+        { "ByteLevel", add_byte_level },
+        { "Split", add_split },
+        { "Digits", add_digits },
+        { "Punctuation", add_punctuation },
+        { "WhitespaceSplit", add_whitespace_split },
+        { "BertPreTokenizer", add_bert },
+        { "Metaspace", add_metaspace },
+    };
+    const char *type = setting_type(j);
+    const cJSON *one;
 
-    for (size_t i = 0; cJSON_IsString(type) && i < sizeof(stages) / sizeof(*stages);
-         i++)
-        if (!strcmp(stages[i].type, type->valuestring))
-            return stages[i].add(s, path, j, err);
-    return err_set(err, ERR_INPUT, "%s: pre_tokenizer of type '%s' is not known", path,
-                   cJSON_IsString(type) ? type->valuestring : "?");
+    if (!strcmp(type, "Sequence") && depth < 8) {
+        cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(j, "pretokenizers"))
+        {
+            if (add_json(s, where, one, depth + 1, err) < 0)
+                return -1;
+        }
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
+        if (!strcmp(stages[i].type, type))
+            return stages[i].add(s, where, j, err);
+    return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 
 int splitter_open(struct splitter **out, const char *path, const cJSON *j,
                   struct err *err)
 {
     struct splitter *s = xcalloc(1, sizeof(*s));
+    char *where = str_dupf("%s: pre_tokenizer", path);
+    int ret = setting_absent(j) ? 0 : add_json(s, where, j, 0, err);
 
-    if (j && !cJSON_IsNull(j) && add_json(s, path, j, err) < 0) {
+    free(where);
+    if (ret < 0)
         splitter_free(s);
-        return -1;
-    }
-    *out = s;
-    return 0;
+    else
+        *out = s;
+    return ret;
 }
 
 void splitter_free(struct splitter *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->n; i++)
-        pcre2_code_free(s->stage[i].pattern);
+    for (size_t i = 0; i < s->n; i++) {
+        pattern_free(s->stage[i].pattern);
+        free(s->stage[i].space);
+    }
     free(s->stage);
     free(s);
 }
 
-bool splitter_is_byte_level(const struct splitter *s)
-{
-    return s->byte_level;
-}
-
-void pieces_clear(struct pieces *p)
-{
-    free(p->v);
-    *p = (struct pieces){ 0 };
-}
-
-static void add_piece(struct pieces *out, size_t start, size_t end)
-{
-    if (end == start)
-        return;
-    out->v = xgrow(out->v, &out->cap, out->n + 1, sizeof(*out->v));
-    out->v[out->n++] = (struct piece){ start, end - start };
-}
-
-/* A stretch of a piece that is a match or lies between matches, joined to its
+/* Stretches of a piece that are matches or lie between matches, joined to their
  * neighbours as the behavior says. */
 struct joiner {
     const struct stage *stage;
+    const char *text;
     struct pieces *out;
-    size_t open;        /* start of what is still growing */
-    bool growing, last; /* something grows; it ended with a match */
+    size_t open; /* start of what is still growing */
+    bool growing, last,
+        first; /* something grows; it ended with a match; see pieces.h */
 };
+
+static void give(struct joiner *j, size_t start, size_t end)
+{
+    size_t from = j->out->text.len;
+
+    if (start == end)
+        return;
+    if (j->stage->bytes)
+        bytelevel_encode(&j->out->text, j->text + start, end - start);
+    else
+        str_addn(&j->out->text, j->text + start, end - start);
+    pieces_end(j->out, from, j->first && !start);
+}
 
 static void close_open(struct joiner *j, size_t end)
 {
     if (j->growing)
-        add_piece(j->out, j->open, end);
+        give(j, j->open, end);
     j->growing = false;
 }
 
 static void add_stretch(struct joiner *j, size_t start, size_t end, bool match)
 {
-    if (start == end)
-        return;
+    bool joins = j->growing;
+
     match ^= j->stage->invert;
     switch (j->stage->behavior) {
     case REMOVED:
         if (!match)
-            add_piece(j->out, start, end);
+            give(j, start, end);
         return;
     case ISOLATED:
-        add_piece(j->out, start, end);
+        give(j, start, end);
         return;
     case CONTIGUOUS:
-        if (!j->growing || j->last != match) {
-            close_open(j, start);
-            j->open = start;
-        }
+        joins &= j->last == match;
         break;
     case WITH_PREVIOUS: /* a match ends the piece it is in */
-        if (!j->growing || j->last) {
-            close_open(j, start);
-            j->open = start;
-        }
+        joins &= match && !j->last;
         break;
     case WITH_NEXT: /* a match begins a piece */
-        if (!j->growing || match) {
-            close_open(j, start);
-            j->open = start;
-        }
+        joins &= !match && j->last;
         break;
+    }
+    if (!joins) {
+        close_open(j, start);
+        j->open = start;
     }
     j->growing = true;
     j->last = match;
 }
 
-static int split_piece(const struct stage *s, pcre2_match_data *data, const char *text,
-                       struct piece p, struct pieces *out, struct err *err)
+static int split(struct joiner *j, size_t len, struct err *err)
 {
-    struct joiner j = { .stage = s, .out = out };
-    const char *base = text + p.start;
-    size_t at = 0, done = 0;
+    struct finder f;
+    size_t done = 0;
+    int ret;
 
-    while (at < p.len) {
-        PCRE2_SIZE *range;
-        int n = pcre2_match(s->pattern, (PCRE2_SPTR)base, p.len, at, PCRE2_NO_UTF_CHECK,
-                            data, NULL);
-
-        if (n == PCRE2_ERROR_NOMATCH)
-            break;
-        if (n < 0)
-            return err_set(err, ERR_INPUT,
-                           "the tokenizer's pattern fails on this text (%d)", n);
-        range = pcre2_get_ovector_pointer(data);
-        if (range[1] ==
-            range[0]) { /* an empty match: go on behind the next character */
-            do
-                at++;
-            while (at < p.len && ((unsigned char)base[at] & 0xc0) == 0x80);
-            continue;
-        }
-        add_stretch(&j, p.start + done, p.start + range[0], false);
-        add_stretch(&j, p.start + range[0], p.start + range[1], true);
-        at = done = range[1];
+    if (!j->stage->pattern) {
+        give(j, 0, len);
+        return 0;
     }
-    add_stretch(&j, p.start + done, p.start + p.len, false);
-    close_open(&j, p.start + p.len);
-    return 0;
+    finder_init(&f, j->stage->pattern, j->text, len);
+    while ((ret = finder_next(&f, err)) > 0) {
+        if (done < f.start)
+            add_stretch(j, done, f.start, false);
+        add_stretch(j, f.start, f.end, true);
+        done = f.end;
+    }
+    finder_clear(&f);
+    if (done < len)
+        add_stretch(j, done, len, false);
+    close_open(j, len);
+    return ret;
 }
 
-int splitter_run(const struct splitter *s, struct str *text, struct pieces *out,
-                 struct err *err)
+/* The text with what stands for a space, and one before it where the stage says so. */
+static void prepare(const struct stage *s, const char *text, size_t len, bool first,
+                    struct str *out)
 {
-    struct pieces now = { 0 };
+    const char *space = s->space ? s->space : " ";
+    size_t start = out->len;
 
-    for (size_t i = 0; i < s->n; i++)
-        if (s->stage[i].prefix_space && text->len && text->s[0] != ' ') {
-            char *rest = xstrndup(text->s, text->len);
-            size_t len = text->len;
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == ' ')
+            str_add(out, space);
+        else
+            str_addc(out, text[i]);
+    if ((s->prefix == ALWAYS || (s->prefix == FIRST && first)) &&
+        strncmp(str_text(out) + start, space, strlen(space))) {
+        char *rest = xstrndup(str_text(out) + start, out->len - start);
+        size_t n = out->len - start;
 
-            str_reset(text);
-            str_addc(text, ' ');
-            str_addn(text, rest, len);
-            free(rest);
-        }
-    add_piece(&now, 0, text->len);
-    for (size_t i = 0; i < s->n; i++) {
-        pcre2_match_data *data;
-        struct pieces next = { 0 };
-        int ret = 0;
-
-        if (!s->stage[i].pattern)
-            continue;
-        data = pcre2_match_data_create(16, NULL);
-        for (size_t k = 0; k < now.n && ret == 0; k++)
-            ret = split_piece(&s->stage[i], data, text->s, now.v[k], &next, err);
-        pcre2_match_data_free(data);
-        pieces_clear(&now);
-        now = next;
-        if (ret < 0) {
-            pieces_clear(&now);
-            return -1;
-        }
+        out->len = start;
+        str_add(out, space);
+        str_addn(out, rest, n);
+        free(rest);
     }
-    *out = now;
-    return 0;
+}
+
+static int run_stage(const struct stage *s, const struct pieces *in, struct pieces *out,
+                     struct err *err)
+{
+    struct str text = { 0 };
+    int ret = 0;
+
+    for (size_t i = 0; i < in->n && ret == 0; i++) {
+        struct joiner j = { .stage = s, .out = out, .first = in->v[i].first };
+
+        str_reset(&text);
+        prepare(s, pieces_at(in, i), in->v[i].len, j.first, &text);
+        j.text = str_text(&text);
+        ret = split(&j, text.len, err);
+    }
+    str_clear(&text);
+    return ret;
+}
+
+int splitter_run(const struct splitter *s, const char *text, size_t len, bool first,
+                 struct pieces *out, struct err *err)
+{
+    int ret = 0;
+
+    pieces_add(out, text, len, first);
+    for (size_t i = 0; i < s->n && ret == 0; i++) {
+        struct pieces next = { 0 };
+
+        ret = run_stage(&s->stage[i], out, &next, err);
+        pieces_clear(out);
+        *out = next;
+    }
+    if (ret < 0)
+        pieces_clear(out);
+    return ret;
 }

@@ -1,0 +1,369 @@
+/* decoder - the texts of tokens to one text: the decoders of a tokenizer.json */
+#include "lib/text/decoder.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/text/bytelevel.h"
+#include "lib/text/chars.h"
+#include "lib/text/setting.h"
+#include "lib/text/pattern.h"
+
+struct stage {
+    void (*run)(const struct stage *, const struct pieces *, struct pieces *);
+    struct pattern *pattern;
+    char *text;         /* put in a pattern's place; what is taken away */
+    size_t left, right; /* how many of the text are taken away at most */
+    bool flag;
+};
+
+struct decoder {
+    struct stage *stage;
+    size_t n;
+    bool blanks; /* there is no decoder */
+};
+
+void decoder_clean(struct str *out, const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        uint32_t cp;
+        size_t n = str_utf8_decode(text + at, len - at, &cp);
+
+        if (n)
+            str_addn(out, text + at, n);
+        else
+            str_add(out, "\xef\xbf\xbd");
+        at += n ? n : str_utf8_bad(text + at, len - at);
+    }
+}
+
+/* ---- stages ---- */
+
+static void run_byte_level(const struct stage *s, const struct pieces *in,
+                           struct pieces *out)
+{
+    struct str bytes = { 0 };
+
+    (void)s;
+    for (size_t i = 0; i < in->n; i++)
+        bytelevel_decode(&bytes, pieces_at(in, i), in->v[i].len);
+    decoder_clean(&out->text, str_text(&bytes), bytes.len);
+    pieces_end(out, 0, false);
+    str_clear(&bytes);
+}
+
+static void run_fuse(const struct stage *s, const struct pieces *in, struct pieces *out)
+{
+    (void)s;
+    for (size_t i = 0; i < in->n; i++)
+        str_addn(&out->text, pieces_at(in, i), in->v[i].len);
+    pieces_end(out, 0, false);
+}
+
+static void run_replace(const struct stage *s, const struct pieces *in,
+                        struct pieces *out)
+{
+    for (size_t i = 0; i < in->n; i++) {
+        const char *text = pieces_at(in, i);
+        size_t start = out->text.len, done = 0;
+        struct finder f;
+
+        finder_init(&f, s->pattern, text, in->v[i].len);
+        while (finder_next(&f, NULL) > 0) {
+            str_addn(&out->text, text + done, f.start - done);
+            str_add(&out->text, s->text);
+            done = f.end;
+        }
+        finder_clear(&f);
+        str_addn(&out->text, text + done, in->v[i].len - done);
+        pieces_end(out, start, false);
+    }
+}
+
+static void run_strip(const struct stage *s, const struct pieces *in,
+                      struct pieces *out)
+{
+    size_t n = strlen(s->text);
+
+    for (size_t i = 0; i < in->n; i++) {
+        const char *text = pieces_at(in, i);
+        size_t start = 0, end = in->v[i].len;
+
+        for (size_t k = 0; k < s->left && end - start >= n; k++, start += n)
+            if (memcmp(text + start, s->text, n))
+                break;
+        for (size_t k = 0; k < s->right && end - start >= n; k++, end -= n)
+            if (memcmp(text + end - n, s->text, n))
+                break;
+        pieces_add(out, text + start, end - start, false);
+    }
+}
+
+/* The byte of a token such as "<0x0A>", or -1. */
+static int byte_of(const char *token, size_t len)
+{
+    char digits[3] = "";
+
+    if (len != 6 || memcmp(token, "<0x", 3) || token[5] != '>' ||
+        !isxdigit((unsigned char)token[3]) || !isxdigit((unsigned char)token[4]))
+        return -1;
+    memcpy(digits, token + 3, 2);
+    return (int)strtol(digits, NULL, 16);
+}
+
+/* A run of bytes is their text when it is UTF-8, else as many U+FFFD. */
+static void run_byte_fallback(const struct stage *s, const struct pieces *in,
+                              struct pieces *out)
+{
+    struct str run = { 0 };
+
+    (void)s;
+    for (size_t i = 0; i <= in->n; i++) {
+        int byte = i < in->n ? byte_of(pieces_at(in, i), in->v[i].len) : -1;
+
+        if (byte >= 0) {
+            str_addc(&run, (char)byte);
+            continue;
+        }
+        if (str_is_utf8(str_text(&run), run.len) && run.len)
+            pieces_add(out, run.s, run.len, false);
+        else
+            for (size_t k = 0; k < run.len; k++)
+                pieces_add(out, "\xef\xbf\xbd", 3, false);
+        str_reset(&run);
+        if (i < in->n)
+            pieces_add(out, pieces_at(in, i), in->v[i].len, false);
+    }
+    str_clear(&run);
+}
+
+/* What stands for a space is one, except in the first token. */
+static void run_metaspace(const struct stage *s, const struct pieces *in,
+                          struct pieces *out)
+{
+    size_t n = strlen(s->text);
+
+    for (size_t i = 0; i < in->n; i++) {
+        const char *text = pieces_at(in, i);
+        size_t start = out->text.len, len = in->v[i].len;
+
+        for (size_t at = 0; at < len;)
+            if (len - at >= n && !memcmp(text + at, s->text, n)) {
+                if (i || !s->flag)
+                    str_addc(&out->text, ' ');
+                at += n;
+            } else {
+                str_addc(&out->text, text[at++]);
+            }
+        pieces_end(out, start, false);
+    }
+}
+
+/* What ends a word is a space, and nothing at the end of the text. */
+static void run_bpe(const struct stage *s, const struct pieces *in, struct pieces *out)
+{
+    size_t n = strlen(s->text);
+
+    for (size_t i = 0; i < in->n; i++) {
+        const char *text = pieces_at(in, i);
+        size_t start = out->text.len, len = in->v[i].len;
+
+        for (size_t at = 0; at < len;)
+            if (len - at >= n && !memcmp(text + at, s->text, n)) {
+                if (i + 1 < in->n)
+                    str_addc(&out->text, ' ');
+                at += n;
+            } else {
+                str_addc(&out->text, text[at++]);
+            }
+        pieces_end(out, start, false);
+    }
+}
+
+/* ---- opening ---- */
+
+static struct stage *add_stage(struct decoder *d)
+{
+    d->stage = xrealloc(d->stage, sizeof(*d->stage) * (d->n + 1));
+    d->stage[d->n] = (struct stage){ 0 };
+    return &d->stage[d->n++];
+}
+
+static int add_byte_level(struct decoder *d, const char *where, const cJSON *j,
+                          struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(d)->run = run_byte_level;
+    return 0;
+}
+
+static int add_fuse(struct decoder *d, const char *where, const cJSON *j,
+                    struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(d)->run = run_fuse;
+    return 0;
+}
+
+static int add_byte_fallback(struct decoder *d, const char *where, const cJSON *j,
+                             struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(d)->run = run_byte_fallback;
+    return 0;
+}
+
+static int add_replace(struct decoder *d, const char *where, const cJSON *j,
+                       struct err *err)
+{
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
+    const char *text = setting_string(j, "content");
+    struct stage *s = add_stage(d);
+
+    s->run = run_replace;
+    if (!text)
+        return err_set(err, ERR_INPUT, "%s: a Replace without content", where);
+    if (setting_string(pattern, "Regex") && strchr(text, '$'))
+        return err_set(err, ERR_INPUT, "%s: '%s' with groups is not known", where,
+                       text);
+    s->text = xstrdup(text);
+    return pattern_open(&s->pattern, where, pattern, err);
+}
+
+static int add_strip(struct decoder *d, const char *where, const cJSON *j,
+                     struct err *err)
+{
+    const char *text = setting_string(j, "content");
+    struct stage *s = add_stage(d);
+    long left, right;
+
+    s->run = run_strip;
+    if (!text || !*text ||
+        !setting_id(cJSON_GetObjectItemCaseSensitive(j, "start"), &left) ||
+        !setting_id(cJSON_GetObjectItemCaseSensitive(j, "stop"), &right))
+        return err_set(err, ERR_INPUT, "%s: a bad Strip", where);
+    s->text = xstrdup(text);
+    s->left = (size_t)left;
+    s->right = (size_t)right;
+    return 0;
+}
+
+static int add_metaspace(struct decoder *d, const char *where, const cJSON *j,
+                         struct err *err)
+{
+    struct stage *s = add_stage(d);
+    struct metaspace m;
+
+    s->run = run_metaspace;
+    if (setting_metaspace(&m, where, j, err) < 0)
+        return -1;
+    s->text = xstrdup(m.space);
+    s->flag = !m.never;
+    return 0;
+}
+
+static int add_bpe(struct decoder *d, const char *where, const cJSON *j,
+                   struct err *err)
+{
+    const char *suffix = setting_string(j, "suffix");
+    struct stage *s = add_stage(d);
+
+    s->run = run_bpe;
+    if (!suffix || !*suffix)
+        return err_set(err, ERR_INPUT, "%s: a BPEDecoder without a suffix", where);
+    s->text = xstrdup(suffix);
+    return 0;
+}
+
+static int add_json(struct decoder *d, const char *where, const cJSON *j, int depth,
+                    struct err *err)
+{
+    static const struct {
+        const char *type;
+        int (*add)(struct decoder *, const char *, const cJSON *, struct err *);
+    } stages[] = {
+        { "ByteLevel", add_byte_level },
+        { "Fuse", add_fuse },
+        { "ByteFallback", add_byte_fallback },
+        { "Replace", add_replace },
+        { "Strip", add_strip },
+        { "Metaspace", add_metaspace },
+        { "BPEDecoder", add_bpe },
+    };
+    const char *type = setting_type(j);
+    const cJSON *one;
+
+    if (!strcmp(type, "Sequence") && depth < 8) {
+        cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(j, "decoders"))
+        {
+            if (add_json(d, where, one, depth + 1, err) < 0)
+                return -1;
+        }
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
+        if (!strcmp(stages[i].type, type))
+            return stages[i].add(d, where, j, err);
+    return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
+}
+
+int decoder_open(struct decoder **out, const char *path, const cJSON *j,
+                 struct err *err)
+{
+    struct decoder *d = xcalloc(1, sizeof(*d));
+    char *where = str_dupf("%s: decoder", path);
+    int ret;
+
+    d->blanks = setting_absent(j);
+    ret = d->blanks ? 0 : add_json(d, where, j, 0, err);
+    free(where);
+    if (ret < 0)
+        decoder_free(d);
+    else
+        *out = d;
+    return ret;
+}
+
+void decoder_free(struct decoder *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->n; i++) {
+        pattern_free(d->stage[i].pattern);
+        free(d->stage[i].text);
+    }
+    free(d->stage);
+    free(d);
+}
+
+bool decoder_is_partial(const struct decoder *d, const char *token, size_t len)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (d->stage[i].run == run_byte_fallback)
+            return byte_of(token, len) >= 0;
+    return false;
+}
+
+void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        struct pieces next = { 0 };
+
+        d->stage[i].run(&d->stage[i], tokens, &next);
+        pieces_clear(tokens);
+        *tokens = next;
+    }
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (i && d->blanks)
+            str_addc(out, ' ');
+        str_addn(out, pieces_at(tokens, i), tokens->v[i].len);
+    }
+}

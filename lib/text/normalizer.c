@@ -1,0 +1,315 @@
+/* normalizer - change text before it is cut: the normalizers of a tokenizer.json */
+#include "lib/text/normalizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "lib/base/mem.h"
+#include "lib/text/chars.h"
+#include "lib/text/setting.h"
+#include "lib/text/pattern.h"
+
+struct stage {
+    int (*run)(const struct stage *, const char *, size_t, struct str *, struct err *);
+    utf8proc_option_t form; /* of Unicode */
+    struct pattern *pattern;
+    char *text; /* put in its place, or before */
+    bool left, right;
+};
+
+struct normalizer {
+    struct stage *stage;
+    size_t n;
+};
+
+static void add_char(struct str *out, uint32_t cp)
+{
+    char utf8[4];
+
+    str_addn(out, utf8, str_utf8_encode(cp, utf8));
+}
+
+/* ---- stages ---- */
+
+static int run_form(const struct stage *s, const char *text, size_t len,
+                    struct str *out, struct err *err)
+{
+    utf8proc_uint8_t *to;
+    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text,
+                                      (utf8proc_ssize_t)len, &to, s->form);
+
+    if (n < 0)
+        return err_set(err, ERR_SYSTEM, "the text cannot be normalized: %s",
+                       utf8proc_errmsg(n));
+    str_addn(out, to, (size_t)n);
+    free(to);
+    return 0;
+}
+
+static int run_lowercase(const struct stage *s, const char *text, size_t len,
+                         struct str *out, struct err *err)
+{
+    size_t used;
+
+    (void)s;
+    (void)err;
+    for (size_t at = 0; at < len; at += used) {
+        uint32_t cp = chars_at(text + at, len - at, &used);
+
+        if (cp == 0x130) /* the one letter that becomes two characters */
+            str_add(out, "i\xcc\x87");
+        else
+            add_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
+    }
+    return 0;
+}
+
+static int run_strip(const struct stage *s, const char *text, size_t len,
+                     struct str *out, struct err *err)
+{
+    size_t start = 0, used;
+
+    (void)err;
+    while (s->left && start < len &&
+           chars_is_space(chars_at(text + start, len - start, &used)))
+        start += used;
+    while (s->right && len > start && chars_is_space(chars_before(text, len, &used)))
+        len -= used;
+    str_addn(out, text + start, len - start);
+    return 0;
+}
+
+static int run_strip_accents(const struct stage *s, const char *text, size_t len,
+                             struct str *out, struct err *err)
+{
+    size_t used;
+
+    (void)s;
+    (void)err;
+    for (size_t at = 0; at < len; at += used)
+        if (!chars_is_mark(chars_at(text + at, len - at, &used)))
+            str_addn(out, text + at, used);
+    return 0;
+}
+
+static int run_replace(const struct stage *s, const char *text, size_t len,
+                       struct str *out, struct err *err)
+{
+    struct finder f;
+    size_t done = 0;
+    int ret;
+
+    finder_init(&f, s->pattern, text, len);
+    while ((ret = finder_next(&f, err)) > 0) {
+        str_addn(out, text + done, f.start - done);
+        str_add(out, s->text);
+        done = f.end;
+    }
+    finder_clear(&f);
+    str_addn(out, text + done, len - done);
+    return ret;
+}
+
+static int run_prepend(const struct stage *s, const char *text, size_t len,
+                       struct str *out, struct err *err)
+{
+    (void)err;
+    if (len)
+        str_add(out, s->text);
+    str_addn(out, text, len);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static struct stage *add_stage(struct normalizer *n)
+{
+    n->stage = xrealloc(n->stage, sizeof(*n->stage) * (n->n + 1));
+    n->stage[n->n] = (struct stage){ 0 };
+    return &n->stage[n->n++];
+}
+
+static int add_form(struct normalizer *n, const char *where, const cJSON *j,
+                    struct err *err)
+{
+    const char *type = setting_type(j); /* NF[K]C or NF[K]D */
+    struct stage *s = add_stage(n);
+
+    (void)where;
+    (void)err;
+    s->run = run_form;
+    s->form = UTF8PROC_STABLE |
+              (strchr(type, 'C') ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+              (strchr(type, 'K') ? UTF8PROC_COMPAT : 0);
+    return 0;
+}
+
+static int add_lowercase(struct normalizer *n, const char *where, const cJSON *j,
+                         struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(n)->run = run_lowercase;
+    return 0;
+}
+
+static int add_strip_accents(struct normalizer *n, const char *where, const cJSON *j,
+                             struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(n)->run = run_strip_accents;
+    return 0;
+}
+
+static int add_strip(struct normalizer *n, const char *where, const cJSON *j,
+                     struct err *err)
+{
+    struct stage *s = add_stage(n);
+
+    (void)where;
+    (void)err;
+    s->run = run_strip;
+    s->left = setting_flag(j, "strip_left", true);
+    s->right = setting_flag(j, "strip_right", true);
+    return 0;
+}
+
+static int add_replace(struct normalizer *n, const char *where, const cJSON *j,
+                       struct err *err)
+{
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
+    const char *text = setting_string(j, "content");
+    struct stage *s = add_stage(n);
+
+    s->run = run_replace;
+    if (!text)
+        return err_set(err, ERR_INPUT, "%s: a Replace without content", where);
+    if (setting_string(pattern, "Regex") && strchr(text, '$'))
+        return err_set(err, ERR_INPUT, "%s: '%s' with groups is not known", where,
+                       text);
+    s->text = xstrdup(text);
+    return pattern_open(&s->pattern, where, pattern, err);
+}
+
+static int add_prepend(struct normalizer *n, const char *where, const cJSON *j,
+                       struct err *err)
+{
+    const char *text = setting_string(j, "prepend");
+    struct stage *s = add_stage(n);
+
+    s->run = run_prepend;
+    if (!text)
+        return err_set(err, ERR_INPUT, "%s: a Prepend without text", where);
+    s->text = xstrdup(text);
+    return 0;
+}
+
+static int add_json(struct normalizer *n, const char *where, const cJSON *j, int depth,
+                    struct err *err)
+{
+    static const struct {
+        const char *type;
+        int (*add)(struct normalizer *, const char *, const cJSON *, struct err *);
+    } stages[] = {
+        { "NFC", add_form },
+        { "NFD", add_form },
+        { "NFKC", add_form },
+        { "NFKD", add_form },
+        { "Lowercase", add_lowercase },
+        { "Strip", add_strip },
+        { "StripAccents", add_strip_accents },
+        { "Replace", add_replace },
+        { "Prepend", add_prepend },
+    };
+    const char *type = setting_type(j);
+    const cJSON *one;
+
+    if (!strcmp(type, "Sequence") && depth < 8) {
+        cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(j, "normalizers"))
+        {
+            if (add_json(n, where, one, depth + 1, err) < 0)
+                return -1;
+        }
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
+        if (!strcmp(stages[i].type, type))
+            return stages[i].add(n, where, j, err);
+    return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
+}
+
+int normalizer_open(struct normalizer **out, const char *path, const cJSON *j,
+                    struct err *err)
+{
+    struct normalizer *n = xcalloc(1, sizeof(*n));
+    char *where = str_dupf("%s: normalizer", path);
+    int ret = setting_absent(j) ? 0 : add_json(n, where, j, 0, err);
+
+    free(where);
+    if (ret < 0)
+        normalizer_free(n);
+    else
+        *out = n;
+    return ret;
+}
+
+void normalizer_free(struct normalizer *n)
+{
+    if (!n)
+        return;
+    for (size_t i = 0; i < n->n; i++) {
+        pattern_free(n->stage[i].pattern);
+        free(n->stage[i].text);
+    }
+    free(n->stage);
+    free(n);
+}
+
+/* True when the stage takes the text's first character away. */
+static bool takes_first(const struct stage *s, const char *text, size_t len)
+{
+    size_t used;
+    uint32_t cp = len ? chars_at(text, len, &used) : 0;
+    bool taken;
+    struct finder f;
+
+    if (!len)
+        return false;
+    if (s->run == run_strip)
+        return s->left && chars_is_space(cp);
+    if (s->run == run_strip_accents)
+        return chars_is_mark(cp);
+    if (s->run != run_replace || *s->text)
+        return false;
+    finder_init(&f, s->pattern, text, len);
+    taken = finder_next(&f, NULL) > 0 && f.start == 0 && f.end > 0;
+    finder_clear(&f);
+    return taken;
+}
+
+int normalizer_run(const struct normalizer *n, const char *text, size_t len,
+                   struct str *out, bool *kept, struct err *err)
+{
+    struct str now = { 0 };
+    int ret = 0;
+
+    *kept = true;
+    str_addn(&now, text, len);
+    for (size_t i = 0; i < n->n && ret == 0; i++) {
+        const struct stage *s = &n->stage[i];
+        struct str next = { 0 };
+
+        *kept &= !takes_first(s, str_text(&now), now.len);
+        ret = s->run(s, str_text(&now), now.len, &next, err);
+        str_clear(&now);
+        now = next;
+    }
+    if (ret == 0)
+        str_addn(out, str_text(&now), now.len);
+    str_clear(&now);
+    return ret;
+}

@@ -1,0 +1,45 @@
+/* pattern - regular expressions as Oniguruma reads them, matched by PCRE2
+ *
+ * Where the two read the same text differently the pattern is rewritten; what cannot be
+ * rewritten is refused by name. */
+#ifndef LIB_TEXT_PATTERN_H
+#define LIB_TEXT_PATTERN_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+struct pattern;
+
+/* From {"Regex": "..."} or {"String": "..."}.  WHERE begins the message. */
+int pattern_open(struct pattern **out, const char *where, const cJSON *j,
+                 struct err *err);
+int pattern_compile(struct pattern **out, const char *where, const char *regex,
+                    struct err *err);
+void pattern_free(struct pattern *p);
+
+/* Append Oniguruma's REGEX as PCRE2 writes it. */
+int pattern_translate(struct str *out, const char *where, const char *regex,
+                      struct err *err);
+
+/* The matches in a text, one after another; an empty one is not given right behind
+ * another match. */
+struct finder {
+    const struct pattern *pattern;
+    const char *text;
+    size_t len, start, end; /* the match */
+    size_t at;              /* where to look next */
+    bool any;               /* there was a match, which ended at `end` */
+    void *data;             /* private */
+};
+
+void finder_init(struct finder *f, const struct pattern *p, const char *text,
+                 size_t len);
+/* 1: start and end are set; 0: no more; -1: the matching failed. */
+int finder_next(struct finder *f, struct err *err);
+void finder_clear(struct finder *f);
+
+#endif

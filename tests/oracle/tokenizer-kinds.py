@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Kinds of tokenizer.json and what Python's `tokenizers` makes of texts with them.
+
+    tokenizer-kinds.py                      write tests/data/tokenizer/kinds
+    tokenizer-kinds.py --random N TOKENIZE  compare the program with N random texts of each kind
+                      [FILE...]             ... and with these files
+
+Run in the top directory.  The vocabularies are trained on examples/bard/heldout.txt."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors, trainers
+
+DIR = "tests/data/tokenizer/kinds"
+TEXT = open("examples/bard/heldout.txt").read().split("\n")
+TEXT += ["Größe Ärger naïve façade crème brûlée", "привет мир", "日本語の文章", "한국어", "مرحبا", "🙂 👍🏽", "e\u0301a\u0300", "12 345 6789"]
+POOLS = ["abc XYZ  '", "'s't're've'm'll'd 'S'LL", "0123456789.,;:!?-_/()[]{}", " \t\n\r\u00a0\u2003\u3000\u0085\u2028",
+         "äöüßéèñçøåŁžİĲǅ", "привет мир", "日本語中文한국어ｶﾞﾊﾟ", "مرحبا עברית", "🙂👩‍👩‍👧🇩🇪🏽", "e\u0301a\u0300\u200d\ufeff\u0327\u0345",
+         "½²³①٣४Ⅷ㎏", "\x01\x02\x7f\x9f\ufffd\u200b", "𝔘𝔫𝔦ﬁﬀÅΩ", "\u2019\u201c\u2026▁", "thou art and the king"]
+ALPHABET = pre_tokenizers.ByteLevel.alphabet()
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def trained(t, size=400, **options):
+    """T trained, its stages as they are."""
+    kind = {"BPE": trainers.BpeTrainer, "WordPiece": trainers.WordPieceTrainer, "Unigram": trainers.UnigramTrainer}
+    t.train_from_iterator(TEXT, kind[type(t.model).__name__](vocab_size=size, show_progress=False, **options))
+    return t
+
+
+def changed(t, **model):
+    """T with members of its model set."""
+    j = json.loads(t.to_str())
+    j["model"].update(model)
+    return Tokenizer.from_str(json.dumps(j))
+
+
+def bytes_kind(pre=None, **options):
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre or pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    return trained(t, initial_alphabet=ALPHABET, **options)
+
+
+def digits():
+    return bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=True)]))
+
+
+def strips():
+    t = bytes_kind()
+    t.add_tokens([AddedToken("<l>", lstrip=True), AddedToken("<r>", rstrip=True), AddedToken("<b>", lstrip=True, rstrip=True),
+                  AddedToken("<w>", single_word=True), AddedToken("thou", single_word=True), AddedToken("thou art"),
+                  AddedToken("Ġx"), AddedToken("日Ġ")])
+    t.add_special_tokens([AddedToken("<s>", rstrip=True)])
+    return t
+
+
+def normalized():
+    t = Tokenizer(models.BPE(unk_token="<unk>"))
+    t.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Strip(right=False)])
+    t.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s"), "merged_with_next")
+    trained(t, special_tokens=["<unk>"])
+    t.add_tokens([AddedToken("XYZ", normalized=True), AddedToken("ABC", normalized=False), AddedToken("ÄÖ", normalized=True)])
+    t.decoder = decoders.Fuse()
+    return t
+
+
+def bare():
+    """No decoder; no unknown token."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trained(t)
+    t.add_special_tokens(["<s>"])
+    return t
+
+
+def patterns():
+    return bytes_kind(pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"^\S|.$|(?=q)"), "isolated"),
+        pre_tokenizers.Split(Regex(r"\h{2}|[\h_]+x|\bt"), "merged_with_previous"),
+        pre_tokenizers.Split(Regex(r"\d{2,3}+|[a-f]{2}?!|[^\S\n]{2}?[\w']{,2}\v?|(?m:\(.)"), "merged_with_next"),
+        pre_tokenizers.Split(Regex(r"[[:punct:]]|\W\B|(?:it|a{2})?t+"), "contiguous", invert=True),
+        pre_tokenizers.Split("(", "removed"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+
+
+def llama3():
+    t = bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                                            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+    j = json.loads(t.to_str())
+    j["model"]["ignore_merges"] = True
+    j["model"]["merges"] = [m for m in j["model"]["merges"] if len("".join(m)) != 3]
+    j["model"]["merges"] = [m for m in j["model"]["merges"] if all(len(s) != 3 for s in m)]
+    t = Tokenizer.from_str(json.dumps(j))
+    t.add_special_tokens(["<|begin_of_text|>", "<|eot_id|>"])
+    t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|> $B",
+        special_tokens=[("<|begin_of_text|>", t.token_to_id("<|begin_of_text|>"))])])
+    return t
+
+
+def form(normalizer):
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    return trained(t, initial_alphabet=ALPHABET, size=300)
+
+
+def changes():
+    return form(normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+                                      normalizers.Replace(Regex(r"\s{2,}"), " "), normalizers.Replace("'", "`"),
+                                      normalizers.Strip(), normalizers.Prepend("x ")]))
+
+
+def framed(processor):
+    t = bytes_kind(pre_tokenizers.ByteLevel(add_prefix_space=True), special_tokens=["<s>", "</s>", "<mask>"])
+    t.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    t.post_processor = processor(("</s>", 1), ("<s>", 0))
+    return t
+
+
+BYTES = [f"<0x{b:02X}>" for b in range(256)]
+FALLBACK = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+
+
+def llama2():
+    """The older form of Llama 2's and Mistral's: normalizers make the spaces."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    t.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    trained(t, size=600, special_tokens=["<unk>", "<s>", "</s>"] + BYTES, limit_alphabet=60)
+    j = json.loads(t.to_str())
+    j["pre_tokenizer"] = None
+    j["added_tokens"] = [a for a in j["added_tokens"] if a["content"] not in BYTES]
+    t = Tokenizer.from_str(json.dumps(j))
+    t.decoder = FALLBACK
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    return t
+
+
+def metaspace(scheme, split=True):
+    """The newer form."""
+    t = llama2()
+    t.normalizer = None
+    j = json.loads(t.to_str())
+    j["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+    j["normalizer"] = None
+    t = Tokenizer.from_str(json.dumps(j))
+    if scheme == "always":
+        t.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    return t
+
+
+def gemma():
+    t = llama2()
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return t
+
+
+def suffix():
+    """CLIP's."""
+    t = Tokenizer(models.BPE(unk_token="<end>", end_of_word_suffix="</w>", continuing_subword_prefix=""))
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed", invert=True)])
+    trained(t, special_tokens=["<start>", "<end>"], end_of_word_suffix="</w>")
+    t.decoder = decoders.BPEDecoder(suffix="</w>")
+    t.post_processor = processors.RobertaProcessing(("<end>", 1), ("<start>", 0), trim_offsets=False, add_prefix_space=False)
+    return t
+
+
+KINDS = {
+    "digits": digits, "strips": strips, "normalized": normalized, "bare": bare, "patterns": patterns, "llama3": llama3,
+    "nfc": lambda: form(normalizers.NFC()), "nfkc": lambda: form(normalizers.NFKC()), "changes": changes,
+    "roberta": lambda: framed(processors.RobertaProcessing), "framed": lambda: framed(processors.BertProcessing),
+    "llama2": llama2, "metaspace": lambda: metaspace("always"), "metaspace-first": lambda: metaspace("first", False),
+    "gemma": gemma, "suffix": suffix,
+}
+
+
+def texts(t, n, seed):
+    """Random texts, with the added tokens of T among them."""
+    rng = random.Random(seed)
+    pools = POOLS + [[a.content for a in t.get_added_tokens_decoder().values()] + [" "]]
+    return ["".join(rng.choice(rng.choice(pools)) if rng.random() < 0.8 else (lambda p: p if isinstance(p, str) else p[0])(rng.choice(pools))
+                    for _ in range(rng.randint(0, 12))) for _ in range(n)]
+
+
+def quote(text):
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def answer(t, text):
+    ids = t.encode(text).ids
+    return "".join(f" {i}" for i in ids) + "".join(
+        "\t" + quote(t.decode(ids, skip_special_tokens=skip)) for skip in (True, False)) + "\n"
+
+
+def compare(name, t, path, n, program):
+    cases = texts(t, n, 2)
+    lines = "".join(quote(c) + "\n" for c in cases)
+    got = subprocess.run([program, "-d", path], input=lines.encode(), stdout=subprocess.PIPE, check=False).stdout.decode()
+    want = [answer(t, c) for c in cases]
+    got = got.split("\n")
+    bad = [i for i in range(n) if i >= len(got) or got[i] + "\n" != want[i]]
+    print(f"{name}: {n - len(bad)} of {n} texts agree")
+    for i in bad[:int(os.environ.get("SHOW", "1"))]:
+        print(f"  {quote(cases[i])}\n  want {want[i]}  got  {got[i] if i < len(got) else None}")
+    return not bad
+
+
+def main():
+    if sys.argv[1:2] == ["--random"]:
+        n, program = int(sys.argv[2]), sys.argv[3]
+        files = sys.argv[4:] or [f"{DIR}/{k}.json" for k in KINDS]
+        sys.exit(not all([compare(os.path.basename(f), Tokenizer.from_file(f), f, n, program) for f in files]))
+    os.makedirs(DIR, exist_ok=True)
+    for name in sys.argv[1:] or KINDS:
+        t = KINDS[name]()
+        with open(f"{DIR}/{name}.json", "w") as f:
+            f.write(json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
+        cases = texts(t, 60, 1)
+        with open(f"{DIR}/{name}.inp", "w") as f:
+            f.writelines(quote(c) + "\n" for c in cases)
+        with open(f"{DIR}/{name}.out", "w") as f:
+            f.writelines(answer(t, c) for c in cases)
+
+
+main()
