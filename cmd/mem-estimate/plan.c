@@ -182,7 +182,7 @@ static void summarise(const struct planner_result *r)
 struct kept {
     const char *mesh;
     int zero, recompute, schedule, chunks, micro_batch;
-    bool zero_given, recompute_given, schedule_given;
+    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given;
 };
 
 static int keep(struct planner_options *p, const struct kept *k, struct err *err)
@@ -200,7 +200,8 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
 }
 
 /* What R leaves to the search, and what is assumed besides. */
-static void set_start(struct planner_options *p, struct request *r, int batch)
+static void set_start(struct planner_options *p, struct request *r, int batch,
+                      const struct kept *kept)
 {
     bool train = r->memory.train;
 
@@ -213,9 +214,15 @@ static void set_start(struct planner_options *p, struct request *r, int batch)
     if (!batch)
         str_addf(&r->assumed, "%sglobal batch %" PRIu64, r->assumed.len ? "; " : "",
                  p->global_batch);
-    str_addf(&r->assumed, "%sruntime %.2f GiB; fragmentation %g %%",
-             r->assumed.len ? "; " : "", (double)p->start.runtime / (1 << 30),
+    str_addf(&r->assumed, "%sfragmentation %g %%", r->assumed.len ? "; " : "",
              100 * p->start.fragmentation);
+    if (!kept->runtime_given)
+        str_addf(&r->assumed, "; runtime %.2f GiB",
+                 (double)p->start.runtime / (1 << 30));
+    if (train && !kept->flash_given)
+        str_add(&r->assumed, "; flash attention");
+    if (train && p->gpus > 1)
+        str_add(&r->assumed, "; values that are whole over tp cut by tokens");
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,
@@ -290,7 +297,8 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
           &kept.schedule_given },
         { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
-        { OPT_CHOICE, '\0', "flash", &o.flash, "on|off", NULL, on_off, NULL },
+        { OPT_CHOICE, '\0', "flash", &o.flash, "on|off", NULL, on_off,
+          &kept.flash_given },
         { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
           NULL },
@@ -324,6 +332,7 @@ int plan_main(const char *program, int argc, char **argv)
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */
+    kept.runtime_given = o.runtime_given;
     if (!o.runtime_given)
         o.runtime = default_runtime(p.gpus);
     o.runtime_given = true;
@@ -338,7 +347,7 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--gpu is missing: its rates are needed");
         goto out;
     }
-    set_start(&p, &r, batch);
+    set_start(&p, &r, batch, &kept);
     if (cluster_machine(&p.machine, &cluster, r.gpu, mode == 1, &r.assumed, &err) < 0 ||
         planner_search(&result, r.outline.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
