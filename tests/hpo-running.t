@@ -184,6 +184,35 @@ status_is 4 "a check that fails ends a run"
 err_has "trial 1: the check of --require failed: see $PWD/broken.trials/000001/stderr" "and is named"
 ok "the trials that ran have failed" test "$(states broken)" = " 2 FAIL "
 
+# Killed: one whose parts have groups of their own, as a launcher's, must be told to end.
+cat > parts.sh << 'EOS'
+#!/bin/sh
+setsid sleep 97 &
+trap "kill $!; exit 1" TERM
+sleep 97 &
+echo "$$ $!" > "$HPO_TRIAL_DIR/parts"
+wait
+EOS
+chmod +x parts.sh
+background hpo-sweep run s.yaml --study killed --trials 1 -- ./parts.sh
+until_true test -s killed.trials/000000/parts
+kill -KILL $pid
+ends
+gone() {
+    # where nobody waits for orphans, a dead one stays as a zombie
+    for part in $(cat killed.trials/000000/parts); do
+        ! grep -qs '^State:[[:space:]]*[RSDT]' "/proc/$part/status" || return 1
+    done
+    ! pgrep -f 'sleep 9[7]' > parts.left
+}
+until_true gone
+ok "what a run that is killed had started is told to end, all of it" gone
+background hpo-sweep run s.yaml --study lock --trials 1 -- sh -c 'sleep 97 > /dev/null 2>&1 & echo $! > child; wait'
+until_true test -s child
+kill -KILL $pid
+ends
+ok "a guard holds no lock" hpo-sweep run s.yaml --study lock --trials 2 -- echo 1
+
 # Names.
 printf 'true\n  {x} {y}\n' > check
 run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1

@@ -240,6 +240,7 @@ static void collect(struct loop *l)
         for (int i = 0; i < l->o->jobs; i++)
             if (l->jobs[i].pid == pid) {
                 job_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
+                guard_remove(&l->guard, pid);
                 l->jobs[i].pid = 0;
                 l->jobs[i].status = status;
             }

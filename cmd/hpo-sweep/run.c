@@ -240,7 +240,9 @@ int run_main(const char *program, int argc, char **argv)
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s = { 0 };
     struct err err = { 0 };
-    struct loop l = { .o = &o, .s = &s, .end = INFINITY, .log = -1, .base_held = -1 };
+    struct loop l = {
+        .o = &o, .s = &s, .end = INFINITY, .log = -1, .base_held = -1, .guard.fd = -1
+    };
     int ret = -1;
 
     o.measure.keys = keys.v;
@@ -251,10 +253,12 @@ int run_main(const char *program, int argc, char **argv)
     l.command = cmd_command(&cmd, argc, argv);
     if (read_times(&l, &o, &times, &err) == 0 &&
         deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
+        guard_open(&l.guard, &err) == 0 &&
         session_open_sweep(&s, operand[0], &o.wish, &err) == 0) {
         session_advise(&s, &cmd);
         ret = run_sweep(&l, &err);
     }
+    guard_close(&l.guard);
     devices_clear(&o.devices);
     free(keys.v);
     free(regexes.v);

@@ -7,6 +7,7 @@
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/sweep/devices.h"
+#include "lib/sweep/guard.h"
 #include "lib/sweep/job.h"
 #include "lib/sweep/measure.h"
 
@@ -35,6 +36,7 @@ struct loop {
     int base_held;                /* descriptor of that directory, locked, or -1 */
     char *url;             /* the storage, for commands that go elsewhere; owned */
     char *identity;        /* this process; owned */
+    struct guard guard;    /* ends the commands if it is killed */
     struct job *jobs;      /* [o->jobs] */
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */

@@ -127,6 +127,8 @@ static int start_words(struct loop *l, struct job *job, char **words, const doub
             job->command = str_steal(&command);
         }
         ret = job_start(job, words, env, params.s, err);
+        if (ret == 0)
+            guard_add(&l->guard, job->pid);
     }
     str_clear(&params);
     words_free(words);
@@ -149,6 +151,8 @@ static int await(struct loop *l, struct job *job)
             job_kill(job, SIGKILL);
         }
     }
+    job_kill(job, SIGKILL); /* what is left of its group */
+    guard_remove(&l->guard, job->pid);
     job->pid = 0;
     return job->status = status;
 }

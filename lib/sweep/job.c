@@ -110,7 +110,7 @@ _Noreturn static void become(int out, int err, char *const *words,
     int in = open("/dev/null", O_RDONLY);
 
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     for (size_t i = 0; i < sizeof(restored) / sizeof(*restored); i++)
         signal(restored[i], SIG_DFL);
     sigemptyset(&none);

@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/format-optuna.c %D%/format-ray.c %D%/format-sigopt.c %D%/format-wandb.c \
     %D%/formats.h \
     %D%/grid.c \
+    %D%/guard.c %D%/guard.h \
     %D%/halving.c \
     %D%/history.c %D%/history.h \
     %D%/importance.c %D%/importance.h \
