@@ -173,8 +173,20 @@ if [ "$(id -u)" -eq 0 ] && command -v ip > which 2>&1 && host_pair $ns > ns.out 
     status_is 0 "ranks on two hosts with their own addresses and files run together"
     tp-run score --json "$heldout" a4 > local.out
     ok "and score as local ones do" cmp local.out out
+    # a plan for two nodes, as mem-estimate writes it
+    mem-estimate plan --gpu h100-80g --gpus 4 --gpus-per-node 2 --seq 64 --mesh tp=2,pp=2 --emit sh "$bard" > plan.sh
+    printf '10.213.7.%d slots=2\n' 1 2 > hosts
+    status=0
+    timeout 60 ip netns exec $ns-a unshare --mount --ipc env HOSTFILE=hosts OMPI_MCA_plm_rsh_agent="$scratch/agent" OMPI_MCA_btl=tcp,self \
+        OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.213.7.0/24 OMPI_MCA_oob_tcp_if_include=10.213.7.0/24 \
+        OMPI_MCA_mca_base_env_list=PATH sh plan.sh -q --prompt 'ROMEO:' --max-tokens 12 > out 2> err < /dev/null || status=$?
+    status_is 0 "a plan for two nodes runs on two hosts"
+    tp-run generate -q --prompt 'ROMEO:' --max-tokens 12 "$bard" > local.out
+    ok "and says what one rank says" cmp local.out out
+    rm -rf bard.tp2pp2
 else
     skip "ranks on two hosts with their own addresses and files run together" "needs root and network namespaces"
+    skip "a plan for two nodes runs on two hosts" "needs root and network namespaces"
 fi
 # examples/machines
 ln -s "$(cd "$bard" && pwd)" bard
