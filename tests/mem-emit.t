@@ -39,6 +39,29 @@ cp -r bard "it's a model/bard \$x"
 mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh "it's a model/bard \$x" > run.sh
 ok "names are quoted" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
 
+# other kinds of models: of each the greedy continuation, or an encoder's logits
+for dir in "$data"/models/gpt2-hub "$data"/models/qwen3 "$data"/models/falcon-groups "$data"/models/bert-mlm "$data"/stacks/t5; do
+    use_model "$dir"
+    set -- --ids 1,2,3 --max-tokens 3
+    case $name in
+    bert-mlm) set -- --ids 1,2,3 --output bert.safetensors ;;
+    t5) set -- --source-ids 1,2,3 --max-tokens 3 ;;
+    esac
+    command=generate
+    [ "$name" != bert-mlm ] || command=logits
+    tp-run $command -q "$@" "$dir" > want
+    [ $command = generate ] || cp bert.safetensors want
+    for mesh in tp=2 pp=2; do
+        mem-estimate plan --gpu l4 --gpus 2 --seq 16 --mesh $mesh --emit sh "$dir" > run.sh
+        run sh run.sh -q "$@"
+        if [ $command = generate ]; then
+            ok "$name in $mesh continues as on one rank" cmp want out
+        else
+            ok "$name in $mesh has the logits of one rank" "$top_builddir/tests/compare-tensors" want bert.safetensors 1e-5 logits
+        fi
+    done
+done
+
 # make
 emit make --gpus 2 --mesh tp=2 > run.mk
 rm -rf bard.tp2

@@ -1,8 +1,8 @@
 /* emit - a plan as commands of this toolkit
  *
- * The model is cut once, next to where the script is run; then tp-run generates, on
- * this machine where one node is enough, else started by mpirun or srun.  A script's
- * arguments become tp-run's. */
+ * The model is cut once, next to where the script is run; then tp-run generates, or,
+ * with an encoder, writes logits: on this machine where one node is enough, else
+ * started by mpirun or srun.  A script's arguments become tp-run's. */
 #include "cmd/mem-estimate/emit.h"
 
 #include <inttypes.h>
@@ -26,6 +26,7 @@ struct script {
     char *title;        /* that as a word */
     char *parts;        /* the checkpoint that is run, likewise */
     bool cut;           /* which has to be made first */
+    bool encoder;       /* it answers with logits, not with text */
     struct str out;
 };
 
@@ -86,6 +87,23 @@ static void add_layout(struct str *out, const struct planned *p, const char *bef
                      p->mesh.size[a]);
 }
 
+/* Does M see tokens that come later? */
+static bool is_encoder(const struct model *m)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy *a;
+    struct mesh one;
+    struct err err;
+    bool encoder;
+
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &err) < 0)
+        return false;
+    encoder = !a->causal;
+    anatomy_close(a);
+    return encoder;
+}
+
 static void begin(struct script *s)
 {
     const struct planned *p = s->p;
@@ -99,6 +117,7 @@ static void begin(struct script *s)
     s->name = name_dup(s->r->path);
     s->title = quote_dup(s->name);
     s->reason = reason_dup(s);
+    s->encoder = is_encoder(s->r->outline.model);
     for (int a = 0; a < MESH_NAXES; a++) {
         if (a == MESH_SP || a == MESH_DP)
             stored.mesh.size[a] = 1; /* they share files */
@@ -188,6 +207,11 @@ static void add_cut(struct script *s, const char *model, const char *parts)
              s->r->memory.weights ? s->r->memory.weights->name : "", model, parts);
 }
 
+static const char *run_command(const struct script *s)
+{
+    return s->encoder ? "tp-run logits" : "tp-run generate";
+}
+
 /* tp-run's command, ARGS being the arguments that are passed on. */
 static void add_run(struct script *s, const char *args, const char *parts)
 {
@@ -196,7 +220,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
     uint64_t texts = p->micro_batch * p->micro_batches;
     double heads;
 
-    str_add(&s->out, "tp-run generate");
+    str_add(&s->out, run_command(s));
     if (dp > 1)
         str_addf(&s->out, " --dp %d", dp);
     if (sp > 1)
@@ -204,7 +228,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
     if (sp > 1 && model_number(s->r->outline.model, "heads", &heads) &&
         heads < (double)sp * p->mesh.size[MESH_TP])
         str_add(&s->out, " --sp-mode ring");
-    if (texts > (uint64_t)p->mesh.size[MESH_PP])
+    if (!s->encoder && texts > (uint64_t)p->mesh.size[MESH_PP])
         str_addf(&s->out, " --micro-batches %" PRIu64, texts);
     str_addf(&s->out, " %s %s\n", args, parts);
 }
@@ -252,8 +276,8 @@ static void emit_shell(struct script *s)
         str_add(&s->out, " >&2\nexit 1\n");
         return;
     }
-    str_add(&s->out, "# arguments are those of 'tp-run generate', such as --prompt\n");
-    str_addf(&s->out, "set -eu\n");
+    str_addf(&s->out, "# arguments are those of '%s', such as --prompt\nset -eu\n",
+             run_command(s));
     if (s->cut) {
         str_addf(&s->out, "model=%s\nparts=%s\n", s->model, s->parts);
         str_add(&s->out, "[ -e \"$parts/checkpoint.json\" ] ||\n    ");
@@ -278,7 +302,8 @@ static void emit_make(struct script *s)
         str_add(&s->out, ".PHONY: generate\n");
         return;
     }
-    str_add(&s->out, "# make -f FILE ARGS='--prompt TEXT', as of 'tp-run generate'\n");
+    str_addf(&s->out, "# make -f FILE ARGS='--prompt TEXT', as of '%s'\n",
+             run_command(s));
     if (s->cut)
         str_addf(&s->out, "MODEL = %s\n", s->model);
     str_addf(&s->out, "PARTS = %s\nARGS =\n", s->parts);
