@@ -52,6 +52,19 @@ ok "all of it" grep -qx '{"values": \[1, 2.5\]}' results.trials/000000/result.js
 hpo-sweep run s.yaml --study own --trials 1 --shell -- 'echo 3 > "$HPO_RESULT"'
 ok "as the command wrote it, if it did" grep -qx 3 own.trials/000000/result.json
 
+cat > long.sh << 'EOS'
+#!/bin/sh
+echo "loss: 0.5, then loss: 0.25 at last"
+echo '{"loss": 0.125}'
+awk 'BEGIN { for (i = 0; i < 20000; i++) printf "step %d of a long run that says much and ends somewhen\n", i; printf "a\0b\n" }'
+EOS
+chmod +x long.sh
+hpo-sweep run s.yaml --study regex --trials 1 --metric-regex 'loss: ([0-9.]+)' -- ./long.sh
+hpo-sweep run s.yaml --study key --trials 1 --metric-key loss -- ./long.sh
+ok "what is looked for may be far back in a long output" \
+    test "$(for s in regex key; do hpo-sweep best -S s.db --study $s; done | awk '{ print $3 }' | tr '\n' ' ')" = "0.25 0.125 "
+rm -r regex.trials key.trials
+
 cat > bound.sh << 'EOS'
 #!/bin/sh
 printf '{"value": %s, "constraints": [-1, %s]}\n' "$1" "$2" > "$HPO_RESULT"

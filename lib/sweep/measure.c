@@ -13,7 +13,7 @@
 #include "lib/sweep/measure.h"
 #include "lib/sweep/study.h"
 
-enum { FILE_MAX = 64 << 20, TAIL_BYTES = 8192 };
+enum { FILE_MAX = 64 << 20, TAIL_BYTES = 1 << 16 };
 
 int measure_check(const struct measure *m, size_t n, struct err *err)
 {
@@ -215,31 +215,58 @@ static bool read_lines(double *values, size_t n, const struct measure *m,
     return false;
 }
 
-/* The last match of each regular expression. */
-static bool read_matches(double *values, const struct measure *m, const char *text)
+/* The last number among the matches of RE in LINE, or of its first group. */
+static bool read_match(double *value, const regex_t *re, const char *line)
+{
+    regmatch_t match[2];
+    bool found = false;
+
+    for (const char *p = line;
+         *p && !regexec(re, p, 2, match, p == line ? 0 : REG_NOTBOL);
+         p += match[0].rm_eo) {
+        const regmatch_t *g = re->re_nsub ? &match[1] : &match[0];
+
+        if (g->rm_so >= 0) {
+            char *word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
+
+            found |= str_double(word, value);
+            free(word);
+        }
+        if (match[0].rm_eo == match[0].rm_so && p[match[0].rm_eo])
+            p++; /* past what an empty match stands before */
+    }
+    return found;
+}
+
+/* The same of the last line that has one. */
+static bool search_back(double *value, const regex_t *re, char *text)
+{
+    size_t end = strlen(text);
+    bool found = false;
+
+    while (end > 0 && !found) {
+        size_t start = end;
+        char kept = text[end];
+
+        while (start > 0 && text[start - 1] != '\n')
+            start--;
+        text[end] = '\0';
+        found = read_match(value, re, text + start);
+        text[end] = kept;
+        end = start ? start - 1 : 0;
+    }
+    return found;
+}
+
+static bool read_matches(double *values, const struct measure *m, char *text)
 {
     for (size_t i = 0; i < m->nregexes; i++) {
-        bool found = false;
-        regmatch_t match[2];
         regex_t re;
+        bool found;
 
         if (regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE))
             return false;
-        for (const char *p = text;
-             *p &&
-             !regexec(&re, p, 2, match, p == text || p[-1] == '\n' ? 0 : REG_NOTBOL);
-             p += match[0].rm_eo) {
-            const regmatch_t *g = re.re_nsub ? &match[1] : &match[0];
-
-            if (g->rm_so >= 0) {
-                char *word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
-
-                found |= str_double(word, &values[i]);
-                free(word);
-            }
-            if (match[0].rm_eo == match[0].rm_so && p[match[0].rm_eo])
-                p++; /* past what an empty match stands before */
-        }
+        found = search_back(&values[i], &re, text);
         regfree(&re);
         if (!found)
             return false;
@@ -247,22 +274,53 @@ static bool read_matches(double *values, const struct measure *m, const char *te
     return true;
 }
 
-/* The last bytes of a file, or NULL. */
-static char *tail_dup(const char *path)
+/* The last bytes of a file, or NULL; *whole says whether they are all. */
+static char *tail_dup(const char *path, uint64_t bytes, bool *whole)
 {
     FILE *fp = fopen(path, "rb");
-    char *text = NULL;
+    uint64_t size = 0;
+    char *text;
     size_t n;
 
     if (!fp)
         return NULL;
-    if (fseek(fp, -TAIL_BYTES, SEEK_END) < 0)
+    if (fs_size(&size, path, NULL) < 0)
+        size = bytes;
+    *whole = size <= bytes;
+    if (!*whole && fseeko(fp, (off_t)(size - bytes), SEEK_SET) < 0)
         rewind(fp);
-    text = xcalloc(TAIL_BYTES + 1, 1);
-    n = fread(text, 1, TAIL_BYTES, fp);
+    if (*whole)
+        bytes = size;
+    text = xcalloc((size_t)bytes + 1, 1);
+    n = fread(text, 1, (size_t)bytes, fp);
     text[n] = '\0';
+    for (char *nul = text; (nul = memchr(nul, '\0', (size_t)(text + n - nul)));)
+        *nul = ' ';
     fclose(fp);
     return text;
+}
+
+/* What is asked for out of the standard output, of which the end mostly suffices. */
+static bool read_output(double *values, size_t n, const struct measure *m,
+                        const char *dir)
+{
+    char *path = fs_join_dup(dir, "stdout");
+    bool ok = false, whole = false;
+
+    for (uint64_t bytes = TAIL_BYTES; !ok && !whole && bytes <= FILE_MAX;
+         bytes = bytes < FILE_MAX ? FILE_MAX : FILE_MAX + 1) {
+        char *text = tail_dup(path, bytes, &whole), *from = text;
+
+        if (!text)
+            break;
+        if (!whole && (from = strchr(text, '\n')) == NULL)
+            from = text;
+        ok = m->nregexes ? read_matches(values, m, from)
+                         : read_lines(values, n, m, from);
+        free(text);
+    }
+    free(path);
+    return ok;
 }
 
 /* NAME of the trial, unless it is a path of its own; NULL when it cannot be read. */
@@ -283,20 +341,14 @@ static bool read_asked(double *values, size_t n, const struct measure *m,
     char *text = m->nregexes ? NULL : read_dup(dir, m->file ? m->file : "result.json");
     bool ok = text && read_json(values, n, m, text, strlen(text));
 
-    if (!ok && !m->file) {
-        free(text);
-        text = read_dup(dir, "stdout");
-        ok = text && (m->nregexes ? read_matches(values, m, text)
-                                  : read_lines(values, n, m, text));
-    }
     free(text);
-    return ok;
+    return ok || (!m->file && read_output(values, n, m, dir));
 }
 
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir)
 {
     char *text, *path;
-    bool ok;
+    bool ok, whole;
 
     if (m->file || m->nkeys || m->nregexes || m->hf)
         return read_asked(values, n, m, dir);
@@ -305,7 +357,7 @@ bool measure_read(double *values, size_t n, const struct measure *m, const char 
             read_json(values, n, m, text, strlen(text)) || line_values(values, n, text);
     } else {
         path = fs_join_dup(dir, "stdout");
-        text = tail_dup(path);
+        text = tail_dup(path, TAIL_BYTES, &whole);
         ok = text && line_values(values, n, text);
         free(path);
     }
