@@ -33,6 +33,11 @@ kind metaspace "spaces by Metaspace"
 kind metaspace-first "spaces by Metaspace, one before the first piece alone"
 kind gemma "nothing is put before the text"
 kind suffix "the ends of words, as CLIP's"
+kind bert "WordPiece, with BERT's own stages"
+kind bert-cased "WordPiece, with capitals and accents"
+kind unigram "Unigram's likeliest pieces"
+kind unigram-bytes "Unigram, with bytes for what it does not know"
+kind precompiled "SentencePiece's compiled rules, in a file that does not name its model"
 
 # refused CODE MESSAGE - a pattern that cannot be said to PCRE2
 refused() {
@@ -49,9 +54,26 @@ refused '\\y' 'this escape'
 refused '[[:alpha:]]' 'this POSIX class'
 refused '\\xe2' 'a byte of a character'
 
-printf '{"model":{"type":"Unigram"}}' > unigram.json
+# unknown STAGE TYPE JSON
+unknown() {
+    printf '%s' "$3" > unknown.json
+    run "$tokenize" unknown.json
+    out_is "unknown.json: $1 of type '$2' is not known" "the $1 $2 is refused by name"
+}
+unknown model WordLevel '{"model":{"type":"WordLevel","vocab":{}}}'
+unknown normalizer Nmt '{"normalizer":{"type":"Nmt"},"model":{"type":"BPE"}}'
+unknown pre_tokenizer UnicodeScripts '{"pre_tokenizer":{"type":"UnicodeScripts"},"model":{"type":"BPE"}}'
+unknown post_processor Other '{"post_processor":{"type":"Sequence","processors":[{"type":"Other"}]},"model":{"type":"BPE"}}'
+unknown decoder CTC '{"decoder":{"type":"CTC"},"model":{"type":"BPE"}}'
+printf '{"model":{"type":"BPE","dropout":0.1,"vocab":{},"merges":[]}}' > dropout.json
+run "$tokenize" dropout.json
+out_is "dropout.json: BPE with dropout is not known" "ids that chance decides are refused"
+printf '{"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAA"},"model":{"type":"BPE"}}' > map.json
+run "$tokenize" map.json
+out_is "map.json: normalizer: a bad precompiled_charsmap" "compiled rules that are none are refused"
+printf '{"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}}' > unigram.json
 run "$tokenize" unigram.json
-out_is "unigram.json: model of type 'Unigram' is not known" "an unknown model is refused by name"
+out_is "unigram.json: unk_id is not in the vocabulary" "an unknown piece beyond the vocabulary is refused"
 printf '{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}}' > merge.json
 run "$tokenize" merge.json
 out_is "merge.json: merges: number 0 is not in the vocabulary" "a merge of unknown symbols is refused"

@@ -38,22 +38,74 @@ bool chars_is_space(uint32_t cp)
            cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
+/* Marks, punctuation and controls are those of Unicode 8, by which BERT's stages go in
+ * the `tokenizers` library.  These ranges hold the ones that came later, or changed. */
+static const struct {
+    uint32_t first, last;
+} LATER[] = { { 0x61d, 0x61d },     { 0x7fd, 0x7fd },     { 0x890, 0x8e2 },
+              { 0x9fd, 0x9fe },     { 0xa76, 0xa76 },     { 0xafa, 0xaff },
+              { 0xb55, 0xb55 },     { 0xc04, 0xc3c },     { 0xc77, 0xc77 },
+              { 0xc84, 0xc84 },     { 0xcf3, 0xd00 },     { 0xd3b, 0xd3c },
+              { 0xd81, 0xd81 },     { 0xeba, 0xeba },     { 0xece, 0xece },
+              { 0x1715, 0x1715 },   { 0x180f, 0x1886 },   { 0x1abf, 0x1ace },
+              { 0x1b7d, 0x1b7e },   { 0x1cf7, 0x1cf7 },   { 0x1df6, 0x1dfb },
+              { 0x2e43, 0x2e5d },   { 0xa82c, 0xa82c },   { 0xa8c5, 0xa8c5 },
+              { 0xa8ff, 0xa8ff },   { 0xa9bd, 0xa9bd },   { 0x10d24, 0x10f89 },
+              { 0x11070, 0x11074 }, { 0x110c2, 0x110cd }, { 0x11145, 0x11146 },
+              { 0x111c9, 0x111c9 }, { 0x111ce, 0x111cf }, { 0x1123e, 0x1123e },
+              { 0x11241, 0x11241 }, { 0x1133b, 0x1133b }, { 0x11438, 0x1143f },
+              { 0x11442, 0x11444 }, { 0x11446, 0x11446 }, { 0x1144b, 0x1145e },
+              { 0x11660, 0x1166c }, { 0x116b9, 0x116b9 }, { 0x1182c, 0x11b09 },
+              { 0x11c30, 0x11c36 }, { 0x11c38, 0x11c3d }, { 0x11c3f, 0x11c3f },
+              { 0x11c41, 0x11ca7 }, { 0x11caa, 0x11cb0 }, { 0x11cb2, 0x11cb3 },
+              { 0x11cb5, 0x11cb6 }, { 0x11d31, 0x11fff }, { 0x12ff1, 0x13455 },
+              { 0x16e97, 0x16f4f }, { 0x16f7f, 0x16f87 }, { 0x16fe2, 0x16ff1 },
+              { 0x1cf00, 0x1cf46 }, { 0x1e000, 0x1e006 }, { 0x1e008, 0x1e018 },
+              { 0x1e01b, 0x1e021 }, { 0x1e023, 0x1e024 }, { 0x1e026, 0x1e02a },
+              { 0x1e08f, 0x1e4ef }, { 0x1e944, 0x1e94a }, { 0x1e95e, 0x1e95f } };
+
+static utf8proc_category_t category8(uint32_t cp)
+{
+    size_t low = 0, high = sizeof(LATER) / sizeof(*LATER);
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (cp > LATER[mid].last)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < sizeof(LATER) / sizeof(*LATER) && cp >= LATER[low].first
+               ? UTF8PROC_CATEGORY_CN
+               : category(cp);
+}
+
 bool chars_is_mark(uint32_t cp)
 {
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = category8(cp);
 
     return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC ||
-           c == UTF8PROC_CATEGORY_ME;
+           c == UTF8PROC_CATEGORY_ME || cp == 0x1cf2 || cp == 0x1cf3;
 }
 
 bool chars_is_nonspacing(uint32_t cp)
 {
-    return category(cp) == UTF8PROC_CATEGORY_MN;
+    return category8(cp) == UTF8PROC_CATEGORY_MN || cp == 0x1734;
+}
+
+bool chars_is_punctuation(uint32_t cp)
+{
+    utf8proc_category_t c = category8(cp);
+
+    return (c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO) ||
+           (cp < 128 && c >= UTF8PROC_CATEGORY_SM && c <= UTF8PROC_CATEGORY_SO) ||
+           cp == 0x166d || cp == 0x111c9;
 }
 
 bool chars_is_other(uint32_t cp)
 {
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = category8(cp);
 
     return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF ||
            c == UTF8PROC_CATEGORY_CO;

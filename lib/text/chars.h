@@ -15,6 +15,7 @@ bool chars_is_space(uint32_t cp); /* Unicode's White_Space */
 bool chars_is_word(uint32_t cp);  /* UTS 18's \w */
 bool chars_is_mark(uint32_t cp);  /* category M */
 bool chars_is_nonspacing(uint32_t cp);
-bool chars_is_other(uint32_t cp); /* control, format, private use */
+bool chars_is_punctuation(uint32_t cp); /* category P, or a symbol of ASCII */
+bool chars_is_other(uint32_t cp);       /* control, format, private use */
 
 #endif

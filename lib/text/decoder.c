@@ -182,6 +182,48 @@ static void run_bpe(const struct stage *s, const struct pieces *in, struct piece
     }
 }
 
+/* The spaces that BERT's tokenizer leaves in English. */
+static void tidy(struct str *s, size_t start)
+{
+    static const char *const changes[][2] = {
+        { " .", "." },   { " ?", "?" },     { " !", "!" },     { " ,", "," },
+        { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
+        { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
+    };
+
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        char *text = xstrndup(str_text(s) + start, s->len - start), *p = text, *hit;
+
+        s->len = start;
+        while ((hit = strstr(p, changes[i][0]))) {
+            str_addn(s, p, (size_t)(hit - p));
+            str_add(s, changes[i][1]);
+            p = hit + strlen(changes[i][0]);
+        }
+        str_add(s, p);
+        free(text);
+    }
+}
+
+/* A token without the prefix begins a word. */
+static void run_word_piece(const struct stage *s, const struct pieces *in,
+                           struct pieces *out)
+{
+    size_t n = strlen(s->text);
+
+    for (size_t i = 0; i < in->n; i++) {
+        const char *text = pieces_at(in, i);
+        size_t start = out->text.len, len = in->v[i].len;
+        bool inside = i && len >= n && !memcmp(text, s->text, n);
+
+        str_add(&out->text, i && !inside ? " " : "");
+        str_addn(&out->text, text + (inside ? n : 0), len - (inside ? n : 0));
+        if (s->flag)
+            tidy(&out->text, start);
+        pieces_end(out, start, false);
+    }
+}
+
 /* ---- opening ---- */
 
 static struct stage *add_stage(struct decoder *d)
@@ -283,6 +325,20 @@ static int add_bpe(struct decoder *d, const char *where, const cJSON *j,
     return 0;
 }
 
+static int add_word_piece(struct decoder *d, const char *where, const cJSON *j,
+                          struct err *err)
+{
+    const char *prefix = setting_string(j, "prefix");
+    struct stage *s = add_stage(d);
+
+    (void)where;
+    (void)err;
+    s->run = run_word_piece;
+    s->text = xstrdup(prefix ? prefix : "##");
+    s->flag = setting_flag(j, "cleanup", true);
+    return 0;
+}
+
 static int add_json(struct decoder *d, const char *where, const cJSON *j, int depth,
                     struct err *err)
 {
@@ -297,6 +353,7 @@ static int add_json(struct decoder *d, const char *where, const cJSON *j, int de
         { "Strip", add_strip },
         { "Metaspace", add_metaspace },
         { "BPEDecoder", add_bpe },
+        { "WordPiece", add_word_piece },
     };
     const char *type = setting_type(j);
     const cJSON *one;
@@ -346,9 +403,16 @@ void decoder_free(struct decoder *d)
 
 bool decoder_is_partial(const struct decoder *d, const char *token, size_t len)
 {
-    for (size_t i = 0; i < d->n; i++)
-        if (d->stage[i].run == run_byte_fallback)
-            return byte_of(token, len) >= 0;
+    bool joined = false;
+
+    for (size_t i = 0; i < d->n; i++) {
+        const struct stage *s = &d->stage[i];
+
+        if ((s->run == run_byte_fallback && byte_of(token, len) >= 0) ||
+            (s->run == run_replace && joined) || (s->run == run_strip && s->right))
+            return true;
+        joined |= s->run == run_fuse || s->run == run_byte_level;
+    }
     return false;
 }
 

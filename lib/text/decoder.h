@@ -15,7 +15,8 @@ int decoder_open(struct decoder **out, const char *path, const cJSON *j,
 void decoder_free(struct decoder *d);
 /* Append the text of TOKENS, which are changed. */
 void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out);
-/* True when a token stands for bytes, which other tokens may make a character of. */
+/* True when the end of a text that ends with TOKEN may change when others follow, but
+ * for bytes that are no character yet: a byte by its number, or what spans tokens. */
 bool decoder_is_partial(const struct decoder *d, const char *token, size_t len);
 
 /* The text of ill-formed UTF-8: U+FFFD for each part that is none. */

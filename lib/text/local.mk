@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/bpe.c \
     %D%/bytelevel.c %D%/bytelevel.h \
     %D%/chars.c %D%/chars.h \
+    %D%/charsmap.c %D%/charsmap.h \
     %D%/decoder.c %D%/decoder.h \
     %D%/frame.c %D%/frame.h \
     %D%/normalizer.c %D%/normalizer.h \
@@ -14,4 +15,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/splitter.c %D%/splitter.h \
     %D%/subword.c %D%/subword.h \
     %D%/tokenizer.c %D%/tokenizer.h \
-    %D%/vocab.c %D%/vocab.h
+    %D%/unigram.c \
+    %D%/vocab.c %D%/vocab.h \
+    %D%/wordpiece.c

@@ -6,7 +6,9 @@
 #include <utf8proc.h>
 
 #include "lib/base/mem.h"
+#include "lib/text/bytelevel.h"
 #include "lib/text/chars.h"
+#include "lib/text/charsmap.h"
 #include "lib/text/setting.h"
 #include "lib/text/pattern.h"
 
@@ -14,8 +16,10 @@ struct stage {
     int (*run)(const struct stage *, const char *, size_t, struct str *, struct err *);
     utf8proc_option_t form; /* of Unicode */
     struct pattern *pattern;
+    struct charsmap *map;
     char *text; /* put in its place, or before */
     bool left, right;
+    bool clean, chinese, accents, lowercase; /* BERT's */
 };
 
 struct normalizer {
@@ -121,6 +125,81 @@ static int run_prepend(const struct stage *s, const char *text, size_t len,
     return 0;
 }
 
+static int run_precompiled(const struct stage *s, const char *text, size_t len,
+                           struct str *out, struct err *err)
+{
+    (void)err;
+    charsmap_run(s->map, text, len, out);
+    return 0;
+}
+
+static int run_byte_level(const struct stage *s, const char *text, size_t len,
+                          struct str *out, struct err *err)
+{
+    (void)s;
+    (void)err;
+    bytelevel_encode(out, text, len);
+    return 0;
+}
+
+/* Characters of the CJK blocks, as BERT's tokenizer counts them. */
+static bool is_chinese(uint32_t cp)
+{
+    return (cp >= 0x3400 && cp <= 0x4dbf) || (cp >= 0x4e00 && cp <= 0x9fff) ||
+           (cp >= 0xf900 && cp <= 0xfaff) || (cp >= 0x20000 && cp <= 0x2a6df) ||
+           (cp >= 0x2a700 && cp <= 0x2b81f) || (cp >= 0x2b920 && cp <= 0x2ceaf) ||
+           (cp >= 0x2f800 && cp <= 0x2fa1f);
+}
+
+/* What BERT's cleaning makes of a character: 0 when it is taken away. */
+static uint32_t cleaned(uint32_t cp)
+{
+    if (cp == '\t' || cp == '\n' || cp == '\r')
+        return ' ';
+    if (!cp || cp == 0xfffd || chars_is_other(cp))
+        return 0;
+    return chars_is_space(cp) ? ' ' : cp;
+}
+
+/* Devlin et al. 2018: white space and controls, spaces around Chinese characters,
+ * accents, lower case. */
+static int run_bert(const struct stage *s, const char *text, size_t len,
+                    struct str *out, struct err *err)
+{
+    static const struct stage nfd = { .form = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE };
+    struct str now = { 0 }, bare = { 0 };
+    size_t used;
+    int ret = 0;
+
+    for (size_t at = 0; at < len; at += used) {
+        uint32_t cp = chars_at(text + at, len - at, &used);
+        bool apart = s->chinese && is_chinese(cp);
+
+        if (s->clean && !(cp = cleaned(cp)))
+            continue;
+        str_add(&now, apart ? " " : "");
+        add_char(&now, cp);
+        str_add(&now, apart ? " " : "");
+    }
+    if (s->accents) {
+        struct str parts = { 0 };
+
+        ret = run_form(&nfd, str_text(&now), now.len, &parts, err);
+        for (size_t at = 0; at < parts.len; at += used)
+            if (!chars_is_nonspacing(chars_at(parts.s + at, parts.len - at, &used)))
+                str_addn(&bare, parts.s + at, used);
+        str_clear(&now);
+        now = bare;
+        str_clear(&parts);
+    }
+    if (ret == 0 && s->lowercase)
+        ret = run_lowercase(s, str_text(&now), now.len, out, err);
+    else
+        str_addn(out, str_text(&now), now.len);
+    str_clear(&now);
+    return ret;
+}
+
 /* ---- opening ---- */
 
 static struct stage *add_stage(struct normalizer *n)
@@ -208,6 +287,44 @@ static int add_prepend(struct normalizer *n, const char *where, const cJSON *j,
     return 0;
 }
 
+static int add_precompiled(struct normalizer *n, const char *where, const cJSON *j,
+                           struct err *err)
+{
+    const char *text = setting_string(j, "precompiled_charsmap");
+    struct stage *s;
+
+    if (!text || !*text)
+        return 0; /* no rules */
+    s = add_stage(n);
+    s->run = run_precompiled;
+    return charsmap_open(&s->map, where, text, err);
+}
+
+static int add_byte_level(struct normalizer *n, const char *where, const cJSON *j,
+                          struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_stage(n)->run = run_byte_level;
+    return 0;
+}
+
+static int add_bert(struct normalizer *n, const char *where, const cJSON *j,
+                    struct err *err)
+{
+    struct stage *s = add_stage(n);
+
+    (void)where;
+    (void)err;
+    s->run = run_bert;
+    s->clean = setting_flag(j, "clean_text", true);
+    s->chinese = setting_flag(j, "handle_chinese_chars", true);
+    s->lowercase = setting_flag(j, "lowercase", true);
+    s->accents = setting_flag(j, "strip_accents", s->lowercase);
+    return 0;
+}
+
 static int add_json(struct normalizer *n, const char *where, const cJSON *j, int depth,
                     struct err *err)
 {
@@ -224,6 +341,9 @@ static int add_json(struct normalizer *n, const char *where, const cJSON *j, int
         { "StripAccents", add_strip_accents },
         { "Replace", add_replace },
         { "Prepend", add_prepend },
+        { "BertNormalizer", add_bert },
+        { "Precompiled", add_precompiled },
+        { "ByteLevel", add_byte_level },
     };
     const char *type = setting_type(j);
     const cJSON *one;
@@ -263,6 +383,7 @@ void normalizer_free(struct normalizer *n)
         return;
     for (size_t i = 0; i < n->n; i++) {
         pattern_free(n->stage[i].pattern);
+        charsmap_free(n->stage[i].map);
         free(n->stage[i].text);
     }
     free(n->stage);
@@ -283,6 +404,8 @@ static bool takes_first(const struct stage *s, const char *text, size_t len)
         return s->left && chars_is_space(cp);
     if (s->run == run_strip_accents)
         return chars_is_mark(cp);
+    if (s->run == run_bert)
+        return (s->clean && !cleaned(cp)) || (s->accents && chars_is_nonspacing(cp));
     if (s->run != run_replace || *s->text)
         return false;
     finder_init(&f, s->pattern, text, len);

@@ -10,7 +10,8 @@
 #include "lib/text/chars.h"
 
 struct pattern {
-    pcre2_code *code;
+    pcre2_code *code; /* NULL: */
+    bool (*is)(uint32_t);
 };
 
 static int compile(struct pattern **out, const char *where, const char *text,
@@ -34,7 +35,7 @@ static int compile(struct pattern **out, const char *where, const char *text,
                        (size_t)at, text, (const char *)what);
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* slower without, but right */
-    *out = xmalloc(sizeof(**out));
+    *out = xcalloc(1, sizeof(**out));
     (*out)->code = code;
     return 0;
 }
@@ -64,6 +65,14 @@ int pattern_open(struct pattern **out, const char *where, const cJSON *j,
     return err_set(err, ERR_INPUT, "%s: no pattern", where);
 }
 
+struct pattern *pattern_new(bool (*is)(uint32_t))
+{
+    struct pattern *p = xcalloc(1, sizeof(*p));
+
+    p->is = is;
+    return p;
+}
+
 void pattern_free(struct pattern *p)
 {
     if (!p)
@@ -76,7 +85,7 @@ void finder_init(struct finder *f, const struct pattern *p, const char *text,
                  size_t len)
 {
     *f = (struct finder){ .pattern = p, .text = text, .len = len };
-    f->data = pcre2_match_data_create(16, NULL);
+    f->data = p->is ? NULL : pcre2_match_data_create(16, NULL);
 }
 
 void finder_clear(struct finder *f)
@@ -85,8 +94,23 @@ void finder_clear(struct finder *f)
     f->data = NULL;
 }
 
+static int next_character(struct finder *f)
+{
+    size_t used;
+
+    for (; f->at < f->len; f->at += used)
+        if (f->pattern->is(chars_at(f->text + f->at, f->len - f->at, &used))) {
+            f->start = f->at;
+            f->end = f->at += used;
+            return 1;
+        }
+    return 0;
+}
+
 int finder_next(struct finder *f, struct err *err)
 {
+    if (f->pattern->is)
+        return next_character(f);
     while (f->at <= f->len) {
         const pcre2_code *code = f->pattern->code;
         PCRE2_SPTR text = (PCRE2_SPTR)f->text;

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
@@ -19,6 +20,8 @@ int pattern_open(struct pattern **out, const char *where, const cJSON *j,
                  struct err *err);
 int pattern_compile(struct pattern **out, const char *where, const char *regex,
                     struct err *err);
+/* A character of which IS says yes. */
+struct pattern *pattern_new(bool (*is)(uint32_t));
 void pattern_free(struct pattern *p);
 
 /* Append Oniguruma's REGEX as PCRE2 writes it. */

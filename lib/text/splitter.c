@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/text/bytelevel.h"
+#include "lib/text/chars.h"
 #include "lib/text/setting.h"
 #include "lib/text/pattern.h"
 
@@ -99,7 +100,8 @@ static int add_punctuation(struct splitter *s, const char *where, const cJSON *j
     if (setting_string(j, "behavior") &&
         read_behavior(&stage->behavior, where, j, err) < 0)
         return -1;
-    return pattern_compile(&stage->pattern, where, "[\\p{P}$+<=>\\^`|~]", err);
+    stage->pattern = pattern_new(chars_is_punctuation);
+    return 0;
 }
 
 static int add_whitespace_split(struct splitter *s, const char *where, const cJSON *j,
@@ -107,9 +109,12 @@ static int add_whitespace_split(struct splitter *s, const char *where, const cJS
 {
     struct stage *stage = add_stage(s);
 
+    (void)where;
     (void)j;
+    (void)err;
     stage->behavior = REMOVED;
-    return pattern_compile(&stage->pattern, where, "\\s", err);
+    stage->pattern = pattern_new(chars_is_space);
+    return 0;
 }
 
 static int add_bert(struct splitter *s, const char *where, const cJSON *j,

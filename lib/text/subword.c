@@ -5,7 +5,20 @@
 
 #include "lib/text/setting.h"
 
-static const struct subword_kind *const KINDS[] = { &bpe_kind };
+static const struct subword_kind *const KINDS[] = { &bpe_kind, &wordpiece_kind,
+                                                    &unigram_kind };
+
+/* Older files do not say what their model is. */
+static const char *guess(const cJSON *model)
+{
+    if (cJSON_GetObjectItemCaseSensitive(model, "merges"))
+        return "BPE";
+    if (cJSON_GetObjectItemCaseSensitive(model, "max_input_chars_per_word"))
+        return "WordPiece";
+    if (cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(model, "vocab")))
+        return "Unigram";
+    return "?";
+}
 
 int subword_open(struct subword *out, const char *path, const cJSON *model,
                  struct err *err)
@@ -14,8 +27,8 @@ int subword_open(struct subword *out, const char *path, const cJSON *model,
 
     if (!cJSON_IsObject(model))
         return err_set(err, ERR_INPUT, "%s: no model", path);
-    if (!strcmp(type, "?") && cJSON_GetObjectItemCaseSensitive(model, "merges"))
-        type = "BPE"; /* older files do not say it */
+    if (!strcmp(type, "?"))
+        type = guess(model);
     for (size_t i = 0; i < sizeof(KINDS) / sizeof(*KINDS); i++)
         if (!strcmp(KINDS[i]->type, type)) {
             out->kind = KINDS[i];

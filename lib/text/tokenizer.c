@@ -257,6 +257,21 @@ static void window_text(const struct token_stream *s, struct str *out)
     tokenizer_decode(s->t, s->window.id, s->window.n, s->skip_special, out);
 }
 
+/* All was given.  The last token alone is the window, unless the start of a text takes
+ * all of it, and might take more. */
+static void move_window(struct token_stream *s)
+{
+    struct str text = { 0 };
+
+    tokenizer_decode(s->t, &s->window.id[s->window.n - 1], 1, s->skip_special, &text);
+    if (text.len) {
+        s->window.id[0] = s->window.id[s->window.n - 1];
+        s->window.n = 1;
+        s->given = text.len;
+    }
+    str_clear(&text);
+}
+
 void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out)
 {
     const char *token = token_text(s->t, id, s->skip_special);
@@ -276,13 +291,8 @@ void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out)
         str_addn(out, text.s + s->given, n - s->given);
         s->given = n;
     }
-    if (n == text.len) {
-        s->window.id[0] = id;
-        s->window.n = 1;
-        str_reset(&text);
-        window_text(s, &text);
-        s->given = text.len;
-    }
+    if (n == text.len)
+        move_window(s);
     str_clear(&text);
 }
 

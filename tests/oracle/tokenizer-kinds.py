@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Kinds of tokenizer.json and what Python's `tokenizers` makes of texts with them.
 
-    tokenizer-kinds.py                      write tests/data/tokenizer/kinds
+    tokenizer-kinds.py [KIND...]            write tests/data/tokenizer/kinds
     tokenizer-kinds.py --random N TOKENIZE  compare the program with N random texts of each kind
                       [FILE...]             ... and with these files
 
-Run in the top directory.  The vocabularies are trained on examples/bard/heldout.txt."""
+Run in the top directory.  A tokenizer.json that is there is kept, for training differs from run to
+run; remove it to make it anew.  The vocabularies are trained on examples/bard/heldout.txt."""
+import base64
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -177,12 +180,95 @@ def suffix():
     return t
 
 
+def bert(lowercase=True):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trained(t, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    t.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    t.decoder = decoders.WordPiece(cleanup=lowercase)
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return t
+
+
+def unigram(fallback=False):
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.NFKC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    trained(t, special_tokens=["<pad>", "</s>", "<unk>"] + BYTES * fallback, unk_token="<unk>", size=400 + 256 * fallback)
+    t.decoder = decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    if not fallback:
+        return t
+    j = json.loads(t.to_str())
+    j["model"]["byte_fallback"] = True
+    j["added_tokens"] = [a for a in j["added_tokens"] if a["content"] not in BYTES]
+    t = Tokenizer.from_str(json.dumps(j))
+    t.decoder = FALLBACK
+    return t
+
+
+def charsmap(rules):
+    """SentencePiece's precompiled_charsmap: a double array in darts-clone's layout, and texts."""
+    texts, trie = b"", {}
+    for key, value in rules.items():
+        node = trie
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        node[-1] = len(texts)
+        texts += value.encode() + b"\0"
+    units, bases = {0: 0}, set()
+
+    def place(node, at):
+        labels = [0 if k < 0 else k for k in node]
+        base = next(b for b in range(1, 1 << 20) if b not in bases and not any(b ^ k in units for k in labels))
+        bases.add(base)
+        units[at] = units[at] | (at ^ base) << 10 | (-1 in node) << 8
+        for k in node:
+            units[base ^ max(k, 0)] = 1 << 31 | node[k] if k < 0 else k
+        for k in node:
+            if k >= 0:
+                place(node[k], base ^ k)
+
+    place(trie, 0)
+    array = b"".join(struct.pack("<I", units.get(i, 0)) for i in range(max(units) // 256 * 256 + 256))
+    return base64.b64encode(struct.pack("<I", len(array)) + array + texts).decode()
+
+
+def precompiled():
+    t = unigram()
+    j = json.loads(t.to_str())
+    j["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap(
+        {"ﬁ": "fi", "ﬀ": "ff", "①": "1", "½": "1/2", "\u00a0": " ", "\u3000": " ", "\x01": "", "\u200b": " ", "e\u0301": "é",
+         "a": "b", "Å": "Å", "🏽": "!", "\ufeff": ""})}
+    return Tokenizer.from_str(json.dumps(j))
+
+
 KINDS = {
+    "precompiled": precompiled,
+    "bert": bert, "bert-cased": lambda: bert(False), "unigram": unigram, "unigram-bytes": lambda: unigram(True),
     "digits": digits, "strips": strips, "normalized": normalized, "bare": bare, "patterns": patterns, "llama3": llama3,
     "nfc": lambda: form(normalizers.NFC()), "nfkc": lambda: form(normalizers.NFKC()), "changes": changes,
     "roberta": lambda: framed(processors.RobertaProcessing), "framed": lambda: framed(processors.BertProcessing),
     "llama2": llama2, "metaspace": lambda: metaspace("always"), "metaspace-first": lambda: metaspace("first", False),
     "gemma": gemma, "suffix": suffix,
+}
+
+
+# What a kind is there to show.
+CASES = {
+    "digits": ["ab12cd", " 1 2", "a1", "٣x½"],
+    "strips": ["a\u00a0<l>\u3000b", "x\u2003<r>\u2003y\u0085", "a \t<b>\u2028 <b> c", "é<w>", "<w>é", "日<w>本", "–<w>–", "²<w>²", "\u200d<w>",
+               "ⓐ<w>", "a<w> <w>", "thou art", "thou artist", "thou", "thous", "éthou", "Ġx 日Ġ", "<s>\u3000a"],
+    "normalized": ["xyz XYZ Xyz", "abc ABC", "äö ÄÖ Äö", "ABCXYZ", "  XYZ"],
+    "bare": ["日x", "<s> a b", "\u0e01"],
+    "patterns": ["a\nb\n\nq b", "deadbeef x_x", "it's\v\vx", "(a(\nb", "12345678!", "ab! aab!", "³tt ½t", "tht itt aat"],
+    "llama3": ["the the<|eot_id|>", "it's IT'S 12345", "a\r\n\n b   c"],
+    "metaspace-first": ["<s>a b", " a <s> b"],
+    "changes": ["  Ｆｕｌｌ  ÉTÉ '", "İstanbul", "\u00a0x\u0085"],
+    "bert": ["Don't stop, [MASK]it's me . x", "a" * 21, "naïve 中文x", "a\u0000b\ufffdc\u200bd"],
+    "precompiled": ["ﬁﬀ①½e\u0301a🏽\ufeff", "a\u0301b"],
 }
 
 
@@ -217,6 +303,13 @@ def compare(name, t, path, n, program):
     return not bad
 
 
+def plain(name, j):
+    """As older files are, which do not name their model."""
+    if name == "precompiled":
+        del j["model"]["type"]
+    return j
+
+
 def main():
     if sys.argv[1:2] == ["--random"]:
         n, program = int(sys.argv[2]), sys.argv[3]
@@ -224,10 +317,12 @@ def main():
         sys.exit(not all([compare(os.path.basename(f), Tokenizer.from_file(f), f, n, program) for f in files]))
     os.makedirs(DIR, exist_ok=True)
     for name in sys.argv[1:] or KINDS:
-        t = KINDS[name]()
-        with open(f"{DIR}/{name}.json", "w") as f:
-            f.write(json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
-        cases = texts(t, 60, 1)
+        if not os.path.exists(f"{DIR}/{name}.json"):
+            t = KINDS[name]()
+            with open(f"{DIR}/{name}.json", "w") as f:
+                f.write(json.dumps(plain(name, json.loads(t.to_str())), ensure_ascii=False, separators=(",", ":")) + "\n")
+        t = Tokenizer.from_file(f"{DIR}/{name}.json")
+        cases = CASES.get(name, []) + texts(t, 60, 1)
         with open(f"{DIR}/{name}.inp", "w") as f:
             f.writelines(quote(c) + "\n" for c in cases)
         with open(f"{DIR}/{name}.out", "w") as f:
