@@ -223,4 +223,19 @@ status_is 1 "groups that do not make up all ranks are impossible"
 out_has "--hsdp 3: does not divide the 16 ranks" "and that is said"
 run mem-estimate train --dp 16 --hsdp 4 llama-3-8b.json
 status_is 1 "so are groups that deal nothing"
+# a cache of 4,096 tokens in f16: 2 x layers x KV heads x head's size x 2 bytes each
+while read -r name layers width; do
+    ok "$name keeps $layers x $width numbers a token" \
+        test "$(infer kv_cache --seq 4096 --kv-dtype f16 "$name.json")" = $((2 * layers * width * 2 * 4096))
+done << 'CACHES'
+llama-2-7b 32 4096
+llama-2-13b 40 5120
+llama-2-70b 80 1024
+llama-3-8b 32 1024
+llama-3-70b 80 1024
+llama-3.1-405b 126 1024
+CACHES
+# in GiB, as they are quoted: 2.0, 3.125, 1.25, 0.5, 1.25 and 1.97
+ok "which for Llama-2 7B is 2 GiB" test "$(infer kv_cache --seq 4096 --kv-dtype f16 llama-2-7b.json)" = 2147483648
+ok "and for 405B 1.97 GiB" about 0.1 "1.97 $GiB" "$(infer kv_cache --seq 4096 --kv-dtype f16 llama-3.1-405b.json)"
 done_testing
