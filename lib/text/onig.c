@@ -8,7 +8,10 @@
  * ^ and $ match at lines, which is an option of PCRE2. */
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
+#include <utf8proc.h>
 
+#include "lib/text/chars.h"
 #include "lib/text/pattern.h"
 
 enum { MAX_DEPTH = 64 };
@@ -36,7 +39,9 @@ struct reader {
     struct err *err;
     size_t atom;            /* where in *out what a quantifier follows begins */
     size_t open[MAX_DEPTH]; /* where the groups that are open begin */
-    int depth;
+    size_t fresh;           /* length of *out when the last group was opened */
+    int depth,
+        folds; /* groups open; as many when letters of either case began to match */
 };
 
 static int refuse(const struct reader *r, const char *at, const char *what)
@@ -154,6 +159,24 @@ static int posix(struct reader *r)
     return refuse(r, r->p, "this POSIX class");
 }
 
+static const char MANY[] = "either case of letters that are one character";
+
+/* Where case does not count, Oniguruma also takes one character for several: the sharp
+ * s for ss, ligatures.  PCRE2 does not. */
+static bool folds_to_many(const char *p)
+{
+    static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st" };
+    utf8proc_int32_t many[4];
+    size_t used;
+    uint32_t cp = chars_at(p, strlen(p), &used);
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+        if (!strncasecmp(p, pairs[i], 2))
+            return true;
+    return utf8proc_decompose_char((utf8proc_int32_t)cp, many, 4, UTF8PROC_CASEFOLD,
+                                   &(int){ 0 }) > 1;
+}
+
 /* The members up to the bracket that ends them, behind the one that begins them. */
 static int members(struct reader *r, int depth)
 {
@@ -175,6 +198,9 @@ static int members(struct reader *r, int depth)
             ret = members(r, depth + 1);
         } else if (!strncmp(r->p, "&&", 2)) {
             return refuse(r, r->p, "an intersection of classes");
+        } else if (r->folds >= 0 && (unsigned char)*r->p >= 0x80 &&
+                   folds_to_many(r->p)) {
+            return refuse(r, r->p, MANY);
         } else {
             copy(r, 1);
         }
@@ -199,16 +225,18 @@ static int class(struct reader *r)
 /* The options of "(?im-x:" or of "(?i)", which may begin a group alone. */
 static int options(struct reader *r)
 {
-    const char *start = r->p, *end = r->p + 2 + strspn(r->p + 2, "im-");
-    bool first = start == r->text || (start[-1] == '(' && start - r->text > 0) ||
-                 (start - r->text > 1 && start[-1] == ':');
+    const char *start = r->p, *end = r->p + 2 + strspn(r->p + 2, "im-"), *i, *minus;
 
-    if (*end != ':' && (*end != ')' || !first))
+    if (*end != ':' && (*end != ')' || r->out->len != r->fresh))
         return refuse(r, start, "this group");
     str_add(r->out, "(?");
     for (const char *p = start + 2; p < end; p++)
         str_addc(r->out, *p == 'm' ? 's' : *p);
     str_addc(r->out, *end);
+    i = memchr(start, 'i', (size_t)(end - start));
+    minus = memchr(start, '-', (size_t)(end - start));
+    if (i && !(minus && minus < i) && r->folds < 0)
+        r->folds = r->depth + (*end == ':');
     r->p = end + 1;
     return 0;
 }
@@ -288,10 +316,13 @@ static int one(struct reader *r)
             return -1;
         if (r->out->len > at && r->out->s[r->out->len - 1] != ')')
             r->open[r->depth++] = at;
+        r->fresh = r->out->len;
         return 0;
     case ')':
         if (r->depth)
             at = r->open[--r->depth];
+        if (r->depth < r->folds)
+            r->folds = -1;
         copy(r, 1);
         break;
     case '\\':
@@ -303,6 +334,8 @@ static int one(struct reader *r)
             return -1;
         break;
     default:
+        if (r->folds >= 0 && folds_to_many(r->p))
+            return refuse(r, r->p, MANY);
         do
             copy(r, 1);
         while (((unsigned char)*r->p & 0xc0) == 0x80);
@@ -315,7 +348,7 @@ int pattern_translate(struct str *out, const char *where, const char *regex,
                       struct err *err)
 {
     struct reader r = {
-        .where = where, .text = regex, .p = regex, .out = out, .err = err
+        .where = where, .text = regex, .p = regex, .out = out, .err = err, .folds = -1
     };
 
     while (*r.p)
