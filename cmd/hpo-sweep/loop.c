@@ -2,6 +2,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "cmd/hpo-sweep/run.h"
@@ -192,17 +193,19 @@ static int take_reports(struct loop *l, struct job *job, struct study_trial *t,
     struct session *s = l->s;
     int64_t step;
     double value;
-    char *line;
+    char *text, *line, *rest;
     int ret = 0;
 
     *news = false;
-    while (ret == 0 && job_report(job, &line)) {
-        if (measure_report(&step, &value, &l->o->measure, line)) {
+    while (ret == 0 && (text = job_reports_dup(job))) {
+        for (rest = text; ret == 0 && (line = strsep(&rest, "\n"));) {
+            if (!measure_report(&step, &value, &l->o->measure, line))
+                continue;
             ret = s->st->ops->set_report(s->st, t->id, step, value, err);
             study_set_report(t, step, value);
             *news = true;
         }
-        free(line);
+        free(text);
     }
     return ret;
 }

@@ -1,5 +1,5 @@
 /* job - trials as processes: a directory, a process group, reports */
-#define _GNU_SOURCE /* vfork */
+#define _GNU_SOURCE /* vfork, memrchr */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,6 +17,8 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job.h"
+
+enum { REPORT_BYTES = 1 << 20 };
 
 /* When PID started, by /proc/PID/stat, whose second field may hold anything; false when
  * it has ended, be it waited for or not. */
@@ -223,24 +225,26 @@ bool job_reported(const struct job *job)
     return more;
 }
 
-bool job_report(struct job *job, char **line)
+char *job_reports_dup(struct job *job)
 {
-    char *path = report_path_dup(job);
+    char *path = report_path_dup(job), *text = NULL, *end;
     FILE *fp = fopen(path, "rb");
-    size_t room = 0;
-    ssize_t n = -1;
+    size_t n = 0;
 
     free(path);
-    *line = NULL;
-    if (fp && fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0)
-        n = getline(line, &room, fp);
-    if (fp)
-        fclose(fp);
-    if (n < 1 || (*line)[n - 1] != '\n') {
-        free(*line);
-        return false;
+    if (!fp)
+        return NULL;
+    if (fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0) {
+        text = xmalloc(REPORT_BYTES + 1);
+        n = fread(text, 1, REPORT_BYTES, fp);
     }
-    (*line)[n - 1] = '\0';
-    job->report_at += (uint64_t)n;
-    return true;
+    fclose(fp);
+    end = n ? memrchr(text, '\n', n) : NULL;
+    if (!end) {
+        free(text);
+        return NULL;
+    }
+    *end = '\0';
+    job->report_at += (uint64_t)(end - text) + 1;
+    return text;
 }

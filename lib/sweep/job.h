@@ -49,8 +49,8 @@ void job_clear(struct job *job);
 
 /* Whether the report file has grown since. */
 bool job_reported(const struct job *job);
-/* The next complete line of the report file, without its end, in fresh memory; false
- * when there is none. */
-bool job_report(struct job *job, char **line);
+/* The next complete lines of the report file, at most a megabyte of them, the last
+ * without its end; owned, NULL when there are none. */
+char *job_reports_dup(struct job *job);
 
 #endif
