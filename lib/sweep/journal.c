@@ -24,7 +24,7 @@
 #include "lib/sweep/replay.h"
 #include "lib/sweep/storage.h"
 
-enum { GRACE_S = 30, CHUNK = 1 << 20, TIME_SIZE = 40 };
+enum { GRACE_S = 30, CHUNK = 1 << 20, PENDING = 1 << 16, TIME_SIZE = 40 };
 
 struct journal {
     struct storage base;
@@ -32,14 +32,25 @@ struct journal {
     char worker[64];
     int fd;
     bool locked;
-    uint64_t begun; /* size of the file when the change began */
-    uint64_t read;  /* bytes that were applied */
+    uint64_t begun;     /* size of the file when the change began */
+    uint64_t read;      /* bytes that were applied */
+    struct str pending; /* lines of the change, not yet in the file */
     struct replay replay;
 };
 
 /* ---- reading ---- */
 
-/* Apply the whole lines that are new. */
+static int write_pending(struct journal *j, struct err *err)
+{
+    int ret = j->pending.len
+                  ? fs_write(j->fd, j->pending.s, j->pending.len, j->path, err)
+                  : 0;
+
+    str_reset(&j->pending);
+    return ret;
+}
+
+/* Apply the whole lines that are new, our own included. */
 static int catch_up(struct journal *j, struct err *err)
 {
     char *buf = NULL;
@@ -47,6 +58,8 @@ static int catch_up(struct journal *j, struct err *err)
     size_t cap = 0;
     int ret = -1;
 
+    if (write_pending(j, err) < 0)
+        return -1;
     if (fstat(j->fd, &st) < 0)
         return err_errno(err, "%s", j->path);
     while (j->read < (uint64_t)st.st_size) {
@@ -148,6 +161,7 @@ static void journal_give_up(struct storage *st)
 
     if (!j->locked)
         return;
+    str_reset(&j->pending);
     if (ftruncate(j->fd, (off_t)j->begun) == 0 && j->read > j->begun)
         forget(j);
     release_lock(j);
@@ -159,6 +173,7 @@ static void journal_close(struct storage *st)
 
     journal_give_up(st);
     replay_clear(&j->replay);
+    str_clear(&j->pending);
     free(j->path);
     free(j->base.name);
     free(j->lock);
@@ -216,8 +231,8 @@ static int journal_end(struct storage *st, struct err *err)
 
     if (!j->locked)
         return 0;
-    if (fdatasync(j->fd) < 0) {
-        err_errno(err, "%s", j->path);
+    if (write_pending(j, err) < 0 ||
+        (fdatasync(j->fd) < 0 && err_errno(err, "%s", j->path) < 0)) {
         journal_give_up(st);
         return -1;
     }
@@ -287,12 +302,10 @@ static void begin_line(const struct journal *j, struct str *s, enum replay_op op
 /* Append the line, which ends here. */
 static int end_line(struct journal *j, struct str *s, struct err *err)
 {
-    int ret;
-
     str_add(s, "}\n");
-    ret = fs_write(j->fd, s->s, s->len, j->path, err);
+    str_addn(&j->pending, s->s, s->len);
     str_clear(s);
-    return ret;
+    return j->pending.len < PENDING ? 0 : write_pending(j, err);
 }
 
 /* As Python writes a float. */

@@ -170,10 +170,18 @@ void study_set_value(struct study_trial *t, size_t objective, double value)
 
 void study_set_report(struct study_trial *t, int64_t step, double value)
 {
-    size_t i = t->nreports;
+    size_t i = 0, end = t->nreports;
 
-    while (i > 0 && t->steps[i - 1] >= step)
-        i--;
+    if (end && t->steps[end - 1] < step)
+        i = end; /* as they come, mostly */
+    while (i < end) {
+        size_t mid = i + (end - i) / 2;
+
+        if (t->steps[mid] < step)
+            i = mid + 1;
+        else
+            end = mid;
+    }
     if (i < t->nreports && t->steps[i] == step) {
         t->reports[i] = value;
         return;
