@@ -226,6 +226,13 @@ kill -KILL $pid
 ends
 ok "a guard holds no lock" hpo-sweep run s.yaml --study lock --trials 2 -- echo 1
 
+start=$(date +%s)
+# shellcheck disable=SC2016 # the command's own variable
+run hpo-sweep run s.yaml -S journal:spoilt.log --study spoilt --trials 3 -j 2 --shell -- \
+    '[ "$HPO_TRIAL_NUMBER" = 1 ] || exec sleep 60; echo junk >> spoilt.log; echo 1'
+status_is 3 "a storage that is spoilt ends a run"
+ok "at once" test $(($(date +%s) - start)) -lt 8
+
 # Names.
 printf 'true\n  {x} {y}\n' > check
 run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1

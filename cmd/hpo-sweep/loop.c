@@ -357,6 +357,17 @@ static bool wait_for_news(struct loop *l)
     return news || some_ended(l);
 }
 
+/* End JOB at once, when nothing can be recorded any more. */
+static void drop(struct loop *l, struct job *job)
+{
+    if (job->pid) {
+        job_kill(job, SIGKILL);
+        waitpid(job->pid, NULL, 0);
+        guard_remove(&l->guard, job->pid);
+    }
+    job_clear(job);
+}
+
 int loop_run(struct loop *l, struct err *err)
 {
     double *points = xcalloc((size_t)l->o->jobs, l->s->file.space.n * sizeof(*points));
@@ -381,10 +392,8 @@ out:
         *err = l->failure;
         ret = -1;
     }
-    for (int i = 0; i < l->o->jobs; i++) {
-        job_kill(&l->jobs[i], SIGKILL);
-        job_clear(&l->jobs[i]);
-    }
+    for (int i = 0; i < l->o->jobs; i++)
+        drop(l, &l->jobs[i]);
     progress_end(&progress, l);
     free(points);
     free(fresh);
