@@ -5,9 +5,9 @@
  * the ids must be the text again, or the program ends with 1.
  *
  *     tokenize -d TOKENIZER.JSON < LINES
- * Each line is a text as a JSON string.  For each a line of ids, the special ones of
- * the post-processor among them, and the ids' text without special tokens and with
- * them. */
+ * Each line is a text as a JSON string, or an array of ids.  For each a line of ids,
+ * the special ones of the post-processor among them, and the ids' text without special
+ * tokens and with them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +70,19 @@ static int there_and_back(const struct tokenizer *t, const char *text, size_t le
     return !ok;
 }
 
+static bool read_ids(const struct json *list, struct tokens *out)
+{
+    for (const struct json *j = list->first; j; j = j->next) {
+        uint64_t id;
+
+        if (!json_u64(j, &id) || id > UINT32_MAX)
+            return false;
+        tokens_add(out, (uint32_t)id);
+        printf(" %u", (unsigned)id);
+    }
+    return true;
+}
+
 static int both_texts(const struct tokenizer *t, const char *line, size_t len)
 {
     struct tokens tokens = { 0 };
@@ -81,7 +94,9 @@ static int both_texts(const struct tokenizer *t, const char *line, size_t len)
         puts(err.text);
         return 1;
     }
-    ok = encode(t, json_string(doc.root), doc.root->n, true, &tokens);
+    ok = doc.root->type == JSON_ARRAY
+             ? read_ids(doc.root, &tokens)
+             : encode(t, json_string(doc.root), doc.root->n, true, &tokens);
     for (int skip = 1; skip >= 0 && ok; skip--) {
         struct str back = { 0 }, quoted = { 0 };
 

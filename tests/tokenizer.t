@@ -85,6 +85,14 @@ printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Iso
     > pattern.json
 run "$tokenize" pattern.json
 out_has "pattern.json: pre_tokenizer: pattern, byte 1 of" "a bad pattern is refused with its place"
+added() {
+    printf '{"added_tokens":[%s],"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}}' "$1" > added.json
+    run "$tokenize" added.json
+}
+added '{"id":2,"content":"X"},{"id":4,"content":"Y"}'
+out_is "added.json: added_tokens: 'Y' has the id 4 where 3 follows" "a gap between added tokens is refused"
+added '{"id":2,"content":"a"}'
+out_is "added.json: added_tokens: 'a' has the id 2 where 0 follows" "an added token that has another id in the vocabulary is refused"
 head -c 1000 gpt2.json > short.json
 run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"

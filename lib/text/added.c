@@ -78,6 +78,28 @@ int added_open(struct added **out, const char *path, const cJSON *list,
     return 0;
 }
 
+int added_check(const struct added *a, const char *path, const struct vocab *v,
+                struct err *err)
+{
+    size_t next = vocab_count(v);
+
+    for (size_t i = 0; i < a->n; i++) {
+        const struct added_token *t = &a->v[i];
+        const struct added_token *before = added_by_text(a, t->text);
+        long id = vocab_id(v, t->text, strlen(t->text));
+
+        if (id < 0)
+            id = before < t ? (long)before->id : (long)next;
+        if ((uint32_t)id != t->id)
+            return err_set(err, ERR_INPUT,
+                           "%s: added_tokens: '%s' has the id %u where %ld follows",
+                           path, t->text, (unsigned)t->id, id);
+        if ((size_t)id >= next)
+            next = (size_t)id + 1;
+    }
+    return 0;
+}
+
 void added_free(struct added *a)
 {
     if (!a)

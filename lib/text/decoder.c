@@ -22,7 +22,9 @@ struct stage {
 struct decoder {
     struct stage *stage;
     size_t n;
-    bool blanks; /* there is no decoder */
+    bool blanks;   /* there is no decoder */
+    bool fallback; /* tokens may stand for bytes by their number */
+    bool whole;    /* what one token becomes may depend on any that follow */
 };
 
 void decoder_clean(struct str *out, const char *text, size_t len)
@@ -372,6 +374,24 @@ static int add_json(struct decoder *d, const char *where, const cJSON *j, int de
     return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 
+/* Find out how much must be known of a text before its start is certain. */
+static void look_over(struct decoder *d)
+{
+    bool joined = false, changed = false;
+
+    for (size_t i = 0; i < d->n; i++) {
+        const struct stage *s = &d->stage[i];
+
+        d->fallback |= s->run == run_byte_fallback;
+        d->whole |= (joined && s->run != run_fuse && s->run != run_strip) ||
+                    (s->run == run_strip && s->right) ||
+                    (s->run == run_bpe && i + 1 < d->n) ||
+                    (s->run == run_byte_fallback && changed);
+        joined |= s->run == run_fuse || s->run == run_byte_level;
+        changed |= s->run != run_replace;
+    }
+}
+
 int decoder_open(struct decoder **out, const char *path, const cJSON *j,
                  struct err *err)
 {
@@ -381,6 +401,7 @@ int decoder_open(struct decoder **out, const char *path, const cJSON *j,
 
     d->blanks = setting_absent(j);
     ret = d->blanks ? 0 : add_json(d, where, j, 0, err);
+    look_over(d);
     free(where);
     if (ret < 0)
         decoder_free(d);
@@ -403,17 +424,7 @@ void decoder_free(struct decoder *d)
 
 bool decoder_is_partial(const struct decoder *d, const char *token, size_t len)
 {
-    bool joined = false;
-
-    for (size_t i = 0; i < d->n; i++) {
-        const struct stage *s = &d->stage[i];
-
-        if ((s->run == run_byte_fallback && byte_of(token, len) >= 0) ||
-            (s->run == run_replace && joined) || (s->run == run_strip && s->right))
-            return true;
-        joined |= s->run == run_fuse || s->run == run_byte_level;
-    }
-    return false;
+    return d->whole || (d->fallback && byte_of(token, len) >= 0);
 }
 
 void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out)

@@ -53,9 +53,10 @@ static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
         splitter_open(&t->splitter, path, splitter, err) < 0 ||
         frame_open(&t->frame, path, frame, err) < 0 ||
         decoder_open(&t->decoder, path, decoder, err) < 0 ||
-        added_open(&t->added, path, added, t->normalizer, err) < 0)
+        added_open(&t->added, path, added, t->normalizer, err) < 0 ||
+        subword_open(&t->subword, path, model, err) < 0)
         return -1;
-    return subword_open(&t->subword, path, model, err);
+    return added_check(t->added, path, t->subword.vocab, err);
 }
 
 int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,

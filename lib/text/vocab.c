@@ -19,7 +19,7 @@ struct vocab {
     struct word *word;
     size_t words;      /* size of the table */
     const char **text; /* [size] by id */
-    size_t size, longest;
+    size_t size, n, longest;
     struct pool pool; /* the words' text */
 };
 
@@ -72,6 +72,7 @@ void vocab_add(struct vocab *v, const char *text, uint32_t id)
     if (!w->text)
         *w = (struct word){ pool_strndup(&v->pool, text, len), (uint32_t)len, 0 };
     w->id = id;
+    v->n += !v->text[id];
     v->text[id] = w->text;
     if (len > v->longest)
         v->longest = len;
@@ -131,6 +132,11 @@ const char *vocab_text(const struct vocab *v, uint32_t id)
 size_t vocab_size(const struct vocab *v)
 {
     return v->size;
+}
+
+size_t vocab_count(const struct vocab *v)
+{
+    return v->n;
 }
 
 size_t vocab_longest(const struct vocab *v)

@@ -23,6 +23,7 @@ long vocab_id(const struct vocab *v, const char *text, size_t len); /* or -1 */
 long vocab_byte(const struct vocab *v, unsigned char byte); /* the id of "<0xHH>" */
 const char *vocab_text(const struct vocab *v, uint32_t id); /* or NULL */
 size_t vocab_size(const struct vocab *v);    /* one more than the largest id */
+size_t vocab_count(const struct vocab *v);   /* words */
 size_t vocab_longest(const struct vocab *v); /* bytes of the longest word */
 
 #endif

@@ -2,7 +2,7 @@
 """Kinds of tokenizer.json and what Python's `tokenizers` makes of texts with them.
 
     tokenizer-kinds.py [KIND...]            write tests/data/tokenizer/kinds
-    tokenizer-kinds.py --random N TOKENIZE  compare the program with N random texts of each kind
+    tokenizer-kinds.py --random N TOKENIZE  compare the program with N random texts and lists of ids of each kind
                       [FILE...]             ... and with these files
 
 Run in the top directory.  A tokenizer.json that is there is kept, for training differs from run to
@@ -280,24 +280,34 @@ def texts(t, n, seed):
                     for _ in range(rng.randint(0, 12))) for _ in range(n)]
 
 
+def lists(t, n, seed):
+    """Random ids, some of which T does not have."""
+    rng = random.Random(seed)
+    most = t.get_vocab_size() + 3
+    return [[rng.randrange(most) if rng.random() < 0.7 else rng.randrange(min(300, most)) for _ in range(rng.randint(0, 12))]
+            for _ in range(n)]
+
+
 def quote(text):
+    if isinstance(text, list):
+        return json.dumps(text)
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def answer(t, text):
-    ids = t.encode(text).ids
+    ids = text if isinstance(text, list) else t.encode(text).ids
     return "".join(f" {i}" for i in ids) + "".join(
         "\t" + quote(t.decode(ids, skip_special_tokens=skip)) for skip in (True, False)) + "\n"
 
 
 def compare(name, t, path, n, program):
-    cases = texts(t, n, 2)
+    cases = texts(t, n, 2) + lists(t, n, 3)
     lines = "".join(quote(c) + "\n" for c in cases)
     got = subprocess.run([program, "-d", path], input=lines.encode(), stdout=subprocess.PIPE, check=False).stdout.decode()
     want = [answer(t, c) for c in cases]
     got = got.split("\n")
-    bad = [i for i in range(n) if i >= len(got) or got[i] + "\n" != want[i]]
-    print(f"{name}: {n - len(bad)} of {n} texts agree")
+    bad = [i for i in range(2 * n) if i >= len(got) or got[i] + "\n" != want[i]]
+    print(f"{name}: {2 * n - len(bad)} of {2 * n} texts and lists of ids agree")
     for i in bad[:int(os.environ.get("SHOW", "1"))]:
         print(f"  {quote(cases[i])}\n  want {want[i]}  got  {got[i] if i < len(got) else None}")
     return not bad
@@ -322,7 +332,7 @@ def main():
             with open(f"{DIR}/{name}.json", "w") as f:
                 f.write(json.dumps(plain(name, json.loads(t.to_str())), ensure_ascii=False, separators=(",", ":")) + "\n")
         t = Tokenizer.from_file(f"{DIR}/{name}.json")
-        cases = CASES.get(name, []) + texts(t, 60, 1)
+        cases = CASES.get(name, []) + texts(t, 50, 1) + lists(t, 20, 4)
         with open(f"{DIR}/{name}.inp", "w") as f:
             f.writelines(quote(c) + "\n" for c in cases)
         with open(f"{DIR}/{name}.out", "w") as f:
