@@ -17,5 +17,7 @@ bool chars_is_mark(uint32_t cp);  /* category M */
 bool chars_is_nonspacing(uint32_t cp);
 bool chars_is_punctuation(uint32_t cp); /* category P, or a symbol of ASCII */
 bool chars_is_other(uint32_t cp);       /* control, format, private use */
+/* NFKC and NFKD as the `tokenizers` library has them leave it alone. */
+bool chars_has_later_form(uint32_t cp);
 
 #endif

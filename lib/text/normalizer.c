@@ -36,8 +36,8 @@ static void add_char(struct str *out, uint32_t cp)
 
 /* ---- stages ---- */
 
-static int run_form(const struct stage *s, const char *text, size_t len,
-                    struct str *out, struct err *err)
+static int add_form_of(const struct stage *s, const char *text, size_t len,
+                       struct str *out, struct err *err)
 {
     utf8proc_uint8_t *to;
     utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text,
@@ -49,6 +49,22 @@ static int run_form(const struct stage *s, const char *text, size_t len,
     str_addn(out, to, (size_t)n);
     free(to);
     return 0;
+}
+
+static int run_form(const struct stage *s, const char *text, size_t len,
+                    struct str *out, struct err *err)
+{
+    size_t done = 0, used;
+
+    for (size_t at = 0; s->form & UTF8PROC_COMPAT && at < len; at += used) {
+        if (!chars_has_later_form(chars_at(text + at, len - at, &used)))
+            continue;
+        if (add_form_of(s, text + done, at - done, out, err) < 0)
+            return -1;
+        str_addn(out, text + at, used);
+        done = at + used;
+    }
+    return add_form_of(s, text + done, len - done, out, err);
 }
 
 static int run_lowercase(const struct stage *s, const char *text, size_t len,

@@ -268,6 +268,7 @@ CASES = {
     "metaspace-first": ["<s>a b", " a <s> b"],
     "changes": ["  Ｆｕｌｌ  ÉTÉ '", "İstanbul", "\u00a0x\u0085"],
     "bert": ["Don't stop, [MASK]it's me . x", "a" * 21, "naïve 中文x", "a\u0000b\ufffdc\u200bd"],
+    "nfkc": ["\u32ff㍻①", "\ua7f2ｶﾞ"],
     "precompiled": ["ﬁﬀ①½e\u0301a🏽\ufeff", "a\u0301b"],
 }
 
