@@ -124,12 +124,11 @@ struct inst {
         enum activation act;
         struct {
             double eps;
-            uint64_t width; /* columns normed together on this rank */
-            uint64_t
-                whole_width; /* over all ranks: larger when the axis is cut; then
-                                sums of squares (and sums) are added over the ranks */
-            bool plus_one;   /* weight + 1 (Gemma) */
-            bool owned;      /* this rank's columns count in the sums */
+            uint64_t width;       /* columns normed together on this rank */
+            uint64_t whole_width; /* over all ranks */
+            bool cut;      /* sums of squares (and sums) are added over the ranks */
+            bool plus_one; /* weight + 1 (Gemma) */
+            bool owned;    /* this rank's columns count in the sums */
         } norm;
         struct {
             int table;     /* index into program.rope */

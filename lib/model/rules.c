@@ -246,6 +246,7 @@ static int apply_norm(struct builder *b, const struct node *call,
         axis_clear(&col);
         inst->norm.width = width;
         inst->norm.whole_width = whole_width;
+        inst->norm.cut = cut;
         inst->norm.owned = owned;
     }
     inst->src[inst->nsrc++] = x;

@@ -23,7 +23,7 @@ int exchange_norm(struct engine *e, const struct inst *inst, struct err *err)
 {
     size_t rows = rows_of(e, inst->src[0]), cols = e->p->value[inst->dst].cols;
     size_t width = inst->norm.width, groups = width ? rows * cols / width : 0;
-    bool cut = inst->norm.whole_width != width, center = inst->op == OP_LAYERNORM;
+    bool cut = inst->norm.cut, center = inst->op == OP_LAYERNORM;
     size_t count = cut ? rows : groups; /* an empty part still takes part in the sums */
     double *mean = stats(e, 3 * count + 1), *square = mean + count,
            *zero = square + count;
