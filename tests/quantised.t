@@ -2,7 +2,7 @@
 # quantised.t - quantised weights are cut with their companions
 . "$top_srcdir/tests/lib.sh"
 
-for kind in fp8 gptq awq int8 mxfp4 gpt-oss-bf16; do
+for kind in fp8 fp8-latent gptq awq int8 mxfp4 gpt-oss-bf16; do
     model=$data/quantised/$kind
     for tp in 1 2 3 4; do
         case $kind$tp in mxfp44 | gpt-oss-bf164) continue ;; esac # three blocks of 32
@@ -27,6 +27,8 @@ ok "FP8 blocks are not parted: the rest of three goes to the other rank" \
     test "$(shape fp8.2/rank-tp1-pp0.safetensors $p.mlp.up_proj.weight)" = "[16,32]"
 ok "FP8 scales go with their blocks: columns" \
     test "$(shape fp8.2/rank-tp1-pp0.safetensors $p.mlp.down_proj.weight_scale_inv)" = "[2,1]"
+ok "FP8 blocks that lie across two parts of a head go with their heads" \
+    test "$(shape fp8-latent.2/rank-tp0-pp0.safetensors $p.self_attn.q_b_proj.weight_scale_inv)" = "[6,2]"
 ok "GPTQ packs rows" \
     test "$(shape gptq.2/rank-tp0-pp0.safetensors $p.mlp.down_proj.qweight)" = "[4,32]"
 ok "AWQ packs columns" \

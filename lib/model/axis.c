@@ -584,6 +584,29 @@ static void element_runs(struct runs *out, const struct axis *a,
     }
 }
 
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x = ((const struct run *)a)->start, y = ((const struct run *)b)->start;
+
+    return (x > y) - (x < y);
+}
+
+/* The same in the order of the axis: a block may lie across segments. */
+static void ordered_runs(struct runs *out, const struct axis *a,
+                         const struct axis_scope *scope, const struct share *share)
+{
+    struct runs r;
+    size_t cap = 0;
+
+    element_runs(&r, a, scope, share);
+    if (r.n)
+        qsort(r.v, r.n, sizeof(*r.v), by_start);
+    *out = (struct runs){ 0 };
+    for (size_t i = 0; i < r.n; i++)
+        add_run(out, &cap, r.v[i].start, r.v[i].count, r.v[i].owned);
+    runs_clear(&r);
+}
+
 /* Elements of the leaves: the axis' own when it is not divided. */
 static uint64_t elements(const struct axis *a)
 {
@@ -600,11 +623,11 @@ void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *
     struct runs fine;
     size_t cap = 0;
 
-    element_runs(&fine, a, scope, share);
     if (a->block == 1) {
-        *out = fine;
+        element_runs(out, a, scope, share);
         return;
     }
+    ordered_runs(&fine, a, scope, share);
     *out = (struct runs){ 0 };
     for (size_t i = 0; i < fine.n; i++) {
         uint64_t first = fine.v[i].start / a->block;
@@ -624,7 +647,7 @@ bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
 
     if (a->block == 1)
         return true;
-    element_runs(&fine, a, scope, share);
+    ordered_runs(&fine, a, scope, share);
     for (size_t i = 0; i < fine.n; i++) {
         uint64_t end = fine.v[i].start + fine.v[i].count;
 

@@ -105,3 +105,44 @@ for name, packed in (("mxfp4", True), ("gpt-oss-bf16", False)):
     with open(d + "/config.json", "w") as f:
         json.dump(config, f, indent=1)
         f.write("\n")
+
+# DeepSeek-V3 in FP8: as in its own sizes, a block lies across the two parts of a head (q_b_proj)
+BLOCK, HEADS, NOPE, TURN, V_DIM, LATENT, RANK, F, MOE = 8, 8, 8, 4, 8, 16, 16, 32, 16
+
+
+def blocks(out, inp):
+    return {"weight": rand((out, inp), torch.float8_e4m3fn),
+            "weight_scale_inv": rand((-(-out // BLOCK), -(-inp // BLOCK)), torch.float32)}
+
+
+t = {"model.embed_tokens.weight": rand((V, H), torch.bfloat16), "model.norm.weight": rand((H,), torch.bfloat16),
+     "lm_head.weight": rand((V, H), torch.bfloat16)}
+for layer in range(2):
+    p = f"model.layers.{layer}."
+    for norm, size in (("input_layernorm", H), ("post_attention_layernorm", H), ("self_attn.q_a_layernorm", RANK),
+                       ("self_attn.kv_a_layernorm", LATENT)):
+        t[p + norm + ".weight"] = rand((size,), torch.bfloat16)
+    linear = [("self_attn.q_a_proj", RANK, H), ("self_attn.q_b_proj", HEADS * (NOPE + TURN), RANK),
+              ("self_attn.kv_a_proj_with_mqa", LATENT + TURN, H),
+              ("self_attn.kv_b_proj", HEADS * (NOPE + V_DIM), LATENT), ("self_attn.o_proj", H, HEADS * V_DIM)]
+    ffns = [("mlp.", F)] if layer == 0 else [(f"mlp.{part}.", MOE) for part in ("experts.0", "experts.1", "shared_experts")]
+    for where, size in ffns:
+        linear += [(where + "gate_proj", size, H), (where + "up_proj", size, H), (where + "down_proj", H, size)]
+    if layer:
+        t[p + "mlp.gate.weight"] = rand((2, H), torch.bfloat16)
+        t[p + "mlp.gate.e_score_correction_bias"] = rand((2,), torch.float32)
+    for lin, out, inp in linear:
+        for suffix, value in blocks(out, inp).items():
+            t[f"{p}{lin}.{suffix}"] = value.contiguous()
+d = "tests/data/quantised/fp8-latent"
+os.makedirs(d, exist_ok=True)
+save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
+with open(d + "/config.json", "w") as f:
+    json.dump({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": H,
+               "num_hidden_layers": 2, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
+               "q_lora_rank": RANK, "kv_lora_rank": LATENT, "qk_nope_head_dim": NOPE, "qk_rope_head_dim": TURN,
+               "v_head_dim": V_DIM, "intermediate_size": F, "moe_intermediate_size": MOE, "n_routed_experts": 2,
+               "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
+               "first_k_dense_replace": 1, "vocab_size": V,
+               "quantization_config": {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}}, f, indent=1)
+    f.write("\n")
