@@ -90,4 +90,19 @@ done << 'END'
 96 y + head_linear(q, router.q)
 89 y + head_linear(q, router)
 END
+
+# deals that no line can follow
+while read -r model deal; do
+    printf '{ "family": "x", "extends": "%s", "deal": { %s } }\n' "$model" "$deal" > x.json
+    run mem-estimate infer --family x.json "$data/models/$(echo "$model" | tr _ -)"
+    status_is 3 "refused: $model that deals $deal"
+done << 'END'
+mixtral "experts": { "over": "tp" }
+deepseek_v2 "heads": null, "nope": { "over": "tp" }
+deepseek_v2 "heads": null, "turn": { "over": "tp" }
+deepseek_v2 "heads": null, "v_dim": { "over": "tp" }
+END
+sed 's/"clip_qkv": null/"clip_qkv": 8.0/' "$data/models/olmoe/config.json" > clip.json
+run mem-estimate infer clip.json
+status_is 3 "refused: OLMoE with clipped queries, which is not known"
 done_testing

@@ -25,11 +25,13 @@ static void head_axis(struct axis *out, const struct axis *x, const struct digit
     l->size = out->size = stride;
 }
 
-static const struct digit *last_digit(const struct axis *a)
+/* The columns of one head, NULL where there are none or ranks deal them. */
+static const struct digit *last_digit(const struct builder *b, const struct axis *a)
 {
     const struct leaf *l = &a->leaf[0];
+    const struct digit *d = a->n == 1 && l->n ? &l->digit[l->n - 1] : NULL;
 
-    return a->n == 1 && l->n ? &l->digit[l->n - 1] : NULL;
+    return d && (d->sym < 0 || !b->m->scope.sym[d->sym].dealt) ? d : NULL;
 }
 
 /* Are the head digits of A and B, all but the last, the same? */
@@ -56,7 +58,7 @@ static bool head_layout(const struct builder *b, const struct axis *q,
     int nq = lq->n - 1, nk = lk->n - 1;
     uint64_t all = 1;
 
-    if (q->n != 1 || k->n != 1 || nk < 0 || nq < nk || nq > nk + 1 || nk > 1)
+    if (!last_digit(b, q) || !last_digit(b, k) || nq < nk || nq > nk + 1 || nk > 1)
         return false;
     if (lq->digit[nq].sym != lk->digit[nk].sym ||
         lq->digit[nq].size != lk->digit[nk].size)
@@ -134,7 +136,7 @@ static int attention_values(struct builder *b, const struct node *call,
             if (strlen(sym->name) != n->expr_len ||
                 memcmp(sym->name, n->expr, n->expr_len) != 0)
                 continue;
-            if (sym->value > values->size)
+            if (sym->value > values->size || sym->dealt)
                 break;
             *values =
                 (struct digit){ .sym = i, .size = sym->value, .stride = 1, .div = 1 };
@@ -184,11 +186,11 @@ int apply_attention(struct builder *b, const struct node *call,
     if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
         return build_type_error(b, arg[1].at, "the heads of q and k",
                                 &b->type[src[0]].col, &b->type[src[1]].col);
-    if (b->type[src[2]].col.n != 1 ||
-        b->type[src[2]].col.leaf[0].n != b->type[src[1]].col.leaf[0].n)
+    if (!last_digit(b, &b->type[src[2]].col) ||
+        !same_heads(&b->type[src[1]].col, &b->type[src[2]].col))
         return build_type_error(b, arg[2].at, "the heads of k and v",
                                 &b->type[src[1]].col, &b->type[src[2]].col);
-    values = *last_digit(&b->type[src[2]].col);
+    values = *last_digit(b, &b->type[src[2]].col);
     if (attention_values(b, call, &values) < 0)
         return -1;
     head_axis(&col, &b->type[src[0]].col, &values);
@@ -198,7 +200,7 @@ int apply_attention(struct builder *b, const struct node *call,
     inst->attention = layout.attention;
     memcpy(inst->src, src, sizeof(src));
     inst->nsrc = 3;
-    inst->attention.value_cols = last_digit(&b->type[src[2]].col)->size;
+    inst->attention.value_cols = last_digit(b, &b->type[src[2]].col)->size;
     inst->attention.value_dim = values.size;
     inst->attention.scale =
         isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
@@ -232,8 +234,8 @@ int apply_concat(struct builder *b, const struct node *call, const struct operan
     if (build_need_value(b, &arg[0]) < 0 || build_need_value(b, &arg[1]) < 0 ||
         build_check_options(b, call, known) < 0)
         return -1;
-    x = last_digit(&b->type[arg[0].index].col);
-    y = last_digit(&b->type[arg[1].index].col);
+    x = last_digit(b, &b->type[arg[0].index].col);
+    y = last_digit(b, &b->type[arg[1].index].col);
     if (!x || !y || !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col))
         return build_type_error(b, arg[1].at, "the heads", &b->type[arg[0].index].col,
                                 &b->type[arg[1].index].col);
@@ -289,9 +291,9 @@ static int head_product(struct builder *b, const struct node *call,
     else if (!axis_segment(&rows, t->axis[0], arg[1].segment))
         return build_error(b, arg[1].at, "no segment is called '%s'", arg[1].segment);
     x = build_cut(b, arg[0].index);
-    in = last_digit(&b->type[x].col);
-    of = op == OP_HEAD_LINEAR ? last_digit(t->axis[1]) : last_digit(&rows);
-    to = op == OP_HEAD_LINEAR ? last_digit(&rows) : last_digit(t->axis[1]);
+    in = last_digit(b, &b->type[x].col);
+    of = op == OP_HEAD_LINEAR ? last_digit(b, t->axis[1]) : last_digit(b, &rows);
+    to = op == OP_HEAD_LINEAR ? last_digit(b, &rows) : last_digit(b, t->axis[1]);
     if (!in || !of || !to || t->axis[1]->leaf[0].n != 1 || build_cuts(b, t->axis[1]) ||
         !same_heads(&b->type[x].col, &rows) || in->sym != of->sym ||
         in->size != of->size) {
@@ -302,7 +304,7 @@ static int head_product(struct builder *b, const struct node *call,
     inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = x;
-    in = last_digit(&b->type[x].col); /* types may have moved */
+    in = last_digit(b, &b->type[x].col); /* types may have moved */
     inst->head.a = in->size;
     inst->head.b = to->size;
     inst->head.count = b->p->value[x].cols / in->size;

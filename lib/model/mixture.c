@@ -29,6 +29,9 @@ static int find_experts(struct builder *b, size_t at)
     }
     if (found < 0)
         return build_error(b, at, "the family has no capture for experts");
+    for (int i = 0; i < s->ndeals; i++)
+        if (s->deal[i].sym == found && s->deal[i].over != MESH_EP)
+            return build_error(b, at, "experts are dealt over ep");
     return found;
 }
 
