@@ -130,6 +130,8 @@ run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"
 status_is 4 "a database that is not there is an error of the machine"
 err_lines 1 "in one line"
 ok "that does not tell the password" sh -c '! grep -q secret err'
+run hpo-sweep show -S "postgresql://me:sec@ret@/none?host=$server&password=secret"
+ok "even one with an @ in it, or among the parameters" sh -c '! grep -q "sec@\|secret" err'
 run hpo-sweep show -S "postgresql+psycopg2:///one?host=$server" --study s
 status_is 0 "SQLAlchemy's way to name a driver is understood"
 sql two "UPDATE alembic_version SET version_num = 'v9.9.9'"

@@ -228,16 +228,29 @@ static void ignore_notice(void *arg, const char *notice)
     (void)notice;
 }
 
-/* URL for people to read: without its password. */
+/* URL for people to read: without its password, which ends at the last '@' when it has
+ * one itself, and may be a parameter as well. */
 static char *shown_dup(const char *url)
 {
-    const char *user = strstr(url, "://") + 3;
-    const char *at = strchr(user, '@');
-    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    struct str out = { 0 };
+    const char *user = strstr(url, "://") + 3, *query = strchr(user, '?');
+    const char *end = query ? query : user + strlen(user), *at = end;
+    const char *colon, *password;
 
-    if (!colon)
-        return xstrdup(url);
-    return str_dupf("%.*s:...%s", (int)(colon - url), url, at);
+    while (at > user && *at != '@')
+        at--;
+    colon = *at == '@' ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    if (colon)
+        str_addf(&out, "%.*s:...", (int)(colon - url), url);
+    url = colon ? at : url;
+    password = query ? strstr(query, "password=") : NULL;
+    if (password) {
+        password += strlen("password=");
+        str_addf(&out, "%.*s...", (int)(password - url), url);
+        url = password + strcspn(password, "&");
+    }
+    str_addf(&out, "%s", url);
+    return str_steal(&out);
 }
 
 /* URL as libpq knows it: "postgresql+psycopg2://" is SQLAlchemy's way to name a driver.
