@@ -22,6 +22,7 @@ kind strips "added tokens strip Unicode's white space, know its words, and are d
 kind normalized "added tokens are sought in the text before or after it is normalized"
 kind bare "without a decoder a space is put between tokens, and without an unknown token characters drop out"
 kind patterns "patterns mean what they mean to Oniguruma"
+kind scripts "a script is its own characters, not what is used with it"
 kind llama3 "ignore_merges, and a template in a sequence"
 kind nfc "NFC"
 kind nfkc "NFKC"
@@ -53,6 +54,7 @@ refused 'a(?i)b|c' 'this group'
 refused 'a:(?i)b|c' 'this group'
 refused '(?i:(a)ß)' 'either case of letters that are one character'
 refused '(?i)[xß]' 'either case of letters that are one character'
+refused '(?i:[\\p{Lu}])' 'either case of letters of one'
 refused '(?i)first' 'either case of letters that are one character'
 refused '\\y' 'this escape'
 refused '[[:alpha:]]' 'this POSIX class'

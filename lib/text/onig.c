@@ -5,6 +5,7 @@
  *   \v         U+000B alone                (?m)     the dot matches a line feed
  *   x{n,m}+    a repeated repetition       x{n}?    an optional repetition
  *   x{,m}      from none                   [a[b]]   a class in a class
+ *   \p{Han}    the script, not what is used with it
  * ^ and $ match at lines, which is an option of PCRE2. */
 #include <ctype.h>
 #include <string.h>
@@ -108,6 +109,42 @@ static int code_point(struct reader *r)
     return 0;
 }
 
+/* True for "p{Lu}" and the like. */
+static bool is_of_one_case(const char *p)
+{
+    static const char *const names[] = { "lu}", "ll}", "lt}", "lower", "upper" };
+
+    p += p[2] == '^' ? 3 : 2;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strncasecmp(p, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+/* "p{Name}", N bytes. */
+static void property(struct reader *r, size_t n)
+{
+    size_t start = r->p[2] == '^' ? 3 : 2;
+
+    if (!pattern_is_script(r->p + start, n - start - 1)) {
+        copy(r, n);
+        return;
+    }
+    copy(r, start);
+    str_add(r->out, "sc:");
+    copy(r, n - start);
+}
+
+/* "0" and at most two more digits. */
+static void octal(struct reader *r)
+{
+    unsigned value = 0;
+
+    for (int i = 0; i < 3 && *r->p >= '0' && *r->p <= '7'; i++)
+        value = 8 * value + (unsigned)(*r->p++ - '0');
+    str_addf(r->out, "\\x{%x}", value);
+}
+
 static int escape(struct reader *r, bool in_class)
 {
     char c = *++r->p;
@@ -124,6 +161,10 @@ static int escape(struct reader *r, bool in_class)
         }
     if (c == 'x' || c == 'u')
         return code_point(r);
+    if (c == '0') {
+        octal(r);
+        return 0;
+    }
     if (!c || (isalpha((unsigned char)c) && !strchr(in_class ? "pP" : "pPkg", c)))
         return refuse(r, r->p, "this escape");
     str_addc(r->out, '\\');
@@ -132,9 +173,11 @@ static int escape(struct reader *r, bool in_class)
 
         if (!n || n > strlen(r->p))
             return refuse(r, r->p, "a property without its name");
-        copy(r, n);
+        if (r->folds >= 0 && is_of_one_case(r->p))
+            return refuse(r, r->p, "either case of letters of one");
+        property(r, n);
     } else {
-        copy(r, 1);
+        copy(r, isdigit((unsigned char)c) ? strspn(r->p, "0123456789") : 1);
     }
     return 0;
 }

@@ -40,6 +40,19 @@ static int compile(struct pattern **out, const char *where, const char *text,
     return 0;
 }
 
+bool pattern_is_script(const char *name, size_t n)
+{
+    char *text = str_dupf("\\p{sc:%.*s}", (int)n, name);
+    int error;
+    PCRE2_SIZE at;
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF,
+                                     &error, &at, NULL);
+
+    free(text);
+    pcre2_code_free(code);
+    return code != NULL;
+}
+
 int pattern_compile(struct pattern **out, const char *where, const char *regex,
                     struct err *err)
 {

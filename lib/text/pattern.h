@@ -28,6 +28,10 @@ void pattern_free(struct pattern *p);
 int pattern_translate(struct str *out, const char *where, const char *regex,
                       struct err *err);
 
+/* True when the N bytes at NAME are the name of a script, which PCRE2 takes for all
+ * characters that are used with it, unless it is told otherwise. */
+bool pattern_is_script(const char *name, size_t n);
+
 /* The matches in a text, one after another; an empty one is not given right behind
  * another match. */
 struct finder {

@@ -92,6 +92,11 @@ def patterns():
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
 
 
+def scripts():
+    return bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"[\p{Han}!]+|\p{^Greek}{3}|\p{Alphabetic}\P{Latin}"), "isolated"),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+
+
 def llama3():
     t = bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
                                             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
@@ -248,7 +253,7 @@ def precompiled():
 KINDS = {
     "precompiled": precompiled,
     "bert": bert, "bert-cased": lambda: bert(False), "unigram": unigram, "unigram-bytes": lambda: unigram(True),
-    "digits": digits, "strips": strips, "normalized": normalized, "bare": bare, "patterns": patterns, "llama3": llama3,
+    "digits": digits, "strips": strips, "normalized": normalized, "bare": bare, "patterns": patterns, "scripts": scripts, "llama3": llama3,
     "nfc": lambda: form(normalizers.NFC()), "nfkc": lambda: form(normalizers.NFKC()), "changes": changes,
     "roberta": lambda: framed(processors.RobertaProcessing), "framed": lambda: framed(processors.BertProcessing),
     "llama2": llama2, "metaspace": lambda: metaspace("always"), "metaspace-first": lambda: metaspace("first", False),
@@ -264,6 +269,7 @@ CASES = {
     "normalized": ["xyz XYZ Xyz", "abc ABC", "äö ÄÖ Äö", "ABCXYZ", "  XYZ"],
     "bare": ["日x", "<s> a b", "\u0e01"],
     "patterns": ["a\nb\n\nq b", "deadbeef x_x", "it's\v\vx", "(a(\nb", "12345678!", "ab! aab!", "³tt ½t", "tht itt aat"],
+    "scripts": ["漢、々ー字!a", "α\u0342β\u1dc0", "aéя"],
     "llama3": ["the the<|eot_id|>", "it's IT'S 12345", "a\r\n\n b   c"],
     "metaspace-first": ["<s>a b", " a <s> b"],
     "changes": ["  Ｆｕｌｌ  ÉTÉ '", "İstanbul", "\u00a0x\u0085"],
