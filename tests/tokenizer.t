@@ -40,6 +40,11 @@ kind unigram "Unigram's likeliest pieces"
 kind unigram-bytes "Unigram, with bytes for what it does not know"
 kind precompiled "SentencePiece's compiled rules, in a file that does not name its model"
 
+printf '%s' '{"model":{"type":"BPE","vocab":{"a":0,"\u0000":1},"merges":[]},"decoder":{"type":"Fuse"}}' > nul.json
+printf '%s\n' '"a\u0000a"' > nul.inp
+run sh -c '"$1" -d nul.json < nul.inp' - "$tokenize"
+out_is ' 0 1 0	"a\u0000a"	"a\u0000a"' "a token that is a NUL is found, and is one again"
+
 # refused CODE MESSAGE - a pattern that cannot be said to PCRE2
 refused() {
     printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"%s"},"behavior":"Isolated"},"model":{"type":"BPE"}}' \
@@ -57,6 +62,7 @@ refused '(?i)[xß]' 'either case of letters that are one character'
 refused '(?i:[\\p{Lu}])' 'either case of letters of one'
 refused '(?i)first' 'either case of letters that are one character'
 refused '\\y' 'this escape'
+refused '(?#a)+' 'a quantifier behind a comment'
 refused '[[:alpha:]]' 'this POSIX class'
 refused '\\xe2' 'a byte of a character'
 

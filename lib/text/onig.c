@@ -295,6 +295,8 @@ static int group(struct reader *r)
     if (r->p[2] == '#') {
         r->p += strcspn(r->p, ")");
         r->p += *r->p == ')';
+        if (*r->p && strchr("?*+{", *r->p))
+            return refuse(r, r->p, "a quantifier behind a comment");
         return 0;
     }
     if (r->p[2] && strchr(":=!><", r->p[2])) {

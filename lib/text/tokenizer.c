@@ -70,6 +70,8 @@ int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
         return err_set(err, ERR_INPUT, "%s: not valid JSON", path);
     t = xcalloc(1, sizeof(*t));
     ret = read_stages(t, path, root, err);
+    if (ret == 0 && strstr(text, "\"\\u0000\""))
+        vocab_restore_nul(t->subword.vocab);
     cJSON_Delete(root);
     if (ret < 0)
         tokenizer_free(t);
@@ -193,13 +195,15 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
 /* ---- decoding ---- */
 
 /* The text of the token ID, or NULL when it is to be left out. */
-static const char *token_text(const struct tokenizer *t, uint32_t id, bool skip_special)
+static const char *token_text(const struct tokenizer *t, uint32_t id, bool skip_special,
+                              size_t *len)
 {
     const struct added_token *a = added_by_id(t->added, id);
 
-    if (a)
-        return a->special && skip_special ? NULL : a->match;
-    return vocab_text(t->subword.vocab, id);
+    if (!a)
+        return vocab_text(t->subword.vocab, id, len);
+    *len = a->len;
+    return a->special && skip_special ? NULL : a->match;
 }
 
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
@@ -208,10 +212,11 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
     struct pieces tokens = { 0 };
 
     for (size_t i = 0; i < n; i++) {
-        const char *text = token_text(t, id[i], skip_special);
+        size_t len;
+        const char *text = token_text(t, id[i], skip_special, &len);
 
         if (text)
-            pieces_add(&tokens, text, strlen(text), !tokens.n);
+            pieces_add(&tokens, text, len, !tokens.n);
     }
     if (tokens.n)
         decoder_run(t->decoder, &tokens, out);
@@ -275,14 +280,14 @@ static void move_window(struct token_stream *s)
 
 void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out)
 {
-    const char *token = token_text(s->t, id, s->skip_special);
+    size_t len, n;
+    const char *token = token_text(s->t, id, s->skip_special, &len);
     struct str text = { 0 };
-    size_t n;
 
     if (!token)
         return;
     tokens_add(&s->window, id);
-    if (decoder_is_partial(s->t->decoder, token, strlen(token)))
+    if (decoder_is_partial(s->t->decoder, token, len))
         return;
     window_text(s, &text);
     n = text.len;

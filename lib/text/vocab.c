@@ -17,8 +17,8 @@ struct word {
 
 struct vocab {
     struct word *word;
-    size_t words;      /* size of the table */
-    const char **text; /* [size] by id */
+    size_t words;              /* size of the table */
+    const struct word **by_id; /* [size]; NULL where there is none */
     size_t size, n, longest;
     struct pool pool; /* the words' text */
 };
@@ -46,10 +46,10 @@ struct vocab *vocab_new(size_t n, size_t size)
 {
     struct vocab *v = xcalloc(1, sizeof(*v));
 
-    for (v->words = 16; v->words < 2 * n;)
+    for (v->words = 16; v->words < 2 * n + 2;)
         v->words *= 2;
     v->word = xcalloc(v->words, sizeof(*v->word));
-    v->text = xcalloc(size + 1, sizeof(*v->text));
+    v->by_id = xcalloc(size + 1, sizeof(*v->by_id));
     v->size = size;
     return v;
 }
@@ -59,23 +59,35 @@ void vocab_free(struct vocab *v)
     if (!v)
         return;
     free(v->word);
-    free(v->text);
+    free(v->by_id);
     pool_clear(&v->pool);
     free(v);
 }
 
-void vocab_add(struct vocab *v, const char *text, uint32_t id)
+static void add(struct vocab *v, const char *text, size_t len, uint32_t id)
 {
-    size_t len = strlen(text);
     struct word *w = find(v, text, len);
 
     if (!w->text)
         *w = (struct word){ pool_strndup(&v->pool, text, len), (uint32_t)len, 0 };
     w->id = id;
-    v->n += !v->text[id];
-    v->text[id] = w->text;
+    v->n += !v->by_id[id];
+    v->by_id[id] = w;
     if (len > v->longest)
         v->longest = len;
+}
+
+void vocab_add(struct vocab *v, const char *text, uint32_t id)
+{
+    add(v, text, strlen(text), id);
+}
+
+void vocab_restore_nul(struct vocab *v)
+{
+    long id = vocab_id(v, "", 0);
+
+    if (id >= 0)
+        add(v, "", 1, (uint32_t)id);
 }
 
 int vocab_open(struct vocab **out, const char *path, const cJSON *words,
@@ -98,7 +110,7 @@ int vocab_open(struct vocab **out, const char *path, const cJSON *words,
     v = vocab_new(n, size);
     cJSON_ArrayForEach(j, words)
     {
-        if (v->text[j->valueint] || vocab_id(v, j->string, strlen(j->string)) >= 0) {
+        if (v->by_id[j->valueint] || vocab_id(v, j->string, strlen(j->string)) >= 0) {
             vocab_free(v);
             return err_set(err, ERR_INPUT, "%s: vocab: '%s' or its id is given twice",
                            path, j->string);
@@ -124,9 +136,12 @@ long vocab_byte(const struct vocab *v, unsigned char byte)
     return vocab_id(v, name, sizeof(name));
 }
 
-const char *vocab_text(const struct vocab *v, uint32_t id)
+const char *vocab_text(const struct vocab *v, uint32_t id, size_t *len)
 {
-    return id < v->size ? v->text[id] : NULL;
+    const struct word *w = id < v->size ? v->by_id[id] : NULL;
+
+    *len = w ? w->len : 0;
+    return w ? w->text : NULL;
 }
 
 size_t vocab_size(const struct vocab *v)

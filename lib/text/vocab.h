@@ -21,7 +21,10 @@ void vocab_add(struct vocab *v, const char *text, uint32_t id);
 
 long vocab_id(const struct vocab *v, const char *text, size_t len); /* or -1 */
 long vocab_byte(const struct vocab *v, unsigned char byte); /* the id of "<0xHH>" */
-const char *vocab_text(const struct vocab *v, uint32_t id); /* or NULL */
+/* The word's text and bytes, or NULL. */
+const char *vocab_text(const struct vocab *v, uint32_t id, size_t *len);
+/* The word that was read as empty is a NUL, at which the JSON reader ends a text. */
+void vocab_restore_nul(struct vocab *v);
 size_t vocab_size(const struct vocab *v);    /* one more than the largest id */
 size_t vocab_count(const struct vocab *v);   /* words */
 size_t vocab_longest(const struct vocab *v); /* bytes of the longest word */
