@@ -126,7 +126,8 @@ ok "nf4 takes 36 bytes for 64 elements of the layers' matrices" \
 shown() { cat json; }
 # what tp-run allocates: weights and cache to the byte, the total within 3 %
 ids=$(seq -s, 1 47)
-for model in "$bard" "$data/models/stories260K/hf" "$data/models/babyllama-tok105/hf"; do
+for model in "$bard" "$data/models/stories260K/hf" "$data/models/babyllama-tok105/hf" \
+    "$data/models/olmoe"; do
     for tp in 1 2 3 4; do
         tp-run generate --report-memory --tp "$tp" --ids "$ids" --max-tokens 1 "$model" > text 2> report
         sed -n 's/.*"rank":0,"weights":\([0-9]*\),"kv_cache":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p' report > got
