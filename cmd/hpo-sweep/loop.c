@@ -243,7 +243,7 @@ static void collect(struct loop *l)
         for (int i = 0; i < l->o->jobs; i++)
             if (l->jobs[i].pid == pid) {
                 job_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
-                guard_remove(&l->guard, pid);
+                guard_set(&l->guard, i, 0);
                 l->jobs[i].pid = 0;
                 l->jobs[i].status = status;
             }
@@ -363,7 +363,7 @@ static void drop(struct loop *l, struct job *job)
     if (job->pid) {
         job_kill(job, SIGKILL);
         waitpid(job->pid, NULL, 0);
-        guard_remove(&l->guard, job->pid);
+        guard_set(&l->guard, job->slot, 0);
     }
     job_clear(job);
 }

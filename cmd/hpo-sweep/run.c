@@ -253,7 +253,7 @@ int run_main(const char *program, int argc, char **argv)
     l.command = cmd_command(&cmd, argc, argv);
     if (read_times(&l, &o, &times, &err) == 0 &&
         deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
-        guard_open(&l.guard, &err) == 0 &&
+        guard_open(&l.guard, o.jobs, &err) == 0 &&
         session_open_sweep(&s, operand[0], &o.wish, &err) == 0) {
         session_advise(&s, &cmd);
         ret = run_sweep(&l, &err);

@@ -128,7 +128,7 @@ static int start_words(struct loop *l, struct job *job, char **words, const doub
         }
         ret = job_start(job, words, env, params.s, err);
         if (ret == 0)
-            guard_add(&l->guard, job->pid);
+            guard_set(&l->guard, job->slot, job->pid);
     }
     str_clear(&params);
     words_free(words);
@@ -152,7 +152,7 @@ static int await(struct loop *l, struct job *job)
         }
     }
     job_kill(job, SIGKILL); /* what is left of its group */
-    guard_remove(&l->guard, job->pid);
+    guard_set(&l->guard, job->slot, 0);
     job->pid = 0;
     return job->status = status;
 }

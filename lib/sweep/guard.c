@@ -1,55 +1,38 @@
 /* guard - a process that outlives a runner which is killed, and ends its commands */
-#define _GNU_SOURCE /* SOCK_CLOEXEC */
+#define _GNU_SOURCE /* pipe2, MAP_ANONYMOUS */
 #include "lib/sweep/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/mem.h"
 #include "lib/sweep/job.h"
 
 enum { FILES = 1024 };
 
-/* A message: a group that has begun, or less than 0 one that has ended. */
-struct groups {
-    pid_t *v; /* [n] */
-    size_t n, cap;
-};
-
-static void note(struct groups *g, pid_t message)
+static size_t table_size(const struct guard *g)
 {
-    if (message > 0) {
-        g->v = xgrow(g->v, &g->cap, g->n + 1, sizeof(*g->v));
-        g->v[g->n++] = message;
-        return;
-    }
-    for (size_t i = 0; i < g->n; i++)
-        if (g->v[i] == -message) {
-            g->v[i] = g->v[--g->n];
-            return;
-        }
+    return (size_t)g->slots * sizeof(*g->groups);
 }
 
 /* Whether any group is left; SIG 0 only asks. */
-static bool signal_all(const struct groups *g, int sig)
+static bool signal_all(const struct guard *g, int sig)
 {
     bool left = false;
 
-    for (size_t i = 0; i < g->n; i++)
-        left |= kill(-g->v[i], sig) == 0;
+    for (int i = 0; i < g->slots; i++)
+        left |= g->groups[i] > 0 && kill(-g->groups[i], sig) == 0;
     return left;
 }
 
-static void end_all(const struct groups *g)
+static void end_all(const struct guard *g)
 {
     const struct timespec nap = { .tv_nsec = 50000000 };
     double start = clock_seconds();
@@ -62,12 +45,11 @@ static void end_all(const struct groups *g)
 
 /* The guard: of its own session, so that what is sent to the runner's group or terminal
  * does not reach it. */
-_Noreturn static void watch(int fd)
+_Noreturn static void watch(const struct guard *g, int fd)
 {
-    struct groups groups = { 0 };
     int null = open("/dev/null", O_RDWR);
     sigset_t all;
-    pid_t message;
+    char byte;
 
     prctl(PR_SET_NAME, "hpo-guard");
     setsid();
@@ -79,48 +61,47 @@ _Noreturn static void watch(int fd)
         if (i != fd)
             close(i);
     if (chdir("/") == 0) /* keeps no directory from being removed */
-        while (recv(fd, &message, sizeof(message), MSG_WAITALL) == sizeof(message))
-            note(&groups, message);
-    end_all(&groups);
+        while (read(fd, &byte, 1) < 0 && errno == EINTR)
+            ; /* nothing is ever written */
+    end_all(g);
     _exit(0);
 }
 
-int guard_open(struct guard *g, struct err *err)
+int guard_open(struct guard *g, int slots, struct err *err)
 {
+    struct guard made = { .slots = slots };
     int ends[2];
 
     g->fd = -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    made.groups = mmap(NULL, table_size(&made), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (made.groups == MAP_FAILED)
         return err_errno(err, "a guard of the run");
-    g->pid = fork();
-    if (g->pid == 0) {
-        close(ends[0]);
-        watch(ends[1]);
-    }
-    close(ends[1]);
-    if (g->pid < 0) {
+    if (pipe2(ends, O_CLOEXEC) < 0) {
         err_errno(err, "a guard of the run");
-        close(ends[0]);
+        munmap((void *)made.groups, table_size(&made));
         return -1;
     }
-    g->fd = ends[0];
+    made.pid = fork();
+    if (made.pid == 0) {
+        close(ends[1]);
+        watch(&made, ends[0]);
+    }
+    made.fd = ends[1];
+    close(ends[0]);
+    if (made.pid < 0) {
+        err_errno(err, "a guard of the run");
+        close(made.fd);
+        munmap((void *)made.groups, table_size(&made));
+        return -1;
+    }
+    *g = made;
     return 0;
 }
 
-/* The run goes on when the guard is gone. */
-static void tell(struct guard *g, pid_t message)
+void guard_set(struct guard *g, int slot, pid_t group)
 {
-    send(g->fd, &message, sizeof(message), MSG_NOSIGNAL);
-}
-
-void guard_add(struct guard *g, pid_t group)
-{
-    tell(g, group);
-}
-
-void guard_remove(struct guard *g, pid_t group)
-{
-    tell(g, -group);
+    g->groups[slot] = group;
 }
 
 void guard_close(struct guard *g)
@@ -131,4 +112,5 @@ void guard_close(struct guard *g)
     g->fd = -1;
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
         ;
+    munmap((void *)g->groups, table_size(g));
 }
