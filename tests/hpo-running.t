@@ -40,6 +40,9 @@ chmod +x late.sh
 run hpo-sweep run s.yaml --study late --trials 20 -j 2 -- ./late.sh
 status_is 1 "three failures in a row end a run"
 err_has "3 trials in a row failed: see stderr in $PWD/late.trials" "that says so"
+run hpo-sweep run -q --study mute -S mute.db --trials 9 s.yaml -- echo nothing
+err_has "3 trials in a row failed, the last without a value: see stdout in $PWD/mute.trials" \
+    "or that a command has said no value"
 ok "for good, though one that ran beside them ends well" test "$(states late)" = " 1 COMPLETE 3 FAIL "
 run hpo-sweep run s.yaml --study both --trials 20 -j 2 -- false
 err_has "3 trials in a row failed" "what failed beside the last of them is not counted"

@@ -117,14 +117,18 @@ static int log_end(const struct loop *l, const struct job *job, struct err *err)
     return joblog_add(l->log, l->o->joblog, &e, err);
 }
 
+static bool ended_well(const struct job *job)
+{
+    return WIFEXITED(job->status) && !WEXITSTATUS(job->status) && !job->killed;
+}
+
 /* Whether JOB ended well, with its values, and its constraints if it has some. */
 static bool measured(const struct loop *l, const struct job *job, double *values,
                      char **constraints)
 {
     size_t n = l->s->study.nobjectives;
 
-    if (!WIFEXITED(job->status) || WEXITSTATUS(job->status) || job->killed ||
-        !measure_read(values, n, &l->o->measure, job->dir) ||
+    if (!ended_well(job) || !measure_read(values, n, &l->o->measure, job->dir) ||
         !measure_constraints(constraints, &l->o->measure, job->dir))
         return false;
     for (size_t i = 0; i < n; i++)
@@ -179,6 +183,7 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
         job->attempt++;
         return 0;
     }
+    l->no_value = !told && !ok && ended_well(job);
     if (!told || t)
         count_failure(l, told ? t->state == STUDY_FAIL : !ok);
     job_clear(job);

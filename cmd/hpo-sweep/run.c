@@ -115,8 +115,10 @@ static int outcome(const struct loop *l, struct err *err)
     if (l->signal)
         return 128 + l->signal;
     if (l->gave_up)
-        return err_set(err, ERR_NO, "%d trials in a row failed: see stderr in %s",
-                       l->failures, l->base);
+        return err_set(err, ERR_NO, "%d trials in a row failed%s in %s", l->failures,
+                       l->no_value ? ", the last without a value: see stdout"
+                                   : ": see stderr",
+                       l->base);
     for (size_t i = 0; i < l->s->study.n; i++)
         if (l->s->study.trials[i].state == STUDY_COMPLETE)
             return 0;

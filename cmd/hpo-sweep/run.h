@@ -43,6 +43,7 @@ struct loop {
     bool exhausted, pruning;
     struct err failure; /* what ends the run once the trials have been ended */
     bool gave_up;       /* after too many failures in a row */
+    bool no_value;      /* the last trial ended well, but without its values */
     sigset_t signals;   /* that are waited for */
     int signal;         /* that ends the run, or 0 */
     bool hurry;         /* there was another */
