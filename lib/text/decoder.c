@@ -1,4 +1,5 @@
 /* decoder - the texts of tokens to one text: the decoders of a tokenizer.json */
+#define _GNU_SOURCE
 #include "lib/text/decoder.h"
 
 #include <ctype.h>
@@ -22,9 +23,10 @@ struct stage {
 struct decoder {
     struct stage *stage;
     size_t n;
-    bool blanks;   /* there is no decoder */
-    bool fallback; /* tokens may stand for bytes by their number */
-    bool whole;    /* what one token becomes may depend on any that follow */
+    bool blanks;        /* there is no decoder */
+    bool fallback;      /* tokens may stand for bytes by their number */
+    const char *suffix; /* is a space, and nothing at the end of the text; or NULL */
+    bool whole;         /* what one token becomes may depend on any that follow */
 };
 
 void decoder_clean(struct str *out, const char *text, size_t len)
@@ -383,6 +385,8 @@ static void look_over(struct decoder *d)
         const struct stage *s = &d->stage[i];
 
         d->fallback |= s->run == run_byte_fallback;
+        if (s->run == run_bpe)
+            d->suffix = s->text;
         d->whole |= (joined && s->run != run_fuse && s->run != run_strip) ||
                     (s->run == run_strip && s->right) ||
                     (s->run == run_bpe && i + 1 < d->n) ||
@@ -424,7 +428,11 @@ void decoder_free(struct decoder *d)
 
 bool decoder_is_partial(const struct decoder *d, const char *token, size_t len)
 {
-    return d->whole || (d->fallback && byte_of(token, len) >= 0);
+    const char *end =
+        d->suffix ? memmem(token, len, d->suffix, strlen(d->suffix)) : NULL;
+
+    return d->whole || (d->fallback && byte_of(token, len) >= 0) ||
+           (end && end + strlen(d->suffix) != token + len);
 }
 
 void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out)
