@@ -59,7 +59,7 @@ for how in "--sp 2" "--sp 5" "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2
     tp-run generate --json --max-tokens 40 $how "$bard" < prompt | sed 's/,"tokens_per.*//' > many
     ok "a text is continued the same with $how" cmp one many
 done
-for name in mistral-window gemma3 bloom llama-gqa; do
+for name in mistral-window gemma3 bloom llama-gqa deepseek-v2 deepseek-v3 mixtral; do
     tp-run generate --json --max-tokens 12 --ids 3,4,5,6,7,8,9,10,11 "$data/models/$name" |
         sed 's/,"tokens_per.*//' > one
     for how in "--sp 2" "--sp 2 --sp-mode ring"; do

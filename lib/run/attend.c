@@ -399,7 +399,7 @@ static int attend_pieces(struct attend *a, const struct inst *part,
 {
     size_t heads = part->attention.heads, dim = part->attention.value_dim;
     size_t k_cols = part->attention.kv_heads * part->attention.head_dim;
-    size_t v_cols = part->attention.kv_heads * dim, row = 0;
+    size_t v_cols = part->attention.kv_heads * part->attention.value_cols, row = 0;
 
     for (size_t i = 0; i < p->n; i++) {
         struct attention_step step = { .rows = a->s->gathered,
