@@ -78,6 +78,7 @@ done << 'END'
 93 y + experts(f, e = g : experts(f, d = e : d))
 91 y + experts(route(f, 9), e = g : e)
 91 y + experts(route(f, 0), e = g : e)
+91 y + experts(route(f, 2.5), e = g : e)
 82 y + experts(route(f, 2, groups = 3), e = g : e)
 82 y + experts(route(f, 2, groups = 5, of = 1), e = g : e)
 100 y + experts(f, e = g : linear(g, gate))

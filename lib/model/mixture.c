@@ -4,6 +4,7 @@
  * column for each expert, most of them 0.  experts() runs a line for each expert of
  * this rank on the rows that have a weight for it; the results, weighted, are summed.
  * The line is built once: its tensors stand for those of all experts. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +58,9 @@ static int count_option(struct builder *b, const struct node *call, const char *
 
     if (build_number_option(b, call, name, (double)otherwise, &x) < 0)
         return -1;
-    if (!(x >= (double)low && x <= (double)high))
-        return build_error(b, call->at, "'%s' must be from %llu to %llu", name,
-                           (unsigned long long)low, (unsigned long long)high);
+    if (!(x >= (double)low && x <= (double)high) || x != floor(x))
+        return build_error(b, call->at, "'%s' must be a whole number from %llu to %llu",
+                           name, (unsigned long long)low, (unsigned long long)high);
     *out = (uint64_t)x;
     return 0;
 }
@@ -81,8 +82,8 @@ int apply_route(struct builder *b, const struct node *call, const struct operand
         return -1;
     all = b->type[arg[0].index].col.size;
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number >= 1) ||
-        arg[1].number > (double)all)
-        return build_error(b, arg[1].at, "expected a number from 1 to %llu",
+        arg[1].number > (double)all || arg[1].number != floor(arg[1].number))
+        return build_error(b, arg[1].at, "expected a whole number from 1 to %llu",
                            (unsigned long long)all);
     r.route.top = (uint64_t)arg[1].number;
     if (build_number_option(b, call, "renorm", 0, &renorm) < 0 ||
