@@ -103,6 +103,12 @@ hpo-sweep run s.yaml --study empty --trials 1 --metric-regex '[0-9]*' -- cat tex
 ok "a regular expression may match nothing" test "$(value empty)" = 12
 run hpo-sweep run s.yaml --study bad --trials 1 --metric-regex '(' -- true
 status_is 2 "a bad regular expression is refused"
+run hpo-sweep run s.yaml --study bad --trials 1 --metric-regex 'l++++++++++++++++++++++++++++++++++++++++' -- true
+err_has "repeats too much" "so is one that would take all memory"
+run hpo-sweep run s.yaml --study bad --trials 1 --metric-regex '((a{99}){99}){99}' -- true
+status_is 2 "however it is written"
+hpo-sweep run s.yaml --study modest --trials 1 --metric-regex '^ *n[^]+{(]? *([0-9]{1,3})$' -- cat text
+ok "a long one is not" test "$(value modest)" = 12
 run hpo-sweep run s.yaml --study bad --trials 1 --metric-key a --metric-key b -- true
 err_has "2 values for 1 objectives" "so are more keys than objectives"
 

@@ -15,6 +15,77 @@
 
 enum { FILE_MAX = 64 << 20, TAIL_BYTES = 1 << 16 };
 
+enum { MAX_GROUPS = 64, MAX_GROWTH = 100000 };
+
+/* Behind the bracket expression that begins at P. */
+static const char *skip_bracket(const char *p)
+{
+    p += 1 + (p[1] == '^');
+    if (*p == ']')
+        p++;
+    while (*p && *p != ']')
+        p++;
+    return *p ? p : p - 1;
+}
+
+/* How often the bounds "{n,m}" at *P have what they follow repeated; *p becomes their
+ * end. */
+static double bounds(const char **p)
+{
+    const char *q = *p + 1;
+    double most = 2;
+    char *end;
+
+    while (*q && *q != '}') {
+        if (isdigit((unsigned char)*q)) {
+            most = fmax(most, (double)strtoul(q, &end, 10));
+            q = end;
+        } else {
+            q++;
+        }
+    }
+    *p = *q ? q : q - 1;
+    return most;
+}
+
+/* Whether RE is small when its repetitions are written out, as regcomp does: a
+ * repetition of repetitions of ... would take all memory. */
+static bool is_modest(const char *re)
+{
+    struct {
+        double before, last; /* size of the parts before the last, and of the last */
+    } group[MAX_GROUPS] = { { 0 } };
+    int depth = 0;
+
+    for (const char *p = re; *p; p++) {
+        double inside = group[depth].before + group[depth].last;
+
+        if (inside > MAX_GROWTH)
+            return false;
+        if (*p == '+' || *p == '*' || *p == '?') {
+            group[depth].last *= 2;
+        } else if (*p == '{') {
+            group[depth].last *= bounds(&p);
+        } else if (*p == ')' && depth > 0) {
+            depth--;
+            group[depth].before += group[depth].last;
+            group[depth].last = inside + 1;
+        } else {
+            group[depth].before = inside;
+            group[depth].last = 1;
+            if (*p == '(' && ++depth == MAX_GROUPS)
+                return false;
+            if (*p == '(')
+                group[depth].before = group[depth].last = 0;
+            else if (*p == '[')
+                p = skip_bracket(p);
+            else if (*p == '\\' && p[1])
+                p++;
+        }
+    }
+    return group[depth].before + group[depth].last <= MAX_GROWTH;
+}
+
 int measure_check(const struct measure *m, size_t n, struct err *err)
 {
     if ((m->nkeys > 0) + (m->nregexes > 0) + m->hf > 1)
@@ -30,8 +101,11 @@ int measure_check(const struct measure *m, size_t n, struct err *err)
     for (size_t i = 0; i < m->nregexes; i++) {
         regex_t re;
         char why[128];
-        int code = regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE);
+        int code;
 
+        if (!is_modest(m->regexes[i]))
+            return err_set(err, ERR_USAGE, "'%s': repeats too much", m->regexes[i]);
+        code = regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE);
         if (code) {
             regerror(code, &re, why, sizeof(why));
             return err_set(err, ERR_USAGE, "'%s': %s", m->regexes[i], why);
