@@ -70,18 +70,10 @@ static void run_replace(const struct stage *s, const struct pieces *in,
                         struct pieces *out)
 {
     for (size_t i = 0; i < in->n; i++) {
-        const char *text = pieces_at(in, i);
-        size_t start = out->text.len, done = 0;
-        struct finder f;
+        size_t start = out->text.len;
 
-        finder_init(&f, s->pattern, text, in->v[i].len);
-        while (finder_next(&f, NULL) > 0) {
-            str_addn(&out->text, text + done, f.start - done);
-            str_add(&out->text, s->text);
-            done = f.end;
-        }
-        finder_clear(&f);
-        str_addn(&out->text, text + done, in->v[i].len - done);
+        pattern_replace(&out->text, s->pattern, s->text, pieces_at(in, i), in->v[i].len,
+                        NULL);
         pieces_end(out, start, false);
     }
 }
@@ -237,61 +229,18 @@ static struct stage *add_stage(struct decoder *d)
     return &d->stage[d->n++];
 }
 
-static int add_byte_level(struct decoder *d, const char *where, const cJSON *j,
-                          struct err *err)
+static int read_replace(struct stage *s, const char *where, const cJSON *j,
+                        struct err *err)
 {
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(d)->run = run_byte_level;
-    return 0;
+    return pattern_open_replace(&s->pattern, &s->text, where, j, err);
 }
 
-static int add_fuse(struct decoder *d, const char *where, const cJSON *j,
-                    struct err *err)
-{
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(d)->run = run_fuse;
-    return 0;
-}
-
-static int add_byte_fallback(struct decoder *d, const char *where, const cJSON *j,
-                             struct err *err)
-{
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(d)->run = run_byte_fallback;
-    return 0;
-}
-
-static int add_replace(struct decoder *d, const char *where, const cJSON *j,
-                       struct err *err)
-{
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
-    const char *text = setting_string(j, "content");
-    struct stage *s = add_stage(d);
-
-    s->run = run_replace;
-    if (!text)
-        return err_set(err, ERR_INPUT, "%s: a Replace without content", where);
-    if (setting_string(pattern, "Regex") && strchr(text, '$'))
-        return err_set(err, ERR_INPUT, "%s: '%s' with groups is not known", where,
-                       text);
-    s->text = xstrdup(text);
-    return pattern_open(&s->pattern, where, pattern, err);
-}
-
-static int add_strip(struct decoder *d, const char *where, const cJSON *j,
-                     struct err *err)
+static int read_strip(struct stage *s, const char *where, const cJSON *j,
+                      struct err *err)
 {
     const char *text = setting_string(j, "content");
-    struct stage *s = add_stage(d);
     long left, right;
 
-    s->run = run_strip;
     if (!text || !*text ||
         !setting_id(cJSON_GetObjectItemCaseSensitive(j, "start"), &left) ||
         !setting_id(cJSON_GetObjectItemCaseSensitive(j, "stop"), &right))
@@ -302,13 +251,11 @@ static int add_strip(struct decoder *d, const char *where, const cJSON *j,
     return 0;
 }
 
-static int add_metaspace(struct decoder *d, const char *where, const cJSON *j,
-                         struct err *err)
+static int read_metaspace(struct stage *s, const char *where, const cJSON *j,
+                          struct err *err)
 {
-    struct stage *s = add_stage(d);
     struct metaspace m;
 
-    s->run = run_metaspace;
     if (setting_metaspace(&m, where, j, err) < 0)
         return -1;
     s->text = xstrdup(m.space);
@@ -316,28 +263,23 @@ static int add_metaspace(struct decoder *d, const char *where, const cJSON *j,
     return 0;
 }
 
-static int add_bpe(struct decoder *d, const char *where, const cJSON *j,
-                   struct err *err)
+static int read_bpe(struct stage *s, const char *where, const cJSON *j, struct err *err)
 {
     const char *suffix = setting_string(j, "suffix");
-    struct stage *s = add_stage(d);
 
-    s->run = run_bpe;
     if (!suffix || !*suffix)
         return err_set(err, ERR_INPUT, "%s: a BPEDecoder without a suffix", where);
     s->text = xstrdup(suffix);
     return 0;
 }
 
-static int add_word_piece(struct decoder *d, const char *where, const cJSON *j,
-                          struct err *err)
+static int read_word_piece(struct stage *s, const char *where, const cJSON *j,
+                           struct err *err)
 {
     const char *prefix = setting_string(j, "prefix");
-    struct stage *s = add_stage(d);
 
     (void)where;
     (void)err;
-    s->run = run_word_piece;
     s->text = xstrdup(prefix ? prefix : "##");
     s->flag = setting_flag(j, "cleanup", true);
     return 0;
@@ -348,16 +290,17 @@ static int add_json(struct decoder *d, const char *where, const cJSON *j, int de
 {
     static const struct {
         const char *type;
-        int (*add)(struct decoder *, const char *, const cJSON *, struct err *);
+        void (*run)(const struct stage *, const struct pieces *, struct pieces *);
+        int (*read)(struct stage *, const char *, const cJSON *, struct err *);
     } stages[] = {
-        { "ByteLevel", add_byte_level },
-        { "Fuse", add_fuse },
-        { "ByteFallback", add_byte_fallback },
-        { "Replace", add_replace },
-        { "Strip", add_strip },
-        { "Metaspace", add_metaspace },
-        { "BPEDecoder", add_bpe },
-        { "WordPiece", add_word_piece },
+        { "ByteLevel", run_byte_level, NULL },
+        { "Fuse", run_fuse, NULL },
+        { "ByteFallback", run_byte_fallback, NULL },
+        { "Replace", run_replace, read_replace },
+        { "Strip", run_strip, read_strip },
+        { "Metaspace", run_metaspace, read_metaspace },
+        { "BPEDecoder", run_bpe, read_bpe },
+        { "WordPiece", run_word_piece, read_word_piece },
     };
     const char *type = setting_type(j);
     const cJSON *one;
@@ -371,8 +314,12 @@ static int add_json(struct decoder *d, const char *where, const cJSON *j, int de
         return 0;
     }
     for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
-        if (!strcmp(stages[i].type, type))
-            return stages[i].add(d, where, j, err);
+        if (!strcmp(stages[i].type, type)) {
+            struct stage *s = add_stage(d);
+
+            s->run = stages[i].run;
+            return stages[i].read ? stages[i].read(s, where, j, err) : 0;
+        }
     return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 

@@ -116,19 +116,7 @@ static int run_strip_accents(const struct stage *s, const char *text, size_t len
 static int run_replace(const struct stage *s, const char *text, size_t len,
                        struct str *out, struct err *err)
 {
-    struct finder f;
-    size_t done = 0;
-    int ret;
-
-    finder_init(&f, s->pattern, text, len);
-    while ((ret = finder_next(&f, err)) > 0) {
-        str_addn(out, text + done, f.start - done);
-        str_add(out, s->text);
-        done = f.end;
-    }
-    finder_clear(&f);
-    str_addn(out, text + done, len - done);
-    return ret;
+    return pattern_replace(out, s->pattern, s->text, text, len, err);
 }
 
 static int run_prepend(const struct stage *s, const char *text, size_t len,
@@ -145,7 +133,10 @@ static int run_precompiled(const struct stage *s, const char *text, size_t len,
                            struct str *out, struct err *err)
 {
     (void)err;
-    charsmap_run(s->map, text, len, out);
+    if (s->map)
+        charsmap_run(s->map, text, len, out);
+    else
+        str_addn(out, text, len);
     return 0;
 }
 
@@ -225,115 +216,63 @@ static struct stage *add_stage(struct normalizer *n)
     return &n->stage[n->n++];
 }
 
-static int add_form(struct normalizer *n, const char *where, const cJSON *j,
-                    struct err *err)
+static int read_form(struct stage *s, const char *where, const cJSON *j,
+                     struct err *err)
 {
     const char *type = setting_type(j); /* NF[K]C or NF[K]D */
-    struct stage *s = add_stage(n);
 
     (void)where;
     (void)err;
-    s->run = run_form;
     s->form = UTF8PROC_STABLE |
               (strchr(type, 'C') ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
               (strchr(type, 'K') ? UTF8PROC_COMPAT : 0);
     return 0;
 }
 
-static int add_lowercase(struct normalizer *n, const char *where, const cJSON *j,
-                         struct err *err)
+static int read_strip(struct stage *s, const char *where, const cJSON *j,
+                      struct err *err)
 {
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(n)->run = run_lowercase;
-    return 0;
-}
-
-static int add_strip_accents(struct normalizer *n, const char *where, const cJSON *j,
-                             struct err *err)
-{
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(n)->run = run_strip_accents;
-    return 0;
-}
-
-static int add_strip(struct normalizer *n, const char *where, const cJSON *j,
-                     struct err *err)
-{
-    struct stage *s = add_stage(n);
 
     (void)where;
     (void)err;
-    s->run = run_strip;
     s->left = setting_flag(j, "strip_left", true);
     s->right = setting_flag(j, "strip_right", true);
     return 0;
 }
 
-static int add_replace(struct normalizer *n, const char *where, const cJSON *j,
-                       struct err *err)
+static int read_replace(struct stage *s, const char *where, const cJSON *j,
+                        struct err *err)
 {
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
-    const char *text = setting_string(j, "content");
-    struct stage *s = add_stage(n);
-
-    s->run = run_replace;
-    if (!text)
-        return err_set(err, ERR_INPUT, "%s: a Replace without content", where);
-    if (setting_string(pattern, "Regex") && strchr(text, '$'))
-        return err_set(err, ERR_INPUT, "%s: '%s' with groups is not known", where,
-                       text);
-    s->text = xstrdup(text);
-    return pattern_open(&s->pattern, where, pattern, err);
+    return pattern_open_replace(&s->pattern, &s->text, where, j, err);
 }
 
-static int add_prepend(struct normalizer *n, const char *where, const cJSON *j,
-                       struct err *err)
+static int read_prepend(struct stage *s, const char *where, const cJSON *j,
+                        struct err *err)
 {
     const char *text = setting_string(j, "prepend");
-    struct stage *s = add_stage(n);
 
-    s->run = run_prepend;
     if (!text)
         return err_set(err, ERR_INPUT, "%s: a Prepend without text", where);
     s->text = xstrdup(text);
     return 0;
 }
 
-static int add_precompiled(struct normalizer *n, const char *where, const cJSON *j,
-                           struct err *err)
+static int read_precompiled(struct stage *s, const char *where, const cJSON *j,
+                            struct err *err)
 {
     const char *text = setting_string(j, "precompiled_charsmap");
-    struct stage *s;
 
     if (!text || !*text)
         return 0; /* no rules */
-    s = add_stage(n);
-    s->run = run_precompiled;
     return charsmap_open(&s->map, where, text, err);
 }
 
-static int add_byte_level(struct normalizer *n, const char *where, const cJSON *j,
-                          struct err *err)
+static int read_bert(struct stage *s, const char *where, const cJSON *j,
+                     struct err *err)
 {
-    (void)where;
-    (void)j;
-    (void)err;
-    add_stage(n)->run = run_byte_level;
-    return 0;
-}
-
-static int add_bert(struct normalizer *n, const char *where, const cJSON *j,
-                    struct err *err)
-{
-    struct stage *s = add_stage(n);
 
     (void)where;
     (void)err;
-    s->run = run_bert;
     s->clean = setting_flag(j, "clean_text", true);
     s->chinese = setting_flag(j, "handle_chinese_chars", true);
     s->lowercase = setting_flag(j, "lowercase", true);
@@ -346,20 +285,22 @@ static int add_json(struct normalizer *n, const char *where, const cJSON *j, int
 {
     static const struct {
         const char *type;
-        int (*add)(struct normalizer *, const char *, const cJSON *, struct err *);
+        int (*run)(const struct stage *, const char *, size_t, struct str *,
+                   struct err *);
+        int (*read)(struct stage *, const char *, const cJSON *, struct err *);
     } stages[] = {
-        { "NFC", add_form },
-        { "NFD", add_form },
-        { "NFKC", add_form },
-        { "NFKD", add_form },
-        { "Lowercase", add_lowercase },
-        { "Strip", add_strip },
-        { "StripAccents", add_strip_accents },
-        { "Replace", add_replace },
-        { "Prepend", add_prepend },
-        { "BertNormalizer", add_bert },
-        { "Precompiled", add_precompiled },
-        { "ByteLevel", add_byte_level },
+        { "NFC", run_form, read_form },
+        { "NFD", run_form, read_form },
+        { "NFKC", run_form, read_form },
+        { "NFKD", run_form, read_form },
+        { "Lowercase", run_lowercase, NULL },
+        { "Strip", run_strip, read_strip },
+        { "StripAccents", run_strip_accents, NULL },
+        { "Replace", run_replace, read_replace },
+        { "Prepend", run_prepend, read_prepend },
+        { "BertNormalizer", run_bert, read_bert },
+        { "Precompiled", run_precompiled, read_precompiled },
+        { "ByteLevel", run_byte_level, NULL },
     };
     const char *type = setting_type(j);
     const cJSON *one;
@@ -373,8 +314,12 @@ static int add_json(struct normalizer *n, const char *where, const cJSON *j, int
         return 0;
     }
     for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++)
-        if (!strcmp(stages[i].type, type))
-            return stages[i].add(n, where, j, err);
+        if (!strcmp(stages[i].type, type)) {
+            struct stage *s = add_stage(n);
+
+            s->run = stages[i].run;
+            return stages[i].read ? stages[i].read(s, where, j, err) : 0;
+        }
     return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 

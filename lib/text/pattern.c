@@ -1,6 +1,7 @@
 /* pattern - regular expressions as Oniguruma reads them, matched by PCRE2 */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "lib/text/pattern.h"
+#include "lib/text/setting.h"
 
 #include <pcre2.h>
 #include <stdlib.h>
@@ -152,4 +153,37 @@ int finder_next(struct finder *f, struct err *err)
         f->at += used;
     }
     return 0;
+}
+
+int pattern_open_replace(struct pattern **p, char **by, const char *where,
+                         const cJSON *j, struct err *err)
+{
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(j, "pattern");
+    const char *text = setting_string(j, "content");
+
+    if (!text)
+        return err_set(err, ERR_INPUT, "%s: a Replace without content", where);
+    if (setting_string(pattern, "Regex") && strchr(text, '$'))
+        return err_set(err, ERR_INPUT, "%s: '%s' with groups is not known", where,
+                       text);
+    *by = xstrdup(text);
+    return pattern_open(p, where, pattern, err);
+}
+
+int pattern_replace(struct str *out, const struct pattern *p, const char *by,
+                    const char *text, size_t n, struct err *err)
+{
+    struct finder f;
+    size_t done = 0;
+    int ret;
+
+    finder_init(&f, p, text, n);
+    while ((ret = finder_next(&f, err)) > 0) {
+        str_addn(out, text + done, f.start - done);
+        str_add(out, by);
+        done = f.end;
+    }
+    finder_clear(&f);
+    str_addn(out, text + done, n - done);
+    return ret;
 }

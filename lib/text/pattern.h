@@ -49,4 +49,12 @@ void finder_init(struct finder *f, const struct pattern *p, const char *text,
 int finder_next(struct finder *f, struct err *err);
 void finder_clear(struct finder *f);
 
+/* A Replace: what its object J looks for, and the text to put there (owned). */
+int pattern_open_replace(struct pattern **p, char **by, const char *where,
+                         const cJSON *j, struct err *err);
+/* Append the N bytes at TEXT with every match of P as BY.  After a match that failed,
+ * -1, the rest is appended as it is. */
+int pattern_replace(struct str *out, const struct pattern *p, const char *by,
+                    const char *text, size_t n, struct err *err);
+
 #endif
