@@ -289,6 +289,13 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
     return t;
 }
 
+bool build_has_all_rows(const struct builder *b, const struct operand *o)
+{
+    enum rows rows = b->p->value[o->index].rows;
+
+    return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
+}
+
 /* An instruction of one value that keeps its type; partial ones are made whole first
  * unless LINEAR. */
 struct inst *build_unary(struct builder *b, enum op op, int x, bool linear)
@@ -303,4 +310,54 @@ struct inst *build_unary(struct builder *b, enum op op, int x, bool linear)
     axis_clear(&col);
     inst->src[inst->nsrc++] = x;
     return inst;
+}
+
+/* ---- options of a call ---- */
+
+/* The option NAME of CALL as a value; null when it is not given. */
+static int get_option(struct builder *b, const struct node *call, const char *name,
+                      struct expr_value *out)
+{
+    struct err e = { 0 };
+
+    *out = (struct expr_value){ .kind = EXPR_NULL };
+    for (const struct node *n = call->kid; n; n = n->next) {
+        if (n->kind != NODE_OPTION || strlen(name) != n->len ||
+            memcmp(n->text, name, n->len))
+            continue;
+        if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
+            return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
+    }
+    return 0;
+}
+
+int build_number_option(struct builder *b, const struct node *call, const char *name,
+                        double otherwise, double *out)
+{
+    struct expr_value v;
+
+    if (get_option(b, call, name, &v) < 0)
+        return -1;
+    if (v.kind != EXPR_NULL && v.kind != EXPR_NUMBER && v.kind != EXPR_BOOL)
+        return build_error(b, call->at, "option '%s' is no number", name);
+    *out = v.kind == EXPR_NULL ? otherwise : v.number;
+    return 0;
+}
+
+int build_check_options(struct builder *b, const struct node *call,
+                        const char *const *known)
+{
+    for (const struct node *n = call->kid; n; n = n->next) {
+        int i = 0;
+
+        if (n->kind != NODE_OPTION)
+            continue;
+        while (known && known[i] &&
+               (strlen(known[i]) != n->len || memcmp(known[i], n->text, n->len)))
+            i++;
+        if (!known || !known[i])
+            return build_error(b, n->at, "'%.*s' has no option '%.*s'", (int)call->len,
+                               call->text, (int)n->len, n->text);
+    }
+    return 0;
 }

@@ -99,10 +99,10 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
  * unless the operation is LINEAR. */
 struct inst *build_unary(struct builder *b, enum op op, int x, bool linear);
 
-/* Options of a call (rules.c).  A number, or OTHERWISE when it is not given. */
+/* Options of a call.  A number, or OTHERWISE when it is not given. */
 int build_number_option(struct builder *b, const struct node *call, const char *name,
                         double otherwise, double *out);
-/* Refuse options that are not among the NULL-terminated KNOWN. */
+/* Refuse options that are not among the NULL-terminated KNOWN; NULL: any. */
 int build_check_options(struct builder *b, const struct node *call,
                         const char *const *known);
 

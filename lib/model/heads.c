@@ -222,7 +222,6 @@ int apply_attention(struct builder *b, const struct node *call,
 int apply_concat(struct builder *b, const struct node *call, const struct operand *arg,
                  int n, struct operand *out)
 {
-    static const char *const known[] = { NULL };
     const struct digit *x, *y;
     struct digit both = { .sym = -1, .div = 1 };
     struct inst *inst;
@@ -232,7 +231,7 @@ int apply_concat(struct builder *b, const struct node *call, const struct operan
 
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_need_value(b, &arg[1]) < 0 ||
-        build_check_options(b, call, known) < 0)
+        build_check_options(b, call, NULL) < 0)
         return -1;
     x = last_digit(b, &b->type[arg[0].index].col);
     y = last_digit(b, &b->type[arg[1].index].col);
@@ -273,7 +272,6 @@ static uint64_t first_row(const struct builder *b, const struct axis *w,
 static int head_product(struct builder *b, const struct node *call,
                         const struct operand *arg, enum op op, struct operand *out)
 {
-    static const char *const known[] = { NULL };
     const struct model_tensor *t;
     const struct digit *in, *of, *to;
     struct operand whole = arg[1];
@@ -284,7 +282,7 @@ static int head_product(struct builder *b, const struct node *call,
     whole.segment[0] = '\0';
     t = build_need_weight(b, &whole, 2);
     if (!t || build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, known) < 0)
+        build_check_options(b, call, NULL) < 0)
         return -1;
     if (!arg[1].segment[0])
         axis_copy(&rows, t->axis[0]);

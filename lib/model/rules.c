@@ -23,59 +23,6 @@ static const struct type *type_of(const struct builder *b, const struct operand 
     return &b->type[o->index];
 }
 
-/* ---- arguments ---- */
-
-/* The option NAME of CALL as a value; null when it is not given. */
-static int get_option(struct builder *b, const struct node *call, const char *name,
-                      struct expr_value *out)
-{
-    struct err e = { 0 };
-
-    *out = (struct expr_value){ .kind = EXPR_NULL };
-    for (const struct node *n = call->kid; n; n = n->next) {
-        if (n->kind != NODE_OPTION || strlen(name) != n->len ||
-            memcmp(n->text, name, n->len))
-            continue;
-        if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
-            return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
-    }
-    return 0;
-}
-
-int build_number_option(struct builder *b, const struct node *call, const char *name,
-                        double otherwise, double *out)
-{
-    struct expr_value v;
-
-    if (get_option(b, call, name, &v) < 0)
-        return -1;
-    if (v.kind != EXPR_NULL && v.kind != EXPR_NUMBER && v.kind != EXPR_BOOL)
-        return build_error(b, call->at, "option '%s' is no number", name);
-    *out = v.kind == EXPR_NULL ? otherwise : v.number;
-    return 0;
-}
-
-/* Refuse options that are not among the NULL-terminated KNOWN. */
-int build_check_options(struct builder *b, const struct node *call,
-                        const char *const *known)
-{
-    for (const struct node *n = call->kid; n; n = n->next) {
-        int i = 0;
-
-        if (n->kind != NODE_OPTION)
-            continue;
-        while (known[i] &&
-               (strlen(known[i]) != n->len || memcmp(known[i], n->text, n->len)))
-            i++;
-        if (!known[i])
-            return build_error(b, n->at, "'%.*s' has no option '%.*s'", (int)call->len,
-                               call->text, (int)n->len, n->text);
-    }
-    return 0;
-}
-
-static const char *const no_options[] = { NULL };
-
 /* ---- operations ---- */
 
 static int apply_embedding(struct builder *b, const struct node *call,
@@ -156,7 +103,7 @@ static int apply_linear(struct builder *b, const struct node *call,
                         const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
-    if (build_check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, NULL) < 0)
         return -1;
     return apply_product(b, arg, OP_LINEAR, out);
 }
@@ -165,7 +112,7 @@ static int apply_matmul(struct builder *b, const struct node *call,
                         const struct operand *arg, int n, struct operand *out)
 {
     (void)n;
-    if (build_check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, NULL) < 0)
         return -1;
     return apply_product(b, arg, OP_MATMUL, out);
 }
@@ -318,7 +265,7 @@ static int apply_activation(struct builder *b, const struct node *call,
     int act;
 
     (void)n;
-    if (build_check_options(b, call, no_options) < 0)
+    if (build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind != OPERAND_WORD)
         return build_error(b, arg[1].at, "expected the name of an activation");
@@ -334,8 +281,7 @@ static int apply_softcap(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
         *out = arg[0];
@@ -364,8 +310,7 @@ static int apply_rope(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
@@ -383,13 +328,6 @@ static int apply_rope(struct builder *b, const struct node *call,
     return 0;
 }
 
-bool build_has_all_rows(const struct builder *b, const struct operand *o)
-{
-    enum rows rows = b->p->value[o->index].rows;
-
-    return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
-}
-
 static int apply_keep(struct builder *b, const struct node *call,
                       const struct operand *arg, int n, struct operand *out)
 {
@@ -397,8 +335,7 @@ static int apply_keep(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
@@ -418,8 +355,7 @@ static int apply_first(struct builder *b, const struct node *call,
     struct inst *inst;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, no_options) < 0)
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
