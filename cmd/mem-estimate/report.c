@@ -11,17 +11,16 @@
 /* ---- counts ---- */
 
 /* Of PARAMS those that one token uses: of the experts, as many as it is sent to. */
-static uint64_t active_params(const struct model *m, const struct anatomy *a,
-                              uint64_t params)
+static uint64_t active_params(const struct anatomy *a, uint64_t params)
 {
-    double experts, top;
-    uint64_t all = 0;
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+        uint64_t n = u->weight[WEIGHT_EXPERT].elements;
 
-    for (int i = 0; i < a->nunits; i++)
-        all += a->unit[i].weight[WEIGHT_EXPERT].elements;
-    if (!all || !model_number(m, "experts", &experts) || !model_number(m, "top", &top))
-        return params;
-    return params - all + (uint64_t)((double)all * top / experts);
+        if (u->all)
+            params -= n - n / u->all * u->top;
+    }
+    return params;
 }
 
 /* The whole model on one rank; NULL when it cannot be had. */
@@ -86,7 +85,7 @@ void report_json(const struct report *r)
     str_add(&s, ",\"family\":");
     str_add_json(&s, q->outline.model->family);
     str_addf(&s, ",\"params\":%" PRIu64 ",\"active_params\":%" PRIu64, params,
-             a ? active_params(q->outline.model, a, params) : params);
+             a ? active_params(a, params) : params);
     str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
     add_mesh(&s, q->memory.mesh.size);
     str_add(&s, ",\"ranks\":[");
