@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/dist.c %D%/dist.h \
     %D%/format-optuna.c %D%/format-ray.c %D%/format-sigopt.c %D%/format-wandb.c \
     %D%/formats.h \
+    %D%/grep.c %D%/grep.h \
     %D%/grid.c \
     %D%/guard.c %D%/guard.h \
     %D%/halving.c \

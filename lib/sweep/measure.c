@@ -1,7 +1,6 @@
 /* measure - the values of a trial, out of what its command wrote */
 #include <ctype.h>
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,81 +9,11 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/sweep/grep.h"
 #include "lib/sweep/measure.h"
 #include "lib/sweep/study.h"
 
 enum { FILE_MAX = 64 << 20, TAIL_BYTES = 1 << 16 };
-
-enum { MAX_GROUPS = 64, MAX_GROWTH = 100000 };
-
-/* Behind the bracket expression that begins at P. */
-static const char *skip_bracket(const char *p)
-{
-    p += 1 + (p[1] == '^');
-    if (*p == ']')
-        p++;
-    while (*p && *p != ']')
-        p++;
-    return *p ? p : p - 1;
-}
-
-/* How often the bounds "{n,m}" at *P have what they follow repeated; *p becomes their
- * end. */
-static double bounds(const char **p)
-{
-    const char *q = *p + 1;
-    double most = 2;
-    char *end;
-
-    while (*q && *q != '}') {
-        if (isdigit((unsigned char)*q)) {
-            most = fmax(most, (double)strtoul(q, &end, 10));
-            q = end;
-        } else {
-            q++;
-        }
-    }
-    *p = *q ? q : q - 1;
-    return most;
-}
-
-/* Whether RE is small when its repetitions are written out, as regcomp does: a
- * repetition of repetitions of ... would take all memory. */
-static bool is_modest(const char *re)
-{
-    struct {
-        double before, last; /* size of the parts before the last, and of the last */
-    } group[MAX_GROUPS] = { { 0 } };
-    int depth = 0;
-
-    for (const char *p = re; *p; p++) {
-        double inside = group[depth].before + group[depth].last;
-
-        if (inside > MAX_GROWTH)
-            return false;
-        if (*p == '+' || *p == '*' || *p == '?') {
-            group[depth].last *= 2;
-        } else if (*p == '{') {
-            group[depth].last *= bounds(&p);
-        } else if (*p == ')' && depth > 0) {
-            depth--;
-            group[depth].before += group[depth].last;
-            group[depth].last = inside + 1;
-        } else {
-            group[depth].before = inside;
-            group[depth].last = 1;
-            if (*p == '(' && ++depth == MAX_GROUPS)
-                return false;
-            if (*p == '(')
-                group[depth].before = group[depth].last = 0;
-            else if (*p == '[')
-                p = skip_bracket(p);
-            else if (*p == '\\' && p[1])
-                p++;
-        }
-    }
-    return group[depth].before + group[depth].last <= MAX_GROWTH;
-}
 
 int measure_check(const struct measure *m, size_t n, struct err *err)
 {
@@ -99,18 +28,11 @@ int measure_check(const struct measure *m, size_t n, struct err *err)
         return err_set(err, ERR_USAGE, "%zu values for %zu objectives",
                        m->nkeys + m->nregexes, n);
     for (size_t i = 0; i < m->nregexes; i++) {
-        regex_t re;
-        char why[128];
-        int code;
+        struct grep *g;
 
-        if (!is_modest(m->regexes[i]))
-            return err_set(err, ERR_USAGE, "'%s': repeats too much", m->regexes[i]);
-        code = regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE);
-        if (code) {
-            regerror(code, &re, why, sizeof(why));
-            return err_set(err, ERR_USAGE, "'%s': %s", m->regexes[i], why);
-        }
-        regfree(&re);
+        if (grep_open(&g, m->regexes[i], err) < 0)
+            return -1;
+        grep_free(g);
     }
     return 0;
 }
@@ -289,59 +211,16 @@ static bool read_lines(double *values, size_t n, const struct measure *m,
     return false;
 }
 
-/* The last number among the matches of RE in LINE, or of its first group. */
-static bool read_match(double *value, const regex_t *re, const char *line)
-{
-    regmatch_t match[2];
-    bool found = false;
-
-    for (const char *p = line;
-         *p && !regexec(re, p, 2, match, p == line ? 0 : REG_NOTBOL);
-         p += match[0].rm_eo) {
-        const regmatch_t *g = re->re_nsub ? &match[1] : &match[0];
-
-        if (g->rm_so >= 0) {
-            char *word = xstrndup(p + g->rm_so, (size_t)(g->rm_eo - g->rm_so));
-
-            found |= str_double(word, value);
-            free(word);
-        }
-        if (match[0].rm_eo == match[0].rm_so && p[match[0].rm_eo])
-            p++; /* past what an empty match stands before */
-    }
-    return found;
-}
-
-/* The same of the last line that has one. */
-static bool search_back(double *value, const regex_t *re, char *text)
-{
-    size_t end = strlen(text);
-    bool found = false;
-
-    while (end > 0 && !found) {
-        size_t start = end;
-        char kept = text[end];
-
-        while (start > 0 && text[start - 1] != '\n')
-            start--;
-        text[end] = '\0';
-        found = read_match(value, re, text + start);
-        text[end] = kept;
-        end = start ? start - 1 : 0;
-    }
-    return found;
-}
-
-static bool read_matches(double *values, const struct measure *m, char *text)
+static bool read_matches(double *values, const struct measure *m, const char *text)
 {
     for (size_t i = 0; i < m->nregexes; i++) {
-        regex_t re;
+        struct grep *g;
         bool found;
 
-        if (regcomp(&re, m->regexes[i], REG_EXTENDED | REG_NEWLINE))
+        if (grep_open(&g, m->regexes[i], NULL) < 0)
             return false;
-        found = search_back(&values[i], &re, text);
-        regfree(&re);
+        found = grep_last(&values[i], g, text);
+        grep_free(g);
         if (!found)
             return false;
     }

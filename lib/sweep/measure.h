@@ -17,8 +17,8 @@ struct measure {
     const char *const *keys; /* [nkeys]: members, "a.b" inside "a"; of a list the last
                                 element that has it */
     size_t nkeys;
-    const char *const *regexes; /* [nregexes]: extended; the last match on standard
-                                   output, its first group if it has one */
+    const char *const *regexes; /* [nregexes]: the last number each finds on standard
+                                   output (grep.h) */
     size_t nregexes;
     bool hf; /* Hugging Face's default objective of the JSON object */
 };
