@@ -147,9 +147,10 @@ check-asan: asan-tree
 
 # Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
 # makes a target fail is left in the build's crash-*.  Another FUZZ_SEED than 0 changes them in the
-# same way every time.
+# same way every time; FUZZ_RUNS of them end a target as well.
 FUZZ_SECONDS = 60
 FUZZ_SEED = 0
+FUZZ_RUNS = -1
 has_libfuzzer = echo 'int LLVMFuzzerTestOneInput(char *p, long n) { return n && !p; }' | \
     clang -x c -fsanitize=fuzzer,address,undefined -o libfuzzer.tmp - > /dev/null 2>&1
 fuzz:
@@ -162,7 +163,8 @@ fuzz-engine:
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
 	for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
-	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) -artifact_prefix=crash-$$n- \
+	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -seed=$(FUZZ_SEED) \
+        -artifact_prefix=crash-$$n- \
 	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
 	        { tail -n 40 fuzz-$$n.log; exit 1; }; \
 	    grep -e executed_units fuzz-$$n.log; done
