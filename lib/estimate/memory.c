@@ -320,6 +320,8 @@ static void add_comm(struct sum *out, const struct anatomy *a,
 {
     uint64_t border = 0;
 
+    if (!o->train) /* what comes in has its place among the values of the step */
+        return;
     for (int i = 0; i < a->nunits; i++)
         if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
             runs(&a->unit[i], h))
@@ -327,7 +329,7 @@ static void add_comm(struct sum *out, const struct anatomy *a,
     if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
         plus3(out, times(out, 2, rank_tokens(out, o)), whole_share(o, border),
               o->compute_bytes);
-    if (!o->train || (replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS))
+    if (replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS)
         return;
     if (o->zero == 3) /* the gathered (or fetched) unit and its gradients */
         plus3(out, a->largest, 2, o->other->block_bytes);
