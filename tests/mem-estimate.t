@@ -201,6 +201,29 @@ status_is 1 "one token more does not"
 run mem-estimate solve --for gpus --mode train --gpu a100-80g --json llama.json
 n=$(json out value)
 ok "the fewest ranks are less than for AdamW in f32 and more than one" test "$n" -gt 1 -a "$n" -lt 8
+awk -F '\t' '$1 == "mixtral-8x7b" { print $4 }' "$data/configs.tsv" > mixtral.json
+for how in "infer --weights bf16 --gpu l4 --seq 32768 --micro-batch 4" "train --weights bf16 --gpu h100-80g --seq 8192"; do
+    # shellcheck disable=SC2086 # words are wanted
+    set -- $how
+    # shellcheck disable=SC2046,SC2086 # likewise
+    ok "the layout that solve tells fits ($how)" mem-estimate $how \
+        $(mem-estimate solve --for gpus --mode $how mixtral.json | sed 's/.*: //') mixtral.json
+    n=$(mem-estimate solve --for gpus --mode $how --json mixtral.json | sed 's/.*"value":\([0-9]*\).*/\1/')
+    m=$((n - 1)) fit=0
+    for tp in $(seq $m); do
+        for ep in $(seq $m); do
+            for pp in $(seq $m); do
+                [ $((m % (tp * ep * pp))) = 0 ] || continue
+                rest=--sp
+                [ "$1" = train ] && rest=--dp
+                # shellcheck disable=SC2086 # likewise
+                mem-estimate $how --tp $tp --ep $ep --pp $pp $rest $((m / tp / ep / pp)) \
+                    $([ "$1" = train ] && [ $((m / tp / pp)) -gt 1 ] && echo --zero 3) mixtral.json > out 2> err && fit=1
+            done
+        done
+    done
+    ok "and no layout of one rank less does ($1)" test "$n" -gt 1 -a $fit = 0
+done
 run mem-estimate solve --for batch --gpu-mem 1GiB llama.json
 status_is 1 "when nothing fits the status is 1"
 

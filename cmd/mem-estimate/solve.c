@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
 
@@ -52,34 +53,139 @@ static uint64_t largest(struct request *r, uint64_t *what, uint64_t limit)
     return low;
 }
 
-/* The fewest ranks of one tp x pp (and, in training, dp under ZeRO-3) with which R
- * fits: *best is their mesh.  False when LIMIT ranks do not suffice. */
+/* Bytes that N ranks have to share, however they are laid out: what R keeps of its
+ * weights on one rank. */
+static uint64_t states(struct request *r)
+{
+    struct memory_estimate e = { 0 };
+    struct err err = { 0 };
+    struct mesh was = r->memory.mesh;
+    uint64_t bytes = 0;
+
+    mesh_one(&r->memory.mesh);
+    if (request_settle(r, &err) == 0 && request_estimate(r, &e, &err) == 0) {
+        bytes = e.peak->bytes[MEMORY_WEIGHTS] + e.peak->bytes[MEMORY_GRADIENTS] +
+                e.peak->bytes[MEMORY_OPTIMIZER];
+        memory_estimate_clear(&e);
+    }
+    r->memory.mesh = was;
+    return bytes;
+}
+
+/* Can ZeRO cut what a rank of M has? */
+static bool shards(const struct mesh *m)
+{
+    return m->size[MESH_DP] * m->size[MESH_EP] * m->size[MESH_SP] > 1;
+}
+
+struct fewest {
+    struct request *r;
+    struct anatomy *first; /* rank 0's at this tp and ep, or NULL */
+    int tp, ep;
+};
+
+/* Does rank 0 of every stage fit?  Most layouts fail here, where its anatomy is at
+ * hand. */
+static bool first_fits(struct fewest *f)
+{
+    const struct memory_options *o = &f->r->memory;
+    struct anatomy_options options = { .lora = o->lora_rank > 0,
+                                       .targets = o->lora_targets,
+                                       .freeze = o->freeze };
+    const int origin[MESH_NAXES] = { 0 };
+    struct rank_memory one;
+    struct err err = { 0 };
+
+    if (!f->first || f->tp != o->mesh.size[MESH_TP] || f->ep != o->mesh.size[MESH_EP]) {
+        anatomy_close(f->first);
+        f->first = NULL;
+        f->tp = o->mesh.size[MESH_TP];
+        f->ep = o->mesh.size[MESH_EP];
+        if (anatomy_open(&f->first, f->r->outline.model, &o->mesh, origin, f->r->stored,
+                         &options, &err) < 0)
+            return false;
+    }
+    for (int s = 0; s < o->mesh.size[MESH_PP]; s++)
+        if (!memory_of_stage(&one, f->first, o, s) || one.total > f->r->gpu_memory)
+            return false;
+    return true;
+}
+
+/* Does the request fit on these ranks, and as many replicas that N ranks are? */
+static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
+{
+    struct request *r = f->r;
+    int size[MESH_NAXES], rest = n, zero = r->memory.zero;
+    struct err err = { 0 };
+    uint64_t peak;
+    bool ok;
+
+    memcpy(size, axes, sizeof(size));
+    for (int i = 0; i < MESH_NAXES; i++)
+        rest /= size[i];
+    size[MESH_DP] = rest;
+    if ((rest > 1 && !r->memory.train) ||
+        mesh_set(&r->memory.mesh, size, NULL, &err) < 0 ||
+        model_check_mesh(r->outline.model, &r->memory.mesh, &err) < 0)
+        return false;
+    r->memory.zero = shards(&r->memory.mesh) ? 3 : zero;
+    ok = request_settle(r, &err) == 0 && first_fits(f) && fits(r, &peak);
+    r->memory.zero = zero;
+    return ok;
+}
+
+/* Try axes[ORDER[k]] and those behind it, which divide REST: many of the first, few of
+ * the others. */
+static bool fits_any(struct fewest *f, int n, int rest, int k, int axes[MESH_NAXES])
+{
+    static const enum mesh_axis order[] = { MESH_TP, MESH_EP, MESH_PP, MESH_SP };
+    bool found = false;
+
+    if (k == (int)(sizeof(order) / sizeof(*order)))
+        return fits_on(f, n, axes);
+    for (int i = 1; i <= rest && !found; i++) {
+        int many = k ? i : rest + 1 - i;
+
+        if (rest % many)
+            continue;
+        axes[order[k]] = many;
+        found = fits_any(f, n, rest / many, k + 1, axes);
+    }
+    if (!found)
+        axes[order[k]] = 1;
+    return found;
+}
+
+/* The fewest ranks with which R fits, as tp x ep x pp x sp and, in training, dp under
+ * ZeRO-3: *best is their mesh.  False when LIMIT ranks do not suffice. */
 static bool fewest(struct request *r, int limit, struct mesh *best)
 {
     struct mesh was = r->memory.mesh;
-    int zero = r->memory.zero;
+    uint64_t least = states(r);
+    struct fewest f = { .r = r };
     bool found = false;
-    uint64_t peak;
 
-    for (int n = 1; n <= limit && !found; n++)
-        for (int tp = n; tp >= 1 && !found; tp--)
-            for (int pp = 1; pp <= n / tp && !found; pp++) {
-                int dp = n / tp / pp;
-                int size[MESH_NAXES] = {
-                    [MESH_TP] = tp, [MESH_PP] = pp, [MESH_DP] = dp
-                };
-                struct err e = { 0 };
+    for (int n = 1; n <= limit && !found; n++) {
+        int axes[MESH_NAXES];
 
-                if (tp * pp * dp != n || (dp > 1 && !r->memory.train) ||
-                    mesh_set(&r->memory.mesh, size, NULL, &e) < 0)
-                    continue;
-                r->memory.zero = dp > 1 ? 3 : zero;
-                found = fits(r, &peak);
-                *best = r->memory.mesh;
-            }
+        for (int i = 0; i < MESH_NAXES; i++)
+            axes[i] = 1;
+        found = least / (uint64_t)n <= r->gpu_memory && fits_any(&f, n, n, 0, axes);
+        *best = r->memory.mesh;
+    }
+    anatomy_close(f.first);
     r->memory.mesh = was;
-    r->memory.zero = zero;
     return found;
+}
+
+/* Ranks and options of what fewest() has found for R. */
+static void add_ranks(struct str *out, const struct request *r, const struct mesh *m)
+{
+    str_addf(out, "%d ranks: --tp %d", m->nranks, m->size[MESH_TP]);
+    for (int i = MESH_TP + 1; i < MESH_NAXES; i++)
+        if (m->size[i] > 1)
+            str_addf(out, " --%s %d", mesh_axis_names[i], m->size[i]);
+    str_add(out, r->memory.train && shards(m) ? " --zero 3\n" : "\n");
 }
 
 /* ---- ways out ---- */
@@ -148,9 +254,7 @@ char *ways_out_dup(const struct request *request)
     if (n)
         str_addf(&out, "--seq %" PRIu64 "\n", n);
     if (fewest(&r, 64, &mesh))
-        str_addf(&out, "%d ranks: --tp %d --pp %d --dp %d%s\n", mesh.nranks,
-                 mesh.size[MESH_TP], mesh.size[MESH_PP], mesh.size[MESH_DP],
-                 mesh.size[MESH_DP] > 1 ? " --zero 3" : "");
+        add_ranks(&out, &r, &mesh);
     if (r.memory.train)
         try_training(&out, &r);
     else
@@ -164,27 +268,29 @@ char *ways_out_dup(const struct request *request)
 static int print_answer(const struct cmd *cmd, const struct request *r, int what,
                         uint64_t n, const struct mesh *mesh, bool json)
 {
+    struct str out = { 0 };
     char size[32];
 
     if (json) {
-        printf("{\"type\":\"solution\",\"for\":\"%s\",\"value\":", solve_names[what]);
+        str_addf(&out,
+                 "{\"type\":\"solution\",\"for\":\"%s\",\"value\":", solve_names[what]);
         if (n)
-            printf("%" PRIu64, n);
+            str_addf(&out, "%" PRIu64, n);
         else
-            fputs("null", stdout);
-        if (n && what == FOR_GPUS)
-            printf(",\"tp\":%d,\"pp\":%d,\"dp\":%d", mesh->size[MESH_TP],
-                   mesh->size[MESH_PP], mesh->size[MESH_DP]);
-        printf(",\"gpu_memory\":%" PRIu64 "}\n", r->gpu_memory);
+            str_add(&out, "null");
+        for (int i = 0; i < MESH_NAXES && n && what == FOR_GPUS; i++)
+            str_addf(&out, ",\"%s\":%d", mesh_axis_names[i], mesh->size[i]);
+        str_addf(&out, ",\"gpu_memory\":%" PRIu64 "}\n", r->gpu_memory);
     } else if (!n) {
-        printf("nothing fits in %s\n", str_human(size, r->gpu_memory));
+        str_addf(&out, "nothing fits in %s\n", str_human(size, r->gpu_memory));
     } else if (what == FOR_GPUS) {
-        printf("%" PRIu64 " ranks: --tp %d --pp %d --dp %d%s\n", n, mesh->size[MESH_TP],
-               mesh->size[MESH_PP], mesh->size[MESH_DP],
-               mesh->size[MESH_DP] > 1 ? " --zero 3" : "");
+        add_ranks(&out, r, mesh);
     } else {
-        printf("--%s %" PRIu64 "\n", what == FOR_SEQ ? "seq" : "micro-batch", n);
+        str_addf(&out, "--%s %" PRIu64 "\n", what == FOR_SEQ ? "seq" : "micro-batch",
+                 n);
     }
+    fputs(out.s, stdout);
+    str_clear(&out);
     return cmd_finish(cmd, n ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
