@@ -216,7 +216,7 @@ for how in "infer --weights bf16 --gpu l4 --seq 32768 --micro-batch 4" "train --
                 [ $((m % (tp * ep * pp))) = 0 ] || continue
                 rest=--sp
                 [ "$1" = train ] && rest=--dp
-                # shellcheck disable=SC2086 # likewise
+                # shellcheck disable=SC2046,SC2086 # likewise
                 mem-estimate $how --tp $tp --ep $ep --pp $pp $rest $((m / tp / ep / pp)) \
                     $([ "$1" = train ] && [ $((m / tp / pp)) -gt 1 ] && echo --zero 3) mixtral.json > out 2> err && fit=1
             done
