@@ -190,4 +190,17 @@ run tp-run score --json --ids-file ids dynamic
 ok "a dynamic rotary base is that of the whole window" \
     awk -v a="$nll" -v b="$(json out nll)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
 
+# a layer that sees a window keeps no more than that and a step; where ranks share a sequence all of it
+cache() { sed -n 's/.*"kv_cache":\([0-9]*\).*/\1/p' "$1" | head -n 1; }
+for name in mistral-window gemma3 mixtral qwen2-window; do
+    dir=$data/models/$name
+    for ids in 3,5,7 "$(seq -s, 1 24)"; do
+        tp-run generate -q --ids "$ids" --max-tokens 40 "$dir" > slid
+        tp-run generate -q --sp 2 --ids "$ids" --max-tokens 40 "$dir" > whole
+        ok "$name: what slides out of the window is not missed" cmp slid whole
+    done
+done
+tp-run generate -q --report-memory --ids 3,5,7 --max-tokens 40 "$data/models/mistral-window" > slid 2> bytes
+ok "a window of 8 and a step of 3 tokens keep 10 of 42 rows" \
+    test "$(cache bytes)" = $((10 * 2 * 2 * 16 * 4))
 done_testing

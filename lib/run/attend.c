@@ -1,6 +1,7 @@
 /* attend - the cache of one rank, and attention over it */
 #include "lib/run/attend.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,11 @@ struct pieces {
 
 struct slot {
     struct heads heads;
-    uint64_t per; /* heads of a group of the queries */
-    float *rows;  /* [sequences][capacity][part's columns]; NULL: never read */
+    uint64_t per;  /* heads of a group of the queries */
+    float *rows;   /* [sequences][capacity][part's columns]; NULL: never read */
+    bool read;     /* by some attention */
+    size_t window; /* 0, or as many of the last rows are read at most */
+    size_t *base;  /* [sequences]: position of the first row; NULL: 0 */
 };
 
 struct attend {
@@ -34,6 +38,7 @@ struct attend {
     const struct backend *ops;
     struct device *device;
     size_t capacity, sequences; /* rows of a sequence */
+    size_t step_most;           /* of a step */
     size_t source_most;         /* and of its source */
     size_t *source;             /* [sequences]: rows that it has */
     struct slot *slot;          /* [p->nslots] */
@@ -94,6 +99,14 @@ static size_t capacity_of(const struct attend *a, const struct attend_limits *l)
     return most < l->context ? most : l->context;
 }
 
+/* The slot that side SIDE of INST is kept in, or NULL. */
+static struct slot *slot_of(const struct attend *a, const struct inst *inst, int side)
+{
+    const struct value *v = &a->p->value[inst->src[side]];
+
+    return v->kept ? &a->slot[a->p->inst[v->first].keep.slot] : NULL;
+}
+
 /* The heads of what each slot keeps are known to the attention that reads it. */
 static int find_slots(struct attend *a, struct err *err)
 {
@@ -114,23 +127,71 @@ static int find_slots(struct attend *a, struct err *err)
                 "of a rank: a ring can be longer",
                 a->s->across, (unsigned long long)inst->attention.heads);
         for (int side = 1; side < 3; side++) {
-            int v = inst->src[side];
+            struct slot *s = slot_of(a, inst, side);
 
-            if (!p->value[v].kept)
+            if (!s)
                 continue;
-            a->slot[p->inst[p->value[v].first].keep.slot].heads =
-                heads_of(a, inst, side);
-            a->slot[p->inst[p->value[v].first].keep.slot].per = per_of(inst);
+            s->heads = heads_of(a, inst, side);
+            s->per = per_of(inst);
         }
     }
     return 0;
 }
 
-/* Rows that slot SLOT has room for, of each sequence. */
+/* Which slots are read through a window alone, the same for keys and values. */
+static void find_windows(struct attend *a)
+{
+    bool changed = true;
+
+    for (int i = 0; i < a->p->ninsts; i++) {
+        const struct inst *inst = &a->p->inst[i];
+        bool slides = inst->op == OP_ATTENTION && alone(a) && inst->attention.causal;
+
+        for (int side = 1; inst->op == OP_ATTENTION && side < 3; side++) {
+            struct slot *s = slot_of(a, inst, side);
+            size_t window = slides ? inst->attention.window : 0;
+
+            if (!s)
+                continue;
+            if (!s->read || !window || (s->window && window > s->window))
+                s->window = window;
+            s->read = true;
+        }
+    }
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < a->p->ninsts; i++) {
+            const struct inst *inst = &a->p->inst[i];
+            struct slot *k, *v;
+
+            if (inst->op != OP_ATTENTION)
+                continue;
+            k = slot_of(a, inst, 1);
+            v = slot_of(a, inst, 2);
+            if ((k ? k->window : 0) == (v ? v->window : 0))
+                continue;
+            if (k)
+                k->window = 0;
+            if (v)
+                v->window = 0;
+            changed = true;
+        }
+    }
+}
+
+/* Rows that slot SLOT has room for, of each sequence: where a window slides what the
+ * first row of a step sees and the step, or as many short ones that rows are seldom
+ * moved. */
 static size_t slot_rows(const struct attend *a, int slot)
 {
-    return a->p->value[a->p->slot_value[slot]].rows == ROWS_SOURCE ? a->source_most
-                                                                   : a->capacity;
+    size_t window = a->slot[slot].window, more = window / 8 + 1;
+
+    if (a->p->value[a->p->slot_value[slot]].rows == ROWS_SOURCE)
+        return a->source_most;
+    more = more > a->step_most ? more : a->step_most;
+    return window && more < a->capacity && window - 1 < a->capacity - more
+               ? window - 1 + more
+               : a->capacity;
 }
 
 /* Columns of a row that slot SLOT keeps. */
@@ -156,6 +217,8 @@ static int open_cache(struct attend *a, struct err *err)
         a->slot[i].rows = mem_alloc(bytes, "the cache", err);
         if (!a->slot[i].rows)
             return -1;
+        if (a->slot[i].window)
+            a->slot[i].base = xcalloc(a->sequences + 1, sizeof(*a->slot[i].base));
         a->cache_bytes += bytes;
     }
     return 0;
@@ -231,10 +294,12 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     a->device = device;
     a->sequences = limits->sequences;
     a->capacity = capacity_of(a, limits);
+    a->step_most = limits->tokens;
     a->source_most = limits->source;
     a->source = xcalloc(a->sequences + 1, sizeof(*a->source));
     a->slot = xcalloc((size_t)p->nslots + 1, sizeof(*a->slot));
     a->pieces = xcalloc(a->sequences * (size_t)s->ring + 1, sizeof(*a->pieces));
+    find_windows(a);
     if (find_slots(a, err) < 0 || open_cache(a, err) < 0 ||
         open_scratch(a, limits, err) < 0) {
         attend_free(a);
@@ -248,8 +313,10 @@ void attend_free(struct attend *a)
 {
     if (!a)
         return;
-    for (int i = 0; i < a->p->nslots; i++)
+    for (int i = 0; i < a->p->nslots; i++) {
         free(a->slot[i].rows);
+        free(a->slot[i].base);
+    }
     for (size_t i = 0; i < a->sequences * (size_t)a->s->ring; i++)
         free(a->pieces[i].v);
     free(a->slot);
@@ -332,6 +399,23 @@ static float *kept_rows(const struct attend *a, int slot)
     return a->slot[slot].rows + a->sequence * slot_rows(a, slot) * slot_cols(a, slot);
 }
 
+/* Make room for the step in slot SLOT, of whose rows ROWS the oldest are not seen any
+ * more. */
+static void slide(struct attend *a, int slot, float *rows)
+{
+    const struct slot *s = &a->slot[slot];
+    size_t *base = &s->base[a->sequence], room = slot_rows(a, slot);
+    size_t cols = slot_cols(a, slot), seen = s->window - 1;
+
+    if (a->start == 0)
+        *base = 0;
+    assert(a->start >= *base && a->start <= *base + room); /* steps follow each other */
+    if (a->start + a->s->n <= *base + room)
+        return;
+    memmove(rows, rows + (a->start - seen - *base) * cols, seen * cols * sizeof(*rows));
+    *base = a->start - seen;
+}
+
 int attend_keep(struct attend *a, const struct inst *inst, const float *x,
                 struct err *err)
 {
@@ -342,6 +426,10 @@ int attend_keep(struct attend *a, const struct inst *inst, const float *x,
     if (a->p->value[inst->dst].rows == ROWS_SOURCE) {
         memcpy(rows, x, a->source[a->sequence] * cols * sizeof(*x));
         return 0;
+    }
+    if (slot->base) {
+        slide(a, inst->keep.slot, rows);
+        row -= slot->base[a->sequence];
     }
     if (alone(a)) {
         memcpy(rows + row * cols, x, a->s->n * cols * sizeof(*x));
@@ -560,11 +648,14 @@ static struct attention_step step_of(struct attend *a, const struct inst *inst)
 {
     const struct value *q = &a->p->value[inst->src[0]], *k = &a->p->value[inst->src[1]];
     size_t source = a->source[a->sequence], first = a->start + a->s->begin;
+    const struct slot *keys = slot_of(a, inst, 1);
+    size_t base = keys && keys->base ? keys->base[a->sequence] : 0;
     struct attention_step step = {
         .rows = q->rows == ROWS_SOURCE ? source : a->s->gathered,
         .keys = k->rows == ROWS_SOURCE ? source
-                : k->kept              ? a->start + a->s->n
+                : k->kept              ? a->start + a->s->n - base
                                        : a->s->n,
+        .first_key = base,
         .position = a->position,
     };
 
