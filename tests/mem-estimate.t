@@ -193,6 +193,11 @@ err_has "the bytes of this layout overflow" "and that is said"
 run mem-estimate infer --global-batch 6 --micro-batch 4 llama.json
 status_is 2 "batches that contradict one another are refused"
 
+sed 's/"num_attention_heads":32/"num_attention_heads":2147483648/' llama.json > heads.json
+run mem-estimate infer heads.json
+status_is 3 "more heads than can be dealt are refused"
+err_has "heads.json: 'heads' is 2147483648, more than can be dealt" "by name"
+
 # solving agrees with estimating
 n=$(mem-estimate solve --for seq --gpu-mem 16500MiB llama.json | sed 's/--seq //')
 ok "the largest context fits" mem-estimate infer --seq "$n" --gpu-mem 16500MiB llama.json

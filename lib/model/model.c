@@ -12,6 +12,9 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
+/* Units of a symbol that are dealt one by one: the parts of a tensor can be as many. */
+enum { MAX_DEALT = 1 << 22 };
+
 /* ---- evaluation ---- */
 
 struct eval {
@@ -245,6 +248,10 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
         return family_error(e->doc, grain, 0, err, "expected a number");
     if (need_symbol(m, e->key, e, &d->sym, err) < 0)
         return -1;
+    if (s->scope[d->sym].value > MAX_DEALT)
+        return err_set(err, ERR_INPUT, "%s: '%s' is %llu, more than can be dealt (%d)",
+                       s->config_name, e->key,
+                       (unsigned long long)s->scope[d->sym].value, MAX_DEALT);
     s->scope[d->sym].dealt = true;
     s->ndeals++;
     if (!groups)
