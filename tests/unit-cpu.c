@@ -429,27 +429,30 @@ static void activations_are_right(void)
 static void elements_are_added_and_scaled(void)
 {
     enum { ROWS = 6, COLS = 11, N = ROWS * COLS };
-    float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[5][N];
+    float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[6][N];
     struct matrix w = matrix_new(DTYPE_BF16, 1, COLS, 11);
-    double want[5][N];
+    double want[6][N];
 
     cpu_add(team, y[0], x, z, N);
     cpu_mul(team, y[1], x, z, N);
     cpu_scale(team, y[2], x, 0.37, N);
     cpu_softcap(team, y[3], x, 1.5, N);
     cpu_add_vector(team, y[4], x, &w, ROWS);
+    cpu_clip(team, y[5], x, 0.4, N);
     for (int i = 0; i < N; i++) {
         want[0][i] = (double)x[i] + (double)z[i];
         want[1][i] = (double)x[i] * (double)z[i];
         want[2][i] = (double)x[i] * 0.37;
         want[3][i] = 1.5 * tanh((double)x[i] / 1.5);
         want[4][i] = (double)x[i] + weight_at(&w, 0, (uint64_t)(i % COLS));
+        want[5][i] = fmax(-0.4, fmin(0.4, (double)x[i]));
     }
     tap_ok(furthest(y[0], want[0], N) < 1e-6, "values are added");
     tap_ok(furthest(y[1], want[1], N) < 1e-6, "values are multiplied");
     tap_ok(furthest(y[2], want[2], N) < 1e-6, "a value is scaled");
     tap_ok(furthest(y[3], want[3], N) < 1e-6, "a soft cap is its formula");
     tap_ok(furthest(y[4], want[4], N) < 1e-6, "a vector is added to every row");
+    tap_ok(furthest(y[5], want[5], N) < 1e-6, "a value is clipped on both sides");
     matrix_free(&w);
     free(x);
     free(z);

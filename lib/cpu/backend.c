@@ -25,6 +25,7 @@ const struct backend backend_cpu = {
     .concat = cpu_concat,
     .head_product = cpu_head_product,
     .softcap = cpu_softcap,
+    .clip = cpu_clip,
     .activation = cpu_activation,
     .add_vector = cpu_add_vector,
     .group_sum = cpu_group_sum,

@@ -28,6 +28,7 @@ int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                      const struct inst *inst, bool plain, const struct matrix *w,
                      struct err *err);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
+void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,

@@ -141,6 +141,18 @@ static void cap_some(void *arg, size_t task, int thread)
         e->y[i] = e->number * tanhf(e->x[i] / e->number);
 }
 
+static void clip_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++)
+        e->y[i] = e->x[i] > e->number    ? e->number
+                  : e->x[i] < -e->number ? -e->number
+                                         : e->x[i];
+}
+
 static void activate_some(void *arg, size_t task, int thread)
 {
     const struct elements *e = arg;
@@ -183,6 +195,12 @@ void cpu_scale(struct device *d, float *y, const float *x, double number, size_t
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n)
 {
     share_out(d, cap_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, clip_some,
               (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
 }
 

@@ -350,6 +350,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         break;
     case OP_ACTIVATION:
     case OP_SOFTCAP:
+    case OP_CLIP:
     case OP_RMSNORM:
     case OP_LAYERNORM:
         keep(b, u, inst->src[0]);

@@ -86,6 +86,8 @@ struct backend {
                         struct err *err);
     void (*softcap)(struct device *d, float *y, const float *x, double number,
                     size_t n);
+    /* a NaN stays one */
+    void (*clip)(struct device *d, float *y, const float *x, double number, size_t n);
     void (*activation)(struct device *d, float *y, const float *x, enum activation act,
                        size_t n);
     void (*add_vector)(struct device *d, float *y, const float *x,

@@ -408,6 +408,7 @@ static const char *const op_names[OP_COUNT] = {
     [OP_SCALE] = "scale",
     [OP_ACTIVATION] = "activation",
     [OP_SOFTCAP] = "softcap",
+    [OP_CLIP] = "clip",
     [OP_MUL_ROWS] = "mul_rows",
     [OP_SOFTMAX] = "softmax",
     [OP_HEAD_LINEAR] = "head_linear",

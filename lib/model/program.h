@@ -29,6 +29,7 @@ enum op {
     OP_ACTIVATION,
     OP_SOFTMAX, /* of each row */
     OP_SOFTCAP, /* y = number * tanh(a / number) */
+    OP_CLIP,    /* y = a between -number and number */
     OP_RMSNORM, /* over groups of norm.width columns; weight [width] or [cols] */
     OP_LAYERNORM,
     OP_ROPE,
@@ -120,7 +121,7 @@ struct inst {
             uint64_t first;  /* row of the whole table that local row 0 is */
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
-        double number; /* OP_SCALE, OP_SOFTCAP */
+        double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
         enum activation act;
         struct {
             double eps;

@@ -275,12 +275,12 @@ static int apply_activation(struct builder *b, const struct node *call,
     return emit_activation(b, &arg[0], act, out);
 }
 
-static int apply_softcap(struct builder *b, const struct node *call,
-                         const struct operand *arg, int n, struct operand *out)
+/* softcap(x, c) and clip(x, c): OP with a bound, x without. */
+static int apply_bound(struct builder *b, enum op op, const struct node *call,
+                       const struct operand *arg, struct operand *out)
 {
     struct inst *inst;
 
-    (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
@@ -289,10 +289,24 @@ static int apply_softcap(struct builder *b, const struct node *call,
     }
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
         return build_error(b, arg[1].at, "expected a number above 0");
-    inst = build_unary(b, OP_SOFTCAP, arg[0].index, false);
+    inst = build_unary(b, op, arg[0].index, false);
     inst->number = arg[1].number;
     build_operand(out, inst);
     return 0;
+}
+
+static int apply_softcap(struct builder *b, const struct node *call,
+                         const struct operand *arg, int n, struct operand *out)
+{
+    (void)n;
+    return apply_bound(b, OP_SOFTCAP, call, arg, out);
+}
+
+static int apply_clip(struct builder *b, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out)
+{
+    (void)n;
+    return apply_bound(b, OP_CLIP, call, arg, out);
 }
 
 /* Columns of one head: X's last digit. */
@@ -373,6 +387,7 @@ static const struct rule rules[] = {
     { "layernorm", 2, 4, apply_layernorm },
     { "activation", 2, 2, apply_activation },
     { "softcap", 2, 2, apply_softcap },
+    { "clip", 2, 2, apply_clip },
     { "rope", 2, 2, apply_rope },
     { "keep", 1, 1, apply_keep },
     { "attention", 4, 5, apply_attention },

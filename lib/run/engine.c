@@ -197,6 +197,9 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
     case OP_SOFTCAP:
         e->ops->softcap(e->device, y, x, inst->number, n);
         return 0;
+    case OP_CLIP:
+        e->ops->clip(e->device, y, x, inst->number, n);
+        return 0;
     case OP_ACTIVATION:
         e->ops->activation(e->device, y, x, inst->act, n);
         return 0;
