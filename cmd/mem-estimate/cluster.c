@@ -1,12 +1,11 @@
 /* cluster - the machine that a plan is made for, and what is assumed of it
  *
- * Attention goes at three tenths of the rate of large products, and a fifth of what
- * weights and gradients are exchanged is hidden behind products: that is what published
- * runs ask for (tests/bench/planner.sh), by whatever means they did it.  The best
- * kernels reach more, 335 of 989 TFLOP/s on an H100 and 225 of 312 on an A100 (Dao
- * 2023).  Links reach four fifths of what data sheets say: sums over eight H100 move
- * about 360 of 450 GB/s.  A hop of a collective takes 2.5 us within a node (a sum over
- * eight devices 35 us) and 5 us between nodes. */
+ * Attention reaches half of what its fastest kernels do, and a fifth of what weights
+ * and gradients are exchanged is hidden behind products: that is what published runs
+ * ask for (tests/bench/planner.sh), by whatever means they did it.  Memory moves nine
+ * tenths of what data sheets say, 3.0 of 3.35 TB/s on an H100, links four fifths: sums
+ * over eight H100 move about 360 of 450 GB/s.  A hop of a collective takes 2.5 us
+ * within a node (a sum over eight devices 35 us) and 5 us between nodes. */
 #include "cmd/mem-estimate/cluster.h"
 
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 
 #include "lib/pipe/calibration.h"
 
-static const double ATTENTION_SHARE = 0.3;
+static const double ATTENTION_SHARE = 0.5, MEMORY_SHARE = 0.9;
 static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
 static const double HIDDEN = 0.2, NET = 50e9;
 enum { PER_NODE = 8 };
@@ -54,10 +53,12 @@ static void set_device(struct machine *m, const struct gpu *gpu, struct str *ass
 {
     m->peak = gpu->tflops * 1e12;
     m->product = m->peak * gpu->achievable;
-    m->memory = gpu->memory_rate;
+    m->memory = gpu->memory_rate * MEMORY_SHARE;
     m->link = gpu->link_rate * LINK_SHARE;
     str_addf(next(assumed), "products at %.0f %% of %g TFLOP/s", 100 * gpu->achievable,
              gpu->tflops);
+    str_addf(next(assumed), "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
+             gpu->memory_rate / 1e9);
     str_addf(next(assumed), "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
              gpu->link_rate / 1e9);
 }
@@ -84,6 +85,20 @@ static int set_measured(struct machine *m, const char *path, bool *links,
     return 0;
 }
 
+/* No calibration tells of attention; where products are of fewer bits it is not. */
+static void set_attention(struct machine *m, const struct gpu *gpu, struct str *assumed)
+{
+    if (gpu) {
+        m->attention = gpu->tflops * 1e12 * gpu->attention * ATTENTION_SHARE;
+        str_addf(next(assumed), "attention at %.0f %% of %g TFLOP/s",
+                 100 * gpu->attention * ATTENTION_SHARE, gpu->tflops);
+    } else {
+        m->attention = m->product * ATTENTION_SHARE;
+        str_addf(next(assumed), "attention at %.0f %% of products",
+                 100 * ATTENTION_SHARE);
+    }
+}
+
 int cluster_machine(struct machine *m, const struct cluster_options *o,
                     const struct gpu *gpu, bool train, struct str *assumed,
                     struct err *err)
@@ -104,8 +119,7 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
         m->link = gpu->link_rate * LINK_SHARE;
     if (o->calibration && set_measured(m, o->calibration, &links, err) < 0)
         return -1;
-    m->attention = m->product * ATTENTION_SHARE;
-    str_addf(next(assumed), "attention at %.0f %% of products", 100 * ATTENTION_SHARE);
+    set_attention(m, gpu, assumed);
     if (m->link <= 0) {
         m->link = m->net;
         str_addf(next(assumed), "links as the network");

@@ -14,6 +14,7 @@ struct gpu {
     double memory_gib;   /* usable */
     double tflops;       /* peak, 1e12 FLOP/s */
     double achievable;   /* share of the peak that a large product reaches */
+    double attention;    /* and that attention reaches, going forward */
     double memory_rate;  /* bytes/s */
     double link_rate;    /* bytes/s to another device of the node, one way */
     double host_rate;    /* bytes/s to the host, one way */

@@ -6,4 +6,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/memory.c %D%/memory.h \
     %D%/planner.c %D%/planner.h \
     %D%/steptime.c %D%/steptime.h \
-    %D%/weighttype.c %D%/weighttype.h
+    %D%/weighttype.c %D%/weighttype.h \
+    %D%/work.c %D%/work.h

@@ -2,11 +2,12 @@
  *
  * Sums over n ranks in a ring move 2 (n-1)/n of the bytes in 2 (n-1) hops, gathers and
  * scatters half of that.  A backward pass is two forward passes, of the input's and of
- * the weights' gradients; what is recomputed is done once more.  ZeRO-3 gathers weights
- * forwards and back for every micro-batch and scatters gradients, ZeRO-2 scatters
- * gradients for every micro-batch, the others exchange them once (Rajbhandari et al.
- * 2020, section 7).  A shared sequence is exchanged by heads (Jacobs et al. 2023) or
- * passed on in a ring (Liu et al. 2023), whichever takes less time. */
+ * the weights' gradients, attention's more; what is recomputed is done once more.
+ * ZeRO-3 gathers weights forwards and back for every micro-batch and scatters
+ * gradients, ZeRO-2 scatters gradients for every micro-batch, the others exchange them
+ * once (Rajbhandari et al. 2020, section 7).  A shared sequence is exchanged by heads
+ * (Jacobs et al. 2023) or passed on in a ring (Liu et al. 2023), whichever takes less
+ * time. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -14,142 +15,30 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/state.h"
 
-/* Passes over memory: values that are kept, and attention's scores where they are, are
- * written, read by two operations and written over; optimizer states are read and
- * written, and gradients and weights besides. */
-enum { VALUE_PASSES = 4 };
+/* Optimizer states are read and written, and gradients and weights besides. */
 static const double UPDATE_PASSES = 2.5;
+/* Attention backwards multiplies five matrices where it multiplies two forwards, at 63
+ * against 73 % of an A100's peak (Dao 2023, section 4.1). */
+static const double ATTENTION_BACK = 2.5 * 73 / 63;
 /* Of gradients in one collective, as Megatron's buckets. */
 enum { MESSAGE_BYTES = 100 << 20 };
 
-/* What one token costs a rank going forward, over some layers. */
-struct work {
-    double products;            /* operations with weights */
-    double attention;           /* operations with keys and values */
-    double cut, whole, scores;  /* bytes of values: cut over tp, whole on every rank;
-                                   attention's scores */
-    double reduced, reductions; /* bytes summed over tp, in so many sums */
-    double heads, keys, layers; /* bytes of queries and results; of keys and values;
-                                   layers with attention */
-    double routed, routes;      /* bytes of a token that go to experts, so many times */
-    double cached;              /* bytes of a whole sequence's keys and values */
-    double weights, experts;    /* elements, and those of experts */
-};
-enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
-
-struct profile {
-    const struct anatomy *a;
-    struct work *all;    /* [depths + 1]: sums over what stands before a layer */
-    struct work *layers; /* the same of repeated layers alone: what is recomputed */
-    int depths;
-    double border; /* bytes of a token between two layers */
-    double least;  /* heads of any layer on this rank */
-    double chosen; /* share of all experts that a token goes to */
-};
-
-static void add(struct work *to, const struct work *w, double sign)
-{
-    double *a = (double *)to;
-    const double *b = (const double *)w;
-
-    for (int i = 0; i < WORK_FIELDS; i++)
-        a[i] += sign * b[i];
-}
-
-/* ---- costs of a model ---- */
-
-static struct work unit_work(const struct profile *p, const struct unit *u,
-                             const struct memory_options *o)
-{
-    double seq = (double)o->seq, bytes = (double)o->compute_bytes, columns = 0;
-    bool half = o->train && p->a->causal && o->flash;
-    struct work w = { 0 };
-
-    w.products = 2 * (double)u->products;
-    w.attention = 2 * (double)u->attention * (half ? seq / 2 : seq);
-    w.cut = VALUE_PASSES * bytes * (double)u->kept.cut;
-    w.whole = VALUE_PASSES * bytes * (double)u->kept.whole;
-    w.scores = o->flash ? 0 : VALUE_PASSES * bytes * (double)u->kept.heads * seq;
-    w.reduced = bytes * (double)u->reduced;
-    w.reductions = u->reductions;
-    for (int k = 0; k < u->ncaches; k++) {
-        uint64_t window = u->cache[k].window;
-
-        columns += (double)u->cache[k].cols;
-        w.cached += (double)(window && window < o->seq ? window : o->seq) *
-                    (double)(u->cache[k].cols * o->kv_bytes);
-    }
-    w.heads = bytes * (double)u->attention;
-    w.keys = bytes * columns;
-    w.layers = u->attention > 0;
-    for (int c = 0; c < WEIGHT_CLASSES; c++)
-        if (c != WEIGHT_EXPERT)
-            w.weights += (double)u->weight[c].elements;
-    w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
-    w.routed = bytes * (double)u->routed;
-    w.routes = u->routed > 0;
-    return w;
-}
-
-struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
-{
-    struct profile *p = xcalloc(1, sizeof(*p));
-    int nlayers = a->model->state->nlayers;
-
-    p->a = a;
-    p->depths = nlayers ? nlayers : 1;
-    p->all = xcalloc((size_t)p->depths + 1, sizeof(*p->all));
-    p->layers = xcalloc((size_t)p->depths + 1, sizeof(*p->layers));
-    for (int i = 0; i < a->nunits; i++) {
-        const struct unit *u = &a->unit[i];
-        struct work w = unit_work(p, u, o);
-        double border = (double)u->kept.border * (double)o->compute_bytes;
-
-        add(&p->all[u->depth + 1], &w, 1);
-        if (u->layer < 0)
-            continue;
-        add(&p->layers[u->depth + 1], &w, 1);
-        p->border = border > p->border ? border : p->border;
-        if (u->all)
-            p->chosen = (double)u->top / (double)u->all;
-        if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
-            p->least = (double)u->kept.heads;
-    }
-    for (int d = 1; d <= p->depths; d++) {
-        add(&p->all[d], &p->all[d - 1], 1);
-        add(&p->layers[d], &p->layers[d - 1], 1);
-    }
-    return p;
-}
-
-void profile_free(struct profile *p)
-{
-    if (!p)
-        return;
-    free(p->all);
-    free(p->layers);
-    free(p);
-}
-
 /* What rank R of PP does in ORDER: to *all, and of it that which is recomputed. */
 static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
-                      int r, struct work *all, struct work *layers)
+                      int r, struct work *all, struct work *again)
 {
     struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
 
     memset(all, 0, sizeof(*all));
-    memset(layers, 0, sizeof(*layers));
+    memset(again, 0, sizeof(*again));
     for (int c = 0; c < order->chunks; c++) {
         int first, count;
         int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
 
         mesh_stage(&virtual, p->depths, stage, &first, &count);
-        add(all, &p->all[first + count], 1);
-        add(all, &p->all[first], -1);
-        add(layers, &p->layers[first + count], 1);
-        add(layers, &p->layers[first], -1);
+        work_add_layers(all, p->all, first, count);
+        work_add_layers(again, p->again, first, count);
     }
 }
 
@@ -227,16 +116,21 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
 
 /* Of one rank and micro-batch. */
 struct rank_times {
-    double compute, sums, exchange;           /* of a forward pass */
+    double forward, back;                     /* compute of the two passes */
+    double sums, exchange;                    /* of a forward pass */
     double again, again_sums, again_exchange; /* of what is recomputed */
     double weight; /* compute that gives the weights' gradients */
 };
 
-static double traffic(const struct memory_options *o, const struct work *w)
+/* Seconds of W for TOKENS but for attention: no product is hidden behind what it
+ * reads and writes, so that small ones and short rows take longer. */
+static double plain_seconds(const struct machine *m, const struct memory_options *o,
+                            const struct work *w, double tokens)
 {
     double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
 
-    return w->cut + whole + w->scores;
+    return tokens * w->products / m->product +
+           (tokens * (w->cut + whole + w->scores) + w->matrices) / m->memory;
 }
 
 static struct rank_times rank_times(const struct profile *p, const struct machine *m,
@@ -246,39 +140,40 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
 {
     int tp = o->mesh.size[MESH_TP];
     double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
-    struct work all, layers;
+    double plain, attention;
+    struct work all, again;
     struct rank_times t = { 0 };
 
-    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &layers);
-    *flops += 3 * tokens * (all.products + all.attention);
-    t.compute = tokens * (all.products / m->product + all.attention / m->attention +
-                          traffic(o, &all) / m->memory);
+    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
+    *flops +=
+        3 * tokens * (all.products + all.attention - all.repeated * (1 - 1.0 / tp));
+    plain = plain_seconds(m, o, &all, tokens);
+    attention = tokens * all.attention / m->attention;
+    t.forward = plain + attention;
+    t.back = 2 * plain + ATTENTION_BACK * attention;
     t.weight = tokens * all.products / m->product;
     t.sums = sum_seconds(m, tokens * all.reduced, tp, all.reductions);
-    t.exchange =
-        exchange_seconds(p, m, o, &all, tokens, tokens * all.attention / m->attention);
+    t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
+    attention = tokens * again.attention / m->attention;
     if (o->recompute == RECOMPUTE_SELECTIVE)
-        t.again =
-            tokens * (layers.attention / m->attention + layers.scores / m->memory);
+        t.again = attention + tokens * again.scores / m->memory;
     if (o->recompute != RECOMPUTE_FULL)
         return t;
-    t.again = tokens * (layers.products / m->product + layers.attention / m->attention +
-                        traffic(o, &layers) / m->memory);
-    t.again_sums = sum_seconds(m, tokens * layers.reduced, tp, layers.reductions);
-    t.again_exchange = exchange_seconds(p, m, o, &layers, tokens,
-                                        tokens * layers.attention / m->attention);
+    t.again = plain_seconds(m, o, &again, tokens) + attention;
+    t.again_sums = sum_seconds(m, tokens * again.reduced, tp, again.reductions);
+    t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
     return t;
 }
 
 static double forward_of(const struct rank_times *t)
 {
-    return t->compute + t->sums + t->exchange;
+    return t->forward + t->sums + t->exchange;
 }
 
 static double input_of(const struct rank_times *t)
 {
-    return 2 * t->compute - t->weight + t->sums + t->exchange + t->again +
-           t->again_sums + t->again_exchange;
+    return t->back - t->weight + t->sums + t->exchange + t->again + t->again_sums +
+           t->again_exchange;
 }
 
 /* Elements of a stage's weights, experts aside. */
@@ -318,7 +213,7 @@ static double data_seconds(const struct profile *p, const struct machine *m,
                            const struct memory_options *o, const struct rank_times *t)
 {
     int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
-    double steps = (double)o->micro_batches, back = 2 * t->compute + t->again;
+    double steps = (double)o->micro_batches, back = t->back + t->again;
     double grads, weights, messages = 0;
 
     if (n < 2)
@@ -335,12 +230,12 @@ static double data_seconds(const struct profile *p, const struct machine *m,
     case 0:
         return exposed(m, 2 * grads, back);
     case 1:
-        return exposed(m, grads, back) + exposed(m, weights, t->compute);
+        return exposed(m, grads, back) + exposed(m, weights, t->forward);
     case 2:
-        return steps * exposed(m, grads, back) + exposed(m, weights, t->compute);
+        return steps * exposed(m, grads, back) + exposed(m, weights, t->forward);
     default:
         return steps *
-               (exposed(m, weights, t->compute) + exposed(m, weights + grads, back));
+               (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
     }
 }
 
@@ -400,7 +295,7 @@ static bool time_training(struct step *out, const struct profile *p,
     free(v);
     if (span < 0)
         return false;
-    out->compute = steps * (3 * busy.compute + busy.again);
+    out->compute = steps * (busy.forward + busy.back + busy.again);
     out->tensor = steps * (2 * busy.sums + busy.again_sums);
     out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
@@ -420,10 +315,10 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     const struct pipe_order order = { ORDER_1F1B, 1 };
     int sp = o->mesh.size[MESH_SP], first, count;
     double tokens = (double)o->micro_batch, read, touched;
-    struct work w, layers;
+    struct work w, again;
     struct rank_times t = { 0 };
 
-    rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &layers);
+    rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
     mesh_stage(&o->mesh, p->depths, r, &first, &count);
     /* an expert is read when any token of the ranks that share it chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
@@ -431,8 +326,8 @@ static struct rank_times token_times(const struct profile *p, const struct machi
                 (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;
-    t.compute = tokens * (w.products / m->product + w.attention / sp / m->attention);
-    t.compute = read > t.compute ? read : t.compute;
+    t.forward = tokens * (w.products / m->product + w.attention / sp / m->attention);
+    t.forward = read > t.forward ? read : t.forward;
     t.sums = sum_seconds(m, tokens * w.reduced, o->mesh.size[MESH_TP], w.reductions);
     if (sp > 1) { /* parts of each head's result are summed */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
@@ -469,7 +364,7 @@ static void time_inference(struct step *out, const struct profile *p,
         busy = t;
     }
     round += (pp - 1) * (next.latency + (double)o->micro_batch * p->border / next.rate);
-    out->compute = steps * busy.compute;
+    out->compute = steps * busy.forward;
     out->tensor = steps * busy.sums;
     out->exchange = steps * busy.exchange;
     out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;

@@ -1,20 +1,20 @@
 /* steptime - how long a step of a layout would take
  *
- * Products go at the rate that large ones reach, and besides them every value that the
- * backward pass reads goes to memory and back twice.  Collectives
- * cost their bytes in a ring and a latency for each hop.  A pipeline's order is
- * simulated. The times are for ranking: a model of a machine, not the machine. */
+ * Products go at the rate that large ones reach, attention at its own, and besides them
+ * what each operation reads and writes goes through memory (work.h).  Collectives cost
+ * their bytes in a ring and a latency for each hop.  A pipeline's order is simulated.
+ * The times are for ranking: a model of a machine, not the machine. */
 #ifndef LIB_ESTIMATE_STEPTIME_H
 #define LIB_ESTIMATE_STEPTIME_H
 
 #include "lib/estimate/bubble.h"
-#include "lib/estimate/memory.h"
+#include "lib/estimate/work.h"
 
 /* What a machine does a second, as it is reached; seconds of latency. */
 struct machine {
     double peak;      /* operations of its data sheet, for utilisation */
     double product;   /* operations of large products */
-    double attention; /* operations with keys and values */
+    double attention; /* operations with keys and values, going forward */
     double memory;    /* bytes read or written */
     double link, net; /* bytes to a device of the same node, and of another; one way */
     double link_latency, net_latency; /* of one message */
@@ -39,12 +39,6 @@ struct step {
     double data;     /* gradients and weights over replicas, and their update */
     double flops;    /* of all devices: the model's, nothing counted twice */
 };
-
-/* A model's costs at one anatomy, summed over layers from the first on, so that those
- * of any stage are a difference. */
-struct profile;
-struct profile *profile_new(const struct anatomy *a, const struct memory_options *o);
-void profile_free(struct profile *p);
 
 /* Time O in ORDER.  STATES are the bytes of optimizer states of the largest rank.
  * Without BUBBLES the pipeline is not simulated and *out is a bound from below.  False
