@@ -41,6 +41,22 @@ status_is 0 "the next writer cuts it off"
 ok "and goes on" test "$(hpo-sweep show -S $j | grep -c COMPLETE)" = 9
 ok "leaving whole lines" sh -c '! grep -qv "^{.*}$" j.log'
 
+# but nothing of a file that is no journal
+for text in 'a note' 'two
+notes' '[1,
+2]'; do
+    printf '%s' "$text" > note
+    run hpo-sweep ask -S journal:note s.yaml
+    status_is 3 "a file that is no journal is refused"
+    err_has "note: " "by its name"
+    ok "and not touched" test "$(cat note)" = "$text"
+done
+printf '{"op_co' > torn
+run hpo-sweep ask -S journal:torn s.yaml
+status_is 0 "a journal whose first line is torn is begun again"
+run hpo-sweep ask -S journal:nowhere/j s.yaml
+status_is 4 "a journal in no directory cannot be made"
+
 # many at once
 for w in 1 2 3 4 5 6 7 8; do
     (for k in 1 2 3 4 5; do

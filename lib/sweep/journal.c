@@ -134,20 +134,33 @@ static int take_lock(struct journal *j, struct err *err)
     return 0;
 }
 
-/* Cut off a last line that has no end: its writer is dead, as the lock is ours. */
+/* Whether the file, of SIZE bytes, begins as a journal does, as far as it goes. */
+static bool is_journal(const struct journal *j, uint64_t size)
+{
+    static const char begin[] = "{\"op_code\":";
+    char head[sizeof(begin) - 1];
+    size_t n = size < sizeof(head) ? (size_t)size : sizeof(head);
+
+    return fs_pread(j->fd, head, n, 0, j->path, NULL) == 0 && !memcmp(head, begin, n);
+}
+
+/* Cut off a last line that has no end: its writer is dead, as the lock is ours.  Of a
+ * file that is no journal nothing is cut off. */
 static int repair_tail(struct journal *j, struct err *err)
 {
     struct stat st;
-    uint64_t end;
+    uint64_t end, size;
     char c = '\n';
 
     if (fstat(j->fd, &st) < 0)
         return err_errno(err, "%s", j->path);
-    end = (uint64_t)st.st_size;
+    end = size = (uint64_t)st.st_size;
     while (end > j->read && fs_pread(j->fd, &c, 1, end - 1, j->path, err) == 0 &&
            c != '\n')
         end--;
-    if (end < (uint64_t)st.st_size && ftruncate(j->fd, (off_t)end) < 0)
+    if (end < size && !is_journal(j, size))
+        return err_set(err, ERR_INPUT, "%s: not a journal", j->path);
+    if (end < size && ftruncate(j->fd, (off_t)end) < 0)
         return err_errno(err, "%s", j->path);
     j->begun = end;
     return 0;
@@ -200,7 +213,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
     if (j->fd < 0 && (errno == EACCES || errno == EROFS))
         j->fd = open(where, O_RDONLY | O_CLOEXEC); /* enough to look */
     if (j->fd < 0) {
-        if (errno == ENOENT)
+        if (errno == ENOENT && !create)
             err_set(err, ERR_INPUT, "%s: no such journal", where);
         else
             err_errno(err, "%s", where);
