@@ -181,7 +181,7 @@ static void test_refusals(void)
     refused("a: 1\nlr: lognormal(2, 1)\n",
             "s.yaml:2:5: lr: unknown distribution 'lognormal'");
     refused("lr: uniform(1)\n", "s.yaml:1:5: lr: uniform takes 2 numbers, not 1");
-    refused("a: choice([1, 1.0])\n", "s.yaml:1:4: a: a value is listed twice at ''");
+    refused("a: choice([1, 1.0])\n", "s.yaml:1:4: a: 1 is listed twice");
     refused("a: [1, 2]\n", "s.yaml:1:4: a: a list: write choice([...])");
     refused("a: uniform(0, 1) if b == 1\n",
             "s.yaml:1:4: a: depends on 'b', which is not another parameter");
@@ -189,7 +189,7 @@ static void test_refusals(void)
             "s.yaml: parameters depend on each other in a circle");
     refused("a: uniform(0, 1) if b == 3\nb: choice([1, 2])\n",
             "s.yaml:1:4: a: 3 is no choice of 'b'");
-    refused("a: 1\na: 2\n", "s.yaml:2:1: a key for the second time");
+    refused("a: 1\na: 2\n", "s.yaml:2:1: duplicate key \"a\"");
     refused(
         "'{x}': 1\n",
         "s.yaml:1:8: {x}: the name has a control character, a brace, '=' or a quote");
@@ -221,6 +221,35 @@ static void test_refusals(void)
     refused("[{\"name\": \"a\", \"type\": \"int\", \"bounds\": {\"min\": 1.5, \"max\": "
             "2}}]",
             "s.yaml:1:2: a: the bounds and the step of integers are integers");
+    refused("a: 0.9 if b == 1\nb: choice([1, 2])\n",
+            "s.yaml:1:4: a: a constant with a condition: write choice([...]) if");
+    refused("a: uniform (0)\n", "s.yaml:1:4: a: uniform takes 2 numbers, not 1");
+    refused("parameters:\n  lr: {min: 2, max: 3, q: 2}\n",
+            "s.yaml:2:27: lr: 'q' does not go with 'int_uniform'");
+    refused("parameters:\n  lr: {values: [1, 2], value: 3}\n",
+            "s.yaml:2:16: lr: 'values' does not go with 'constant'");
+    refused("parameters: {a: {value: 1}}\nmetric: {name: m, goal: [minimize]}\n",
+            "s.yaml:2:25: metric: 'goal' is minimize or maximize, not ''");
+    refused("parameters: {a: {value: 1}}\nmetrics: loss\n",
+            "s.yaml:2:10: 'metrics' is not a list");
+    refused("{\"x\": {\"type\": \"int\", \"low\": 0}}",
+            "s.yaml:1:7: x: 'high' is missing");
+    refused("{\"x\": {\"type\": \"int\", \"low\": 0, \"high\": 1, \"lgo\": true}}",
+            "s.yaml:1:51: x: unknown key 'lgo'");
+    refused("{\"x\": {\"type\": \"int\", \"low\": 1, \"high\": 2, \"log\": 1}}",
+            "s.yaml:1:51: x: 'log' is not true or false");
+    refused("{\"x\": {\"type\": \"int\", \"low\": 0, \"high\": 1}, \"y\": 3}",
+            "s.yaml:1:50: y: unknown distribution ''");
+    refused("[{\"name\": \"a\", \"type\": \"double\", \"bounds\": {\"min\": 1}}]",
+            "s.yaml:1:44: a: 'max' is missing");
+    refused("[{\"name\": \"a\", \"type\": \"double\", \"bounds\": {\"min\": 1, "
+            "\"max\": 2}, \"transformation\": \"logg\"}]",
+            "s.yaml:1:84: a: 'transformation' is log or none");
+    refused("{\"metrics\": [{\"name\": \"m\", \"objective\": \"minimise\"}], "
+            "\"parameters\": []}",
+            "s.yaml:1:41: m: 'objective' is minimize or maximize");
+    refused("{\"linear_constraints\": [], \"parameters\": []}",
+            "s.yaml:1:24: unknown key 'linear_constraints'");
     refused("a: &x [*x]\n", "s.yaml:1:4: nested too deeply");
     refused("a: 1\n---\nb: 2\n", "s.yaml: more than one document");
     refused("", "s.yaml: empty");
@@ -268,14 +297,17 @@ static void command_is(const char *command, const char *want)
 
 static void test_commands(void)
 {
-    command_is("", "[/usr/bin/env][python][t.py][--lr=0.5][--flag=false]"
+    command_is("", "[/usr/bin/env][python][t.py][--lr=0.5][--flag=False]"
                    "[--w=a 'b' $(c)]");
     command_is("command: [x, \"${args_no_boolean_flags}\", \"${args_no_hyphens}\"]",
-               "[x][--lr=0.5][--w=a 'b' $(c)][lr=0.5][flag=false][w=a 'b' $(c)]");
+               "[x][--lr=0.5][--w=a 'b' $(c)][lr=0.5][flag=False][w=a 'b' $(c)]");
     command_is(
         "command: [\"at=${envvar:HERE}\", \"${args_json_file}\", \"${args_json}\"]",
         "[at=there][p.json]"
         "[{\"lr\": 0.5, \"flag\": false, \"w\": \"a 'b' $(c)\"}]");
+    command_is("command: [\"{w}{wide}{größe}\"]",
+               "s.yaml:2:11: command: no parameter 'wide'");
+    command_is("command: [\"{w}{a b}{größe}\"]", "[a 'b' $(c){a b}{größe}]");
     command_is("command: [\"${envvar:NOWHERE}\"]",
                "the command needs the variable NOWHERE, which is not set");
 }
@@ -321,6 +353,17 @@ static void test_draws(void)
                specs[s]);
         history_clear(&h);
     }
+    sweepfile_clear(&f);
+}
+
+static void test_steps(void)
+{
+    struct sweepfile f;
+
+    parse(&f, "a: qrandn(0, 1, 0.2)\nb: quniform(0, 1e6, 1e-9)\n");
+    tap_ok(dist_nth(&f.space.params[0].dist, 24) == -0.2 &&
+               dist_nth(&f.space.params[1].dist, 1) == 1e-9,
+           "multiples of a step are as exact as their bounds");
     sweepfile_clear(&f);
 }
 
@@ -465,6 +508,7 @@ int main(void)
     test_refusals();
     test_commands();
     test_draws();
+    test_steps();
     test_grid();
     test_distinct();
     test_constraints();

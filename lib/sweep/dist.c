@@ -88,12 +88,19 @@ const char *dist_settle(struct dist *d)
 double dist_nth(const struct dist *d, double k)
 {
     double value = d->low + k * d->step;
-    char text[40];
+    double most = fmax(fabs(d->low), fabs(d->high));
+    char text[400];
+    int decimals;
 
-    if (d->kind == DIST_INT)
+    if (d->kind == DIST_INT || !(most > 0))
         return value;
-    snprintf(text, sizeof(text), "%.15g", value);
-    return strtod(text, NULL);
+    /* The sum is as exact as the greater bound is, not as its own size would have it.
+     */
+    decimals = 14 - (int)floor(log10(most));
+    if (decimals < 0 || d->step * pow(10, decimals) < 1)
+        return value;
+    snprintf(text, sizeof(text), "%.*f", decimals, value);
+    return strtod(text, NULL) + 0.0; /* no -0 */
 }
 
 void dist_add_choice(struct dist *d, char *text)
@@ -134,35 +141,63 @@ static const struct dist_name {
     { "categorical", DIST_CATEGORICAL, false },
 };
 
-static int read_number(double *out, const char *key, bool required,
-                       const struct json_doc *doc, const struct json *obj,
-                       struct err *err)
+/* What is wrong at J with the distribution of PARAM, whose key is its name. */
+static int refuse(const struct json_doc *doc, const struct json *param,
+                  const struct json *j, struct err *err, const char *cause)
 {
-    const struct json *j = json_get(obj, key);
+    return json_error(doc, j, err, "%s%s%s", param->key ? param->key : "",
+                      param->key ? ": " : "", cause);
+}
+
+static int read_number(double *out, const char *key, bool required,
+                       const struct json_doc *doc, const struct json *param,
+                       const struct json *body, struct err *err)
+{
+    const struct json *j = json_get(body, key);
+    char cause[40];
 
     if ((!j || j->type == JSON_NULL) && !required)
         return 0;
-    if (!j)
-        return json_error(doc, obj, err, "'%s' is missing", key);
-    if (!json_double(j, out))
-        return json_error(doc, j, err, "'%s' is not a number", key);
-    return 0;
+    if (json_double(j, out))
+        return 0;
+    snprintf(cause, sizeof(cause), j ? "'%s' is not a number" : "'%s' is missing", key);
+    return refuse(doc, param, j ? j : param, err, cause);
 }
 
 static int read_choices(struct dist *d, const struct json_doc *doc,
-                        const struct json *obj, struct err *err)
+                        const struct json *param, const struct json *body,
+                        struct err *err)
 {
-    const struct json *list = json_get(obj, "choices");
+    const struct json *list = json_get(body, "choices");
     struct str text = { 0 };
 
     if (!list || list->type != JSON_ARRAY)
-        return json_error(doc, list ? list : obj, err, "'choices' is not a list");
+        return refuse(doc, param, list ? list : param, err, "'choices' is not a list");
     for (const struct json *c = list->first; c; c = c->next) {
         if (c->type == JSON_ARRAY || c->type == JSON_OBJECT)
-            return json_error(doc, c, err, "a choice is not a scalar");
+            return refuse(doc, param, c, err, "a choice is not a scalar");
         json_print(&text, c);
         dist_add_choice(d, str_steal(&text));
     }
+    return 0;
+}
+
+static int read_range(struct dist *d, const struct json_doc *doc,
+                      const struct json *param, const struct json *body,
+                      struct err *err)
+{
+    const struct json *log = json_get(body, "log"), *step = json_get(body, "step");
+
+    if (log && log->type > JSON_TRUE)
+        return refuse(doc, param, log, err, "'log' is not true or false");
+    d->log |= json_is_true(log);
+    if (read_number(&d->low, "low", true, doc, param, body, err) < 0 ||
+        read_number(&d->high, "high", true, doc, param, body, err) < 0 ||
+        read_number(&d->step, "step", false, doc, param, body, err) < 0 ||
+        read_number(&d->step, "q", false, doc, param, body, err) < 0)
+        return -1;
+    if (step && step->type == JSON_NUMBER && d->step == 0)
+        return refuse(doc, param, param, err, "the step is not above zero");
     return 0;
 }
 
@@ -173,6 +208,7 @@ int dist_read(struct dist *d, const struct json_doc *doc, const struct json *j,
     const struct dist_name *n = NULL;
     struct dist out = { 0 };
     const char *cause;
+    int ret;
 
     if (!label) {
         label = json_get(j, "type");
@@ -182,33 +218,20 @@ int dist_read(struct dist *d, const struct json_doc *doc, const struct json *j,
         if (json_string(label) && !strcmp(names[i].name, json_string(label)))
             n = &names[i];
     if (!n)
-        return json_error(doc, label ? label : j, err, "unknown distribution '%s'",
+        return json_error(doc, label ? label : j, err, "%s%sunknown distribution '%s'",
+                          j->key ? j->key : "", j->key ? ": " : "",
                           json_string(label) ? json_string(label) : "");
     out.kind = n->kind;
-    out.log = n->log || json_is_true(json_get(body, "log"));
-    if (n->kind == DIST_CATEGORICAL) {
-        if (read_choices(&out, doc, body, err) < 0)
-            goto fail;
-    } else if (read_number(&out.low, "low", true, doc, body, err) < 0 ||
-               read_number(&out.high, "high", true, doc, body, err) < 0 ||
-               read_number(&out.step, "step", false, doc, body, err) < 0 ||
-               read_number(&out.step, "q", false, doc, body, err) < 0) {
-        goto fail;
-    }
-    cause = out.step == 0 && json_get(body, "step") &&
-                    json_get(body, "step")->type == JSON_NUMBER
-                ? "the step is not above zero"
-                : dist_settle(&out);
-    if (cause) {
-        json_error(doc, j, err, "%s%s%s", j->key ? j->key : "", j->key ? ": " : "",
-                   cause);
-        goto fail;
-    }
-    *d = out;
-    return 0;
-fail:
-    dist_clear(&out);
-    return -1;
+    out.log = n->log;
+    ret = n->kind == DIST_CATEGORICAL ? read_choices(&out, doc, j, body, err)
+                                      : read_range(&out, doc, j, body, err);
+    if (ret == 0 && (cause = dist_settle(&out)))
+        ret = refuse(doc, j, j, err, cause);
+    if (ret < 0)
+        dist_clear(&out);
+    else
+        *d = out;
+    return ret;
 }
 
 /* A float shows that it is one, as in Python: 1.0, 1e-05. */

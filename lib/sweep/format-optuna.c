@@ -4,12 +4,26 @@
 #include "lib/base/mem.h"
 #include "lib/sweep/formats.h"
 
+/* A key that the distribution does not have would be passed over in silence. */
+static int check_keys(const struct formats_reader *r, const struct json *j)
+{
+    static const char *const outer[] = { "name", "type",    "attributes", "low", "high",
+                                         "step", "choices", "log",        "q",   NULL };
+    static const char *const inner[] = { "low",     "high", "step", "log",
+                                         "choices", "q",    NULL };
+    const struct json *body = json_get(j, "attributes");
+
+    if (formats_check_keys(r, j, j->key, outer) < 0)
+        return -1;
+    return body ? formats_check_keys(r, body, j->key, inner) : 0;
+}
+
 int formats_read_optuna(struct formats_reader *r, const struct json *root)
 {
     for (const struct json *j = root->first; j; j = j->next) {
         struct space_param p = { .name = xstrdup(j->key) };
 
-        if (dist_read(&p.dist, r->doc, j, r->err) < 0) {
+        if (check_keys(r, j) < 0 || dist_read(&p.dist, r->doc, j, r->err) < 0) {
             free(p.name);
             return -1;
         }

@@ -257,7 +257,8 @@ static int scan_choices(struct scanner *s, struct space_param *p)
     }
     for (size_t i = 0; i < args.n; i++) {
         if (dist_find_choice(&p->dist, args.texts[i]) >= 0) {
-            fail(s, "a value is listed twice");
+            json_error(s->r->doc, s->node, s->r->err, "%s: %s is listed twice", s->name,
+                       args.texts[i]);
             goto out;
         }
         dist_add_choice(&p->dist, xstrdup(args.texts[i]));
@@ -268,29 +269,38 @@ out:
     return ret;
 }
 
+static bool is_choice(const char *name, size_t n)
+{
+    return (n == 6 && !memcmp(name, "choice", n)) ||
+           (n == 11 && !memcmp(name, "grid_search", n));
+}
+
 /* How much of TEXT is the name of a function in front of its parenthesis, 0 if it is a
  * text that calls nothing. */
 static size_t call_name(const char **text)
 {
-    size_t n;
+    const char *name = *text + (str_starts(*text, "tune.") ? strlen("tune.") : 0);
+    size_t n, blanks;
 
-    if (str_starts(*text, "tune."))
-        *text += strlen("tune.");
-    for (n = 0; isalnum((unsigned char)(*text)[n]) || (*text)[n] == '_'; n++)
+    for (n = 0; isalnum((unsigned char)name[n]) || name[n] == '_'; n++)
         ;
-    return (*text)[n] == '(' ? n : 0;
+    blanks = strspn(name + n, " \t");
+    if (name[n + blanks] != '(' || (blanks && !find(name, n) && !is_choice(name, n)))
+        return 0;
+    *text = name;
+    return n;
 }
 
 static int scan_call(struct scanner *s, size_t n, struct space_param *p)
 {
     const struct function *f = find(s->p, n);
-    bool choice = (n == 6 && !memcmp(s->p, "choice", n)) ||
-                  (n == 11 && !memcmp(s->p, "grid_search", n));
+    bool choice = is_choice(s->p, n);
 
     if (!f && !choice)
         return json_error(s->r->doc, s->node, s->r->err,
                           "%s: unknown distribution '%.*s'", s->name, (int)n, s->p);
-    s->p += n + 1;
+    s->p += n;
+    take(s, "(");
     return choice ? scan_choices(s, p) : scan_numeric(s, f, p);
 }
 
@@ -417,6 +427,23 @@ static void skip_call(struct scanner *s)
     dist_clear(&ignored.dist);
 }
 
+/* Whether TEXT, a constant, ends in a condition on one of the parameters. */
+static bool ends_in_condition(const struct space *space, const char *text)
+{
+    bool found = false;
+
+    while (!found && (text = strstr(text, " if "))) {
+        size_t n = strcspn(text += strlen(" if "), " \t=");
+        const char *after = text + n + strspn(text + n, " \t");
+        char *name = xstrndup(text, n);
+
+        found = space_find(space, name) >= 0 &&
+                (str_starts(after, "==") || str_starts(after, "in "));
+        free(name);
+    }
+    return found;
+}
+
 /* Conditions, now that all parameters are there; *i counts them. */
 static int read_conditions(struct formats_reader *r, const struct json *obj, size_t *i)
 {
@@ -433,6 +460,9 @@ static int read_conditions(struct formats_reader *r, const struct json *obj, siz
             skip_call(&s);
             if (take(&s, "if ") && scan_condition(&s, *i) < 0)
                 return -1;
+        } else if (j->type == JSON_STRING &&
+                   ends_in_condition(&r->file->space, j->text)) {
+            return refuse(&s, "a constant with a condition: write choice([...]) if");
         }
         ++*i;
     }

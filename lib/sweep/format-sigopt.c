@@ -9,11 +9,16 @@
 #include "lib/base/mem.h"
 #include "lib/sweep/formats.h"
 
-static bool is_log(const struct json *param)
+static int read_scale(struct formats_reader *r, const struct json *param,
+                      struct space_param *p)
 {
-    const char *s = json_string(json_get(param, "transformation"));
+    const struct json *j = json_get(param, "transformation");
+    const char *s = json_string(j);
 
-    return s && !strcmp(s, "log");
+    p->dist.log = s && !strcmp(s, "log");
+    if (j && j->type != JSON_NULL && !p->dist.log && !(s && !strcmp(s, "none")))
+        return formats_error(r, j, p->name, "'transformation' is log or none");
+    return 0;
 }
 
 /* {"name": "normal", "mean", "scale"} or {"name": "beta", "shape_a", "shape_b"} */
@@ -27,10 +32,8 @@ static int read_prior(struct formats_reader *r, const struct json *j,
         return formats_error(r, j, p->name, "unknown prior");
     if (p->dist.log)
         return formats_error(r, j, p->name, "a prior and a logarithmic scale");
-    if (formats_number(&p->a, r, json_get(j, normal ? "mean" : "shape_a"), p->name,
-                       normal ? "mean" : "shape_a") < 0 ||
-        formats_number(&p->b, r, json_get(j, normal ? "scale" : "shape_b"), p->name,
-                       normal ? "scale" : "shape_b") < 0)
+    if (formats_number(&p->a, r, j, p->name, normal ? "mean" : "shape_a") < 0 ||
+        formats_number(&p->b, r, j, p->name, normal ? "scale" : "shape_b") < 0)
         return -1;
     if (p->b <= 0 || (!normal && p->a <= 0))
         return formats_error(r, j, p->name, "the prior's numbers are not above zero");
@@ -53,12 +56,12 @@ static int read_numeric(struct formats_reader *r, const struct json *j,
         return formats_choices(&p->dist, r, grid, p->name);
     if (!bounds)
         return formats_error(r, j, p->name, "'bounds' is missing");
-    if (formats_number(&p->dist.low, r, json_get(bounds, "min"), p->name, "min") < 0 ||
-        formats_number(&p->dist.high, r, json_get(bounds, "max"), p->name, "max") < 0)
+    if (formats_number(&p->dist.low, r, bounds, p->name, "min") < 0 ||
+        formats_number(&p->dist.high, r, bounds, p->name, "max") < 0 ||
+        read_scale(r, j, p) < 0)
         return -1;
-    p->dist.log = is_log(j);
-    if (precision) {
-        if (formats_number(&digits, r, precision, p->name, "precision") < 0)
+    if (precision && precision->type != JSON_NULL) {
+        if (formats_number(&digits, r, j, p->name, "precision") < 0)
             return -1;
         if (p->dist.log || p->dist.kind == DIST_INT || digits < 0 || digits > 15 ||
             digits != floor(digits))
@@ -88,31 +91,23 @@ static int read_categorical(struct formats_reader *r, const struct json *j,
         if (!name)
             return formats_error(r, v, p->name, "a value without a name");
         str_add_json(&text, name);
+        if (dist_find_choice(&p->dist, str_text(&text)) >= 0) {
+            str_clear(&text);
+            return formats_error(r, v, p->name, "a value is listed twice");
+        }
         dist_add_choice(&p->dist, str_steal(&text));
-    }
-    return 0;
-}
-
-static int check_keys(struct formats_reader *r, const struct json *j, const char *name)
-{
-    static const char *const known[] = {
-        "name",           "type",      "bounds", "categorical_values", "grid",
-        "transformation", "precision", "prior",  "conditions",         "object",
-    };
-
-    for (const struct json *k = j->first; k; k = k->next) {
-        bool found = false;
-
-        for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-            found |= !strcmp(k->key, known[i]);
-        if (!found && k->type != JSON_NULL)
-            return json_error(r->doc, k, r->err, "%s: unknown key '%s'", name, k->key);
     }
     return 0;
 }
 
 static int read_param(struct formats_reader *r, const struct json *j)
 {
+    /* A default is what trials before a parameter was added are taken to have had. */
+    static const char *const known[] = {
+        "name",       "type",           "bounds",        "categorical_values",
+        "grid",       "transformation", "precision",     "prior",
+        "conditions", "object",         "default_value", NULL,
+    };
     const char *name = json_string(json_get(j, "name"));
     const char *type = json_string(json_get(j, "type"));
     struct space_param p = { 0 };
@@ -120,7 +115,7 @@ static int read_param(struct formats_reader *r, const struct json *j)
 
     if (!name)
         return json_error(r->doc, j, r->err, "a parameter without a name");
-    if (check_keys(r, j, name) < 0)
+    if (formats_check_keys(r, j, name, known) < 0)
         return -1;
     p.name = xstrdup(name);
     if (type && !strcmp(type, "categorical")) {
@@ -204,13 +199,20 @@ static int read_metrics(struct formats_reader *r, const struct json *list)
 {
     struct sweepfile *f = r->file;
 
+    if (list && list->type != JSON_ARRAY)
+        return json_error(r->doc, list, r->err, "'metrics' is not a list");
     for (const struct json *j = list ? list->first : NULL; j; j = j->next) {
         const char *name =
             j->type == JSON_STRING ? j->text : json_string(json_get(j, "name"));
-        const char *goal = json_string(json_get(j, "objective"));
+        const struct json *way = json_get(j, "objective");
+        const char *goal = json_string(way);
 
         if (!name)
             return json_error(r->doc, j, r->err, "a metric without a name");
+        if (way && way->type != JSON_NULL &&
+            !(goal && (!strcmp(goal, "minimize") || !strcmp(goal, "maximize"))))
+            return json_error(r->doc, way, r->err,
+                              "%s: 'objective' is minimize or maximize", name);
         f->metrics = xrealloc(f->metrics, (f->nmetrics + 1) * sizeof(*f->metrics));
         /* SigOpt maximizes unless told otherwise. */
         f->metrics[f->nmetrics++] =
@@ -222,13 +224,19 @@ static int read_metrics(struct formats_reader *r, const struct json *list)
 
 int formats_read_sigopt(struct formats_reader *r, const struct json *root)
 {
+    static const char *const known[] = {
+        "name",    "parameters", "metrics", "conditionals", "observation_budget",
+        "project", "type",       "object",  "metadata",     "parallel_bandwidth",
+        NULL,
+    };
     const struct json *list =
         root->type == JSON_ARRAY ? root : json_get(root, "parameters");
     const char *name = json_string(json_get(root, "name"));
     const struct json *budget = json_get(root, "observation_budget");
     size_t i;
 
-    if (read_conditionals(r, json_get(root, "conditionals")) < 0)
+    if ((root != list && formats_check_keys(r, root, "", known) < 0) ||
+        read_conditionals(r, json_get(root, "conditionals")) < 0)
         return -1;
     i = r->file->space.n;
     for (const struct json *j = list->first; j; j = j->next)

@@ -70,33 +70,14 @@ static const char *infer(const struct json *j)
                : "uniform";
 }
 
-static int check_keys(struct formats_reader *r, const struct json *j, const char *where,
-                      const char *const *known)
-{
-    for (const struct json *k = j->first; k; k = k->next) {
-        const char *const *w = known;
-
-        while (*w && strcmp(*w, k->key))
-            w++;
-        if (!*w)
-            return json_error(r->doc, k, r->err, "%s%sunknown key '%s'", where,
-                              *where ? ": " : "", k->key);
-    }
-    return 0;
-}
-
 /* The number KEY, or FALLBACK; NaN as fallback means that it must be there. */
 static int number(double *out, struct formats_reader *r, const struct json *param,
                   const char *name, const char *key, double fallback)
 {
-    const struct json *j = json_get(param, key);
-
     *out = fallback;
-    if (j)
-        return formats_number(out, r, j, name, key);
-    if (isnan(fallback))
-        return json_error(r->doc, param, r->err, "%s: '%s' is missing", name, key);
-    return 0;
+    return isnan(fallback) || json_get(param, key)
+               ? formats_number(out, r, param, name, key)
+               : 0;
 }
 
 static int read_range(struct formats_reader *r, const struct json *j,
@@ -178,8 +159,8 @@ static int read_probabilities(struct formats_reader *r, const struct json *list,
                              "'probabilities' is not one number per value");
     p->weights = xcalloc(list->n + 1, sizeof(*p->weights));
     for (const struct json *j = list->first; j; j = j->next, i++) {
-        if (formats_number(&p->weights[i], r, j, p->name, "probabilities") < 0)
-            return -1;
+        if (!json_double(j, &p->weights[i]))
+            return formats_error(r, j, p->name, "a probability is not a number");
         if (p->weights[i] < 0)
             return formats_error(r, j, p->name, "a probability below zero");
         sum += p->weights[i];
@@ -221,27 +202,53 @@ static int read_constant(struct formats_reader *r, const struct json *j,
     return 0;
 }
 
+/* A key that the distribution does not have would be passed over in silence. */
+static int check_leaf(struct formats_reader *r, const struct json *j, const char *name,
+                      const struct distribution *d)
+{
+    static const char *const keys[][4] = {
+        [FORM_RANGE] = { "distribution", "min", "max" },
+        [FORM_NORMAL] = { "distribution", "mu", "sigma" },
+        [FORM_BETA] = { "distribution", "a", "b" },
+        [FORM_LIST] = { "distribution", "values", "probabilities" },
+        [FORM_CONSTANT] = { "distribution", "value" },
+    };
+    static const char *const all[] = { "value",
+                                       "values",
+                                       "probabilities",
+                                       "distribution",
+                                       "min",
+                                       "max",
+                                       "mu",
+                                       "sigma",
+                                       "q",
+                                       "a",
+                                       "b",
+                                       NULL };
+
+    if (formats_check_keys(r, j, name, all) < 0)
+        return -1;
+    for (const struct json *k = d ? j->first : NULL; k; k = k->next) {
+        const char *const *w = keys[d->form];
+
+        while (*w && strcmp(*w, k->key))
+            w++;
+        if (!*w && k->type != JSON_NULL && !(d->quantized && !strcmp(k->key, "q")))
+            return json_error(r->doc, k, r->err, "%s: '%s' does not go with '%s'", name,
+                              k->key, d->name);
+    }
+    return 0;
+}
+
 static int read_leaf(struct formats_reader *r, const struct json *j, const char *name)
 {
-    static const char *const known[] = { "value",
-                                         "values",
-                                         "probabilities",
-                                         "distribution",
-                                         "min",
-                                         "max",
-                                         "mu",
-                                         "sigma",
-                                         "q",
-                                         "a",
-                                         "b",
-                                         NULL };
     const struct json *named = json_get(j, "distribution");
     const char *word = named ? json_string(named) : infer(j);
     const struct distribution *d = word ? find(word) : NULL;
     struct space_param p = { .name = xstrdup(name) };
     int ret = -1;
 
-    if (check_keys(r, j, name, known) < 0)
+    if (check_leaf(r, j, name, d) < 0)
         goto out;
     if (!d) {
         json_error(
@@ -295,18 +302,20 @@ static int read_metric(struct formats_reader *r, const struct json *j)
         "name", "goal", "target", "impute", "impute_while_running", NULL
     };
     const char *name = json_string(json_get(j, "name"));
-    const char *goal = json_string(json_get(j, "goal"));
+    const struct json *way = json_get(j, "goal");
+    const char *goal = json_string(way);
     struct sweepfile *f = r->file;
     double target = NAN;
 
-    if (check_keys(r, j, "metric", known) < 0 ||
+    if (formats_check_keys(r, j, "metric", known) < 0 ||
         (json_get(j, "target") && number(&target, r, j, "metric", "target", NAN) < 0))
         return -1;
     if (!name)
         return json_error(r->doc, j, r->err, "metric: 'name' is missing");
-    if (goal && strcmp(goal, "minimize") && strcmp(goal, "maximize"))
-        return json_error(r->doc, json_get(j, "goal"), r->err,
-                          "metric: 'goal' is minimize or maximize, not '%s'", goal);
+    if (way && (!goal || (strcmp(goal, "minimize") && strcmp(goal, "maximize"))))
+        return json_error(r->doc, way, r->err,
+                          "metric: 'goal' is minimize or maximize, not '%s'",
+                          way->text ? way->text : "");
     f->metrics = xrealloc(f->metrics, (f->nmetrics + 1) * sizeof(*f->metrics));
     f->metrics[f->nmetrics++] =
         (struct sweepfile_metric){ xstrdup(name), goal && !strcmp(goal, "maximize"),
@@ -323,7 +332,7 @@ static int read_early(struct formats_reader *r, const struct json *j)
     const char *type = json_string(json_get(j, "type"));
     double least, most, s, eta, resource;
 
-    if (check_keys(r, j, "early_terminate", known) < 0)
+    if (formats_check_keys(r, j, "early_terminate", known) < 0)
         return -1;
     if (!type || strcmp(type, "hyperband"))
         return json_error(r->doc, j, r->err, "early_terminate: 'type' is hyperband");
@@ -433,7 +442,7 @@ int formats_read_wandb(struct formats_reader *r, const struct json *root)
     };
     const struct json *metrics = json_get(root, "metrics"), *j;
 
-    if (check_keys(r, root, "", known) < 0)
+    if (formats_check_keys(r, root, "", known) < 0)
         return -1;
     if (!json_get(root, "parameters"))
         return json_error(r->doc, root, r->err, "'parameters' is missing");
@@ -445,6 +454,8 @@ int formats_read_wandb(struct formats_reader *r, const struct json *root)
         return -1;
     if ((j = json_get(root, "metric")) && read_metric(r, j) < 0)
         return -1;
+    if (metrics && metrics->type != JSON_ARRAY)
+        return json_error(r->doc, metrics, r->err, "'metrics' is not a list");
     for (j = metrics ? metrics->first : NULL; j; j = j->next)
         if (read_metric(r, j) < 0)
             return -1;

@@ -25,7 +25,12 @@ int formats_error(const struct formats_reader *r, const struct json *j,
  * ownership of its parts (they are released on failure). */
 int formats_add(struct formats_reader *r, const struct json *j, struct space_param *p);
 
-/* A number out of J, or an error that names KEY. */
+/* ERR_INPUT at the first member of J that is not one of KNOWN (up to NULL) and has a
+ * value; NAME is what it belongs to, "" for the whole file. */
+int formats_check_keys(const struct formats_reader *r, const struct json *j,
+                       const char *name, const char *const *known);
+
+/* A number out of J's member KEY, or an error that names both. */
 int formats_number(double *out, const struct formats_reader *r, const struct json *j,
                    const char *name, const char *key);
 

@@ -21,11 +21,31 @@ int formats_error(const struct formats_reader *r, const struct json *j,
     return json_error(r->doc, j, r->err, "%s: %s", name, cause);
 }
 
+int formats_check_keys(const struct formats_reader *r, const struct json *j,
+                       const char *name, const char *const *known)
+{
+    for (const struct json *k = j->first; k; k = k->next) {
+        const char *const *w = known;
+
+        while (*w && strcmp(*w, k->key))
+            w++;
+        if (!*w && k->type != JSON_NULL)
+            return json_error(r->doc, k, r->err, "%s%sunknown key '%s'", name,
+                              *name ? ": " : "", k->key);
+    }
+    return 0;
+}
+
 int formats_number(double *out, const struct formats_reader *r, const struct json *j,
                    const char *name, const char *key)
 {
-    if (!json_double(j, out))
-        return json_error(r->doc, j, r->err, "%s: '%s' is not a number", name, key);
+    const struct json *member = json_get(j, key);
+
+    if (!member)
+        return json_error(r->doc, j, r->err, "%s: '%s' is missing", name, key);
+    if (!json_double(member, out))
+        return json_error(r->doc, member, r->err, "%s: '%s' is not a number", name,
+                          key);
     return 0;
 }
 
@@ -186,17 +206,19 @@ static bool is_sigopt(const struct json *root)
     return root->type == JSON_ARRAY || (parameters && parameters->type == JSON_ARRAY);
 }
 
+/* One distribution is enough: what is none beside it is refused then. */
 static bool is_optuna(const struct json *root)
 {
     for (const struct json *j = root->first; j; j = j->next) {
         const char *type = json_string(json_get(j, "type"));
 
-        if (!json_get(j, "attributes") &&
-            !(type && (!strcmp(type, "float") || !strcmp(type, "int") ||
-                       !strcmp(type, "categorical"))))
-            return false;
+        if (json_get(j, "attributes") ||
+            (type && (!strcmp(type, "float") || !strcmp(type, "int")) &&
+             (json_get(j, "low") || json_get(j, "high"))) ||
+            (type && !strcmp(type, "categorical") && json_get(j, "choices")))
+            return true;
     }
-    return root->n > 0;
+    return false;
 }
 
 /* Move parameters behind the ones they depend on; a circle is an error. */

@@ -32,6 +32,22 @@ static void add(struct words *w, char *word)
     w->v[w->n] = NULL;
 }
 
+/* Append the value of D at X as W&B does: Python's words for what is no text. */
+static void add_value(struct str *out, const struct dist *d, double x)
+{
+    static const char *const words[][2] = { { "true", "True" },
+                                            { "false", "False" },
+                                            { "null", "None" } };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        if (d->kind == DIST_CATEGORICAL &&
+            !strcmp(d->choices[(size_t)x], words[i][0])) {
+            str_add(out, words[i][1]);
+            return;
+        }
+    dist_write_word(out, d, x);
+}
+
 /* One word per parameter: PREFIX name=value.  SWITCHES: a true value is the bare
  * name, a false one nothing. */
 static void add_args(struct expansion *e, const char *prefix, bool switches)
@@ -51,7 +67,7 @@ static void add_args(struct expansion *e, const char *prefix, bool switches)
         str_addf(&word, "%s%s", prefix, s->params[i].name);
         if (!switches || strcmp(choice, "true")) {
             str_addc(&word, '=');
-            dist_write_word(&word, d, e->x[i]);
+            add_value(&word, d, e->x[i]);
         }
         add(&e->out, str_steal(&word));
     }

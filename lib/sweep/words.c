@@ -57,19 +57,22 @@ static void add_value(struct str *out, const struct space *space, const double *
         dist_write_word(out, &space->params[i].dist, x[i]);
 }
 
-/* The length of the name in the braces that open at P, 0 when it is none. */
-static size_t name_length(const char *p)
+/* The length of the name in the braces that open at P, 0 when it is none: a parameter,
+ * or what looks like one. */
+static size_t name_length(const char *p, const struct space *space)
 {
     static const char within[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                  "0123456789_-.";
-    size_t n = *p == '{' ? strspn(p + 1, within) : 0;
+    size_t n = *p == '{' ? strcspn(p + 1, "{}") : 0;
 
-    return n && p[1 + n] == '}' ? n : 0;
+    if (!n || p[1 + n] != '}')
+        return 0;
+    return strspn(p + 1, within) == n || find(space, p + 1, n) >= 0 ? n : 0;
 }
 
-static bool is_escaped(const char *p)
+static bool is_escaped(const char *p, const struct space *space)
 {
-    size_t n = *p == '{' ? name_length(p + 1) : 0;
+    size_t n = *p == '{' ? name_length(p + 1, space) : 0;
 
     return n && p[n + 3] == '}';
 }
@@ -77,9 +80,9 @@ static bool is_escaped(const char *p)
 int words_check_loosely(const char *word, const struct space *space, struct err *err)
 {
     for (const char *p = strchr(word, '{'); p; p = strchr(p, '{')) {
-        size_t n = name_length(p);
+        size_t n = name_length(p, space);
 
-        if (is_escaped(p)) {
+        if (is_escaped(p, space)) {
             p += 2;
             continue;
         }
@@ -93,10 +96,10 @@ int words_check_loosely(const char *word, const struct space *space, struct err 
 size_t words_take_name(struct str *out, const char *p, const struct space *space,
                        const double *x)
 {
-    size_t n = name_length(p);
+    size_t n = name_length(p, space);
 
-    if (is_escaped(p)) {
-        n = name_length(p + 1);
+    if (is_escaped(p, space)) {
+        n = name_length(p + 1, space);
         str_addn(out, p + 1, n + 2);
         return n + 4;
     }

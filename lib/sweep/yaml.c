@@ -137,11 +137,14 @@ static int set_object(struct builder *b, struct json *j, const yaml_node_t *node
         if (key->type != YAML_SCALAR_NODE)
             return fail(b, key->start_mark, "a key that is not a word");
         name = take(b->y, sizeof(*name));
+        name->line = (uint32_t)key->start_mark.line + 1;
+        name->col = (uint32_t)key->start_mark.column + 1;
         if (set_scalar(b, name, key) < 0)
             return -1;
         for (const struct json *k = j->first; k; k = k->next)
             if (!strcmp(k->key, name->text))
-                return fail(b, key->start_mark, "a key for the second time");
+                return err_set(b->err, ERR_INPUT, "%s:%u:%u: duplicate key \"%s\"",
+                               b->y->doc.name, name->line, name->col, k->key);
         if (build(b, child, p->value, depth + 1) < 0)
             return -1;
         child->key = name->text;
