@@ -402,7 +402,7 @@ char **cmd_command(const struct cmd *cmd, int argc, char **argv)
     (void)cmd;
     for (int i = 1; i < argc; i++)
         if (argv[i] && !strcmp(argv[i], "--"))
-            return argv + i + 1;
+            return argv[i + 1] ? argv + i + 1 : NULL;
     return NULL;
 }
 

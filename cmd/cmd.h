@@ -72,7 +72,7 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv);
 char **cmd_parse(const struct cmd *cmd, int argc, char **argv);
 
 /* With .stop_at_command: the words after "--" of the last cmd_parse on ARGV, or NULL
- * when there was no "--".  NULL-terminated. */
+ * when there was none.  NULL-terminated. */
 char **cmd_command(const struct cmd *cmd, int argc, char **argv);
 
 /* A usage error found after parsing: two lines on standard error, returns 2. */

@@ -36,6 +36,34 @@ status_is 2 "devices that are left over are refused"
 run hpo-sweep run s.yaml --trials 1 --devices 0,1 -j 3 -- echo 1
 err_has "3 jobs, but devices for 2" "more jobs than devices are refused"
 
+run hpo-sweep run s.yaml --trials 1 --
+err_has "no command: write it after --" "an empty command is none"
+run hpo-sweep run s.yaml --trials 1 -- ./
+err_has "./: no such program" "a directory is no program"
+for time in -1:30 24:00 7 ' 7:00' 07:00:00; do
+    run hpo-sweep run s.yaml --until="$time" -- sleep 60
+    err_has "'$time' is not HH:MM" "a time of day that is none is refused ('$time')"
+done
+for url in '' journal: sqlite:///; do
+    run hpo-sweep run s.yaml --storage "$url" --trials 1 -- echo 1
+    status_is 2 "a storage without a file is refused ('$url')"
+done
+run hpo-sweep run s.yaml --storage :memory: --trials 1 -- echo 1
+ok "no file's name means a study that is not kept" test -f :memory:
+run hpo-sweep run s.yaml --study '' --trials 1 -- echo 1
+status_is 2 "a study without a name is refused"
+export HPO_STUDY=outer HPO_STORAGE=outer.db
+run hpo-sweep show -S :memory:
+status_is 0 "the environment's study is not looked for in another storage"
+unset HPO_STUDY HPO_STORAGE
+if script --version > /dev/null 2>&1; then
+    TERM=xterm script -qec 'hpo-sweep run s.yaml --storage :memory: --study s --trials 1 -- echo 1' /dev/null \
+        > out < /dev/null
+    ok "a finished sweep says nothing on a terminal, either" test ! -s out
+else
+    skip "a finished sweep says nothing on a terminal, either" "no script(1)"
+fi
+
 cat > flaky.sh << 'EOS'
 #!/bin/sh
 echo "0 1" >> "$HPO_REPORT"

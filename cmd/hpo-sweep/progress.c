@@ -58,6 +58,8 @@ void progress_show(struct progress *p, const struct loop *l)
 {
     double now = clock_seconds();
 
+    if (!p->shown && !l->running) /* a finished sweep has none */
+        return;
     if (cmd_progress(l->o->quiet) && (!p->shown || now - p->last >= 0.1))
         show(p, l, now);
 }

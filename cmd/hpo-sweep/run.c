@@ -24,20 +24,22 @@ struct runner_times {
 /* Seconds from now to the next HH:MM. */
 static bool parse_until(double *out, const char *text)
 {
-    int hour, minute, used = 0;
-    time_t now = time(NULL), then;
+    const char *colon = strchr(text, ':');
+    time_t now = time(NULL), then = now;
+    int hour, minute;
     struct tm tm;
 
-    if (sscanf(text, "%2d:%2d%n", &hour, &minute, &used) != 2 || text[used] ||
-        hour > 23 || minute > 59)
+    if (strspn(text, "0123456789:") != strlen(text) ||
+        sscanf(text, "%2d:%2d", &hour, &minute) != 2 || colon - text > 2 ||
+        strlen(colon) != 3 || hour > 23 || minute > 59)
         return false;
-    localtime_r(&now, &tm);
-    tm.tm_hour = hour;
-    tm.tm_min = minute;
-    tm.tm_sec = 0;
-    then = mktime(&tm);
-    if (then <= now) {
-        tm.tm_mday++;
+    for (int days = 0; then <= now && days < 2; days++) {
+        localtime_r(&now, &tm);
+        tm.tm_mday += days;
+        tm.tm_hour = hour;
+        tm.tm_min = minute;
+        tm.tm_sec = 0;
+        tm.tm_isdst = -1; /* the clock may be changed before */
         then = mktime(&tm);
     }
     *out = difftime(then, now);

@@ -81,7 +81,7 @@ static int only_study(struct session *s, struct err *err)
 int session_open(struct session *s, const struct where *w, bool change, struct err *err)
 {
     const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
-    const char *name = w->study ? w->study : getenv("HPO_STUDY");
+    const char *name = w->study || w->storage ? w->study : getenv("HPO_STUDY");
 
     *s = (struct session){ 0 };
     if (!url)
@@ -273,6 +273,10 @@ int session_open_sweep(struct session *s, const char *path, const struct wish *w
         s->name = xstrdup(w->where.study);
     else
         s->name = s->file.name ? xstrdup(s->file.name) : stem_dup(path, true);
+    if (!*s->name) {
+        err_set(err, ERR_USAGE, "%s: the study's name is empty", path);
+        goto fail;
+    }
     if (w->where.storage) {
         s->url = xstrdup(w->where.storage);
     } else {

@@ -57,7 +57,7 @@ static int run(const struct cmd *cmd, const struct where *w, const char *file,
                bool writes)
 {
     const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
-    const char *name = w->study ? w->study : getenv("HPO_STUDY");
+    const char *name = w->study || w->storage ? w->study : getenv("HPO_STUDY");
     struct err err = { 0 };
     char *from;
     int ret;

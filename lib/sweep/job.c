@@ -85,7 +85,8 @@ char *job_which(const char *program, const char *path)
     char *copy, *save = NULL, *found = NULL;
 
     if (strchr(program, '/'))
-        return access(program, X_OK) == 0 ? xstrdup(program) : NULL;
+        return access(program, X_OK) == 0 && !fs_is_dir(program) ? xstrdup(program)
+                                                                 : NULL;
     copy = xstrdup(path ? path : "/usr/bin:/bin");
     for (char *dir = strtok_r(copy, ":", &save); dir && !found;
          dir = strtok_r(NULL, ":", &save)) {

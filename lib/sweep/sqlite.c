@@ -17,6 +17,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 enum { BUSY_MS = 120000 };
 
@@ -162,7 +163,8 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
 {
     struct sqlite *s = xcalloc(1, sizeof(*s));
     bool fresh = create && !fs_exists(where);
-    int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
+    int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0), code;
+    char *path;
 
     s->base.base.ops = &sqlite_storage;
     s->base.base.name = xstrdup(where);
@@ -171,7 +173,11 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         err_set(err, ERR_INPUT, "%s: no such database", where);
         goto fail;
     }
-    if (sqlite3_open_v2(where, &s->db, flags, NULL) != SQLITE_OK) {
+    path =
+        str_dupf("%s%s", *where == ':' ? "./" : "", where); /* a file, ":memory:" too */
+    code = sqlite3_open_v2(path, &s->db, flags, NULL);
+    free(path);
+    if (code != SQLITE_OK) {
         err_set(err, ERR_SYSTEM, "%s: %s", where, sqlite3_errmsg(s->db));
         goto fail;
     }

@@ -61,6 +61,8 @@ int storage_open(struct storage **st, const char *url, bool create, struct err *
                        "no storage such as '%s': give a file, sqlite:///PATH, "
                        "journal:PATH or postgresql://USER@HOST/DATABASE",
                        url);
+    if (!*where)
+        return err_set(err, ERR_USAGE, "the storage '%s' names no file", url);
     if ((ops ? ops : &sqlite_storage)->open(st, where, create, err) < 0)
         return -1;
     (*st)->held = -1;
