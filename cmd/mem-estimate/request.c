@@ -106,6 +106,7 @@ static int set_batch(struct request *r, const struct request_options *o,
         assume(r, "micro-batch 1");
     }
     if (!number && !global) {
+        r->batches_follow = true;
         number = (uint64_t)m->mesh.size[MESH_PP];
         if (number > 1)
             assume(r, "%" PRIu64 " micro-batches", number);
@@ -232,6 +233,7 @@ static int set_device(struct request *r, const struct request_options *o,
     r->memory.fragmentation = o->fragmentation / 100;
     r->memory.runtime = o->runtime;
     if (!o->runtime_given) {
+        r->runtime_follows = true;
         r->memory.runtime = default_runtime(r->memory.mesh.nranks);
         assume(r, "runtime %s",
                r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
@@ -252,6 +254,10 @@ int request_settle(struct request *r, struct err *err)
 
     for (int s = 0; s < pp; s++)
         one[s] = 1;
+    if (r->batches_follow)
+        r->memory.micro_batches = (uint64_t)pp;
+    if (r->runtime_follows)
+        r->memory.runtime = default_runtime(r->memory.mesh.nranks);
     if (r->memory.micro_batches > INT32_MAX) {
         err_set(err, ERR_USAGE, "--micro-batches: too many");
         goto out;

@@ -107,6 +107,8 @@ struct request {
     char *lora_targets;
     const struct gpu *gpu; /* or NULL */
     uint64_t gpu_memory;   /* 0: not named */
+    bool batches_follow;   /* as many micro-batches as there are stages */
+    bool runtime_follows;  /* as of that many ranks */
     bool layout;           /* some axis of the mesh was named */
     struct str assumed;    /* what was not given, "; " between */
 };
@@ -124,7 +126,7 @@ void request_close(struct request *r);
 int request_estimate(const struct request *r, struct memory_estimate *e,
                      struct err *err);
 /* Set what follows from the mesh, after r->memory.mesh was changed: the micro-batches
- * in flight. */
+ * in flight and, where they were not given, their number and the runtime. */
 int request_settle(struct request *r, struct err *err);
 /* Reasons why R's layout is impossible, a line each; "" when it is not.  The caller
  * frees it. */
