@@ -58,6 +58,7 @@ shell_tests = \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
     %D%/mem-estimate.t \
+    %D%/mem-peak.t \
     %D%/mem-plan.t \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \

@@ -106,6 +106,8 @@ logits=$(train logits --weights bf16 --seq 32768 long.json)
 ok "a layer's input of 32,768 tokens is 0.25 GiB" test $hidden = $((1 << 28))
 ok "the inputs of all layers are 8" near 8 "($stage - $one) / 31 * 32 / 1073741824" 0.001
 ok "20.5 of 28 copies are read again in a layer" near 20.5 "($one - $hidden) / $hidden" 0.05
+eager=$(train activations --eager --weights bf16 --seq 32768 --recompute full --pp 32 --micro-batches 1 long.json)
+ok "24.5 where its operations run alone, which makes those of norms" near 24.5 "($eager - $hidden) / $hidden" 0.05
 ok "logits in f32 are 15.7" near 15.7 "$logits * 4 / 6 / 1073741824" 0.05
 ok "that makes 31 GiB, copies included" near 31 "($many + 7.5 * $hidden + $logits * 4 / 6) / 1073741824" 0.35
 
@@ -116,26 +118,27 @@ ok "a block of BLOOM is 4.59 GiB" near 4.59 \
 ok "BLOOM is 352,494,542,848 bytes" test "$(infer weights --weights bf16 --seq 64 bloom.json)" = 352494542848
 ok "which is 328.34 GiB" about 0.05 "328.34 $GiB" 352494542848
 
-# torchtitan, benchmarks of December 2024, Llama 3.1 8B: 8 devices need 15.4 GiB more than 128 (15.0 compiled)
-fsdp() { train total --weights bf16 --zero 3 --micro-batch 2 --seq 8192 --recompute full "$@" llama-3-8b.json; }
-ok "FSDP over 8 devices takes 15 GiB more than over 128" about 10 "15.4 $GiB" "$(fsdp --dp 8) - $(fsdp --dp 128)"
-# and 83.9 to 84.5 GiB whatever the share of a sequence, where dp x sp is 8 and sp x 32,768 its length
-totals=$(for n in 1 2 4 8; do
-    train total --weights bf16 --zero 3 --recompute full --dp $((8 / n)) --sp $n --seq $((n * 32768)) long.json
-done)
-ok "a longer sequence over as many more ranks takes no more" \
-    awk -v all="$(printf '%s ' $totals)" 'BEGIN { n = split(all, t, " "); for (i = 2; i <= n; i++)
-        if (t[i] < 0.99 * t[1] || t[i] > 1.01 * t[1]) exit 1; exit n != 4 }'
+# torchtitan, benchmarks of December 2024, Llama 3.1 8B under FSDP, two sequences of 8,192 tokens, every second
+# product of a layer kept: 82.4 GiB on each of 8 devices, 67.0 of 128.  Memory is what the allocator has reserved,
+# so without the device's context, and a few percent above what it gives out.  The step is PyTorch's, in bf16, with
+# f32 weights: most is there at the loss (14 bytes a logit), when there are no gradients yet.
+fsdp() { train "$1" --eager --runtime 0 --weights f32 --compute bf16 --zero 3 --dp "$2" --micro-batch 2 --seq 8192 --recompute products llama-3-8b.json; }
+ok "FSDP over 8 devices takes torchtitan's 82.4 GiB" about 10 "82.4 $GiB" "$(fsdp total 8)"
+ok "and over 128 its 67.0" about 5 "67.0 $GiB" "$(fsdp total 128)"
+# The 15.4 between them (15.0 compiled) are weights, gradients and optimizer states, as if all were there.
+ok "the difference is in what is dealt" about 10 "15.4 $GiB" \
+    "$(for key in weights gradients optimizer; do echo "+ $(fsdp $key 8) - $(fsdp $key 128)"; done | tr '\n' ' ')"
+# With full recomputation 83.9 to 84.5 GiB, whatever the share of a sequence: dp x sp is 8, and its length sp x 32,768.
+# The layers are compiled there, the loss is not.
+for n in 1 2 4 8; do
+    shared="--weights f32 --compute bf16 --zero 3 --recompute full --dp $((8 / n)) --sp $n --seq $((n * 32768)) long.json"
+    # shellcheck disable=SC2086 # words are wanted
+    ok "$((n * 32768)) tokens over $n ranks take its 84 GiB" about 5 "84 $GiB" "$(train total --eager --runtime 0 $shared)"
+done
 
-# They are what the allocator has reserved, by far the most of it for the loss: 14 bytes of each logit where we
-# count 6, at a time when there are no gradients yet and no layer is made again.
-at_once=$(for key in weights optimizer comm; do
-    train $key --weights bf16 --zero 3 --recompute full --dp 8 --seq 32768 long.json
-done | awk '{ n += $1 } END { print n }')
-ok "with all that PyTorch has of the loss that makes 84 GiB" about 8 "84 $GiB" "$at_once + 32 * $hidden + $logits * 14 / 6"
-
-# PEFT's README, one A100 with 80 GB, f32, batches of 8 short texts (about 64 tokens): what PyTorch says it
-# has allotted, so without the device's context.
+# PEFT's README, one A100 with 80 GB, f32, batches of 8 short texts (about 64 tokens, the answers fewer): what
+# PyTorch says it has allotted, so without the device's context.  Before its version 2 gradients stayed, as zeros,
+# from step to step, as they stay between micro-batches.
 t5() {
     printf '{"model_type":"t5","architectures":["T5ForConditionalGeneration"],"d_model":%d,"d_ff":%d,"d_kv":64,"num_heads":%d,' "$2" "$3" "$4" > "$1.json"
     printf '"num_layers":24,"num_decoder_layers":24,"vocab_size":%d,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false,' "$5" >> "$1.json"
@@ -145,7 +148,7 @@ t5 t0-3b 2048 5120 32 32128
 t5 mt0-xxl 4096 10240 64 250112
 while read -r name want within lora; do
     ok "$name takes PEFT's $want GiB${lora:+ with LoRA}" about "$within" "$want $GiB" \
-        "$(train total --weights f32 --seq 64 --micro-batch 8 --runtime 0 ${lora:+--lora "$lora"} "$name.json")"
+        "$(train total --weights f32 --seq 64 --micro-batch 8 --micro-batches 2 --runtime 0 ${lora:+--lora "$lora"} "$name.json")"
 done << 'ROWS'
 t0-3b 47.14 3
 t0-3b 14.4 5 8:q,v

@@ -114,6 +114,51 @@ ok "logits of a whole prompt are counted in training" \
 ok "a fused loss keeps none" \
     test "$(rank0 logits mem-estimate train --seq 1024 --fused-loss llama.json)" = 0
 
+# when most is there
+# moment OPTION... - total, what the categories come to, what of it is apart, and when
+moment() {
+    mem-estimate train --runtime 0 --fragmentation 0 --weights bf16 --json "$@" llama.json > json
+    echo "$(rank0 total shown) $(for key in weights gradients optimizer activations logits working comm; do
+        printf '%s + ' "$(rank0 $key shown)"
+    done)0 $(rank0 apart shown) $(sed 's/.*"moment":"\([a-z]*\)".*/\1/' json)"
+}
+shown() { cat json; }
+while read -r want options; do
+    # shellcheck disable=SC2046,SC2086 # words are wanted
+    set -- $(moment $options | sed 's/ + /+/g')
+    ok "most is there in the $want with $options" test "$4" = "$want"
+    ok "and the total is all but what is apart" test $(($2)) -eq $(($1 + $3))
+done << 'END'
+backward --seq 128
+backward --seq 8192 --fused-loss
+loss --seq 8192 --recompute full --eager --micro-batches 4
+loss --seq 8192 --recompute full --eager --zero 3 --dp 64
+backward --seq 8192 --recompute none --flash off --micro-batches 2
+END
+at_loss="--seq 8192 --recompute full --eager"
+# shellcheck disable=SC2086 # words are wanted
+{
+    ok "at the loss of one micro-batch there are no gradients" near "$(moment $at_loss --zero 3 --dp 64 --micro-batches 2 | cut -d' ' -f1)" \
+        "$(moment $at_loss --zero 3 --dp 64 | cut -d' ' -f1) + 2 * 8030261248 / 64" 64
+    ok "unless replicas sum them in buffers" test "$(moment $at_loss --dp 2 --zero 1 | cut -d' ' -f1)" = \
+        "$(moment $at_loss --dp 2 --zero 1 --micro-batches 2 | cut -d' ' -f1)"
+}
+run mem-estimate train --weights bf16 --seq 8192 --recompute full --zero 3 --dp 64 --eager --explain llama.json
+out_has "not at once" "the table tells what is not there at once"
+out_has "peak           at the loss: weights" "and --explain what is"
+ok "a loss of its own has three copies of f32, and of bf16 logits those" \
+    test "$(rank0 logits mem-estimate train --eager --seq 1024 llama.json)" = $((1024 * 128256 * 14))
+ok "f32 logits are one of four" \
+    test "$(rank0 logits mem-estimate train --eager --weights f32 --seq 1024 llama.json)" = $((1024 * 128256 * 16))
+# every second product of a layer: q, v, gate and down, with attention's result and sums, and the layer's input
+products() { rank0 activations mem-estimate train --weights bf16 --seq 1024 --recompute products --pp 32 --micro-batches "$1" llama.json; }
+ok "--recompute products keeps every second result" test $(($(products 32) - $(products 31))) = \
+    $((1024 * (2 * (4 * 4096 + 1024 + 14336) + 4 * 32)))
+sed 's/}/,"hidden_act":"relu"}/' llama.json > relu.json
+ok "ReLU is gone back through by its result" test \
+    $(($(rank0 activations mem-estimate train --seq 1024 llama.json) - $(rank0 activations mem-estimate train --seq 1024 relu.json))) = \
+    $((32 * 1024 * 14336 * 2))
+
 # quantised weights: 32 layers of 218,103,808 elements in matrices
 matrices=$((32 * 218103808))
 rest=$((8030261248 - matrices))

@@ -73,7 +73,7 @@ ok "stages alone do not answer with such a layer" every 'tp > 1'
 # Between nodes.  A fast network: ZeRO, or stages with tp and replicas
 search --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-2-13b.json
 ok "over a fast network what fits is trained by ZeRO" first "$zero"
-search --mode train --gpu a100-40g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-3-70b.json
+search --mode train --gpu a100-40g --gpus 48 --global-batch 240 --seq 2048 --net 400Gbit llama-3-70b.json
 ok "and what barely fits in replicas of stages cut over tp" first 'tp > 1 && pp > 1 && dp > 1'
 # A slow one and little memory: replicas of stages cut over tp, and ZeRO
 while read -r gpu gpus batch model; do

@@ -185,6 +185,9 @@ struct kept {
     bool zero_given, recompute_given, schedule_given, flash_given, runtime_given;
 };
 
+/* Of recompute_names. */
+static const char *const searched[] = { "none", "selective", "full", NULL };
+
 static int keep(struct planner_options *p, const struct kept *k, struct err *err)
 {
     if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
@@ -292,7 +295,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batch", &kept.micro_batch, "N", NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &kept.zero, "STAGE", NULL, NULL, &kept.zero_given },
-        { OPT_CHOICE, '\0', "recompute", &kept.recompute, "WHAT", NULL, recompute_names,
+        { OPT_CHOICE, '\0', "recompute", &kept.recompute, "WHAT", NULL, searched,
           &kept.recompute_given },
         { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
           &kept.schedule_given },

@@ -23,6 +23,16 @@ static uint64_t active_params(const struct anatomy *a, uint64_t params)
     return params;
 }
 
+/* Bytes of K's categories that are not there at the moment of its peak. */
+static uint64_t bytes_apart(const struct rank_memory *k)
+{
+    uint64_t sum = 0;
+
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        sum += k->bytes[c] - k->peak[c];
+    return sum;
+}
+
 /* The whole model on one rank; NULL when it cannot be had. */
 static struct anatomy *whole_anatomy(const struct request *r)
 {
@@ -54,7 +64,10 @@ static void add_rank(struct str *s, const struct rank_memory *k)
     str_addf(s, ",\"count\":%" PRIu64, k->count);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         str_addf(s, ",\"%s\":%" PRIu64, memory_category_names[c], k->bytes[c]);
-    str_addf(s, ",\"total\":%" PRIu64 ",\"host\":%" PRIu64 "}", k->total, k->host);
+    str_addf(s,
+             ",\"total\":%" PRIu64 ",\"host\":%" PRIu64
+             ",\"moment\":\"%s\",\"apart\":%" PRIu64 "}",
+             k->total, k->host, memory_moment_names[k->moment], bytes_apart(k));
 }
 
 /* LINES as a JSON array of texts. */
@@ -171,16 +184,28 @@ static bool is_needed(const struct memory_estimate *e, int c)
     return false;
 }
 
+static bool is_apart(const struct memory_estimate *e)
+{
+    for (size_t i = 0; i < e->nkinds; i++)
+        if (bytes_apart(&e->kind[i]))
+            return true;
+    return false;
+}
+
 static void print_kind(const struct report *r, const struct rank_memory *k)
 {
     struct str name = { 0 };
-    char size[32];
+    char size[32], apart[32];
 
     add_coord(&name, r->request, k);
     printf("%-18s", str_text(&name));
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (is_needed(r->estimate, c))
             printf(" %13s", str_human(size, k->bytes[c]));
+    snprintf(apart, sizeof(apart), "%s%s", bytes_apart(k) ? "-" : "",
+             str_human(size, bytes_apart(k)));
+    if (is_apart(r->estimate))
+        printf(" %13s", apart);
     printf(" %13s", str_human(size, k->total));
     if (r->request->gpu_memory)
         printf("  %s", k->total <= r->request->gpu_memory ? "fits" : "does not fit");
@@ -199,6 +224,8 @@ static void print_kinds(const struct report *r)
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (is_needed(e, c))
             printf(" %13s", memory_category_names[c]);
+    if (is_apart(e))
+        printf(" %13s", "not at once");
     printf(" %13s\n", "total");
     for (size_t i = 0; i < e->nkinds; i++)
         print_kind(r, &e->kind[i]);
@@ -273,8 +300,11 @@ static void explain_values(const struct request *q, const struct anatomy *a)
         printf("               recompute %s, attention scores %s\n",
                recompute_names[m->recompute],
                m->flash ? "not kept: a sum for each head" : "kept");
-        printf("logits         tokens x %" PRIu64 " columns x %s\n", a->vocab,
-               m->fused_loss ? "0 bytes" : "(activation + 4 bytes)");
+        printf("logits         tokens x %" PRIu64 " columns x %" PRIu64 " bytes\n",
+               a->vocab, memory_of_logit(a, m));
+        printf(
+            "working        gradients of values, at the worst moment of the backward "
+            "pass\n");
     }
     if (!m->train) {
         printf("activations    the most that values of one step need at once\n");
@@ -284,13 +314,27 @@ static void explain_values(const struct request *q, const struct anatomy *a)
     }
 }
 
+static void explain_peak(const struct rank_memory *k)
+{
+    const char *before = "";
+    char size[32];
+
+    printf("peak           %s: ",
+           k->moment == MOMENT_LOSS ? "at the loss" : "in the backward pass");
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        if (k->peak[c]) {
+            printf("%s%s %s", before, memory_category_names[c],
+                   str_human(size, k->peak[c]));
+            before = " + ";
+        }
+    printf(" = %s\n", str_human(size, k->total));
+}
+
 void report_explain(const struct report *r)
 {
     const struct request *q = r->request;
     const int origin[MESH_NAXES] = { 0 };
-    struct anatomy_options opt = { .lora = q->memory.lora_rank > 0,
-                                   .targets = q->memory.lora_targets,
-                                   .freeze = q->memory.freeze };
+    const struct anatomy_options opt = memory_anatomy(&q->memory);
     struct anatomy *a;
     struct err e = { 0 };
 
@@ -299,8 +343,10 @@ void report_explain(const struct report *r)
         return;
     explain_states(q);
     explain_values(q, a);
-    printf("fragmentation  %g %% of activations, logits and comm\n",
+    printf("fragmentation  %g %% of activations, logits, working and comm\n",
            q->memory.fragmentation * 100);
+    if (q->memory.train)
+        explain_peak(r->estimate->peak);
     anatomy_close(a);
 }
 
@@ -335,7 +381,7 @@ int report_plot(const struct report *r, const char *path, struct err *err)
         add_coord(&name, r->request, &e->kind[i]);
         canvas_text(c, left - 8, y + 9, 10, ALIGN_RIGHT, canvas_ink, str_text(&name));
         for (int k = 0; k < MEMORY_CATEGORIES; k++) {
-            double w = (double)e->kind[i].bytes[k] * scale;
+            double w = (double)e->kind[i].peak[k] * scale;
 
             if (w > 0)
                 canvas_rectangle(c, x, y, w, 18, canvas_colour(k));

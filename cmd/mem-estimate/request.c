@@ -167,6 +167,7 @@ static int set_training(struct request *r, const struct request_options *o,
     m->flash = o->flash == 0;
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
+    m->eager = o->eager;
     m->sequence_parallel = o->sequence_parallel;
     m->freeze = o->freeze;
     if (m->zero > 3)
@@ -177,6 +178,8 @@ static int set_training(struct request *r, const struct request_options *o,
         assume(r, "optimizer adamw");
     if (m->master && m->other->block_bytes < 4)
         assume(r, "master weights f32");
+    if (!m->eager)
+        assume(r, "fused operations");
     return o->lora ? set_lora(r, o, err) : 0;
 }
 

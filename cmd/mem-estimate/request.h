@@ -18,7 +18,7 @@ struct request_options {
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks;
     int optimizer, master, offload, recompute, flash;
-    bool sequence_parallel, fused_loss, dropout, runtime_given;
+    bool sequence_parallel, fused_loss, dropout, eager, runtime_given;
     double fragmentation;
 };
 
@@ -89,6 +89,7 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_STRING, "grad-dtype", &(r).grad_dtype, "TYPE", NULL, NULL,     \
                     NULL),                                                             \
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
+        REQUEST_ROW(OPT_FLAG, "eager", &(r).eager, NULL, NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_STRING, "freeze", &(r).freeze, "NAMES", NULL, NULL, NULL),     \
         REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off", NULL, on_off, NULL),    \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \

@@ -89,9 +89,7 @@ struct fewest {
 static bool first_fits(struct fewest *f)
 {
     const struct memory_options *o = &f->r->memory;
-    struct anatomy_options options = { .lora = o->lora_rank > 0,
-                                       .targets = o->lora_targets,
-                                       .freeze = o->freeze };
+    const struct anatomy_options options = memory_anatomy(o);
     const int origin[MESH_NAXES] = { 0 };
     struct rank_memory one;
     struct err err = { 0 };

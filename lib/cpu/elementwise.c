@@ -54,6 +54,7 @@ static float apply(enum activation act, float x)
         return 1 / (1 + expf(-x));
     case ACT_SILU:
     case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
     case ACT_QUICK_GELU:
         break;
     }
@@ -69,6 +70,7 @@ static void activate(float *y, const float *x, enum activation act, size_t n)
         gate(y, x, n, 1, 0);
         return;
     case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
         gate(y, x, n, twice, twice * 0.044715f);
         return;
     case ACT_QUICK_GELU:

@@ -40,14 +40,26 @@ struct unit_cache {
     uint64_t window; /* tokens after which it is not read again; 0: never */
 };
 
-/* Elements per token that the backward pass reads, each value counted in the unit that
- * reads it first. */
+/* Elements for each token. */
+struct columns {
+    uint64_t cut;                  /* of values that are cut over tp, or would be */
+    uint64_t whole;                /* of values that are whole on every rank */
+    uint64_t wide_cut, wide_whole; /* of copies in f32, which are not among them */
+};
+
+/* What the backward pass reads, each value counted in the unit that reads it first. */
 struct unit_kept {
-    uint64_t cut;    /* of values that are cut over tp, or would be */
-    uint64_t whole;  /* of values that are whole on every rank */
-    uint64_t border; /* of those two, what comes from another unit, whole */
+    uint64_t cut, whole, wide_cut, wide_whole; /* as in struct columns */
+    uint64_t border; /* elements that come from another unit, whole */
     uint64_t masks;  /* elements that dropout acts on, outside attention; whole */
     uint64_t heads;  /* attention heads: a score for each key, a sum for each row */
+    bool capped;     /* scores are bent by a cap, which are values of their own */
+};
+
+/* What there is of a unit at some moment of its backward pass. */
+struct unit_worst {
+    struct columns columns; /* of values, gradients of values among them */
+    uint64_t made;          /* thousandths of its weights' gradients that were made */
 };
 
 enum { UNIT_MAX_CACHES = 8 };
@@ -59,6 +71,9 @@ struct unit {
     int depth; /* it stands on the stage of this layer, counted over all sections */
     struct weight_sum weight[WEIGHT_CLASSES];
     struct unit_kept kept;
+    struct columns sparse; /* attention's results, those of every second product */
+    /* when most is there, attention's scores aside, and in attention */
+    struct unit_worst worst, worst_attention;
     uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
     int reductions;     /* in so many sums */
     uint64_t products;  /* multiplications of a token with weights; of experts as many
@@ -86,6 +101,7 @@ struct anatomy {
     int ncommons;
     uint64_t largest;        /* elements of the largest layer or common tensor */
     uint64_t vocab;          /* this rank's columns of the logits; 0: it has none */
+    uint64_t caps;           /* operations on the logits that keep as much again */
     struct program *program; /* of a whole forward pass that ends in the logits */
     bool causal;
 };
@@ -95,6 +111,9 @@ struct anatomy_options {
     const char *targets; /* names of the tensors that LoRA adapts, with commas between;
                             NULL: every matrix of a layer */
     const char *freeze;  /* names of tensors that are not trained, or NULL */
+    bool eager;          /* each operation is run by itself, as PyTorch does */
+    bool narrow;         /* values have fewer bits than f32 */
+    bool scores;         /* attention keeps its scores */
 };
 
 /* The anatomy at COORD of MESH, of which only tp and ep count.  STORED[i] is the type

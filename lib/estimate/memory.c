@@ -15,12 +15,14 @@
 #include "lib/model/state.h"
 
 const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
-    "weights",  "gradients", "optimizer", "activations",   "logits",
+    "weights",  "gradients", "optimizer", "activations",   "logits", "working",
     "kv_cache", "comm",      "runtime",   "fragmentation", NULL
 };
+const char *const memory_moment_names[MOMENTS + 1] = { "forward", "loss", "backward",
+                                                       NULL };
 const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "momentum",
                                         "adafactor", "lion",     "muon", NULL };
-const char *const recompute_names[] = { "none", "selective", "full", NULL };
+const char *const recompute_names[] = { "none", "selective", "full", "products", NULL };
 const char *const offload_names[] = { "none", "optimizer", "params", NULL };
 
 enum { BUCKET_BYTES = 25 << 20 }; /* of gradients: PyTorch DDP's default */
@@ -175,6 +177,20 @@ static uint64_t state_bytes(struct sum *s, const struct memory_options *o, int c
     return 0;
 }
 
+static uint64_t trained_elements(struct sum *s, const struct memory_options *o,
+                                 const struct weight_sum *w)
+{
+    return w->trained + times(s, o->lora_rank, w->adapted_sides);
+}
+
+static uint64_t gradient_bytes(struct sum *s, const struct memory_options *o, int class,
+                               const struct weight_sum *w)
+{
+    uint64_t n = times(s, trained_elements(s, o, w), o->grad_bytes);
+
+    return o->zero >= 2 ? share(n, shard_group(o, class)) : n;
+}
+
 /* Weights, gradients and optimizer of one class: to OUT, and what is on the host. */
 static void add_states(struct sum out[MEMORY_CATEGORIES], struct sum *host,
                        const struct memory_options *o, const struct weight_sum *w,
@@ -182,25 +198,23 @@ static void add_states(struct sum out[MEMORY_CATEGORIES], struct sum *host,
 {
     uint64_t group = shard_group(o, class);
     uint64_t adapters = times(host, o->lora_rank, w->adapted_sides);
-    uint64_t trained = w->trained + adapters;
+    uint64_t trained = trained_elements(host, o, w);
     uint64_t sides = w->trained_sides + (adapters ? w->adapted_sides : 0);
     bool low = o->other->block_bytes < 4;
-    uint64_t weights = weight_bytes(o, w, class) +
-                       times(host, adapters, o->other->block_bytes),
-             gradients, state;
+    uint64_t weights =
+        weight_bytes(o, w, class) + times(host, adapters, o->other->block_bytes);
+    uint64_t gradients, state;
 
     if (!o->train) {
         plus(&out[MEMORY_WEIGHTS], weights);
         return;
     }
-    gradients = times(host, trained, o->grad_bytes);
+    gradients = gradient_bytes(host, o, class, w);
     state = state_bytes(host, o, class, trained, sides);
     if (o->master && low && !(o->optimizer == OPTIMIZER_SGD && !trained))
         state += times(host, trained, 4);
     if (o->zero >= 3)
         weights = share(weights, group);
-    if (o->zero >= 2)
-        gradients = share(gradients, group);
     if (o->zero >= 1)
         state = share(state, group);
     plus(o->offload == OFFLOAD_PARAMS ? host : &out[MEMORY_WEIGHTS], weights);
@@ -221,53 +235,240 @@ static uint64_t whole_share(const struct memory_options *o, uint64_t n)
     return o->sequence_parallel ? share(n, (uint64_t)o->mesh.size[MESH_TP]) : n;
 }
 
-/* Bytes that the backward pass reads of unit U for one micro-batch, recomputation
- * aside. */
-static void add_kept(struct sum *out, const struct memory_options *o,
-                     const struct unit *u, enum recompute recompute)
-{
-    uint64_t tokens = rank_tokens(out, o), sp = (uint64_t)o->mesh.size[MESH_SP];
-    uint64_t score = o->compute_bytes * (o->dropout ? 2 : 1) + (o->dropout ? 1 : 0);
+/* ---- training ---- */
 
-    plus3(out, tokens, u->kept.cut + whole_share(o, u->kept.whole), o->compute_bytes);
-    if (o->dropout)
-        plus3(out, tokens, whole_share(o, u->kept.masks), 1);
-    if (o->flash)
-        plus3(out, tokens, u->kept.heads, 4);
-    else if (recompute == RECOMPUTE_NONE) /* heads are dealt over sp for attention */
-        plus(out, share(times(out, times(out, o->micro_batch * o->seq, o->seq),
-                              u->kept.heads * score),
-                        sp));
+static void add_columns(struct sum *out, const struct memory_options *o,
+                        const struct columns *c)
+{
+    uint64_t tokens = rank_tokens(out, o);
+
+    plus3(out, tokens, c->cut + whole_share(o, c->whole), o->compute_bytes);
+    plus3(out, tokens, c->wide_cut + whole_share(o, c->wide_whole), sizeof(float));
 }
 
-/* Activations kept by a stage for the backward pass. */
-static void add_training(struct sum *out, const struct anatomy *a,
-                         const struct memory_options *o, int stage,
-                         const struct held *h)
+/* EACH bytes for each score of U; heads are dealt over sp for attention. */
+static void add_scores(struct sum *out, const struct memory_options *o,
+                       const struct unit *u, uint64_t each)
 {
-    struct sum largest = { 0 }, one = { 0 };
-    uint64_t inflight = o->inflight ? o->inflight[stage] : 1000;
+    uint64_t pairs =
+        times(out, times(out, o->micro_batch * o->seq, o->seq), u->kept.heads * each);
 
-    for (int i = 0; i < a->nunits; i++) {
-        const struct unit *u = &a->unit[i];
-        struct sum all = { 0 };
+    plus(out, share(pairs, (uint64_t)o->mesh.size[MESH_SP]));
+}
 
-        if (!runs(u, h))
-            continue;
-        if (o->recompute == RECOMPUTE_FULL && u->layer >= 0) {
-            plus3(&one, rank_tokens(&one, o), whole_share(o, u->kept.border),
-                  o->compute_bytes);
-            add_kept(&all, o, u, RECOMPUTE_NONE);
-            if (all.v > largest.v)
-                largest.v = all.v;
-            largest.over |= all.over;
-        } else {
-            add_kept(&one, o, u, o->recompute);
-        }
+/* Of a score the backward pass reads the probability, what dropout leaves of it and its
+ * mask; PyTorch makes probabilities in f32 and has them once more as values, and scores
+ * are values of a cap besides. */
+static uint64_t kept_of_score(const struct memory_options *o, const struct unit *u)
+{
+    uint64_t value = o->compute_bytes, kept = o->eager ? 4 : value;
+
+    if (o->dropout)
+        kept += value + 1;
+    else if (o->eager && value < 4)
+        kept += value;
+    return kept + (o->eager && u->kept.capped ? value : 0);
+}
+
+/* When the softmax is gone through there are two gradients beside the probability. */
+static uint64_t worst_of_score(const struct memory_options *o, const struct unit *u)
+{
+    uint64_t wide = o->eager ? 4 : o->compute_bytes;
+
+    return 3 * wide + (o->eager && u->kept.capped ? o->compute_bytes : 0);
+}
+
+/* What the backward pass reads of U besides its values: masks, and of attention sums or
+ * scores. */
+static void add_rest(struct sum *out, const struct memory_options *o,
+                     const struct unit *u, uint64_t of_score)
+{
+    if (o->dropout)
+        plus3(out, rank_tokens(out, o), whole_share(o, u->kept.masks), 1);
+    if (o->flash)
+        plus3(out, rank_tokens(out, o), u->kept.heads, 4);
+    else
+        add_scores(out, o, u, of_score);
+}
+
+/* All that the backward pass reads of U. */
+static void add_kept(struct sum *out, const struct memory_options *o,
+                     const struct unit *u, bool scores)
+{
+    const struct columns kept = { u->kept.cut, u->kept.whole, u->kept.wide_cut,
+                                  u->kept.wide_whole };
+
+    add_columns(out, o, &kept);
+    add_rest(out, o, u, scores ? kept_of_score(o, u) : 0);
+}
+
+static void add_border(struct sum *out, const struct memory_options *o,
+                       const struct unit *u)
+{
+    plus3(out, rank_tokens(out, o), whole_share(o, u->kept.border), o->compute_bytes);
+}
+
+static bool made_again(const struct memory_options *o, const struct unit *u)
+{
+    return u->layer >= 0 &&
+           (o->recompute == RECOMPUTE_FULL || o->recompute == RECOMPUTE_PRODUCTS);
+}
+
+/* What U saves in the forward pass. */
+static void add_saved(struct sum *out, const struct memory_options *o,
+                      const struct unit *u)
+{
+    if (!made_again(o, u)) {
+        add_kept(out, o, u, o->recompute != RECOMPUTE_SELECTIVE);
+        return;
     }
-    plus(out, share(times(out, one.v, inflight), 1000));
-    plus(out, largest.v);
-    out->over |= one.over || largest.over;
+    add_border(out, o, u);
+    if (o->recompute == RECOMPUTE_PRODUCTS) {
+        add_columns(out, o, &u->sparse);
+        if (o->flash)
+            plus3(out, rank_tokens(out, o), u->kept.heads, 4);
+    }
+}
+
+/* Of a unit, in bytes. */
+struct unit_bytes {
+    uint64_t saved;     /* in the forward pass */
+    uint64_t again;     /* made again in the backward pass */
+    uint64_t working;   /* and what there is besides at its worst moment; */
+    uint64_t gradients; /* of weights, in all, */
+    uint64_t made;      /* and until then */
+};
+
+/* What there is of U at moment W, of each score SCORE bytes. */
+static uint64_t bytes_at(struct sum *over, const struct memory_options *o,
+                         const struct unit *u, const struct unit_worst *w,
+                         uint64_t score)
+{
+    struct sum s = { 0 };
+
+    add_columns(&s, o, &w->columns);
+    add_rest(&s, o, u, score);
+    over->over |= s.over;
+    return s.v;
+}
+
+static struct unit_bytes bytes_of(struct sum *over, const struct memory_options *o,
+                                  const struct unit *u)
+{
+    struct sum saved = { 0 }, again = { 0 };
+    struct unit_bytes b = { 0 };
+    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
+    uint64_t all = bytes_at(over, o, u, &u->worst, scores ? kept_of_score(o, u) : 0);
+    uint64_t attention =
+        bytes_at(over, o, u, &u->worst_attention, worst_of_score(o, u));
+    uint64_t worst = all > attention ? all : attention, there;
+
+    add_saved(&saved, o, u);
+    if (made_again(o, u))
+        add_kept(&again, o, u, true);
+    b.saved = saved.v;
+    b.again = again.v;
+    there = made_again(o, u) ? b.again : b.saved;
+    b.working = worst > there ? worst - there : 0;
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        b.gradients += gradient_bytes(over, o, c, &u->weight[c]);
+    b.made =
+        (uint64_t)((double)b.gradients / 1000 *
+                   (double)(all > attention ? u->worst.made : u->worst_attention.made));
+    over->over |= saved.over || again.over;
+    return b;
+}
+
+/* Gradients outlive a micro-batch, or lie in buffers from which they are summed. */
+static bool has_gradients_before(const struct memory_options *o)
+{
+    return o->micro_batches > 1 || (o->zero < 2 && replicas(o, WEIGHT_MATRIX) > 1);
+}
+
+/* Bytes of gradients of common tensors that unit U makes, to *FIRST those of which MADE
+ * tells none, and to *MORE the others, which PyTorch has beside them to be added. */
+static void add_common_gradients(struct sum *first, struct sum *more, bool *made,
+                                 const struct anatomy *a,
+                                 const struct memory_options *o, const struct held *h,
+                                 const struct unit *u)
+{
+    for (int i = 0; i < a->ncommons; i++) {
+        const struct common *c = &a->common[i];
+        bool reads = c->read_by ? c->read_by >> u->index & 1 : u == a->unit;
+
+        if (!reads || !holds(a, c, h))
+            continue;
+        if (!made[i])
+            plus(first, gradient_bytes(first, o, c->class, &c->sum));
+        else if (o->eager && c->class == WEIGHT_TABLE)
+            plus(more, gradient_bytes(more, o, c->class, &c->sum));
+        made[i] = true;
+    }
+}
+
+/* What a stage has of values, and of gradients at most GRADIENTS bytes. */
+struct stage_values {
+    struct unit_bytes *unit; /* [nunits] */
+    uint64_t saved;          /* of all micro-batches in flight, */
+    uint64_t again, working; /* and the most of a unit */
+    uint64_t gradients;
+};
+
+static void open_values(struct stage_values *v, struct sum *over,
+                        const struct anatomy *a, const struct memory_options *o,
+                        int stage, const struct held *h)
+{
+    struct sum one = { 0 };
+
+    v->unit = xcalloc((size_t)a->nunits + 1, sizeof(*v->unit));
+    for (int i = 0; i < a->nunits; i++) {
+        struct unit_bytes *u = &v->unit[i];
+
+        if (!runs(&a->unit[i], h))
+            continue;
+        *u = bytes_of(over, o, &a->unit[i]);
+        plus(&one, u->saved);
+        v->again = u->again > v->again ? u->again : v->again;
+        v->working = u->working > v->working ? u->working : v->working;
+    }
+    v->saved = share(times(over, one.v, o->inflight ? o->inflight[stage] : 1000), 1000);
+    over->over |= one.over;
+}
+
+/* Go back through the units of a stage.  At each there are the values that those before
+ * it saved, its own, made again if need be, and the gradients so far.  The most of that
+ * is written to PEAK. */
+static void find_peak(uint64_t peak[MEMORY_CATEGORIES], struct sum *over,
+                      const struct stage_values *v, const struct anatomy *a,
+                      const struct memory_options *o, const struct held *h)
+{
+    bool all = has_gradients_before(o);
+    bool *made = xcalloc((size_t)a->ncommons + 1, sizeof(*made));
+    struct sum gradients = { 0 };
+    uint64_t left = v->saved, most = 0;
+
+    for (int i = a->nunits - 1; i >= 0; i--) {
+        const struct unit_bytes *u = &v->unit[i];
+        struct sum working = { .v = u->working };
+        uint64_t now;
+
+        if (!runs(&a->unit[i], h))
+            continue;
+        add_common_gradients(&gradients, &working, made, a, o, h, &a->unit[i]);
+        now = all || gradients.v + u->made > v->gradients ? v->gradients
+                                                          : gradients.v + u->made;
+        plus(&gradients, u->gradients);
+        if (left + u->again + working.v + now >= most) {
+            most = left + u->again + working.v + now;
+            peak[MEMORY_ACTIVATIONS] = left + u->again;
+            peak[MEMORY_WORKING] = working.v;
+            peak[MEMORY_GRADIENTS] = now;
+        }
+        left -= u->saved < left ? u->saved : left;
+        over->over |= working.over;
+    }
+    over->over |= gradients.over;
+    free(made);
 }
 
 static void add_cache(struct sum *out, const struct anatomy *a,
@@ -332,45 +533,113 @@ static void add_comm(struct sum *out, const struct anatomy *a,
     if (replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS)
         return;
     if (o->zero == 3) /* the gathered (or fetched) unit and its gradients */
-        plus3(out, a->largest, 2, o->other->block_bytes);
+        plus3(out, a->largest, 2,
+              o->compute_bytes < o->other->block_bytes ? o->compute_bytes
+                                                       : o->other->block_bytes);
     else
         plus(out, BUCKET_BYTES);
+}
+
+/* Itself and what caps keep, and a copy in f32 in which the loss and its gradient are
+ * made; PyTorch makes the likelihoods and two gradients in f32. */
+uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o)
+{
+    uint64_t value = o->compute_bytes * (1 + a->caps);
+
+    if (o->fused_loss)
+        return 0;
+    if (o->eager)
+        return value + 3 * sizeof(float);
+    return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
+}
+
+/* OUT->peak at MOMENT, when what is lost between allocations is known, and its sum. */
+static bool settle(struct rank_memory *out, const struct memory_options *o,
+                   enum memory_moment moment)
+{
+    struct sum total = { 0 };
+    uint64_t *p = out->peak;
+
+    out->moment = moment;
+    p[MEMORY_FRAGMENTATION] =
+        (uint64_t)((double)(p[MEMORY_ACTIVATIONS] + p[MEMORY_LOGITS] +
+                            p[MEMORY_WORKING] + p[MEMORY_COMM]) *
+                   o->fragmentation);
+    for (int k = 0; k < MEMORY_CATEGORIES; k++)
+        plus(&total, p[k]);
+    out->total = total.v;
+    return !total.over;
+}
+
+/* Training has two moments: the loss, when all values are there that are read again
+ * and, of a single micro-batch, no gradients; and the worst of the backward pass.  (The
+ * optimizer's step has no more than the end of that.) */
+static bool settle_training(struct rank_memory *out, const struct anatomy *a,
+                            const struct memory_options *o, const struct held *h,
+                            const struct stage_values *v)
+{
+    struct rank_memory loss;
+    struct sum over = { 0 };
+    bool ok;
+
+    memcpy(out->peak, out->bytes, sizeof(out->peak));
+    out->peak[MEMORY_LOGITS] = 0;
+    find_peak(out->peak, &over, v, a, o, h);
+    if (out->peak[MEMORY_WORKING] > out->bytes[MEMORY_WORKING])
+        out->bytes[MEMORY_WORKING] = out->peak[MEMORY_WORKING];
+    ok = settle(out, o, MOMENT_BACKWARD) && !over.over;
+    loss = *out;
+    if (!loss.bytes[MEMORY_LOGITS])
+        return ok;
+    memcpy(loss.peak, loss.bytes, sizeof(loss.peak));
+    loss.peak[MEMORY_ACTIVATIONS] = v->saved;
+    loss.peak[MEMORY_WORKING] = 0;
+    if (!has_gradients_before(o))
+        loss.peak[MEMORY_GRADIENTS] = 0;
+    ok &= settle(&loss, o, MOMENT_LOSS);
+    if (loss.total > out->total)
+        *out = loss;
+    return ok;
 }
 
 bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
                      const struct memory_options *o, int stage)
 {
     struct held h = held_by(a, o, stage);
-    struct sum c[MEMORY_CATEGORIES] = { 0 }, host = { 0 }, total = { 0 };
+    struct sum c[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     struct weight_sum weights[WEIGHT_CLASSES];
-    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1);
+    struct stage_values v = { 0 };
+    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1), ok = true;
 
     stage_weights(weights, a, &h);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
         add_states(c, &host, o, &weights[k], k);
     if (o->train) {
-        add_training(&c[MEMORY_ACTIVATIONS], a, o, stage, &h);
-        if (last && !o->fused_loss)
+        open_values(&v, &host, a, o, stage, &h);
+        v.gradients = c[MEMORY_GRADIENTS].v;
+        plus(&c[MEMORY_ACTIVATIONS], v.saved);
+        plus(&c[MEMORY_ACTIVATIONS], v.again);
+        plus(&c[MEMORY_WORKING], v.working);
+        if (last)
             plus3(&c[MEMORY_LOGITS], rank_tokens(&c[MEMORY_LOGITS], o), a->vocab,
-                  o->compute_bytes + (o->compute_bytes < 4 ? 4 : 0));
+                  memory_of_logit(a, o));
     } else {
         add_step(&c[MEMORY_ACTIVATIONS], &c[MEMORY_LOGITS], a, o, last);
         add_cache(&c[MEMORY_KV_CACHE], a, o, &h);
     }
     add_comm(&c[MEMORY_COMM], a, o, &h);
     plus(&c[MEMORY_RUNTIME], o->runtime);
-    plus(&c[MEMORY_FRAGMENTATION],
-         (uint64_t)((double)(c[MEMORY_ACTIVATIONS].v + c[MEMORY_LOGITS].v +
-                             c[MEMORY_COMM].v) *
-                    o->fragmentation));
     *out = (struct rank_memory){ .host = host.v };
     for (int k = 0; k < MEMORY_CATEGORIES; k++) {
         out->bytes[k] = c[k].v;
-        plus(&total, c[k].v);
-        total.over |= c[k].over;
+        ok &= !c[k].over;
     }
-    out->total = total.v;
-    return !total.over && !host.over;
+    memcpy(out->peak, out->bytes, sizeof(out->peak));
+    ok &=
+        o->train ? settle_training(out, a, o, &h, &v) : settle(out, o, MOMENT_FORWARD);
+    out->bytes[MEMORY_FRAGMENTATION] = out->peak[MEMORY_FRAGMENTATION];
+    free(v.unit);
+    return ok && !host.over;
 }
 
 /* ---- a whole layout ---- */
@@ -390,6 +659,7 @@ static struct rank_memory *find_kind(struct memory_estimate *e,
 {
     for (size_t i = 0; i < e->nkinds; i++)
         if (!memcmp(e->kind[i].bytes, like->bytes, sizeof(like->bytes)) &&
+            !memcmp(e->kind[i].peak, like->peak, sizeof(like->peak)) &&
             e->kind[i].host == like->host)
             return &e->kind[i];
     e->kind = xrealloc(e->kind, sizeof(*e->kind) * (e->nkinds + 1));
@@ -416,6 +686,18 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
     return 0;
 }
 
+struct anatomy_options memory_anatomy(const struct memory_options *o)
+{
+    return (struct anatomy_options){
+        .lora = o->lora_rank > 0,
+        .targets = o->lora_targets,
+        .freeze = o->freeze,
+        .eager = o->eager,
+        .narrow = o->compute_bytes < sizeof(float),
+        .scores = !o->flash,
+    };
+}
+
 struct known {
     struct share *share;
     struct anatomy *anatomy;
@@ -427,9 +709,7 @@ static struct anatomy *anatomy_at(struct known **known, size_t *n,
                                   const struct memory_options *o,
                                   const int coord[MESH_NAXES], struct err *err)
 {
-    struct anatomy_options options = { .lora = o->lora_rank > 0,
-                                       .targets = o->lora_targets,
-                                       .freeze = o->freeze };
+    const struct anatomy_options options = memory_anatomy(o);
     struct share *share = model_shares(m, &o->mesh, coord);
     struct anatomy *a;
 

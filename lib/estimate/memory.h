@@ -1,7 +1,10 @@
 /* memory - the bytes that each rank of a layout needs, by category
  *
  * Inference or training.  What is counted how stands at each category; formulas with
- * their sources are in memory.c.  Ranks that need the same are told as one kind. */
+ * their sources are in memory.c.  Ranks that need the same are told as one kind.
+ *
+ * Of each category the most that there ever is is told.  In training they are not all
+ * there at once: the total is that of the moment when most is. */
 #ifndef LIB_ESTIMATE_MEMORY_H
 #define LIB_ESTIMATE_MEMORY_H
 
@@ -14,7 +17,8 @@ enum memory_category {
     MEMORY_GRADIENTS,
     MEMORY_OPTIMIZER,   /* master weights included */
     MEMORY_ACTIVATIONS, /* kept for the backward pass; inference: of one step */
-    MEMORY_LOGITS,
+    MEMORY_LOGITS,      /* at the loss, its gradient included */
+    MEMORY_WORKING,     /* gradients of values, while the backward pass is in a layer */
     MEMORY_KV_CACHE,
     MEMORY_COMM,          /* buckets, messages, ZeRO-3's gathered unit */
     MEMORY_RUNTIME,       /* the device's context and its libraries */
@@ -34,7 +38,14 @@ enum optimizer {
 };
 extern const char *const optimizer_names[];
 
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+/* What the backward pass makes again of a layer. */
+enum recompute {
+    RECOMPUTE_NONE,
+    RECOMPUTE_SELECTIVE, /* attention's scores */
+    RECOMPUTE_FULL,      /* all but its input */
+    RECOMPUTE_PRODUCTS   /* all but its input, attention's result and that of every
+                            second product with weights */
+};
 extern const char *const recompute_names[];
 
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
@@ -65,18 +76,30 @@ struct memory_options {
     enum recompute recompute;
     bool sequence_parallel; /* Megatron's: what is whole over tp is cut by tokens */
     bool flash, fused_loss, dropout;
+    bool eager;         /* each operation is run by itself, as PyTorch does */
     uint64_t lora_rank; /* 0: none */
     const char *lora_targets, *freeze;
     uint64_t runtime;     /* bytes of MEMORY_RUNTIME */
     double fragmentation; /* of activations, logits and communication */
 };
 
+/* When most is there. */
+enum memory_moment {
+    MOMENT_FORWARD, /* of inference */
+    MOMENT_LOSS,
+    MOMENT_BACKWARD, /* in the layer that makes it most */
+    MOMENTS
+};
+extern const char *const memory_moment_names[MOMENTS + 1];
+
 struct rank_memory {
-    int coord[MESH_NAXES]; /* of the first such rank */
-    uint64_t count;        /* ranks of this kind */
-    uint64_t bytes[MEMORY_CATEGORIES];
-    uint64_t total;
-    uint64_t host; /* bytes that were moved to the host's memory */
+    int coord[MESH_NAXES];             /* of the first such rank */
+    uint64_t count;                    /* ranks of this kind */
+    uint64_t bytes[MEMORY_CATEGORIES]; /* the most that there ever is */
+    uint64_t peak[MEMORY_CATEGORIES];  /* what is there at the moment of the peak */
+    enum memory_moment moment;
+    uint64_t total; /* sum of peak */
+    uint64_t host;  /* bytes that were moved to the host's memory */
 };
 
 struct memory_estimate {
@@ -92,6 +115,10 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
                     struct err *err);
 void memory_estimate_clear(struct memory_estimate *e);
 
+/* How anatomies are made for O. */
+struct anatomy_options memory_anatomy(const struct memory_options *o);
+/* Bytes of a logit, and of what the loss has of it, at the loss. */
+uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o);
 /* Of one rank whose anatomy is known, on stage STAGE; all but coord and count of *out
  * is set.  False on overflow. */
 bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,

@@ -68,6 +68,7 @@ enum activation {
     ACT_SILU,
     ACT_GELU,
     ACT_GELU_TANH,
+    ACT_GELU_NEW, /* the same, in PyTorch of eight operations */
     ACT_RELU,
     ACT_TANH,
     ACT_SIGMOID,

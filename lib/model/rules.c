@@ -228,7 +228,7 @@ static const struct {
     { "swish", ACT_SILU },
     { "gelu", ACT_GELU },
     { "gelu_python", ACT_GELU },
-    { "gelu_new", ACT_GELU_TANH },
+    { "gelu_new", ACT_GELU_NEW },
     { "gelu_fast", ACT_GELU_TANH },
     { "gelu_pytorch_tanh", ACT_GELU_TANH },
     { "relu", ACT_RELU },
