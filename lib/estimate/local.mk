@@ -4,7 +4,10 @@ lib_libshardutils_a_SOURCES += \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/memory.c %D%/memory.h \
+    %D%/part.c %D%/part.h \
     %D%/planner.c %D%/planner.h \
     %D%/steptime.c %D%/steptime.h \
+    %D%/tally.c %D%/tally.h \
+    %D%/training.c %D%/training.h \
     %D%/weighttype.c %D%/weighttype.h \
     %D%/work.c %D%/work.h
