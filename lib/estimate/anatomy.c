@@ -10,9 +10,7 @@
  * PyTorch, where each operation is run by itself, makes some of several, which keep
  * copies: an RMS norm its input in f32 and what the weight multiplies; an approximate
  * GELU three values more.  A segment there is a view, which keeps all of its value.
- *
- * Then the backward pass is gone through: what has been read is let go, while gradients
- * of values come and go, until the unit is done. */
+ */
 #include "lib/estimate/anatomy.h"
 
 #include <stdlib.h>
@@ -20,12 +18,9 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/estimate/backward.h"
 #include "lib/model/outline.h"
 #include "lib/model/state.h"
-
-/* Values in f32 that PyTorch has at once while it goes back through an RMS norm: the
- * gradients of its product, mean and power among them. */
-enum { RMSNORM_GRADIENTS = 4 };
 
 /* How a tensor takes part in training. */
 enum training { TRAINED, ADAPTED, FROZEN };
@@ -35,17 +30,13 @@ struct builder {
     const struct model *m;
     struct cutter *cutter;
     enum training *training; /* [ntensors] */
-    int *producer;           /* [nvalues]: the instruction that makes it */
     const struct anatomy_options *opt;
-    int at;      /* the instruction that is read */
-    int *keeper; /* [nvalues]: the first instruction whose derivative reads it */
-    struct columns *copies;  /* [ninsts]: what an instruction keeps besides values */
-    bool *crossed;           /* [nvalues]: counted as a border */
-    int products;            /* of the unit, so far */
-    const struct value *nll; /* what the loss is made of, or NULL */
-    int *cache_of;           /* [nvalues]: index in its unit's caches, or -1 */
-    int *first_unit;         /* [nsections] */
-    const struct inst *loop; /* over experts, inside of which we are, or NULL */
+    struct values values;
+    int at;          /* the instruction that is read */
+    bool *crossed;   /* [nvalues]: counted as a border */
+    int products;    /* of the unit, so far */
+    int *cache_of;   /* [nvalues]: index in its unit's caches, or -1 */
+    int *first_unit; /* [nsections] */
 };
 
 /* ---- names of tensors ---- */
@@ -243,59 +234,12 @@ static void make_units(struct builder *b)
     }
 }
 
-static int unit_of(const struct builder *b, int value)
-{
-    const struct value *v = &b->a->program->value[value];
-
-    if (v->section < 0)
-        return b->a->nunits - 1;
-    return b->first_unit[v->section] + (v->layer >= 0 ? v->layer : 0);
-}
-
 /* ---- values ---- */
-
-/* The value whose memory V is, or a part of it. */
-static int storage_of(const struct builder *b, int v)
-{
-    const struct program *p = b->a->program;
-
-    while (b->producer[v] >= 0) {
-        enum op op = p->inst[b->producer[v]].op;
-
-        if (op != OP_KEEP && op != OP_TAKE && !(op == OP_SEGMENT && b->opt->eager))
-            break;
-        v = p->inst[b->producer[v]].src[0];
-    }
-    return v;
-}
-
-/* N for each row of an expert, per token of this rank: each goes to some of all
- * experts, in the mean equally often, and the other ranks of ep send theirs. */
-static uint64_t of_experts(const struct builder *b, uint64_t n)
-{
-    uint64_t groups = (uint64_t)b->a->program->mesh.size[MESH_EP], all;
-
-    if (!b->loop)
-        return n;
-    all = b->loop->each.all;
-    return (n * groups * b->loop->each.count * b->loop->each.top + all / 2) / all;
-}
-
-static bool is_cut(const struct value *v)
-{
-    return v->cols < v->whole_cols;
-}
-
-/* Elements of V for each token of this rank. */
-static uint64_t elements_of(const struct builder *b, const struct value *v)
-{
-    return v->rows == ROWS_CHOSEN ? of_experts(b, v->cols) : v->cols;
-}
 
 /* Unit U reads V, and needs it where it is made again. */
 static void cross(struct builder *b, struct unit *u, int v)
 {
-    if (&b->a->unit[unit_of(b, v)] == u || b->crossed[v])
+    if (values_unit(&b->values, v) == u || b->crossed[v])
         return;
     b->crossed[v] = true;
     u->kept.border += b->a->program->value[v].whole_cols;
@@ -306,12 +250,13 @@ static void keep(struct builder *b, struct unit *u, int v)
 {
     const struct value *value;
 
-    v = storage_of(b, v);
-    if (b->keeper[v] >= 0)
+    v = values_storage(&b->values, v);
+    if (b->values.keeper[v] >= 0)
         return;
-    b->keeper[v] = b->at;
+    b->values.keeper[v] = b->at;
     value = &b->a->program->value[v];
-    *(is_cut(value) ? &u->kept.cut : &u->kept.whole) += elements_of(b, value);
+    *(value_is_cut(value) ? &u->kept.cut : &u->kept.whole) +=
+        values_columns(&b->values, value);
     cross(b, u, v);
 }
 
@@ -319,10 +264,10 @@ static void keep(struct builder *b, struct unit *u, int v)
 static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool wide)
 {
     const struct value *value = &b->a->program->value[v];
-    uint64_t n = elements_of(b, value) * times;
-    struct columns *c = &b->copies[b->at];
+    uint64_t n = values_columns(&b->values, value) * times;
+    struct columns *c = &b->values.copies[b->at];
 
-    if (is_cut(value)) {
+    if (value_is_cut(value)) {
         *(wide ? &c->wide_cut : &c->cut) += n;
         *(wide ? &u->kept.wide_cut : &u->kept.cut) += n;
     } else {
@@ -335,16 +280,17 @@ static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool 
  * (with Gemma's weight, to which one is added, both). */
 static void keep_rmsnorm(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    int x = storage_of(b, inst->src[0]);
+    int x = values_storage(&b->values, inst->src[0]);
 
-    if (b->opt->eager)
+    if (b->opt->eager && inst->weight >= 0 &&
+        b->training[b->a->program->weight[inst->weight].tensor] == TRAINED)
         copy(b, u, x, 1, b->opt->narrow && inst->norm.plus_one);
     if (!b->opt->eager || !b->opt->narrow) {
         keep(b, u, x);
         return;
     }
     copy(b, u, x, 1, true);
-    if (b->keeper[x] < 0)
+    if (b->values.keeper[x] < 0)
         cross(b, u, x);
 }
 
@@ -373,7 +319,7 @@ static void keep_attention(struct builder *b, struct unit *u, const struct inst 
     u->kept.capped |= inst->attention.softcap > 0;
     u->attention += inst->attention.heads * each;
     if (b->opt->eager && b->opt->scores) {
-        b->copies[b->at].cut += spread;
+        b->values.copies[b->at].cut += spread;
         u->kept.cut += spread;
     }
 }
@@ -384,13 +330,8 @@ static void spare_product(struct builder *b, struct unit *u, int dst)
     const struct value *v = &b->a->program->value[dst];
 
     if (b->products++ % 2 == 0)
-        *(is_cut(v) ? &u->sparse.cut : &u->sparse.whole) += elements_of(b, v);
-}
-
-/* Are V the logits that the loss reads, or what they are made of? */
-static bool is_logits(const struct builder *b, int v)
-{
-    return b->nll && b->a->program->value[v].whole_cols == b->nll->whole_cols;
+        *(value_is_cut(v) ? &u->sparse.cut : &u->sparse.whole) +=
+            values_columns(&b->values, v);
 }
 
 /* The row sums over a dealt axis that end a block: what dropout acts on. */
@@ -417,23 +358,23 @@ static void note_window(struct builder *b, const struct inst *inst)
 {
     for (int k = 1; k < inst->nsrc; k++)
         if (b->cache_of[inst->src[k]] >= 0)
-            b->a->unit[unit_of(b, inst->src[k])]
-                .cache[b->cache_of[inst->src[k]]]
+            values_unit(&b->values, inst->src[k])
+                ->cache[b->cache_of[inst->src[k]]]
                 .window = inst->attention.window;
 }
 
 static void read_instruction(struct builder *b, const struct inst *inst)
 {
     const struct program *p = b->a->program;
-    struct unit *u = &b->a->unit[unit_of(b, inst->dst)];
+    struct unit *u = values_unit(&b->values, inst->dst);
 
     switch (inst->op) {
     case OP_LINEAR:
     case OP_MATMUL:
         if (b->training[p->weight[inst->weight].tensor] != FROZEN)
             keep(b, u, inst->src[0]);
-        u->products +=
-            of_experts(b, p->weight[inst->weight].rows * p->weight[inst->weight].cols);
+        u->products += values_of_experts(&b->values, p->weight[inst->weight].rows *
+                                                         p->weight[inst->weight].cols);
         if (ends_block(b, inst))
             u->kept.masks += p->value[inst->dst].whole_cols;
         spare_product(b, u, inst->dst);
@@ -445,14 +386,14 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         u->products += inst->head.count * inst->head.a * inst->head.b;
         break;
     case OP_EACH: /* its rows come from what is kept */
-        b->loop = inst;
+        b->values.loop = inst;
         u->routed += inst->each.top * p->value[inst->src[0]].whole_cols;
         u->top = inst->each.top;
         u->all = inst->each.all;
         break;
     case OP_JOIN: /* the weights are trained too */
         keep(b, u, inst->src[0]);
-        b->loop = NULL;
+        b->values.loop = NULL;
         break;
     case OP_SOFTMAX:
     case OP_ROUTE:
@@ -468,7 +409,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         keep(b, u, inst->src[0]);
         break;
     case OP_SOFTCAP:
-        if (is_logits(b, inst->dst))
+        if (values_are_logits(&b->values, inst->dst))
             b->a->caps++;
         else
             keep(b, u, inst->src[0]);
@@ -481,7 +422,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         break;
     case OP_ATTENTION:
         keep_attention(b, u, inst);
-        *(is_cut(&p->value[inst->dst]) ? &u->sparse.cut : &u->sparse.whole) +=
+        *(value_is_cut(&p->value[inst->dst]) ? &u->sparse.cut : &u->sparse.whole) +=
             p->value[inst->dst].cols;
         break;
     case OP_ALLREDUCE:
@@ -500,213 +441,20 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     }
 }
 
-/* ---- the backward pass ---- */
-
-/* Gradients of a unit's values, as it is gone through from its end.  A sum hands its
- * own on: several values then share one. */
-struct gradients {
-    struct columns now; /* they, and what the unit keeps and still has to read */
-    uint64_t made;      /* elements of its weights' gradients */
-    int *owner;         /* [nvalues]: the value whose gradient it shares; -1: none */
-    int *shared;        /* [nvalues]: values that share that of this owner */
-};
-
-static void take(struct columns *sum, const struct builder *b, int v)
-{
-    const struct value *value = &b->a->program->value[v];
-
-    *(is_cut(value) ? &sum->cut : &sum->whole) += elements_of(b, value);
-}
-
-static void drop(struct columns *sum, const struct builder *b, int v)
-{
-    const struct value *value = &b->a->program->value[v];
-
-    *(is_cut(value) ? &sum->cut : &sum->whole) -= elements_of(b, value);
-}
-
-static uint64_t weight_of(const struct columns *h)
-{
-    return h->cut + h->whole + 2 * (h->wide_cut + h->wide_whole);
-}
-
-static void note_worst(struct unit_worst *worst, const struct columns *now,
-                       uint64_t made)
-{
-    if (weight_of(now) > weight_of(&worst->columns))
-        *worst = (struct unit_worst){ *now, made };
-}
-
-/* V has a gradient from now on: OWNER's, or its own (which, for logits, is counted with
- * the loss). */
-static void begin_gradient(const struct builder *b, struct gradients *g, int v,
-                           int owner)
-{
-    if (g->owner[v] >= 0)
-        return;
-    g->owner[v] = owner;
-    g->shared[owner]++;
-    if (owner == v && !is_logits(b, v))
-        take(&g->now, b, v);
-}
-
-static void end_gradient(const struct builder *b, struct gradients *g, int v)
-{
-    int owner = g->owner[v];
-
-    g->owner[v] = -1;
-    if (--g->shared[owner] == 0 && !is_logits(b, owner))
-        drop(&g->now, b, owner);
-}
-
-/* Sources of INST that have gradients; *HANDS_ON tells whether they are its result's.
- */
-static int differentiable(const struct inst *inst, bool *hands_on)
-{
-    *hands_on = false;
-    switch (inst->op) {
-    case OP_EMBEDDING:
-    case OP_NLL:
-        return 0;
-    case OP_ADD:
-    case OP_ADD_VECTOR:
-    case OP_KEEP:
-    case OP_TAKE:
-    case OP_ALLREDUCE:
-        *hands_on = true;
-        return inst->nsrc;
-    case OP_EACH:
-        return 1;
-    case OP_JOIN:
-        return 2;
-    case OP_ATTENTION:
-        return 3;
-    default:
-        return inst->nsrc;
-    }
-}
-
-/* What INST kept is read and no longer needed. */
-static void let_go(struct builder *b, struct gradients *g, int i)
-{
-    const struct inst *inst = &b->a->program->inst[i];
-
-    for (int k = 0; k <= inst->nsrc; k++) {
-        int v = storage_of(b, k < inst->nsrc ? inst->src[k] : inst->dst);
-
-        if (b->keeper[v] != i)
-            continue;
-        drop(&g->now, b, v);
-        b->keeper[v] = -1;
-    }
-    g->now.cut -= b->copies[i].cut;
-    g->now.whole -= b->copies[i].whole;
-    g->now.wide_cut -= b->copies[i].wide_cut;
-    g->now.wide_whole -= b->copies[i].wide_whole;
-}
-
-static void step_back(struct builder *b, struct unit *u, struct gradients *g, int i)
-{
-    const struct inst *inst = &b->a->program->inst[i];
-    bool hands_on;
-    int n = differentiable(inst, &hands_on);
-    struct columns most;
-
-    begin_gradient(b, g, inst->dst, inst->dst);
-    for (int k = 0; k < n; k++)
-        begin_gradient(b, g, inst->src[k],
-                       hands_on ? g->owner[inst->dst] : inst->src[k]);
-    most = g->now;
-    if (inst->op == OP_RMSNORM && b->opt->eager) /* in f32, of each of its operations */
-        *(is_cut(&b->a->program->value[inst->dst]) ? &most.wide_cut
-                                                   : &most.wide_whole) +=
-            RMSNORM_GRADIENTS * elements_of(b, &b->a->program->value[inst->dst]);
-    if (inst->weight >= 0)
-        g->made += b->a->program->weight[inst->weight].rows *
-                   b->a->program->weight[inst->weight].cols;
-    note_worst(&u->worst, &most, g->made);
-    if (inst->op == OP_ATTENTION)
-        note_worst(&u->worst_attention, &most, g->made);
-    end_gradient(b, g, inst->dst);
-    let_go(b, g, i);
-}
-
-/* In thousandths. */
-static uint64_t share_of(uint64_t part, uint64_t all)
-{
-    return all ? (uint64_t)((double)part / (double)all * 1000) : 1000;
-}
-
-/* The beginning of the loop over experts that ends at I. */
-static const struct inst *loop_before(const struct program *p, int i)
-{
-    while (p->inst[i].op != OP_EACH)
-        i--;
-    return &p->inst[i];
-}
-
-/* Go back through the unit whose last instruction is before END; returns its first. */
-static int go_back(struct builder *b, struct gradients *g, int end)
-{
-    const struct program *p = b->a->program;
-    struct unit *u = &b->a->unit[unit_of(b, p->inst[end - 1].dst)];
-    int begin = end;
-
-    g->now = (struct columns){ u->kept.cut, u->kept.whole, u->kept.wide_cut,
-                               u->kept.wide_whole };
-    g->made = 0;
-    while (begin > 0 && &b->a->unit[unit_of(b, p->inst[begin - 1].dst)] == u) {
-        begin--;
-        if (p->inst[begin].op == OP_JOIN)
-            b->loop = loop_before(p, begin);
-        step_back(b, u, g, begin);
-        if (p->inst[begin].op == OP_EACH)
-            b->loop = NULL;
-    }
-    for (int i = begin; i < end; i++) /* those of values of other units */
-        for (int k = 0; k < p->inst[i].nsrc; k++)
-            if (g->owner[p->inst[i].src[k]] >= 0)
-                end_gradient(b, g, p->inst[i].src[k]);
-    u->worst.made = share_of(u->worst.made, g->made);
-    u->worst_attention.made = share_of(u->worst_attention.made, g->made);
-    return begin;
-}
-
-static void go_all_back(struct builder *b)
-{
-    const struct program *p = b->a->program;
-    struct gradients g = { .shared = xcalloc((size_t)p->nvalues + 1, sizeof(int)),
-                           .owner = xmalloc(sizeof(int) * (size_t)(p->nvalues + 1)) };
-
-    for (int v = 0; v < p->nvalues; v++)
-        g.owner[v] = -1;
-    for (int end = p->ninsts; end > 0;)
-        end = go_back(b, &g, end);
-    free(g.owner);
-    free(g.shared);
-}
-
 /* ---- instructions ---- */
 
 static void read_program(struct builder *b)
 {
     const struct program *p = b->a->program;
-    int unit = -1;
+    const struct unit *unit = NULL;
 
-    b->producer = xmalloc(sizeof(*b->producer) * (size_t)(p->nvalues + 1));
+    values_open(&b->values, b->a, b->first_unit, b->opt->eager);
     b->cache_of = xmalloc(sizeof(*b->cache_of) * (size_t)(p->nvalues + 1));
-    b->keeper = xmalloc(sizeof(*b->keeper) * (size_t)(p->nvalues + 1));
     b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
-    b->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*b->copies));
     for (int i = 0; i < p->nvalues; i++)
-        b->producer[i] = b->cache_of[i] = b->keeper[i] = -1;
-    for (int i = 0; i < p->ninsts; i++) {
-        b->producer[p->inst[i].dst] = i;
-        if (p->inst[i].op == OP_NLL)
-            b->nll = &p->value[p->inst[i].src[0]];
-    }
+        b->cache_of[i] = -1;
     for (b->at = 0; b->at < p->ninsts; b->at++) {
-        int its = unit_of(b, p->inst[b->at].dst);
+        const struct unit *its = values_unit(&b->values, p->inst[b->at].dst);
 
         if (its != unit)
             b->products = 0;
@@ -716,7 +464,7 @@ static void read_program(struct builder *b)
     for (int i = 0; i < p->ninsts; i++)
         if (p->inst[i].op == OP_ATTENTION && p->inst[i].attention.window)
             note_window(b, &p->inst[i]);
-    go_all_back(b);
+    backward_find_worst(&b->values);
 }
 
 /* ---- opening ---- */
@@ -767,10 +515,8 @@ out:
     cutter_free(b.cutter);
     free(b.training);
     free(b.first_unit);
-    free(b.producer);
-    free(b.keeper);
+    values_close(&b.values);
     free(b.crossed);
-    free(b.copies);
     free(b.cache_of);
     if (ret < 0)
         anatomy_close(a);

@@ -1,6 +1,7 @@
 # lib/estimate - memory and time predicted
 lib_libshardutils_a_SOURCES += \
     %D%/anatomy.c %D%/anatomy.h \
+    %D%/backward.c %D%/backward.h \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/memory.c %D%/memory.h \
@@ -9,5 +10,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/steptime.c %D%/steptime.h \
     %D%/tally.c %D%/tally.h \
     %D%/training.c %D%/training.h \
+    %D%/values.c %D%/values.h \
     %D%/weighttype.c %D%/weighttype.h \
     %D%/work.c %D%/work.h

@@ -1,0 +1,195 @@
+/* backward - what there is of a unit's values while the backward pass is in it */
+#include "lib/estimate/backward.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* Values in f32 that PyTorch has at once while it goes back through an RMS norm: the
+ * gradients of its product, mean and power among them. */
+enum { RMSNORM_GRADIENTS = 4 };
+
+/* Gradients of a unit's values, as it is gone through from its end.  A sum hands its
+ * own on: several values then share one. */
+struct gradients {
+    struct columns now; /* they, and what the unit keeps and still has to read */
+    uint64_t made;      /* elements of its weights' gradients */
+    int *owner;         /* [nvalues]: the value whose gradient it shares; -1: none */
+    int *shared;        /* [nvalues]: values that share that of this owner */
+};
+
+static void take(struct columns *sum, const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    *(value_is_cut(its) ? &sum->cut : &sum->whole) += values_columns(v, its);
+}
+
+static void drop(struct columns *sum, const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    *(value_is_cut(its) ? &sum->cut : &sum->whole) -= values_columns(v, its);
+}
+
+static uint64_t weight_of(const struct columns *h)
+{
+    return h->cut + h->whole + 2 * (h->wide_cut + h->wide_whole);
+}
+
+static void note_worst(struct unit_worst *worst, const struct columns *now,
+                       uint64_t made)
+{
+    if (weight_of(now) > weight_of(&worst->columns))
+        *worst = (struct unit_worst){ *now, made };
+}
+
+/* VALUE has a gradient from now on: OWNER's, or its own (which, for logits, is counted
+ * with the loss). */
+static void begin_gradient(const struct values *v, struct gradients *g, int value,
+                           int owner)
+{
+    if (g->owner[value] >= 0)
+        return;
+    g->owner[value] = owner;
+    g->shared[owner]++;
+    if (owner == value && !values_are_logits(v, value))
+        take(&g->now, v, value);
+}
+
+static void end_gradient(const struct values *v, struct gradients *g, int value)
+{
+    int owner = g->owner[value];
+
+    g->owner[value] = -1;
+    if (--g->shared[owner] == 0 && !values_are_logits(v, owner))
+        drop(&g->now, v, owner);
+}
+
+/* Sources of INST that have gradients; *HANDS_ON tells whether they are its result's.
+ */
+static int differentiable(const struct inst *inst, bool *hands_on)
+{
+    *hands_on = false;
+    switch (inst->op) {
+    case OP_EMBEDDING:
+    case OP_NLL:
+        return 0;
+    case OP_ADD:
+    case OP_ADD_VECTOR:
+    case OP_KEEP:
+    case OP_TAKE:
+    case OP_ALLREDUCE:
+        *hands_on = true;
+        return inst->nsrc;
+    case OP_EACH:
+        return 1;
+    case OP_JOIN:
+        return 2;
+    case OP_ATTENTION:
+        return 3;
+    default:
+        return inst->nsrc;
+    }
+}
+
+/* What instruction I kept is read and no longer needed. */
+static void let_go(struct values *v, struct gradients *g, int i)
+{
+    const struct inst *inst = &v->a->program->inst[i];
+    const struct columns *copies = &v->copies[i];
+
+    for (int k = 0; k <= inst->nsrc; k++) {
+        int value = values_storage(v, k < inst->nsrc ? inst->src[k] : inst->dst);
+
+        if (v->keeper[value] != i)
+            continue;
+        drop(&g->now, v, value);
+        v->keeper[value] = -1;
+    }
+    g->now.cut -= copies->cut;
+    g->now.whole -= copies->whole;
+    g->now.wide_cut -= copies->wide_cut;
+    g->now.wide_whole -= copies->wide_whole;
+}
+
+static void step_back(struct values *v, struct unit *u, struct gradients *g, int i)
+{
+    const struct program *p = v->a->program;
+    const struct inst *inst = &p->inst[i];
+    const struct value *result = &p->value[inst->dst];
+    bool hands_on;
+    int n = differentiable(inst, &hands_on);
+    struct columns most;
+
+    begin_gradient(v, g, inst->dst, inst->dst);
+    for (int k = 0; k < n; k++)
+        begin_gradient(v, g, inst->src[k],
+                       hands_on ? g->owner[inst->dst] : inst->src[k]);
+    most = g->now;
+    if (inst->op == OP_RMSNORM && v->eager)
+        *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
+            RMSNORM_GRADIENTS * values_columns(v, result);
+    if (inst->weight >= 0)
+        g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
+    note_worst(&u->worst, &most, g->made);
+    if (inst->op == OP_ATTENTION)
+        note_worst(&u->worst_attention, &most, g->made);
+    end_gradient(v, g, inst->dst);
+    let_go(v, g, i);
+}
+
+/* In thousandths. */
+static uint64_t share_of(uint64_t part, uint64_t all)
+{
+    return all ? (uint64_t)((double)part / (double)all * 1000) : 1000;
+}
+
+/* The beginning of the loop over experts that ends at I. */
+static const struct inst *loop_before(const struct program *p, int i)
+{
+    while (p->inst[i].op != OP_EACH)
+        i--;
+    return &p->inst[i];
+}
+
+/* Go back through the unit whose last instruction is before END; returns its first. */
+static int go_back(struct values *v, struct gradients *g, int end)
+{
+    const struct program *p = v->a->program;
+    struct unit *u = values_unit(v, p->inst[end - 1].dst);
+    int begin = end;
+
+    g->now = (struct columns){ u->kept.cut, u->kept.whole, u->kept.wide_cut,
+                               u->kept.wide_whole };
+    g->made = 0;
+    while (begin > 0 && values_unit(v, p->inst[begin - 1].dst) == u) {
+        begin--;
+        if (p->inst[begin].op == OP_JOIN)
+            v->loop = loop_before(p, begin);
+        step_back(v, u, g, begin);
+        if (p->inst[begin].op == OP_EACH)
+            v->loop = NULL;
+    }
+    for (int i = begin; i < end; i++) /* those of values of other units */
+        for (int k = 0; k < p->inst[i].nsrc; k++)
+            if (g->owner[p->inst[i].src[k]] >= 0)
+                end_gradient(v, g, p->inst[i].src[k]);
+    u->worst.made = share_of(u->worst.made, g->made);
+    u->worst_attention.made = share_of(u->worst_attention.made, g->made);
+    return begin;
+}
+
+void backward_find_worst(struct values *v)
+{
+    const struct program *p = v->a->program;
+    struct gradients g = { .shared = xcalloc((size_t)p->nvalues + 1, sizeof(int)),
+                           .owner = xmalloc(sizeof(int) * (size_t)(p->nvalues + 1)) };
+
+    for (int i = 0; i < p->nvalues; i++)
+        g.owner[i] = -1;
+    for (int end = p->ninsts; end > 0;)
+        end = go_back(v, &g, end);
+    free(g.owner);
+    free(g.shared);
+}

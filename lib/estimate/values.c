@@ -1,0 +1,82 @@
+/* values - the values of a forward pass, and what keeps them for the backward pass */
+#include "lib/estimate/values.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+void values_open(struct values *v, struct anatomy *a, const int *first_unit, bool eager)
+{
+    const struct program *p = a->program;
+
+    *v = (struct values){ .a = a, .first_unit = first_unit, .eager = eager };
+    v->producer = xmalloc(sizeof(*v->producer) * (size_t)(p->nvalues + 1));
+    v->keeper = xmalloc(sizeof(*v->keeper) * (size_t)(p->nvalues + 1));
+    v->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*v->copies));
+    for (int i = 0; i < p->nvalues; i++)
+        v->producer[i] = v->keeper[i] = -1;
+    for (int i = 0; i < p->ninsts; i++) {
+        v->producer[p->inst[i].dst] = i;
+        if (p->inst[i].op == OP_NLL)
+            v->nll = &p->value[p->inst[i].src[0]];
+    }
+}
+
+void values_close(struct values *v)
+{
+    free(v->producer);
+    free(v->keeper);
+    free(v->copies);
+}
+
+struct unit *values_unit(const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    if (its->section < 0)
+        return &v->a->unit[v->a->nunits - 1];
+    return &v->a->unit[v->first_unit[its->section] +
+                       (its->layer >= 0 ? its->layer : 0)];
+}
+
+int values_storage(const struct values *v, int value)
+{
+    const struct program *p = v->a->program;
+
+    while (v->producer[value] >= 0) {
+        enum op op = p->inst[v->producer[value]].op;
+
+        if (op != OP_KEEP && op != OP_TAKE && !(op == OP_SEGMENT && v->eager))
+            break;
+        value = p->inst[v->producer[value]].src[0];
+    }
+    return value;
+}
+
+bool values_are_logits(const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    return v->nll && its->whole_cols == v->nll->whole_cols &&
+           its->section == v->nll->section;
+}
+
+bool value_is_cut(const struct value *value)
+{
+    return value->cols < value->whole_cols;
+}
+
+uint64_t values_of_experts(const struct values *v, uint64_t n)
+{
+    uint64_t groups = (uint64_t)v->a->program->mesh.size[MESH_EP], all;
+
+    if (!v->loop)
+        return n;
+    all = v->loop->each.all;
+    return (n * groups * v->loop->each.count * v->loop->each.top + all / 2) / all;
+}
+
+uint64_t values_columns(const struct values *v, const struct value *value)
+{
+    return value->rows == ROWS_CHOSEN ? values_of_experts(v, value->cols) : value->cols;
+}

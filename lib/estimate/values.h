@@ -1,0 +1,38 @@
+/* values - the values of a forward pass, and what keeps them for the backward pass */
+#ifndef LIB_ESTIMATE_VALUES_H
+#define LIB_ESTIMATE_VALUES_H
+
+#include "lib/estimate/anatomy.h"
+
+struct values {
+    struct anatomy *a;       /* whose program they are of */
+    const int *first_unit;   /* [nsections]: of its units; borrowed */
+    bool eager;              /* as in anatomy_options */
+    int *producer;           /* [nvalues]: the instruction that makes it, or -1 */
+    int *keeper;             /* [nvalues]: the first instruction whose derivative reads
+                                it, or -1 */
+    struct columns *copies;  /* [ninsts]: what an instruction keeps besides values */
+    const struct value *nll; /* what the loss is made of, or NULL */
+    const struct inst *loop; /* over experts, inside of which we are, or NULL */
+};
+
+/* Fill *V for A's program; nothing is kept yet.  A and FIRST_UNIT outlive it. */
+void values_open(struct values *v, struct anatomy *a, const int *first_unit,
+                 bool eager);
+void values_close(struct values *v);
+
+/* The unit that makes VALUE. */
+struct unit *values_unit(const struct values *v, int value);
+/* The value whose memory VALUE is, or a part of it. */
+int values_storage(const struct values *v, int value);
+/* Is VALUE the logits that the loss reads, or what they are made of? */
+bool values_are_logits(const struct values *v, int value);
+
+bool value_is_cut(const struct value *value);
+/* N for each row of an expert, per token of this rank: each goes to some of all
+ * experts, in the mean equally often, and the other ranks of ep send theirs. */
+uint64_t values_of_experts(const struct values *v, uint64_t n);
+/* Elements of VALUE for each token of this rank. */
+uint64_t values_columns(const struct values *v, const struct value *value);
+
+#endif
