@@ -179,6 +179,32 @@ hpo-sweep report -S s.db --study renew 0 1 3
 sleep 0.6
 hpo-sweep ask s.yaml --study renew > second
 ok "a report renews the lease" test "$(states s.db renew)" = " 2 RUNNING "
+printf 'method: grid\nparameters: {x: {values: [1, 2]}}\n' > grid.yaml
+for i in 1 2; do hpo-sweep ask grid.yaml --lease 0.2 > asked; done
+sleep 0.3
+hpo-sweep run grid.yaml -- echo '{x}'
+hpo-sweep show -S grid.db | awk '{ print $2, $NF }' > got
+ok "an exhausted grid goes on with what is handed on" \
+    test "$(tr '\n' ' ' < got)" = "FAIL x=1 FAIL x=2 COMPLETE x=1 COMPLETE x=2 "
+printf 'run_cap: 1\n' | cat - grid.yaml > cap.yaml
+hpo-sweep ask cap.yaml --lease 0.2 > asked
+sleep 0.3
+run hpo-sweep ask cap.yaml
+status_is 1 "a lease may be over when run_cap is reached"
+ok "its trial has failed all the same" test "$(states cap.db cap)" = " 1 FAIL 1 WAITING "
+run hpo-sweep tell -S cap.db 1 5
+err_is "hpo-sweep: trial 1 waits to be tried" "what nobody has tried has no value"
+run hpo-sweep tell -S cap.db 1 --state failed
+status_is 0 "but is taken back"
+run hpo-sweep enqueue cap.yaml x=1 x=2
+err_has "x is given twice" "a parameter is enqueued with one value"
+hpo-sweep run s.yaml --study both --trials 2 --direction minimize --direction maximize -- echo 1 2
+run hpo-sweep run s.yaml --study both --trials 3 -- echo 1 2
+status_is 0 "a study's objectives hold where none are named"
+run hpo-sweep ask s.yaml --study both --direction maximize
+err_is "hpo-sweep: study 'both' has other objectives: minimize, maximize" "others are refused"
+run hpo-sweep best -S s.db --study both
+status_is 2 "no trial is the best of several objectives"
 
 hpo-sweep run s.yaml --study busy --trials 5 -- sleep 30 &
 pid=$!

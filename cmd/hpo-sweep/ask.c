@@ -64,12 +64,15 @@ int ask_main(const char *program, int argc, char **argv)
 
     if (lease && !session_duration(&seconds, lease))
         return cmd_usage(&cmd, "'%s' is not a time", lease);
-    if (session_open_sweep(&s, operand[0], &w, &err) < 0)
+    if (session_open_sweep(&s, operand[0], &w, &err) < 0) {
+        wish_clear(&w);
         return cmd_fail(&cmd, &err);
+    }
     session_advise(&s, &cmd);
     x = xcalloc(s.file.space.n, sizeof(*x));
-    drawn =
-        session_is_full(&s, s.file.run_cap) ? 0 : session_draw(&s, &number, x, &err);
+    drawn = session_end_leases(&s, &err);
+    if (drawn == 0 && !session_is_full(&s, s.file.run_cap))
+        drawn = session_draw(&s, &number, x, &err);
     if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
         drawn = -1;
     if (drawn >= 0 && session_end(&s, &err) < 0)
@@ -83,8 +86,8 @@ int ask_main(const char *program, int argc, char **argv)
 }
 
 /* NAME=VALUE as a member of a JSON object. */
-static int add_fixed(struct str *out, const struct space *space, const char *word,
-                     struct err *err)
+static int add_fixed(struct str *out, bool *named, const struct space *space,
+                     const char *word, struct err *err)
 {
     size_t n = strcspn(word, "=");
     char *name = xstrndup(word, n);
@@ -102,6 +105,11 @@ static int add_fixed(struct str *out, const struct space *space, const char *wor
         err_set(err, ERR_USAGE, "the sweep has no parameter '%s'", name);
         goto out;
     }
+    if (named[at]) {
+        err_set(err, ERR_USAGE, "%s is given twice", name);
+        goto out;
+    }
+    named[at] = true;
     /* A value is JSON, or a word without quotes. */
     str_add_json(&quoted, word + n + 1);
     for (int i = 0; i < 2 && !known; i++) {
@@ -143,15 +151,20 @@ int enqueue_main(const char *program, int argc, char **argv)
     struct session s;
     struct err err = { 0 };
     struct str fixed = { 0 };
+    bool *named;
     int64_t id;
     int number, ret = 0;
 
-    if (session_open_sweep(&s, operand[0], &w, &err) < 0)
+    if (session_open_sweep(&s, operand[0], &w, &err) < 0) {
+        wish_clear(&w);
         return cmd_fail(&cmd, &err);
+    }
     session_advise(&s, &cmd);
     str_addc(&fixed, '{');
+    named = xcalloc(s.file.space.n, sizeof(*named));
     for (char **word = operand + 1; *word && ret == 0; word++)
-        ret = add_fixed(&fixed, &s.file.space, *word, &err);
+        ret = add_fixed(&fixed, named, &s.file.space, *word, &err);
+    free(named);
     str_addc(&fixed, '}');
     if (ret == 0)
         ret = s.st->ops->add_trial(s.st, &s.study, STUDY_WAITING, &id, &number, &err);

@@ -80,13 +80,17 @@ bool session_is_full(struct session *s, uint64_t cap);
 /* Start the next trial: the first that waits, else a new point.  Returns 1 with X
  * filled and *number set, 0 when nothing is left to draw. */
 int session_draw(struct session *s, int *number, double *x, struct err *err);
-/* Let trial ID be another's after SECONDS without news of it: the next draw takes it
- * for failed and enqueues what it tried. */
+/* Let trial ID be another's after SECONDS without news of it: session_end_leases takes
+ * it for failed then. */
 int session_lease(struct session *s, int64_t id, double seconds, struct err *err);
+/* Trials whose lease is over have failed; what they tried waits to be tried again. */
+int session_end_leases(struct session *s, struct err *err);
 /* There is news of T: its lease, if it has one, begins again. */
 int session_renew(struct session *s, const struct study_trial *t, struct err *err);
-/* The unfinished trial whose number TEXT says, or NULL with *err set. */
-struct study_trial *session_trial(struct session *s, const char *text, struct err *err);
+/* The trial whose number TEXT says, which runs, or may be WAITING; NULL with *err set
+ * when there is none. */
+struct study_trial *session_trial(struct session *s, const char *text, bool waiting,
+                                  struct err *err);
 /* Finish T: COMPLETE takes one value per objective, NaN makes it failed; PRUNED takes
  * its last report along. */
 int session_finish(struct session *s, struct study_trial *t, enum study_state state,

@@ -106,7 +106,8 @@ static int execute(struct loop *l, struct err *err)
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
-    if (reap(s, l->o->requeue, err) == 0 && session_end(s, err) == 0)
+    if (reap(s, l->o->requeue, err) == 0 && session_end_leases(s, err) == 0 &&
+        session_end(s, err) == 0)
         ret = loop_run(l, err);
     return ret;
 }

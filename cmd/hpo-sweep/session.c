@@ -221,6 +221,25 @@ static int note_pruner(struct session *s, const char *spec, struct err *err)
     return ret;
 }
 
+/* Where nothing is said of them, those of the study hold. */
+static bool says_objectives(const struct session *s, const struct wish *w)
+{
+    return w->directions.n || w->metrics.n || s->file.nmetrics;
+}
+
+static int refuse_objectives(const struct session *s, struct err *err)
+{
+    struct str ways = { 0 };
+
+    for (size_t i = 0; i < s->study.nobjectives; i++)
+        str_addf(&ways, "%s%s", i ? ", " : "",
+                 s->study.maximize[i] ? "maximize" : "minimize");
+    err_set(err, ERR_INPUT, "study '%s' has other objectives: %.200s", s->name,
+            str_text(&ways));
+    str_clear(&ways);
+    return -1;
+}
+
 /* Load the study, or create it first. */
 static int find_or_create(struct session *s, const struct wish *w, struct err *err)
 {
@@ -236,8 +255,9 @@ static int find_or_create(struct session *s, const struct wish *w, struct err *e
             ret = load(s, err);
     } else if (ret > 0) {
         ret = 0;
-        if (n != s->study.nobjectives || memcmp(maximize, s->study.maximize, n))
-            ret = err_set(err, ERR_INPUT, "study '%s' has other objectives", s->name);
+        if (says_objectives(s, w) &&
+            (n != s->study.nobjectives || memcmp(maximize, s->study.maximize, n)))
+            ret = refuse_objectives(s, err);
     }
     free(maximize);
     return ret;
@@ -438,8 +458,7 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
     return ret;
 }
 
-/* Trials whose lease is over have failed, and wait to be tried again. */
-static int end_leases(struct session *s, struct err *err)
+int session_end_leases(struct session *s, struct err *err)
 {
     double seconds, end, clock = now();
     bool some = false;
@@ -483,7 +502,7 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
     struct history h;
     int64_t id;
 
-    if (end_leases(s, err) < 0)
+    if (session_end_leases(s, err) < 0)
         return -1;
     waiting = first_waiting(&s->study);
     next = waiting ? waiting->number : (int)s->study.n;
@@ -516,7 +535,8 @@ out:
     return ret;
 }
 
-struct study_trial *session_trial(struct session *s, const char *text, struct err *err)
+struct study_trial *session_trial(struct session *s, const char *text, bool waiting,
+                                  struct err *err)
 {
     struct study_trial *t = NULL;
     int number;
@@ -528,6 +548,8 @@ struct study_trial *session_trial(struct session *s, const char *text, struct er
     else if (study_finished(t))
         err_set(err, ERR_INPUT, "trial %d is finished (%s)", number,
                 study_state_name(t->state));
+    else if (t->state == STUDY_WAITING && !waiting)
+        err_set(err, ERR_INPUT, "trial %d waits to be tried", number);
     else
         return t;
     return NULL;

@@ -72,7 +72,7 @@ int tell_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "a trial that is %s has no values", states[state]);
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], &err);
+    t = session_trial(&s, operand[0], meant[state] == STUDY_FAIL, &err);
     if (t && parse_values(&values, &n, operand + 1, &err) == 0 &&
         constrain(&s, t, &constraints, &err) == 0 &&
         session_finish(&s, t, meant[state], values, n, &err) == 0)
@@ -108,7 +108,7 @@ int report_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "'%s' is not a number", operand[2]);
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], &err);
+    t = session_trial(&s, operand[0], false, &err);
     if (t && s.st->ops->set_report(s.st, t->id, step, value, &err) == 0 &&
         session_renew(&s, t, &err) == 0)
         ret = session_end(&s, &err);
@@ -138,7 +138,7 @@ int should_prune_main(const char *program, int argc, char **argv)
 
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], &err);
+    t = session_trial(&s, operand[0], false, &err);
     if (t && session_judge(&s, t, &prune, &err) == 0)
         ret = session_end(&s, &err);
     session_close(&s);

@@ -77,8 +77,8 @@ void print_trial(const struct study *s, const struct study_trial *t, bool json)
     str_clear(&out);
 }
 
-/* What the four commands do with the loaded study; returns the exit status. */
-typedef int (*listing)(const struct study *s, bool json);
+/* What the four commands do with the loaded study; returns the exit status, or -1. */
+typedef int (*listing)(const struct study *s, bool json, struct err *err);
 
 static int list_main(const struct cmd *shape, const char *program, int argc,
                      char **argv, listing list)
@@ -102,35 +102,42 @@ static int list_main(const struct cmd *shape, const char *program, int argc,
     cmd_parse(&cmd, argc, argv);
     if (session_open(&s, &w, false, &err) < 0)
         return cmd_fail(&cmd, &err);
-    status = list(&s.study, json);
+    status = list(&s.study, json, &err);
     session_close(&s);
-    return cmd_finish(&cmd, status);
+    return status < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, status);
 }
 
-static int list_all(const struct study *s, bool json)
+static int list_all(const struct study *s, bool json, struct err *err)
 {
+    (void)err;
     for (size_t i = 0; i < s->n; i++)
         print_trial(s, &s->trials[i], json);
     return 0;
 }
 
-static int list_best(const struct study *s, bool json)
+static int list_best(const struct study *s, bool json, struct err *err)
 {
     const struct study_trial *best = study_best(s);
 
+    if (s->nobjectives > 1)
+        return err_set(err, ERR_USAGE,
+                       "'%s' has %zu objectives, and no best trial: see "
+                       "pareto",
+                       s->name, s->nobjectives);
     if (best)
         print_trial(s, best, json);
     return best ? 0 : 1;
 }
 
 /* Complete and feasible trials that no other dominates. */
-static int list_front(const struct study *s, bool json)
+static int list_front(const struct study *s, bool json, struct err *err)
 {
     size_t m = s->nobjectives, n = 0;
     double *losses = xcalloc(s->n + 1, m * sizeof(*losses));
     size_t *which = xcalloc(s->n + 1, sizeof(*which));
     size_t *rank = xcalloc(s->n + 1, sizeof(*rank));
 
+    (void)err;
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
 
@@ -183,11 +190,12 @@ void importances_clear(struct importances *all)
     free(all->v);
 }
 
-static int list_importance(const struct study *s, bool json)
+static int list_importance(const struct study *s, bool json, struct err *err)
 {
     struct importances all;
     size_t n;
 
+    (void)err;
     importances_init(&all, s);
     n = all.n;
     for (size_t i = 0; i < n; i++) {

@@ -132,8 +132,12 @@ int sampler_draw(double *x, int *generation, const struct sampler_choice *c,
     rng_init(&rng, seed, (uint64_t)number);
     while (tries-- > 0) {
         *generation = -1;
-        if (!c->sampler->draw(x, generation, &task))
-            return 0;
+        if (!c->sampler->draw(x, generation, &task)) {
+            if (!fixed)
+                return 0;
+            sampler_prior(x, space,
+                          &rng); /* a trial that waits is tried all the same */
+        }
         settle(x, space, fixed, &rng);
         if (!c->distinct || c->sampler->ends || !history_has(history, x))
             return 1;
