@@ -76,4 +76,13 @@ if [ -w /dev/full ]; then
     hpo-sweep export -S all.db - > /dev/full 2> err || status=$?
     status_is 4 "output that cannot be written is an error of the machine"
 fi
+# what JSON has not, in attributes, as Python writes them
+cat > bare.jsonl << 'END'
+{"op_code":0,"worker_id":"w","study_name":"bare","directions":[1]}
+{"op_code":2,"worker_id":"w","study_id":0,"user_attr":{"a":{"x":NaN,"y":["NaN",-Infinity],"z":"a \" NaN"}}}
+END
+hpo-sweep import -S bare.db bare.jsonl
+hpo-sweep export -S bare.db - > out
+out_has '"user_attr":{"a":{"x":NaN,"y":["NaN",-Infinity],"z":"a \" NaN"}}' "attributes keep numbers that are none"
+
 done_testing

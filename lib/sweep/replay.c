@@ -106,12 +106,17 @@ static void set_time(struct replay *r, char **at, const char *iso)
     }
 }
 
+/* What a word that stands for a number JSON has not begins with, as quote_numbers makes
+ * a text of it: no text of Optuna's does. */
+#define BARE "\\u0001"
+
 /* A number, or one of the words that stand for what JSON has no number for. */
 static double number_of(const struct json *v)
 {
     const char *word = json_string(v);
     double x = NAN;
 
+    word += word && *word == '\1';
     if (word && !strcmp(word, "Infinity"))
         return INFINITY;
     if (word && !strcmp(word, "-Infinity"))
@@ -119,26 +124,29 @@ static double number_of(const struct json *v)
     return json_double(v, &x) ? x : NAN;
 }
 
+/* ATTR's value with the words that were quoted bare again, as Python wrote them. */
 static void apply_attr(struct study_attrs *to, const struct json *attr)
 {
-    struct str text = { 0 };
+    struct str quoted = { 0 }, text = { 0 };
+    const char *p, *at;
 
-    if (!attr || !attr->first)
-        return;
-    json_print(&text, attr->first);
-    study_set_attr(to, attr->first->key, str_text(&text));
+    json_print(&quoted, attr);
+    for (p = str_text(&quoted); (at = strstr(p, "\"" BARE)); p = at + (*at == '"')) {
+        str_addn(&text, p, (size_t)(at - p));
+        at += strlen("\"" BARE);
+        str_addn(&text, at, strcspn(at, "\""));
+        at += strcspn(at, "\"");
+    }
+    str_add(&text, p);
+    study_set_attr(to, attr->key, str_text(&text));
+    str_clear(&quoted);
     str_clear(&text);
 }
 
 static void apply_attrs(struct study_attrs *to, const struct json *attrs)
 {
-    for (const struct json *a = attrs ? attrs->first : NULL; a; a = a->next) {
-        struct str text = { 0 };
-
-        json_print(&text, a);
-        study_set_attr(to, a->key, str_text(&text));
-        str_clear(&text);
-    }
+    for (const struct json *a = attrs ? attrs->first : NULL; a; a = a->next)
+        apply_attr(to, a);
 }
 
 static void apply_values(struct study_trial *t, const struct json *values)
@@ -288,11 +296,11 @@ static int apply_to_trial(struct replay *r, enum replay_op op, const struct json
         return 0;
     case REPLAY_TRIAL_USER_ATTR:
         if (t)
-            apply_attr(&t->user, json_get(log, "user_attr"));
+            apply_attrs(&t->user, json_get(log, "user_attr"));
         return 0;
     default:
         if (t)
-            apply_attr(&t->system, json_get(log, "system_attr"));
+            apply_attrs(&t->system, json_get(log, "system_attr"));
         return 0;
     }
 }
@@ -325,11 +333,11 @@ static int apply(struct replay *r, const struct json *log, struct err *err)
         return 0;
     case REPLAY_STUDY_USER_ATTR:
         if (s)
-            apply_attr(&s->user, json_get(log, "user_attr"));
+            apply_attrs(&s->user, json_get(log, "user_attr"));
         return 0;
     case REPLAY_STUDY_SYSTEM_ATTR:
         if (s)
-            apply_attr(&s->system, json_get(log, "system_attr"));
+            apply_attrs(&s->system, json_get(log, "system_attr"));
         return 0;
     case REPLAY_CREATE_TRIAL:
         return create_trial(r, log, study, err);
@@ -358,7 +366,7 @@ static void quote_numbers(struct str *out, const char *line, size_t n)
             (n - i < strlen(words[k]) || memcmp(line + i, words[k], strlen(words[k]))))
             k++;
         if (!inside && k < 3) {
-            str_addf(out, "\"%s\"", words[k]);
+            str_addf(out, "\"" BARE "%s\"", words[k]);
             i += strlen(words[k]);
             continue;
         }
