@@ -64,6 +64,10 @@ else
     skip "a finished sweep says nothing on a terminal, either" "no script(1)"
 fi
 
+printf 'test 1 -eq 1\r\n' > check
+run hpo-sweep run s.yaml --study cr --trials 1 --require check -- echo 1
+status_is 0 "lines of a check may end as on Windows"
+
 cat > flaky.sh << 'EOS'
 #!/bin/sh
 echo "0 1" >> "$HPO_REPORT"
@@ -278,6 +282,12 @@ sed -i 's/echo "$1"/echo 1/' array.sh
 PATH=$PWD/fake:$PATH sbatch array.sh
 ok "its tasks share the trials" test "$(states s.db array)" = " 1 FAIL 11 COMPLETE "
 ok "and more than one of them has run some" test "$(cat array.trials/*/task | sort -u | wc -l)" -gt 1
+for wish in --sampler=grid --sampler=none --pruner=none9 --direction=up; do
+    run hpo-sweep slurm s.yaml $wish --trials 3 -- echo '{x}'
+    status_is 2 "what no task would run is refused ($wish)"
+done
+run hpo-sweep slurm - --trials 3 -- echo '{x}'
+err_has "cannot read standard input" "so is a sweep on standard input"
 run hpo-sweep slurm s.yaml -- echo '{x}'
 err_has "a sweep without an end" "a script whose tasks would be refused is refused"
 run hpo-sweep slurm s.yaml --trials 3 -- echo '{y}'

@@ -45,6 +45,9 @@ struct wish {
 /* Seconds of "90", "90s", "15m", "8h", "2d". */
 bool session_duration(double *out, const char *text);
 
+/* Check what W asks of a study begun from F, and choose its sampler. */
+int wish_check(const struct wish *w, struct sampler_choice *sampler,
+               const struct sweepfile *f, struct err *err);
 /* Release what the options took. */
 void wish_clear(struct wish *w);
 

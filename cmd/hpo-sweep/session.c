@@ -115,14 +115,14 @@ static char *stem_dup(const char *path, bool bare)
 }
 
 /* One direction per objective: the options, else the file's metrics, else minimize. */
-static int directions(bool **out, size_t *n, const struct session *s,
+static int directions(bool **out, size_t *n, const struct sweepfile *f,
                       const struct wish *w, struct err *err)
 {
-    size_t objectives = w->directions.n    ? w->directions.n
-                        : s->file.nmetrics ? s->file.nmetrics
-                                           : 1;
+    size_t objectives = w->directions.n ? w->directions.n
+                        : f->nmetrics   ? f->nmetrics
+                                        : 1;
 
-    if (w->metrics.n && !w->directions.n && !s->file.nmetrics)
+    if (w->metrics.n && !w->directions.n && !f->nmetrics)
         objectives = w->metrics.n;
     *out = xcalloc(objectives, sizeof(**out));
     *n = objectives;
@@ -133,8 +133,8 @@ static int directions(bool **out, size_t *n, const struct session *s,
                 return err_set(err, ERR_USAGE,
                                "a direction is minimize or maximize, not '%s'",
                                w->directions.v[i]);
-        } else if (i < s->file.nmetrics) {
-            (*out)[i] = s->file.metrics[i].maximize;
+        } else if (i < f->nmetrics) {
+            (*out)[i] = f->metrics[i].maximize;
         }
     }
     if (w->metrics.n && w->metrics.n != objectives)
@@ -200,20 +200,28 @@ static int note_beginning(struct session *s, const struct wish *w, struct err *e
     return ret;
 }
 
+static int check_pruner(const char *spec, size_t nobjectives, struct err *err)
+{
+    struct pruner_choice pruner;
+
+    if (pruner_parse(&pruner, spec, err) < 0)
+        return -1;
+    if (pruner.pruner != &pruner_none && nobjectives > 1)
+        return err_set(err, ERR_USAGE, "no trial of several objectives is pruned");
+    return 0;
+}
+
 /* The pruner is kept in the study, so that should-prune needs no sweep file. */
 static int note_pruner(struct session *s, const char *spec, struct err *err)
 {
     const char *old = study_attr(&s->study.system, STUDY_PRUNER_KEY);
-    struct pruner_choice pruner;
     struct str json = { 0 };
     int ret = 0;
 
     if (!spec)
         return 0;
-    if (pruner_parse(&pruner, spec, err) < 0)
+    if (check_pruner(spec, s->study.nobjectives, err) < 0)
         return -1;
-    if (pruner.pruner != &pruner_none && s->study.nobjectives > 1)
-        return err_set(err, ERR_USAGE, "no trial of several objectives is pruned");
     str_add_json(&json, spec);
     if (!old || strcmp(old, json.s))
         ret = set_study_attr(s, STUDY_PRUNER_KEY, json.s, err);
@@ -245,7 +253,7 @@ static int find_or_create(struct session *s, const struct wish *w, struct err *e
 {
     bool *maximize = NULL;
     size_t n;
-    int ret = directions(&maximize, &n, s, w, err);
+    int ret = directions(&maximize, &n, &s->file, w, err);
 
     if (ret == 0)
         ret = s->st->ops->load(s->st, &s->study, s->name, err);
@@ -263,16 +271,31 @@ static int find_or_create(struct session *s, const struct wish *w, struct err *e
     return ret;
 }
 
-static int choose_sampler(struct session *s, const struct wish *w, struct err *err)
+static int choose_sampler(struct sampler_choice *out, const struct sweepfile *f,
+                          size_t nobjectives, const struct wish *w, struct err *err)
 {
-    const char *spec = w->sampler ? w->sampler : s->file.sampler;
+    const char *spec = w->sampler ? w->sampler : f->sampler;
 
     if (!spec)
-        spec = s->study.nobjectives > 1 ? "nsga-ii" : "tpe";
-    if (sampler_parse(&s->sampler, spec, err) < 0 ||
-        sampler_check(&s->sampler, &s->file.space, s->study.nobjectives, err) < 0)
+        spec = nobjectives > 1 ? "nsga-ii" : "tpe";
+    if (sampler_parse(out, spec, err) < 0 ||
+        sampler_check(out, &f->space, nobjectives, err) < 0)
         return -1;
     return 0;
+}
+
+int wish_check(const struct wish *w, struct sampler_choice *sampler,
+               const struct sweepfile *f, struct err *err)
+{
+    const char *pruner = w->pruner ? w->pruner : f->pruner;
+    bool *maximize = NULL;
+    size_t n;
+    int ret = directions(&maximize, &n, f, w, err);
+
+    free(maximize);
+    if (ret == 0)
+        ret = choose_sampler(sampler, f, n, w, err);
+    return ret == 0 && pruner ? check_pruner(pruner, n, err) : ret;
 }
 
 int session_open_sweep(struct session *s, const char *path, const struct wish *w,
@@ -311,7 +334,8 @@ int session_open_sweep(struct session *s, const char *path, const struct wish *w
     s->open = true;
     if (find_or_create(s, w, err) < 0 ||
         study_check_space(&s->study, &s->file.space, err) < 0 ||
-        choose_sampler(s, w, err) < 0 || note_beginning(s, w, err) < 0 ||
+        choose_sampler(&s->sampler, &s->file, s->study.nobjectives, w, err) < 0 ||
+        note_beginning(s, w, err) < 0 ||
         note_pruner(s, w->pruner ? w->pruner : s->file.pruner, err) < 0)
         goto fail;
     seed = study_attr(&s->study.system, STUDY_SEED_KEY);

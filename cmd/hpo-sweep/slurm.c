@@ -82,30 +82,21 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
     str_addc(out, '\n');
 }
 
-static int check_end(const struct array *a, const struct sweepfile *f, struct err *err)
-{
-    const char *spec = a->wish.sampler ? a->wish.sampler : f->sampler;
-    struct sampler_choice c;
-
-    if (a->trials || f->run_cap)
-        return 0;
-    if (spec && sampler_parse(&c, spec, err) < 0)
-        return -1;
-    return spec && c.sampler->ends
-               ? 0
-               : err_set(err, ERR_USAGE, "a sweep without an end: give --trials");
-}
-
 /* What a task would refuse is refused here. */
 static int check(const struct array *a, const char *path, char *const *command,
                  struct err *err)
 {
+    struct sampler_choice sampler;
     struct sweepfile file;
     int ret;
 
+    if (!strcmp(path, "-"))
+        return err_set(err, ERR_USAGE, "the tasks cannot read standard input");
     if (sweepfile_read(&file, path, err) < 0)
         return -1;
-    ret = check_end(a, &file, err);
+    ret = wish_check(&a->wish, &sampler, &file, err);
+    if (ret == 0 && !a->trials && !file.run_cap && !sampler.sampler->ends)
+        ret = err_set(err, ERR_USAGE, "a sweep without an end: give --trials");
     if (ret == 0 && command)
         ret = words_check(command, &file.space, err);
     else if (ret == 0 && !sweepfile_has_command(&file))

@@ -212,7 +212,8 @@ static int read_line(struct loop *l, size_t *n, char *line, struct err *err)
 {
     char *save = NULL;
 
-    for (char *w = strtok_r(line, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
+    for (char *w = strtok_r(line, " \t\r", &save); w;
+         w = strtok_r(NULL, " \t\r", &save)) {
         l->require = xrealloc(l->require, (*n + 2) * sizeof(*l->require));
         l->require[*n] = xstrdup(w);
         l->require[++*n] = NULL;
