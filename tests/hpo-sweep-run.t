@@ -164,6 +164,17 @@ hpo-sweep export -S diverge.db - | tr ',' '\n' | sed -n 's/.*"intermediate_value
 ok "reports may be infinite, and what is none is passed over" \
     test "$(head -n 4 reports | tr -d '}' | tr '\n' ' ')" = "1.0 Infinity -Infinity 0.5 "
 
+printf 'x: choice([1, 2, 3, 4, 5, 6])\n' > rung.yaml
+for value in inf 1 2 inf 3; do
+    hpo-sweep ask rung.yaml --pruner successive-halving:resource=1,reduction=4 > asked
+    n=$(sed -n 's/^trial.//p' asked)
+    hpo-sweep report -S rung.db "$n" 1 $value
+    hpo-sweep should-prune -S rung.db "$n" > judged
+done
+hpo-sweep export -S rung.db - | sed -n 's/.*"completed_rung_0":\([^}]*\)}.*/\1/p' > rungs
+ok "an infinite value stands at its rung as Optuna writes it" \
+    test "$(tr '\n' ' ' < rungs)" = "Infinity 1.0 2.0 Infinity 3.0 "
+
 printf 'method: random\nmetric: {name: loss, goal: minimize, target: 3}\nrun_cap: 9\n' > target.yaml
 printf 'parameters: {x: {values: [4]}}\n' >> target.yaml
 # shellcheck disable=SC2016 # the command's own variable

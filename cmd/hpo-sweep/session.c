@@ -629,7 +629,7 @@ int session_judge(struct session *s, const struct study_trial *t, bool *prune,
     task = (struct pruner_task){ s->name, s->study.maximize[0], curves, s->study.n,
                                  &curves[t->number] };
     pruner_judge(&v, &pruner, &task);
-    str_add_double(&value, v.rung_value);
+    study_add_value(&value, v.rung_value);
     for (int k = v.first_rung; k < v.end_rung && ret == 0; k++) {
         char key[40];
 

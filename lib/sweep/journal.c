@@ -321,22 +321,6 @@ static int end_line(struct journal *j, struct str *s, struct err *err)
     return j->pending.len < PENDING ? 0 : write_pending(j, err);
 }
 
-/* As Python writes a float. */
-static void add_number(struct str *s, double x)
-{
-    if (isnan(x))
-        str_add(s, "NaN");
-    else if (isinf(x))
-        str_add(s, x > 0 ? "Infinity" : "-Infinity");
-    else {
-        size_t at = s->len;
-
-        str_add_double(s, x);
-        if (!strpbrk(s->s + at, ".e"))
-            str_add(s, ".0");
-    }
-}
-
 static int journal_create(struct storage *st, const char *name, const bool *maximize,
                           size_t n, struct err *err)
 {
@@ -389,7 +373,7 @@ static int journal_set_param(struct storage *st, int64_t trial, const char *name
     str_addf(&s, ",\"trial_id\":%" PRId64 ",\"param_name\":", trial);
     str_add_json(&s, name);
     str_add(&s, ",\"param_value_internal\":");
-    add_number(&s, value);
+    study_add_value(&s, value);
     str_add(&s, ",\"distribution\":");
     dist_write(&dist, d);
     str_add_json(&s, dist.s);
@@ -411,7 +395,7 @@ static int journal_set_state(struct storage *st, int64_t trial, enum study_state
              (int)state);
     for (size_t i = 0; i < n; i++) {
         str_add(&s, i ? "," : "[");
-        add_number(&s, values[i]);
+        study_add_value(&s, values[i]);
     }
     str_add(&s, n ? "]" : "null");
     str_addf(&s, ",\"%s\":\"%s\"",
@@ -429,7 +413,7 @@ static int journal_set_report(struct storage *st, int64_t trial, int64_t step,
     str_addf(&s,
              ",\"trial_id\":%" PRId64 ",\"step\":%" PRId64 ",\"intermediate_value\":",
              trial, step);
-    add_number(&s, value);
+    study_add_value(&s, value);
     return end_line(j, &s, err);
 }
 

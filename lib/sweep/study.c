@@ -354,7 +354,7 @@ struct curve *study_curves_new(const struct study *s)
 
             snprintf(key, sizeof(key), PRUNER_RUNG_KEY, (int)n);
             json = study_attr(&t->system, key);
-            if (!json || !str_double(json, &value))
+            if (!json || !study_value(&value, json))
                 break;
             rungs = xgrow(rungs, &cap, n + 1, sizeof(*rungs));
             rungs[n] = value;
@@ -520,6 +520,21 @@ bool study_value(double *out, const char *text)
             return true;
         }
     return false;
+}
+
+void study_add_value(struct str *s, double x)
+{
+    if (isnan(x))
+        str_add(s, "NaN");
+    else if (isinf(x))
+        str_add(s, x > 0 ? "Infinity" : "-Infinity");
+    else {
+        size_t at = s->len;
+
+        str_add_double(s, x);
+        if (!strpbrk(s->s + at, ".e"))
+            str_add(s, ".0");
+    }
 }
 
 void study_now(char out[STUDY_TIME_SIZE], bool local)

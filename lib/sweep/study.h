@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 #include "lib/sweep/history.h"
 #include "lib/sweep/pruner.h"
 #include "lib/sweep/space.h"
@@ -81,6 +82,9 @@ enum { STUDY_TIME_SIZE = 32 };
 void study_now(char out[STUDY_TIME_SIZE], bool local);
 /* A value or report: a finite number, inf or nan in any of the usual spellings. */
 bool study_value(double *out, const char *text);
+/* Append X as Python's JSON has it: a float shows that it is one, and NaN and the
+ * infinities stand bare. */
+void study_add_value(struct str *s, double x);
 
 /* For storages, while they load: */
 struct study_trial *study_add_trial(struct study *s, int64_t id,
