@@ -56,7 +56,11 @@ struct unit_kept {
     bool capped;     /* scores are bent by a cap, which are values of their own */
 };
 
-/* What there is of a unit at some moment of its backward pass. */
+/* Moments of a unit's backward pass: when most is there (attention's scores aside), as
+ * values are or where those that are whole over tp are cut by tokens, and attention. */
+enum unit_moment { UNIT_WHOLE, UNIT_CUT, UNIT_ATTENTION, UNIT_MOMENTS };
+
+/* What there is of a unit at such a moment. */
 struct unit_worst {
     struct columns columns; /* of values, gradients of values among them */
     uint64_t made;          /* thousandths of its weights' gradients that were made */
@@ -72,8 +76,7 @@ struct unit {
     struct weight_sum weight[WEIGHT_CLASSES];
     struct unit_kept kept;
     struct columns sparse; /* attention's results, those of every second product */
-    /* when most is there, attention's scores aside, and in attention */
-    struct unit_worst worst, worst_attention;
+    struct unit_worst worst[UNIT_MOMENTS];
     uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
     int reductions;     /* in so many sums */
     uint64_t products;  /* multiplications of a token with weights; of experts as many

@@ -32,15 +32,16 @@ static void drop(struct columns *sum, const struct values *v, int value)
     *(value_is_cut(its) ? &sum->cut : &sum->whole) -= values_columns(v, its);
 }
 
-static uint64_t weight_of(const struct columns *h)
+/* Whole values counted as their part of TP. */
+static uint64_t weight_of(const struct columns *h, uint64_t tp)
 {
-    return h->cut + h->whole + 2 * (h->wide_cut + h->wide_whole);
+    return h->cut + h->whole / tp + 2 * (h->wide_cut + h->wide_whole / tp);
 }
 
 static void note_worst(struct unit_worst *worst, const struct columns *now,
-                       uint64_t made)
+                       uint64_t made, uint64_t tp)
 {
-    if (weight_of(now) > weight_of(&worst->columns))
+    if (weight_of(now, tp) > weight_of(&worst->columns, tp))
         *worst = (struct unit_worst){ *now, made };
 }
 
@@ -132,9 +133,10 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
             RMSNORM_GRADIENTS * values_columns(v, result);
     if (inst->weight >= 0)
         g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
-    note_worst(&u->worst, &most, g->made);
+    note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);
+    note_worst(&u->worst[UNIT_CUT], &most, g->made, (uint64_t)p->mesh.size[MESH_TP]);
     if (inst->op == OP_ATTENTION)
-        note_worst(&u->worst_attention, &most, g->made);
+        note_worst(&u->worst[UNIT_ATTENTION], &most, g->made, 1);
     end_gradient(v, g, inst->dst);
     let_go(v, g, i);
 }
@@ -175,8 +177,8 @@ static int go_back(struct values *v, struct gradients *g, int end)
         for (int k = 0; k < p->inst[i].nsrc; k++)
             if (g->owner[p->inst[i].src[k]] >= 0)
                 end_gradient(v, g, p->inst[i].src[k]);
-    u->worst.made = share_of(u->worst.made, g->made);
-    u->worst_attention.made = share_of(u->worst_attention.made, g->made);
+    for (int k = 0; k < UNIT_MOMENTS; k++)
+        u->worst[k].made = share_of(u->worst[k].made, g->made);
     return begin;
 }
 

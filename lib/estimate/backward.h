@@ -7,7 +7,7 @@
 
 #include "lib/estimate/values.h"
 
-/* Set `worst` and `worst_attention` of V's units, whose `kept` is known.  What keeps
+/* Set `worst` of V's units, whose `kept` is known.  What keeps
  * values is used up. */
 void backward_find_worst(struct values *v);
 

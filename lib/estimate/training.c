@@ -109,15 +109,18 @@ static void add_saved(struct tally *out, const struct memory_options *o,
     }
 }
 
-/* What there is of U at moment W, of each score SCORE bytes. */
+/* What there is of U at moment K. */
 static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
-                         const struct unit *u, const struct unit_worst *w,
-                         uint64_t score)
+                         const struct unit *u, enum unit_moment k)
 {
+    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
     struct tally s = { 0 };
 
-    add_columns(&s, o, &w->columns);
-    add_rest(&s, o, u, score);
+    add_columns(&s, o, &u->worst[k].columns);
+    add_rest(&s, o, u,
+             k == UNIT_ATTENTION ? worst_of_score(o, u)
+             : scores            ? kept_of_score(o, u)
+                                 : 0);
     over->over |= s.over;
     return s.v;
 }
@@ -127,12 +130,16 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
 {
     struct tally saved = { 0 }, again = { 0 };
     struct unit_bytes b = { 0 };
-    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
-    uint64_t all = bytes_at(over, o, u, &u->worst, scores ? kept_of_score(o, u) : 0);
-    uint64_t attention =
-        bytes_at(over, o, u, &u->worst_attention, worst_of_score(o, u));
-    uint64_t worst = all > attention ? all : attention, there;
+    uint64_t worst = 0, there, made = 0;
 
+    for (int k = 0; k < UNIT_MOMENTS; k++) {
+        uint64_t now = bytes_at(over, o, u, (enum unit_moment)k);
+
+        if (now <= worst)
+            continue;
+        worst = now;
+        made = u->worst[k].made;
+    }
     add_saved(&saved, o, u);
     if (made_again(o, u))
         add_kept(&again, o, u, true);
@@ -142,9 +149,7 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
     b.working = worst > there ? worst - there : 0;
     for (int c = 0; c < WEIGHT_CLASSES; c++)
         b.gradients += part_gradients(over, o, c, &u->weight[c]);
-    b.made =
-        (uint64_t)((double)b.gradients / 1000 *
-                   (double)(all > attention ? u->worst.made : u->worst_attention.made));
+    b.made = (uint64_t)((double)b.gradients / 1000 * (double)made);
     over->over |= saved.over || again.over;
     return b;
 }
