@@ -11,7 +11,7 @@ shown() { cat json; }
 key() { rank0 "$1" shown; }
 
 # Without weights: what is kept is foretold within 1 %, and so is the most, which is mostly at the loss; the rest of
-# the backward pass within 5 %, and 8 % where products are made again, some of which are counted twice.  Not so:
+# the backward pass within 5 %.  Not so:
 tab=$(printf '\t')
 while IFS="$tab" read -r model options kept loss backward config; do
     [ "$model" = model ] && continue
@@ -26,7 +26,6 @@ while IFS="$tab" read -r model options kept loss backward config; do
     gpt_neox*) within=6 most=2 ;;
     # The memory's gradient is there while its other readers are gone through
     t5*) most=6 rest=6 ;;
-    *products*) rest=8 ;;
     esac
     predict
     case $options in

@@ -35,6 +35,7 @@ struct builder {
     int at;          /* the instruction that is read */
     bool *crossed;   /* [nvalues]: counted as a border */
     int products;    /* of the unit, so far */
+    bool *spared;    /* [nvalues]: is among its sparse */
     int *cache_of;   /* [nvalues]: index in its unit's caches, or -1 */
     int *first_unit; /* [nsections] */
 };
@@ -245,6 +246,14 @@ static void cross(struct builder *b, struct unit *u, int v)
     u->kept.border += b->a->program->value[v].whole_cols;
 }
 
+static void add_value(const struct builder *b, struct columns *sum, int v)
+{
+    const struct value *value = &b->a->program->value[v];
+
+    *(value_is_cut(value) ? &sum->cut : &sum->whole) +=
+        values_columns(&b->values, value);
+}
+
 /* The backward pass of unit U reads V. */
 static void keep(struct builder *b, struct unit *u, int v)
 {
@@ -257,6 +266,8 @@ static void keep(struct builder *b, struct unit *u, int v)
     value = &b->a->program->value[v];
     *(value_is_cut(value) ? &u->kept.cut : &u->kept.whole) +=
         values_columns(&b->values, value);
+    if (b->spared[v])
+        add_value(b, &u->sparse_kept, v);
     cross(b, u, v);
 }
 
@@ -324,14 +335,13 @@ static void keep_attention(struct builder *b, struct unit *u, const struct inst 
     }
 }
 
-/* Every second product is made again (as torchtitan chooses them). */
-static void spare_product(struct builder *b, struct unit *u, int dst)
+/* Every second product need not be made again (as torchtitan chooses them), nor
+ * attention's result. */
+static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    const struct value *v = &b->a->program->value[dst];
-
-    if (b->products++ % 2 == 0)
-        *(value_is_cut(v) ? &u->sparse.cut : &u->sparse.whole) +=
-            values_columns(&b->values, v);
+    b->spared[inst->dst] = inst->op == OP_ATTENTION || b->products++ % 2 == 0;
+    if (b->spared[inst->dst])
+        add_value(b, &u->sparse, inst->dst);
 }
 
 /* The row sums over a dealt axis that end a block: what dropout acts on. */
@@ -377,7 +387,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
                                                          p->weight[inst->weight].cols);
         if (ends_block(b, inst))
             u->kept.masks += p->value[inst->dst].whole_cols;
-        spare_product(b, u, inst->dst);
+        spare(b, u, inst);
         break;
     case OP_HEAD_LINEAR:
     case OP_HEAD_MATMUL:
@@ -421,9 +431,8 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         keep_rmsnorm(b, u, inst);
         break;
     case OP_ATTENTION:
+        spare(b, u, inst);
         keep_attention(b, u, inst);
-        *(value_is_cut(&p->value[inst->dst]) ? &u->sparse.cut : &u->sparse.whole) +=
-            p->value[inst->dst].cols;
         break;
     case OP_ALLREDUCE:
         u->reduced += p->value[inst->dst].whole_cols;
@@ -451,6 +460,7 @@ static void read_program(struct builder *b)
     values_open(&b->values, b->a, b->first_unit, b->opt->eager);
     b->cache_of = xmalloc(sizeof(*b->cache_of) * (size_t)(p->nvalues + 1));
     b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
+    b->spared = xcalloc((size_t)p->nvalues + 1, sizeof(*b->spared));
     for (int i = 0; i < p->nvalues; i++)
         b->cache_of[i] = -1;
     for (b->at = 0; b->at < p->ninsts; b->at++) {
@@ -517,6 +527,7 @@ out:
     free(b.first_unit);
     values_close(&b.values);
     free(b.crossed);
+    free(b.spared);
     free(b.cache_of);
     if (ret < 0)
         anatomy_close(a);

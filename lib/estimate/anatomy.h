@@ -75,7 +75,8 @@ struct unit {
     int depth; /* it stands on the stage of this layer, counted over all sections */
     struct weight_sum weight[WEIGHT_CLASSES];
     struct unit_kept kept;
-    struct columns sparse; /* attention's results, those of every second product */
+    struct columns sparse; /* attention's results, those of every second product, */
+    struct columns sparse_kept; /* and which of them are read again */
     struct unit_worst worst[UNIT_MOMENTS];
     uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
     int reductions;     /* in so many sums */

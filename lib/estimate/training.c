@@ -128,7 +128,7 @@ static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
 static struct unit_bytes bytes_of(struct tally *over, const struct memory_options *o,
                                   const struct unit *u)
 {
-    struct tally saved = { 0 }, again = { 0 };
+    struct tally saved = { 0 }, again = { 0 }, kept = { 0 };
     struct unit_bytes b = { 0 };
     uint64_t worst = 0, there, made = 0;
 
@@ -143,14 +143,16 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
     add_saved(&saved, o, u);
     if (made_again(o, u))
         add_kept(&again, o, u, true);
+    there = made_again(o, u) ? again.v : saved.v;
+    if (o->recompute == RECOMPUTE_PRODUCTS && made_again(o, u))
+        add_columns(&kept, o, &u->sparse_kept);
     b.saved = saved.v;
-    b.again = again.v;
-    there = made_again(o, u) ? b.again : b.saved;
+    b.again = again.v - kept.v;
     b.working = worst > there ? worst - there : 0;
     for (int c = 0; c < WEIGHT_CLASSES; c++)
         b.gradients += part_gradients(over, o, c, &u->weight[c]);
     b.made = (uint64_t)((double)b.gradients / 1000 * (double)made);
-    over->over |= saved.over || again.over;
+    over->over |= saved.over || again.over || kept.over;
     return b;
 }
 
