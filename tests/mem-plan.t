@@ -73,7 +73,7 @@ ok "stages alone do not answer with such a layer" every 'tp > 1'
 # Between nodes.  A fast network: ZeRO, or stages with tp and replicas
 search --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-2-13b.json
 ok "over a fast network what fits is trained by ZeRO" first "$zero"
-search --mode train --gpu a100-40g --gpus 48 --global-batch 240 --seq 2048 --net 400Gbit llama-3-70b.json
+search --mode train --gpu a100-40g --gpus 48 --global-batch 480 --seq 2048 --net 400Gbit llama-3-70b.json
 ok "and what barely fits in replicas of stages cut over tp" first 'tp > 1 && pp > 1 && dp > 1'
 # A slow one and little memory: replicas of stages cut over tp, and ZeRO
 while read -r gpu gpus batch model; do
@@ -118,8 +118,8 @@ ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"t
 ok "the fastest come first" sh -c "sed -n '/\"plan\"/s/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
 ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr($0, RSTART + 9, RLENGTH - 9) + 0 > 84933000000) exit 1 }' out
 ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out
-# The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches of up to 64 that
-# are powers of two, four stages of ZeRO (where there are replicas, the second without stages) and two recomputations
+# The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches that divide what
+# a replica gets of the batch, four stages of ZeRO (where there are replicas, the second without stages) and two recomputations
 # (a third, which saves nothing beside flash attention, is refused once)
 # counts: tried evaluated simulated fit, and a number for each rule
 tail -n 1 out | tr ',{}' '\n' | sed -n 's/.*":\([0-9][0-9]*\)$/\1/p' | tr '\n' ' ' > counts
@@ -131,7 +131,7 @@ awk 'BEGIN {
             if (pp > 126) { model++; continue }
             stages = dp == 1 ? 1 : pp > 1 ? 3 : 4
             states += 2 * stages
-            for (size = 1; size <= 64 && size <= 2048 / dp; size *= 2) { ways += 2 * stages; zero += 4 - stages }
+            for (size = 1; size <= 2048 / dp; size *= 2) { ways += 2 * stages; zero += 4 - stages }
         }
     }
     print node + model + zero + ways + 1, states, ways, model, node, 0, zero }' > space
@@ -160,6 +160,28 @@ agreed() {
 ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
 ok "and stages" agreed 64 1 8
 ok "and both" agreed 64 2 4
+
+# Layers that differ: stages between the first and the last may be the largest
+shape deepseek-moe-16b
+mem-estimate plan --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --json deepseek-moe-16b.json > out
+ok "the largest of all stages is told" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = \
+    "$(mem-estimate infer --weights bf16 --seq 4096 --pp 8 --micro-batches 1 --json deepseek-moe-16b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+mem-estimate plan --mode train --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --schedule 1f1b --recompute none --zero 0 \
+    --micro-batch 1 --json deepseek-moe-16b.json > out
+ok "and must fit" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = "$(mem-estimate train --weights bf16 --seq 4096 --pp 8 \
+    --micro-batches 8 --json deepseek-moe-16b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+
+# Micro-batches: whatever divides the batch
+mem-estimate plan --weights bf16 --gpu h100-80g --gpus 1 --global-batch 1000 --seq 128 --json smollm2-135m.json > out
+ok "many answers at once are one micro-batch, which reads weights once" \
+    sh -c 'awk "/micro_batch\":1000,/" out | grep -q "\"rank\":[01],"'
+ok "sizes need not be powers of two" grep -q '"micro_batch":125,' out
+run mem-estimate plan --weights bf16 --gpu h100-80g --gpus 2 --global-batch 2 --micro-batch 4 --seq 128 smollm2-135m.json
+status_is 1 "a micro-batch that is larger than the batch is refused"
+out_has "the batch does not divide" "which is told"
+run mem-estimate plan --mode train --weights bf16 --gpu h100-80g --gpus 2 --mesh pp=2 --schedule 1f1b --model-chunks 2 --seq 128 smollm2-135m.json
+status_is 1 "chunks that the order does not have are refused"
+out_has "for the order" "which is told, too"
 
 # The whole space: sp, orders, selective recomputation
 whole="--mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 8192 --weights bf16 --json llama-3-70b.json"

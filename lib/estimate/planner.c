@@ -21,11 +21,17 @@ const char *const planner_rules[RULES] = {
 };
 
 /* What is tried of a mesh and micro-batch. */
-enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64, MAX_SIZE = 64 };
+enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64 };
 
 struct orders {
     struct pipe_order order[MAX_ORDERS];
     int n;
+};
+
+/* Of one number, ascending. */
+struct divisors {
+    uint64_t *v;
+    size_t n;
 };
 
 struct search {
@@ -41,8 +47,7 @@ struct search {
     struct planned *found; /* all that fit */
     size_t n, cap;
     int nlayers;
-    int *divisor; /* [ndivisors] of the devices, ascending */
-    int ndivisors;
+    struct divisors ranks, sizes; /* of the devices, and of the batch */
 };
 
 void planner_options_init(struct planner_options *o)
@@ -58,17 +63,19 @@ static void reject(struct search *s, enum planner_rule rule)
 
 /* ---- one layout ---- */
 
-/* The largest rank's bytes: of the first stage, which holds most micro-batches, or the
- * last, which has the logits. */
+/* The largest rank's bytes.  Mostly those of the first stage, which holds most
+ * micro-batches, or the last, which has the logits: they tell soonest what is too
+ * large.  But stages between may have other layers. */
 static bool memory_fits(const struct search *s, struct memory_options *o,
                         struct planned *p)
 {
     int pp = o->mesh.size[MESH_PP];
 
-    for (int i = 0; i<pp; i += pp> 1 ? pp - 1 : 1) {
+    for (int i = 0; i < pp; i++) {
+        int stage = i == 0 ? 0 : i == 1 ? pp - 1 : i - 1;
         struct rank_memory r;
 
-        if (!memory_of_stage(&r, s->anatomy, o, i) || r.total > s->o->gpu_memory)
+        if (!memory_of_stage(&r, s->anatomy, o, stage) || r.total > s->o->gpu_memory)
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
         if (r.bytes[MEMORY_OPTIMIZER] > p->states)
@@ -214,14 +221,16 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         return;
     }
     find_orders(s, mesh->size[MESH_PP], &orders);
-    for (uint64_t size = kept ? kept : 1;
-         size <= each && size <= (kept ? kept : MAX_SIZE); size *= 2) {
+    if (!orders.n)
+        reject(s, RULE_SCHEDULE);
+    if (kept && each % kept)
+        reject(s, RULE_BATCH);
+    for (size_t i = 0; i < s->sizes.n && s->sizes.v[i] <= each; i++) {
+        uint64_t size = s->sizes.v[i];
         struct memory_options o = s->o->start;
 
-        if (each % size) {
-            reject(s, RULE_BATCH);
+        if (each % size || (kept && kept != size))
             continue;
-        }
         o.mesh = *mesh;
         o.sequence_parallel = o.train && mesh->size[MESH_TP] > 1;
         o.micro_batch = size;
@@ -233,8 +242,8 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
 /* All of REST ranks over sp, dp and pp. */
 static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 {
-    for (int i = 0; i < s->ndivisors; i++) {
-        int sp = s->divisor[i];
+    for (size_t i = 0; i < s->ranks.n; i++) {
+        int sp = (int)s->ranks.v[i];
 
         if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
             continue;
@@ -242,8 +251,8 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
             reject(s, RULE_SEQUENCE);
             continue;
         }
-        for (int k = 0; k < s->ndivisors; k++) {
-            int pp = s->divisor[k], dp = rest / sp / pp;
+        for (size_t k = 0; k < s->ranks.n; k++) {
+            int pp = (int)s->ranks.v[k], dp = rest / sp / pp;
             struct mesh mesh;
             struct err no;
 
@@ -266,9 +275,7 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
 {
     const int origin[MESH_NAXES] = { 0 };
-    struct anatomy_options options = { .lora = s->o->start.lora_rank > 0,
-                                       .targets = s->o->start.lora_targets,
-                                       .freeze = s->o->start.freeze };
+    const struct anatomy_options options = memory_anatomy(&s->o->start);
     size_t n = s->nprofiles;
 
     if (anatomy_open(&s->anatomy, s->m, mesh, origin, NULL, &options, err) < 0)
@@ -289,8 +296,8 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
         reject(s, RULE_NODE);
         return 0;
     }
-    for (int i = 0; i < (experts ? s->ndivisors : 1); i++) {
-        int ep = s->divisor[i];
+    for (size_t i = 0; i < (experts ? s->ranks.n : 1); i++) {
+        int ep = (int)s->ranks.v[i];
         int size[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
         struct mesh mesh;
         struct err no;
@@ -320,25 +327,23 @@ static bool has_experts(const struct model *m)
            model_check_mesh(m, &mesh, &no) == 0;
 }
 
-static void find_divisors(struct search *s)
+static void find_divisors(struct divisors *out, uint64_t of)
 {
     size_t cap = 0;
 
-    for (int d = 1; d <= s->o->gpus / d; d++) {
-        if (s->o->gpus % d)
+    for (uint64_t d = 1; d <= of / d; d++) {
+        if (of % d)
             continue;
-        s->divisor =
-            xgrow(s->divisor, &cap, (size_t)s->ndivisors + 1, sizeof(*s->divisor));
-        s->divisor[s->ndivisors++] = d;
+        out->v = xgrow(out->v, &cap, out->n + 1, sizeof(*out->v));
+        out->v[out->n++] = d;
     }
-    for (int i = s->ndivisors - 1; i >= 0; i--) { /* and their partners */
-        int d = s->o->gpus / s->divisor[i];
+    for (size_t i = out->n; i-- > 0;) { /* and their partners */
+        uint64_t d = of / out->v[i];
 
-        if (d == s->divisor[i])
+        if (d == out->v[i])
             continue;
-        s->divisor =
-            xgrow(s->divisor, &cap, (size_t)s->ndivisors + 1, sizeof(*s->divisor));
-        s->divisor[s->ndivisors++] = d;
+        out->v = xgrow(out->v, &cap, out->n + 1, sizeof(*out->v));
+        out->v[out->n++] = d;
     }
 }
 
@@ -372,11 +377,15 @@ static int try_all(struct search *s, struct err *err)
     if (s->o->start.train && s->o->start.flash &&
         keeps(s->o->recompute, RECOMPUTE_SELECTIVE))
         reject(s, RULE_RECOMPUTE);
-    find_divisors(s);
-    for (int i = 0; i < s->ndivisors; i++)
-        if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == s->divisor[i]) &&
-            try_tensor(s, s->divisor[i], experts, err) < 0)
+    find_divisors(&s->ranks, (uint64_t)s->o->gpus);
+    find_divisors(&s->sizes, s->o->global_batch);
+    for (size_t i = 0; i < s->ranks.n; i++) {
+        int tp = (int)s->ranks.v[i];
+
+        if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
+            try_tensor(s, tp, experts, err) < 0)
             return -1;
+    }
     return 0;
 }
 
@@ -520,7 +529,8 @@ int planner_search(struct planner_result *out, const struct model *m,
     free(s.profiles);
     free(s.anatomies);
     free(s.found);
-    free(s.divisor);
+    free(s.ranks.v);
+    free(s.sizes.v);
     bubbles_clear(&s.bubbles);
     return ret;
 }
