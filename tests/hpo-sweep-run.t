@@ -36,6 +36,15 @@ status_is 2 "devices that are left over are refused"
 run hpo-sweep run s.yaml --trials 1 --devices 0,1 -j 3 -- echo 1
 err_has "3 jobs, but devices for 2" "more jobs than devices are refused"
 
+printf 'RESULT: uniform(0, 1)\n' > taken.yaml
+# shellcheck disable=SC2016 # the command's own variable
+run hpo-sweep run taken.yaml --trials 1 -- sh -c 'echo 4 > "$HPO_RESULT"'
+status_is 0 "a parameter does not take the place of what a trial is told"
+run hpo-sweep run taken.yaml --trials 1 --shell -- 'echo 1'
+err_has "HPO_RESULT is not that of parameter 'RESULT'" "which --shell refuses"
+printf 'a.b: uniform(0, 1)\na-b: uniform(0, 1)\n' > same.yaml
+run hpo-sweep run same.yaml --trials 1 --shell -- 'echo 1'
+err_has "'a.b' and 'a-b' are both HPO_a_b" "as it does names that become the same"
 run hpo-sweep run s.yaml --trials 1 --
 err_has "no command: write it after --" "an empty command is none"
 run hpo-sweep run s.yaml --trials 1 -- ./

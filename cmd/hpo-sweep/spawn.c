@@ -19,8 +19,36 @@ static void add_variable(char ***env, size_t *n, char *text)
     (*env)[*n] = NULL;
 }
 
-/* The caller's environment, what a trial is told, and HPO_NAME=value of each parameter
- * (what is no letter or digit becomes '_'). */
+/* What the variable of parameter NAME is called: what is no letter or digit becomes
+ * '_'. */
+static char *variable_dup(const char *name)
+{
+    char *variable = str_dupf("HPO_%s", name);
+
+    for (char *p = variable; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
+                    *p))
+            *p = '_';
+    return variable;
+}
+
+/* Whether VARIABLE tells a trial something else than a parameter. */
+static bool is_taken(const char *variable)
+{
+    static const char *const taken[] = {
+        "HPO_STUDY",     "HPO_STORAGE",     "HPO_TRIAL_NUMBER",
+        "HPO_TRIAL_DIR", "HPO_PARAMS_JSON", "HPO_RESULT",
+        "HPO_REPORT",    "HPO_SLOT",        "HPO_ATTEMPT",
+    };
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+        if (!strcmp(taken[i], variable))
+            return true;
+    return false;
+}
+
+/* The caller's environment, what a trial is told, and HPO_NAME=value of each
+ * parameter. */
 static char **environment_new(const struct loop *l, const struct job *job,
                               const double *x)
 {
@@ -48,19 +76,15 @@ static char **environment_new(const struct loop *l, const struct job *job,
             str_dupf("CUDA_VISIBLE_DEVICES=%s", d->nslots ? d->masks[job->slot] : ""));
     add_variable(&env, &n, str_dupf("HPO_ATTEMPT=%d", job->attempt));
     for (size_t i = 0; i < space->n; i++) {
+        char *variable = isnan(x[i]) ? NULL : variable_dup(space->params[i].name);
         struct str text = { 0 };
 
-        if (isnan(x[i]))
-            continue;
-        str_addf(&text, "HPO_%s", space->params[i].name);
-        for (char *p = text.s; *p; p++)
-            if (!strchr(
-                    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
-                    *p))
-                *p = '_';
-        str_addc(&text, '=');
-        dist_write_word(&text, &space->params[i].dist, x[i]);
-        add_variable(&env, &n, str_steal(&text));
+        if (variable && !is_taken(variable)) {
+            str_addf(&text, "%s=", variable);
+            dist_write_word(&text, &space->params[i].dist, x[i]);
+            add_variable(&env, &n, str_steal(&text));
+        }
+        free(variable);
     }
     return env;
 }
@@ -182,6 +206,26 @@ int spawn_command(struct loop *l, struct job *job, const double *x, struct err *
     return start_words(l, job, words_new(l, job, x, err), x, err);
 }
 
+/* With --shell a parameter is known by its variable alone. */
+static int check_variables(const struct space *space, struct err *err)
+{
+    char **all = xcalloc(space->n + 1, sizeof(*all));
+    int ret = 0;
+
+    for (size_t i = 0; i < space->n && ret == 0; i++) {
+        all[i] = variable_dup(space->params[i].name);
+        if (is_taken(all[i]))
+            ret = err_set(err, ERR_USAGE, "--shell: %s is not that of parameter '%s'",
+                          all[i], space->params[i].name);
+        for (size_t k = 0; k < i && ret == 0; k++)
+            if (!strcmp(all[k], all[i]))
+                ret = err_set(err, ERR_USAGE, "--shell: '%s' and '%s' are both %s",
+                              space->params[k].name, space->params[i].name, all[i]);
+    }
+    words_free(all);
+    return ret;
+}
+
 /* What can be known to be wrong before the first trial. */
 int spawn_check(struct loop *l, struct err *err)
 {
@@ -195,6 +239,8 @@ int spawn_check(struct loop *l, struct err *err)
         return err_set(err, ERR_USAGE, "no command: write it after --");
     if (l->o->shell && (!l->command || !l->command[0] || l->command[1]))
         return err_set(err, ERR_USAGE, "--shell takes one word after --");
+    if (l->o->shell && check_variables(&f->space, err) < 0)
+        return -1;
     if (l->command && !l->o->shell && words_check(l->command, &f->space, err) < 0)
         return -1;
     x = xcalloc(f->space.n, sizeof(*x));
