@@ -240,7 +240,7 @@ ok "at once" test $(($(date +%s) - start)) -lt 8
 printf 'true\n  {x} {y}\n' > check
 run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1
 status_is 3 "an unknown name in a check is refused"
-err_is "hpo-sweep: check:2: '{y}': no parameter 'y'" "with file and line"
+err_is "hpo-sweep: check:2: '{y}': no parameter 'y'; '{{' is a brace" "with file and line"
 cat > w.yaml << 'EOS'
 method: random
 run_cap: 1

@@ -96,6 +96,8 @@ ok "and a line for each attempt" test "$(cut -f 1,7,8 log | tail -n +2 | tr '\t\
 ok "with the command as a shell would read it" grep -q "	./flaky.sh 'it'\\\\''s {}'\$" log
 run hpo-sweep run s.yaml --study retry1 --trials 1 --retries 2 --joblog log -- false
 ok "retries have an end" test "$(states s.db retry1) $(wc -l < log)" = " 1 FAIL  10"
+run hpo-sweep importance -S s.db --study retry1
+status_is 1 "without a complete trial nothing matters"
 run hpo-sweep run s.yaml --study slow --trials 1 --trial-timeout 0.3 --joblog log -- sh -c 'sleep 60 & wait'
 ok "a trial that takes too long is killed, and the log says -1" \
     test "$(tail -n 1 log | cut -f 7,8 | tr '\t' ' ')" = "-1 15"

@@ -193,9 +193,13 @@ void importances_clear(struct importances *all)
 static int list_importance(const struct study *s, bool json, struct err *err)
 {
     struct importances all;
-    size_t n;
+    size_t n, complete = 0;
 
     (void)err;
+    for (size_t i = 0; i < s->n; i++)
+        complete += s->trials[i].state == STUDY_COMPLETE;
+    if (!complete)
+        return 1;
     importances_init(&all, s);
     n = all.n;
     for (size_t i = 0; i < n; i++) {
