@@ -67,6 +67,7 @@ err_has "schema version 13" "so is the schema's version"
 # a directory that cannot be written
 mkdir closed
 cp s.db s.yaml closed
+cp s.db 'closed/a %41?#.db'
 cp s.jsonl closed
 chmod 555 closed
 user=
@@ -84,7 +85,17 @@ if $user true > user.out 2>&1; then
         ok "and is left as it was" cmp was "closed/${url#journal:}"
         cd closed || exit 99
     done
+    for url in s.db 'a %41?#.db' journal:s.jsonl; do
+        $user hpo-sweep show -S "$url" > ../seen 2> ../err
+        ok "but is shown ($url)" test "$(grep -c COMPLETE ../seen)" = 3
+        $user hpo-sweep export -S "$url" - > ../seen 2> ../err
+        ok "and written to standard output" grep -q '"op_code"' ../seen
+    done
+    status=0
+    $user hpo-sweep export -S s.db out.jsonl > ../out 2> ../err || status=$?
     cd ..
+    status_is 4 "no file is written beside it"
+    err_has "Permission denied" "which is said"
 else
     skip "a study that cannot be written ends the sweep" "no setpriv"
 fi

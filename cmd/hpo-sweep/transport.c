@@ -33,23 +33,42 @@ static int copy(const char *to_url, const char *from_url, const char *name,
 /* Studies of URL to FILE, which appears whole. */
 static int export(const char *file, const char *url, const char *name, struct err *err)
 {
-    char *temporary =
-        str_dupf("%s.%ld.tmp", strcmp(file, "-") ? file : "export", (long)getpid());
-    char *to = journal_dup(temporary), *text = NULL;
-    size_t len;
+    char *temporary = str_dupf("%s.%ld.tmp", file, (long)getpid());
+    char *to = journal_dup(temporary);
     int ret = copy(to, url, name, err);
 
-    if (ret == 0 && !strcmp(file, "-")) {
-        ret = fs_read_file(&text, &len, temporary, UINT64_C(1) << 34, err);
-        if (ret == 0 && fwrite(text, 1, len, stdout) < len)
-            ret = err_errno(err, "standard output");
-        free(text);
-    } else if (ret == 0 && rename(temporary, file) < 0) {
+    if (ret == 0 && rename(temporary, file) < 0)
         ret = err_errno(err, "%s", file);
-    }
     unlink(temporary);
     free(temporary);
     free(to);
+    return ret;
+}
+
+/* Studies of URL to standard output, by way of a directory of their own. */
+static int print(const char *url, const char *name, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir = str_dupf("%s/hpo-sweep.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char *file = NULL, *text = NULL;
+    size_t len;
+    int ret = -1;
+
+    if (!mkdtemp(dir)) {
+        err_errno(err, "%s", dir);
+        free(dir);
+        return -1;
+    }
+    file = fs_join_dup(dir, "export");
+    if (export(file, url, name, err) == 0 &&
+        fs_read_file(&text, &len, file, UINT64_C(1) << 34, err) == 0)
+        ret =
+            fwrite(text, 1, len, stdout) < len ? err_errno(err, "standard output") : 0;
+    unlink(file);
+    rmdir(dir);
+    free(text);
+    free(file);
+    free(dir);
     return ret;
 }
 
@@ -65,7 +84,8 @@ static int run(const struct cmd *cmd, const struct where *w, const char *file,
     if (!url)
         return cmd_usage(cmd, "which study? give --storage");
     if (writes) {
-        ret = export(file, url, name, &err);
+        ret =
+            strcmp(file, "-") ? export(file, url, name, &err) : print(url, name, &err);
     } else {
         from = journal_dup(file);
         ret = copy(url, from, name, &err);

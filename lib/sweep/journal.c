@@ -210,8 +210,12 @@ static int journal_open(struct storage **st, const char *where, bool create,
     snprintf(j->worker, sizeof(j->worker), "hpo-sweep-%ld-%lld%09ld", (long)getpid(),
              (long long)t.tv_sec, t.tv_nsec);
     j->fd = open(where, O_RDWR | O_APPEND | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
-    if (j->fd < 0 && (errno == EACCES || errno == EROFS))
+    if (j->fd < 0 && (errno == EACCES || errno == EROFS)) {
+        int cause = errno;
+
         j->fd = open(where, O_RDONLY | O_CLOEXEC); /* enough to look */
+        errno = cause;
+    }
     if (j->fd < 0) {
         if (errno == ENOENT && !create)
             err_set(err, ERR_INPUT, "%s: no such journal", where);

@@ -14,6 +14,7 @@
 #endif
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -158,6 +159,38 @@ static int wish_log(const struct sqlite *s, struct err *err)
     return code == SQLITE_OK || code == SQLITE_BUSY ? 0 : fail(s, err);
 }
 
+/* Whether files are beside WHERE in which SQLite keeps what is not yet in it. */
+static bool is_in_use(const char *where)
+{
+    static const char *const suffixes[] = { "-wal", "-journal" };
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        char *path = str_dupf("%s%s", where, suffixes[i]);
+
+        found |= fs_exists(path);
+        free(path);
+    }
+    return found;
+}
+
+/* What SQLite opens the file WHERE by.  In a directory that cannot be written it can
+ * make no files to share it by, and needs none when nobody is writing. */
+static char *name_dup(const char *where, int *flags)
+{
+    char *dir = fs_dirname_dup(where);
+    bool fixed = access(dir, W_OK) < 0 && fs_exists(where) && !is_in_use(where);
+    struct str name = { 0 };
+
+    str_add(&name, fixed ? "file:" : *where == ':' ? "./" : ""); /* no ":memory:" */
+    for (const char *p = where; *p; p++)
+        str_addf(&name, fixed && strchr("%?#", *p) ? "%%%02x" : "%c", *p);
+    str_add(&name, fixed ? "?immutable=1" : "");
+    *flags |= fixed ? SQLITE_OPEN_URI : 0;
+    free(dir);
+    return str_steal(&name);
+}
+
 static int sqlite_open(struct storage **st, const char *where, bool create,
                        struct err *err)
 {
@@ -173,8 +206,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         err_set(err, ERR_INPUT, "%s: no such database", where);
         goto fail;
     }
-    path =
-        str_dupf("%s%s", *where == ':' ? "./" : "", where); /* a file, ":memory:" too */
+    path = name_dup(where, &flags);
     code = sqlite3_open_v2(path, &s->db, flags, NULL);
     free(path);
     if (code != SQLITE_OK) {
