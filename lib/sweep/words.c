@@ -34,9 +34,8 @@ static int check_word(const char *word, const struct space *space, struct err *e
         if (!p[1 + n])
             return err_set(err, ERR_USAGE, "'%s': a '{' alone; write '{{'", word);
         if (find(space, p + 1, n) < 0)
-            return err_set(err, ERR_USAGE,
-                           "'%s': no parameter '%.*s'; '{{' is a brace", word, (int)n,
-                           p + 1);
+            return err_set(err, ERR_USAGE, "'%s': no parameter '%.*s'; '{{' is a brace",
+                           word, (int)n, p + 1);
         p += n + 1;
     }
     return 0;
