@@ -171,6 +171,12 @@ mem-estimate plan --mode train --weights bf16 --gpu a100-80g --gpus 8 --seq 4096
 ok "and must fit" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = "$(mem-estimate train --weights bf16 --seq 4096 --pp 8 \
     --micro-batches 8 --json deepseek-moe-16b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
 
+shape qwen2.5-7b
+mem-estimate plan --weights bf16 --gpu l4 --gpus 7 --seq 2048 --mesh tp=7 --json qwen2.5-7b.json > out
+ok "so is the largest of the tensor ranks, which unevenly dealt heads make another than the first" \
+    test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = \
+    "$(mem-estimate infer --weights bf16 --seq 2048 --tp 7 --json qwen2.5-7b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+
 # Micro-batches: whatever divides the batch
 mem-estimate plan --weights bf16 --gpu h100-80g --gpus 1 --global-batch 1000 --seq 128 --json smollm2-135m.json > out
 ok "many answers at once are one micro-batch, which reads weights once" \

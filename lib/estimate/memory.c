@@ -328,28 +328,42 @@ struct known {
     struct anatomy *anatomy;
 };
 
-/* The anatomy at COORD: that of an earlier rank which holds as much, or a new one. */
-static struct anatomy *anatomy_at(struct known **known, size_t *n,
-                                  const struct model *m, const enum dtype *stored,
-                                  const struct memory_options *o,
-                                  const int coord[MESH_NAXES], struct err *err)
+const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
+                                   const enum dtype *stored,
+                                   const struct memory_options *o,
+                                   const int coord[MESH_NAXES], struct err *err)
 {
     const struct anatomy_options options = memory_anatomy(o);
     struct share *share = model_shares(m, &o->mesh, coord);
     struct anatomy *a;
 
-    for (size_t i = 0; i < *n; i++)
-        if (same_share(m, (*known)[i].share, share)) {
+    for (size_t i = 0; i < all->n; i++)
+        if (same_share(m, all->known[i].share, share)) {
             free(share);
-            return (*known)[i].anatomy;
+            return all->known[i].anatomy;
         }
     if (anatomy_open(&a, m, &o->mesh, coord, stored, &options, err) < 0) {
         free(share);
         return NULL;
     }
-    *known = xrealloc(*known, sizeof(**known) * (*n + 1));
-    (*known)[(*n)++] = (struct known){ share, a };
+    all->known = xrealloc(all->known, sizeof(*all->known) * (all->n + 1));
+    all->known[all->n++] = (struct known){ share, a };
     return a;
+}
+
+const struct anatomy *anatomies_get(const struct anatomies *all, size_t i)
+{
+    return i < all->n ? all->known[i].anatomy : NULL;
+}
+
+void anatomies_clear(struct anatomies *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        anatomy_close(all->known[i].anatomy);
+        free(all->known[i].share);
+    }
+    free(all->known);
+    *all = (struct anatomies){ 0 };
 }
 
 int memory_estimate(struct memory_estimate *e, const struct model *m,
@@ -357,8 +371,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
                     struct err *err)
 {
     struct memory_estimate made = { 0 };
-    struct known *known = NULL;
-    size_t n = 0;
+    struct anatomies all = { 0 };
     int ret = -1;
 
     if (model_check_mesh(m, &o->mesh, err) < 0)
@@ -366,7 +379,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
     for (int ep = 0; ep < o->mesh.size[MESH_EP]; ep++)
         for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++) {
             const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
-            struct anatomy *a = anatomy_at(&known, &n, m, stored, o, coord, err);
+            const struct anatomy *a = anatomies_at(&all, m, stored, o, coord, err);
 
             if (!a || add_stages(&made, a, o, coord,
                                  (uint64_t)o->mesh.size[MESH_DP] *
@@ -381,11 +394,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
     *e = made;
     ret = 0;
 out:
-    for (size_t i = 0; i < n; i++) {
-        anatomy_close(known[i].anatomy);
-        free(known[i].share);
-    }
-    free(known);
+    anatomies_clear(&all);
     if (ret < 0)
         memory_estimate_clear(&made);
     return ret;

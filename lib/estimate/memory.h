@@ -117,6 +117,21 @@ void memory_estimate_clear(struct memory_estimate *e);
 
 /* How anatomies are made for O. */
 struct anatomy_options memory_anatomy(const struct memory_options *o);
+
+/* The anatomies of a mesh's ranks, one for those that hold equally much. */
+struct anatomies {
+    struct known *known;
+    size_t n;
+};
+/* That of the rank at COORD of O's mesh, borrowed; NULL with *err set. */
+const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
+                                   const enum dtype *stored,
+                                   const struct memory_options *o,
+                                   const int coord[MESH_NAXES], struct err *err);
+/* The I'th that was made, or NULL. */
+const struct anatomy *anatomies_get(const struct anatomies *all, size_t i);
+void anatomies_clear(struct anatomies *all);
+
 /* Bytes of a logit, and of what the loss has of it, at the loss. */
 uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o);
 /* Of one rank whose anatomy is known, on stage STAGE; all but coord and count of *out

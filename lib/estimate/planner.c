@@ -39,15 +39,15 @@ struct search {
     const struct planner_options *o;
     struct planner_result *out;
     struct bubbles bubbles;
-    struct anatomy *anatomy; /* of the present tp and ep */
-    const struct profile *profile;
-    struct anatomy **anatomies; /* all of them */
+    struct anatomies ranks;        /* of the present tp and ep */
+    const struct profile *profile; /* of their rank 0 */
+    struct anatomies *taken;       /* all of them */
     struct profile **profiles;
     size_t nprofiles;
     struct planned *found; /* all that fit */
     size_t n, cap;
     int nlayers;
-    struct divisors ranks, sizes; /* of the devices, and of the batch */
+    struct divisors devices, sizes; /* of the devices, and of the batch */
 };
 
 void planner_options_init(struct planner_options *o)
@@ -63,6 +63,24 @@ static void reject(struct search *s, enum planner_rule rule)
 
 /* ---- one layout ---- */
 
+/* What one stage's ranks have: tp may deal heads unevenly. */
+static bool stage_fits(const struct search *s, struct memory_options *o, int stage,
+                       struct planned *p)
+{
+    const struct anatomy *a;
+
+    for (size_t i = 0; (a = anatomies_get(&s->ranks, i)); i++) {
+        struct rank_memory r;
+
+        if (!memory_of_stage(&r, a, o, stage) || r.total > s->o->gpu_memory)
+            return false;
+        p->memory = r.total > p->memory ? r.total : p->memory;
+        if (r.bytes[MEMORY_OPTIMIZER] > p->states)
+            p->states = r.bytes[MEMORY_OPTIMIZER];
+    }
+    return true;
+}
+
 /* The largest rank's bytes.  Mostly those of the first stage, which holds most
  * micro-batches, or the last, which has the logits: they tell soonest what is too
  * large.  But stages between may have other layers. */
@@ -71,16 +89,9 @@ static bool memory_fits(const struct search *s, struct memory_options *o,
 {
     int pp = o->mesh.size[MESH_PP];
 
-    for (int i = 0; i < pp; i++) {
-        int stage = i == 0 ? 0 : i == 1 ? pp - 1 : i - 1;
-        struct rank_memory r;
-
-        if (!memory_of_stage(&r, s->anatomy, o, stage) || r.total > s->o->gpu_memory)
+    for (int i = 0; i < pp; i++)
+        if (!stage_fits(s, o, i == 0 ? 0 : i == 1 ? pp - 1 : i - 1, p))
             return false;
-        p->memory = r.total > p->memory ? r.total : p->memory;
-        if (r.bytes[MEMORY_OPTIMIZER] > p->states)
-            p->states = r.bytes[MEMORY_OPTIMIZER];
-    }
     return true;
 }
 
@@ -242,8 +253,8 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
 /* All of REST ranks over sp, dp and pp. */
 static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 {
-    for (size_t i = 0; i < s->ranks.n; i++) {
-        int sp = (int)s->ranks.v[i];
+    for (size_t i = 0; i < s->devices.n; i++) {
+        int sp = (int)s->devices.v[i];
 
         if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
             continue;
@@ -251,8 +262,8 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
             reject(s, RULE_SEQUENCE);
             continue;
         }
-        for (size_t k = 0; k < s->ranks.n; k++) {
-            int pp = (int)s->ranks.v[k], dp = rest / sp / pp;
+        for (size_t k = 0; k < s->devices.n; k++) {
+            int pp = (int)s->devices.v[k], dp = rest / sp / pp;
             struct mesh mesh;
             struct err no;
 
@@ -271,19 +282,28 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
     }
 }
 
-/* What a rank of TP and EP has, for as long as the search lasts. */
+/* What ranks of MESH's tp and ep have, for as long as the search lasts. */
 static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
 {
-    const int origin[MESH_NAXES] = { 0 };
-    const struct anatomy_options options = memory_anatomy(&s->o->start);
+    struct memory_options o = s->o->start;
+    struct anatomies ranks = { 0 };
     size_t n = s->nprofiles;
 
-    if (anatomy_open(&s->anatomy, s->m, mesh, origin, NULL, &options, err) < 0)
-        return -1;
-    s->anatomies = xrealloc(s->anatomies, (n + 1) * sizeof(*s->anatomies));
+    o.mesh = *mesh;
+    for (int i = 0; i < mesh->size[MESH_TP] * mesh->size[MESH_EP]; i++) {
+        const int coord[MESH_NAXES] = {
+            [MESH_TP] = i % mesh->size[MESH_TP], [MESH_EP] = i / mesh->size[MESH_TP]
+        };
+
+        if (!anatomies_at(&ranks, s->m, NULL, &o, coord, err)) {
+            anatomies_clear(&ranks);
+            return -1;
+        }
+    }
+    s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
     s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));
-    s->anatomies[n] = s->anatomy;
-    s->profile = s->profiles[n] = profile_new(s->anatomy, &s->o->start);
+    s->ranks = s->taken[n] = ranks;
+    s->profile = s->profiles[n] = profile_new(anatomies_get(&ranks, 0), &s->o->start);
     s->nprofiles++;
     return 0;
 }
@@ -296,8 +316,8 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
         reject(s, RULE_NODE);
         return 0;
     }
-    for (size_t i = 0; i < (experts ? s->ranks.n : 1); i++) {
-        int ep = (int)s->ranks.v[i];
+    for (size_t i = 0; i < (experts ? s->devices.n : 1); i++) {
+        int ep = (int)s->devices.v[i];
         int size[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
         struct mesh mesh;
         struct err no;
@@ -377,10 +397,10 @@ static int try_all(struct search *s, struct err *err)
     if (s->o->start.train && s->o->start.flash &&
         keeps(s->o->recompute, RECOMPUTE_SELECTIVE))
         reject(s, RULE_RECOMPUTE);
-    find_divisors(&s->ranks, (uint64_t)s->o->gpus);
+    find_divisors(&s->devices, (uint64_t)s->o->gpus);
     find_divisors(&s->sizes, s->o->global_batch);
-    for (size_t i = 0; i < s->ranks.n; i++) {
-        int tp = (int)s->ranks.v[i];
+    for (size_t i = 0; i < s->devices.n; i++) {
+        int tp = (int)s->devices.v[i];
 
         if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
             try_tensor(s, tp, experts, err) < 0)
@@ -524,12 +544,12 @@ int planner_search(struct planner_result *out, const struct model *m,
     }
     for (size_t i = 0; i < s.nprofiles; i++) {
         profile_free(s.profiles[i]);
-        anatomy_close(s.anatomies[i]);
+        anatomies_clear(&s.taken[i]);
     }
     free(s.profiles);
-    free(s.anatomies);
+    free(s.taken);
     free(s.found);
-    free(s.ranks.v);
+    free(s.devices.v);
     free(s.sizes.v);
     bubbles_clear(&s.bubbles);
     return ret;
