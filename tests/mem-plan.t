@@ -277,6 +277,35 @@ ok "all that was assumed is told" sh -c 'for w in "seq " "batch " "runtime " "pr
 run mem-estimate plan --gpu h100-80g --gpus 8 --gpus-per-node 8 --net 50GB --seq 2048 --global-batch 8 --weights bf16 llama-3-8b.json
 ok "and nothing that was given" sh -c '! sed -n 2p out | grep -e "seq " -e "batch " -e "network " -e "devices a node" -e weights'
 
+# What would fit fits when it is tried: a global batch stays what it is, other ranks than the checkpoint's are named
+# try OPTION... - each way out of an estimate that does not fit
+try() {
+    run mem-estimate "$@"
+    status_is 1 "it does not fit ($*)"
+    sed '1,/^what would fit/d; s/^[0-9]* ranks: //; s/: [^:]*$//' out > ways
+    ok "and something would" test -s ways
+    while read -r way; do
+        # shellcheck disable=SC2086 # words are wanted
+        ok "$way does" mem-estimate "$@" $way
+    done < ways
+}
+try infer --global-batch 48 --weights bf16 --gpu-mem 40GiB llama-3-8b.json
+try infer --global-batch 48 --micro-batch 1 --gpu-mem 40GiB llama-3-8b.json
+try train --global-batch 48 --micro-batches 2 --seq 1024 --gpu-mem 40GiB llama-3-8b.json
+ok "the largest size that divides the batch is found" test "$(mem-estimate solve --for batch --mode train --weights bf16 --pp 2 --seq 1024 \
+    --global-batch 48 --gpu-mem 80GiB llama-3-8b.json)" = "--micro-batch 3"
+ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 80GiB llama-3-8b.json
+run mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 4 --gpu-mem 80GiB llama-3-8b.json
+status_is 1 "the next does not"
+tp-shard split -q --pp 2 "$bard" bard.pp2
+n=$(mem-estimate solve --for gpus --runtime 0 --gpu-mem 4MiB --seq 64 bard.pp2)
+# shellcheck disable=SC2086 # words are wanted
+ok "a checkpoint's own axes are replaced" test "${n%% *}" = "$(mem-estimate infer ${n#*: } --seq 64 --json bard.pp2 |
+    sed 's/.*"mesh":{"tp":\([0-9]*\),"sp":\([0-9]*\),"ep":1,"dp":1,"pp":\([0-9]*\)}.*/\1 \2 \3/' | awk '{ print $1 * $2 * $3 }')"
+run mem-estimate train --pp 32 --schedule zb-v llama-3-8b.json
+status_is 1 "chunks without layers are impossible"
+out_has "32 x 2 chunks need as many layers, of 32" "which is told"
+
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"
 out_has "0 fit" "and that is said"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/state.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 
@@ -45,80 +46,105 @@ static int float_bytes(uint64_t *out, const char *option, const char *name,
     return 0;
 }
 
+/* The type of the config, or what stands for it. */
+static const struct weight_type *own_type(const struct request *r)
+{
+    const struct weight_type *own = weight_type_of(r->outline.dtype);
+
+    return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
+}
+
+void request_set_weights(struct request *r, const struct weight_type *weights)
+{
+    struct memory_options *m = &r->memory;
+
+    m->weights = weights;
+    m->other = weights && weights->scope == SCOPE_ALL ? weights : own_type(r);
+    m->compute_bytes =
+        r->given.compute_bytes ? r->given.compute_bytes : m->other->block_bytes;
+    m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
+    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes : m->other->block_bytes;
+}
+
 static int set_types(struct request *r, const struct request_options *o,
                      struct err *err)
 {
-    struct memory_options *m = &r->memory;
-    const struct weight_type *own = weight_type_of(r->outline.dtype);
+    const struct weight_type *own = own_type(r), *weights = NULL;
 
-    if (!own || own->scope != SCOPE_ALL)
-        own = weight_type_find("bf16");
-    m->other = own;
     if (o->weights) {
-        m->weights = weight_type_find(o->weights);
-        if (!m->weights) {
+        weights = weight_type_find(o->weights);
+        if (!weights) {
             char *names = weight_type_names_dup();
 
             err_set(err, ERR_USAGE, "--weights: '%s' is none of %s", o->weights, names);
             free(names);
             return -1;
         }
-        if (m->weights->scope == SCOPE_ALL)
-            m->other = m->weights;
     } else if (!r->stored) {
-        m->weights = own;
+        weights = own;
         if (r->outline.dtype_known)
             assume(r, "weights %s", own->name);
     }
-    if (!r->outline.dtype_known && m->other == own)
-        assume(r, "weights f32 (the config names no type)");
-    m->compute_bytes = m->other->block_bytes;
-    if (o->compute && float_bytes(&m->compute_bytes, "--compute", o->compute, err) < 0)
+    if ((o->compute &&
+         float_bytes(&r->given.compute_bytes, "--compute", o->compute, err) < 0) ||
+        (o->kv_dtype &&
+         float_bytes(&r->given.kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0) ||
+        (o->grad_dtype &&
+         float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
         return -1;
-    m->kv_bytes = m->compute_bytes;
-    if (o->kv_dtype && float_bytes(&m->kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0)
-        return -1;
-    m->grad_bytes = m->other->block_bytes;
-    return o->grad_dtype
-               ? float_bytes(&m->grad_bytes, "--grad-dtype", o->grad_dtype, err)
-               : 0;
+    request_set_weights(r, weights);
+    if (!r->outline.dtype_known && r->memory.other == own)
+        assume(r, "%sweights f32 (the config names no type)",
+               o->weights ? "other " : "");
+    return 0;
 }
 
 /* ---- batch ---- */
 
-/* size, number and global batch: the third follows from two. */
-static int set_batch(struct request *r, const struct request_options *o,
-                     struct err *err)
+/* Set size and number of micro-batches as R's batch and mesh have it: of size, number
+ * and global batch the third follows from two. */
+static int derive_batch(struct request *r, struct err *err)
 {
     struct memory_options *m = &r->memory;
     uint64_t replicas =
         (uint64_t)m->mesh.size[MESH_DP] * (uint64_t)m->mesh.size[MESH_EP];
-    uint64_t size = (uint64_t)o->micro_batch, number = (uint64_t)o->micro_batches;
-    uint64_t global = (uint64_t)o->global_batch, known;
+    uint64_t size = r->batch.size, number = r->batch.number, global = r->batch.global;
+    uint64_t each = global / replicas, known;
 
-    if (global && global % replicas)
+    if (!size && !(global && number))
+        size = 1;
+    if (!number && !global)
+        number = (uint64_t)m->mesh.size[MESH_PP];
+    if (global % replicas)
         return err_set(err, ERR_USAGE,
                        "--global-batch %" PRIu64
                        " is no multiple of dp x ep = %" PRIu64,
                        global, replicas);
-    if (!size && !(global && number)) {
-        size = 1;
+    known = (size ? size : 1) * (number ? number : 1);
+    if (global && (each % known || (size && number && each != known)))
+        return err_set(
+            err, ERR_USAGE,
+            "--global-batch %" PRIu64 " is not size x number x dp x ep = %" PRIu64 "%s",
+            global, known * replicas, size && number ? "" : " times a whole number");
+    m->micro_batch = size ? size : each / known;
+    m->micro_batches = number ? number : each / known;
+    return 0;
+}
+
+static int set_batch(struct request *r, const struct request_options *o,
+                     struct err *err)
+{
+    struct memory_options *m = &r->memory;
+
+    r->batch.size = (uint64_t)o->micro_batch;
+    r->batch.number = (uint64_t)o->micro_batches;
+    r->batch.global = (uint64_t)o->global_batch;
+    if (derive_batch(r, err) < 0)
+        return -1;
+    if (!r->batch.size && !(r->batch.global && r->batch.number))
         assume(r, "micro-batch 1");
-    }
-    if (!number && !global) {
-        r->batches_follow = true;
-        number = (uint64_t)m->mesh.size[MESH_PP];
-        if (number > 1)
-            assume(r, "%" PRIu64 " micro-batches", number);
-    }
-    known = (size ? size : 1) * (number ? number : 1) * replicas;
-    if (global && (global % known || (size && number && global != known)))
-        return err_set(err, ERR_USAGE,
-                       "--global-batch %" PRIu64
-                       " is not size x number x dp x ep = %" PRIu64 "%s",
-                       global, known, size && number ? "" : " times a whole number");
-    m->micro_batch = size ? size : global / known;
-    m->micro_batches = number ? number : global / known;
+    if (!r->batch.number && !r->batch.global && m->micro_batches > 1)
+        assume(r, "%" PRIu64 " micro-batches", m->micro_batches);
     m->seq = o->seq;
     if (!m->seq) {
         m->seq = model_context(r->outline.model);
@@ -257,8 +283,8 @@ int request_settle(struct request *r, struct err *err)
 
     for (int s = 0; s < pp; s++)
         one[s] = 1;
-    if (r->batches_follow)
-        r->memory.micro_batches = (uint64_t)pp;
+    if (derive_batch(r, err) < 0)
+        goto out;
     if (r->runtime_follows)
         r->memory.runtime = default_runtime(r->memory.mesh.nranks);
     if (r->memory.micro_batches > INT32_MAX) {
@@ -351,6 +377,17 @@ bool request_fits(const struct request *r, const struct memory_estimate *e)
     return !r->gpu_memory || e->peak->total <= r->gpu_memory;
 }
 
+/* Each chunk of a stage has a layer. */
+static void add_chunk_obstacle(struct str *out, const struct request *r)
+{
+    long long need = (long long)r->memory.mesh.size[MESH_PP] * r->chunks;
+
+    if (need > r->outline.model->state->nlayers)
+        str_addf(out, "--schedule %s: %d x %d chunks need as many layers, of %d\n",
+                 order_names[r->schedule], r->memory.mesh.size[MESH_PP], r->chunks,
+                 r->outline.model->state->nlayers);
+}
+
 /* Groups of --hsdp ranks must make up all that share the weights. */
 static void add_group_obstacle(struct str *out, const struct memory_options *o)
 {
@@ -385,6 +422,8 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out,
                  "--zero 2: gradients cannot stay dealt over the micro-batches of "
                  "a pipeline\n");
+    if (r->memory.train && r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
+        add_chunk_obstacle(&out, r);
     if (r->memory.train && r->memory.hsdp)
         add_group_obstacle(&out, &r->memory);
     return out.s ? str_steal(&out) : xstrdup("");

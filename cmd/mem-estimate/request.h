@@ -99,6 +99,12 @@ extern const char *const master_names[];
 
 /* A request worked out. */
 struct request {
+    struct {
+        uint64_t size, number, global; /* 0: not given */
+    } batch;
+    struct {
+        uint64_t compute_bytes, kv_bytes, grad_bytes; /* likewise */
+    } given;
     struct outline outline;
     const char *path;
     enum dtype *stored; /* of the checkpoint's tensors, or NULL */
@@ -108,7 +114,6 @@ struct request {
     char *lora_targets;
     const struct gpu *gpu; /* or NULL */
     uint64_t gpu_memory;   /* 0: not named */
-    bool batches_follow;   /* as many micro-batches as there are stages */
     bool runtime_follows;  /* as of that many ranks */
     bool layout;           /* some axis of the mesh was named */
     struct str assumed;    /* what was not given, "; " between */
@@ -123,11 +128,13 @@ int request_open(struct request *r, const struct request_options *o, bool train,
                  const char *path, struct err *err);
 void request_close(struct request *r);
 
+/* Hold weights as WEIGHTS, NULL as they are stored, and whatever follows them. */
+void request_set_weights(struct request *r, const struct weight_type *weights);
 /* Estimate R's bytes.  0, or -1 with *err as of memory_estimate. */
 int request_estimate(const struct request *r, struct memory_estimate *e,
                      struct err *err);
-/* Set what follows from the mesh, after r->memory.mesh was changed: the micro-batches
- * in flight and, where they were not given, their number and the runtime. */
+/* Set what follows from r->memory.mesh and r->batch, after they were changed:
+ * micro-batches, how many are in flight, and the runtime where it was not given. */
 int request_settle(struct request *r, struct err *err);
 /* Reasons why R's layout is impossible, a line each; "" when it is not.  The caller
  * frees it. */

@@ -53,6 +53,29 @@ static uint64_t largest(struct request *r, uint64_t *what, uint64_t limit)
     return low;
 }
 
+/* The largest micro-batch, at most LIMIT, with which R fits.  It divides the global
+ * batch where there is one; bytes need not grow with it then, for fewer are in flight.
+ */
+static uint64_t largest_batch(struct request *r, uint64_t limit)
+{
+    uint64_t global = r->batch.global, was = r->batch.size, found = 0, peak, d = 1;
+
+    if (!global)
+        return largest(r, &r->batch.size, limit);
+    for (; d < global / d && !found; d++) {
+        r->batch.size = global / d;
+        if (global % d == 0 && r->batch.size <= limit && fits(r, &peak))
+            found = r->batch.size;
+    }
+    for (; d > 0 && !found; d--) {
+        r->batch.size = d;
+        if (global % d == 0 && d <= limit && fits(r, &peak))
+            found = d;
+    }
+    r->batch.size = was;
+    return found;
+}
+
 /* Bytes that N ranks have to share, however they are laid out: what R keeps of its
  * weights on one rank. */
 static uint64_t states(struct request *r)
@@ -176,12 +199,15 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
     return found;
 }
 
-/* Ranks and options of what fewest() has found for R. */
+/* Ranks and options of what fewest() has found for R; a checkpoint's own axes hold
+ * unless others are named. */
 static void add_ranks(struct str *out, const struct request *r, const struct mesh *m)
 {
+    const struct checkpoint *c = r->outline.checkpoint;
+
     str_addf(out, "%d ranks: --tp %d", m->nranks, m->size[MESH_TP]);
     for (int i = MESH_TP + 1; i < MESH_NAXES; i++)
-        if (m->size[i] > 1)
+        if (m->size[i] > 1 || (c && c->sharded && c->mesh.size[i] > 1))
             str_addf(out, " --%s %d", mesh_axis_names[i], m->size[i]);
     str_add(out, r->memory.train && shards(m) ? " --zero 3\n" : "\n");
 }
@@ -230,7 +256,7 @@ static void try_inference(struct str *out, struct request *r)
     char text[32];
 
     for (int i = 0; i < 3; i++) {
-        r->memory.weights = weight_type_find(types[i]);
+        request_set_weights(r, weight_type_find(types[i]));
         snprintf(text, sizeof(text), "--weights %s", types[i]);
         try_way(out, r, text);
         r->memory = was;
@@ -245,7 +271,7 @@ char *ways_out_dup(const struct request *request)
     uint64_t n;
 
     r.inflight = NULL;
-    n = largest(&r, &r.memory.micro_batch, request->memory.micro_batch);
+    n = largest_batch(&r, request->memory.micro_batch);
     if (n)
         str_addf(&out, "--micro-batch %" PRIu64 "\n", n);
     n = largest(&r, &r.memory.seq, request->memory.seq);
@@ -335,7 +361,7 @@ int solve_main(const char *program, int argc, char **argv)
     context = model_context(r.outline.model);
     mesh_one(&mesh);
     if (what == FOR_BATCH)
-        n = largest(&r, &r.memory.micro_batch, 1 << 24);
+        n = largest_batch(&r, 1 << 24);
     else if (what == FOR_SEQ)
         n = largest(&r, &r.memory.seq, context ? context : 1 << 24);
     else
