@@ -306,6 +306,22 @@ run mem-estimate train --pp 32 --schedule zb-v llama-3-8b.json
 status_is 1 "chunks without layers are impossible"
 out_has "32 x 2 chunks need as many layers, of 32" "which is told"
 
+# Options are taken as they are or refused
+for bad in "--seq 0" "--gpu-mem 0"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate infer $bad llama-3-8b.json
+    status_is 2 "$bad is refused, not left out"
+done
+for name in "H100 h100-80g" "a100 a100-40g" "V100-PCIE-32GB v100-32g" "4090 rtx4090"; do
+    run mem-estimate infer --gpu "${name% *}" llama-3-8b.json
+    status_is 2 "'${name% *}' is no device"
+    err_has "nearest is '${name#* }'" "and the nearest is told"
+done
+run mem-estimate train --lora 16 --optimizer sgd smollm2-135m.json
+out_has "gradients" "options of training without a layout are answered for one rank"
+run mem-estimate train smollm2-135m.json
+ok "without any options the table of types stands alone" sh -c '! grep -q gradients out'
+
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"
 out_has "0 fit" "and that is said"

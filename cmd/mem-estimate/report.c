@@ -247,7 +247,7 @@ void report_text(const struct report *r)
         printf("impossible:\n%s", r->obstacles);
         return;
     }
-    if (q->layout || q->gpu_memory)
+    if (q->detailed)
         print_kinds(r);
     if (q->gpu_memory && r->fits)
         printf("fits in %s\n", str_human(size, q->gpu_memory));

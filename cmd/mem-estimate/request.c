@@ -146,6 +146,8 @@ static int set_batch(struct request *r, const struct request_options *o,
     if (!r->batch.number && !r->batch.global && m->micro_batches > 1)
         assume(r, "%" PRIu64 " micro-batches", m->micro_batches);
     m->seq = o->seq;
+    if (!m->seq && o->seq_given)
+        return err_set(err, ERR_USAGE, "--seq 0: no tokens");
     if (!m->seq) {
         m->seq = model_context(r->outline.model);
         if (!m->seq)
@@ -242,6 +244,8 @@ static int set_device(struct request *r, const struct request_options *o,
 {
     char name[128];
 
+    if (o->memory_given && !o->gpu_memory)
+        return err_set(err, ERR_USAGE, "--gpu-mem 0: no memory");
     if (o->gpu && !strcmp(o->gpu, "here")) {
         if (find_here(name, &r->gpu_memory, err) < 0)
             return -1;
@@ -313,6 +317,21 @@ out:
 
 /* ---- opening ---- */
 
+/* Does O name anything besides model, mesh and output that bytes depend on? */
+static bool is_detailed(const struct request_options *o)
+{
+    bool types = o->weights || o->compute || o->kv_dtype || o->grad_dtype;
+    bool batch = o->micro_batch || o->micro_batches || o->global_batch || o->seq_given;
+    bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
+                  o->lora || o->freeze;
+    bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
+                  o->sequence_parallel || o->kv_block;
+    bool device = o->gpu || o->memory_given || o->runtime_given ||
+                  o->fragmentation != 5 || o->schedule != ORDER_1F1B || o->model_chunks;
+
+    return types || batch || states || values || device;
+}
+
 static void find_stored(struct request *r)
 {
     const struct checkpoint *c = r->outline.checkpoint;
@@ -341,6 +360,7 @@ int request_open(struct request *r, const struct request_options *o, bool train,
         base = &r->outline.checkpoint->mesh;
         r->layout |= base->nranks > 1;
     }
+    r->detailed = r->layout || is_detailed(o);
     find_stored(r);
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||

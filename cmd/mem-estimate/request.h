@@ -18,7 +18,8 @@ struct request_options {
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks;
     int optimizer, master, offload, recompute, flash;
-    bool sequence_parallel, fused_loss, dropout, eager, runtime_given;
+    bool sequence_parallel, fused_loss, dropout, eager;
+    bool seq_given, memory_given, runtime_given;
     double fragmentation;
 };
 
@@ -49,8 +50,9 @@ extern const char *const master_names[];
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
         REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, NULL, NULL),   \
         REQUEST_ROW(OPT_U64, "seq", &(r).seq, "N", "tokens of a sequence", NULL,      \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL, NULL),  \
+                    &(r).seq_given),                                                  \
+        REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
+                    &(r).memory_given),                                               \
         REQUEST_ROW(OPT_COUNT, "ep", &(r).mesh.ep, "N", NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_COUNT, "sp", &(r).mesh.sp, "N", NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_STRING, "mesh", &(r).mesh.spec, "SPEC", NULL, NULL, NULL),    \
@@ -116,6 +118,7 @@ struct request {
     uint64_t gpu_memory;   /* 0: not named */
     bool runtime_follows;  /* as of that many ranks */
     bool layout;           /* some axis of the mesh was named */
+    bool detailed;         /* that, a device, or what else a rank's bytes depend on */
     struct str assumed;    /* what was not given, "; " between */
 };
 

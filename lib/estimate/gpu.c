@@ -104,10 +104,17 @@ const char *gpu_nearest(const char *name)
 {
     size_t best = SIZE_MAX;
     const char *nearest = gpu_table[0].name;
+    char wanted[64], product[64], short_name[64];
 
+    simplify(wanted, name);
     for (size_t i = 0; i < gpu_count; i++) {
-        size_t d = str_distance(name, gpu_table[i].name);
+        size_t d, of_product;
 
+        simplify(product, gpu_table[i].product);
+        simplify(short_name, gpu_table[i].name);
+        d = strstr(short_name, wanted) ? 0 : str_distance(wanted, short_name);
+        of_product = str_distance(wanted, product);
+        d = of_product < d ? of_product : d;
         if (d < best) {
             best = d;
             nearest = gpu_table[i].name;
