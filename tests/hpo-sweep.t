@@ -203,6 +203,21 @@ for version in 4.9 5.0; do
     rm theirs.db*
 done
 
+# tuples among the choices, which Optuna warns of and keeps as lists
+printf '{"h": {"type": "categorical", "choices": [[64, 64], [128], null]}}\n' > lists.json
+run hpo-sweep run lists.json --sampler grid -- echo '{h}' 1
+status_is 0 "a choice may be a list"
+run hpo-sweep show -S lists.db
+out_has "h=[64,64]" "and is shown as one"
+run hpo-sweep enqueue lists.json 'h=[128]'
+status_is 0 "and enqueued"
+cat > foreign.jsonl << 'EOF'
+{"op_code":0,"worker_id":"w","study_name":"s","directions":[1]}
+{"op_code":4,"worker_id":"w","study_id":0,"state":4,"system_attrs":{"fixed_params":[1]}}
+EOF
+run hpo-sweep ask s.yaml -S journal:foreign.jsonl
+err_is "hpo-sweep: trial 0: fixed_params is no object" "parameters enqueued in another form are refused"
+
 hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30 &
 pid=$!
 while ! [ -f slow.trials/000000/params.json ]; do sleep 0.1; done

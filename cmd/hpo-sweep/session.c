@@ -385,7 +385,9 @@ static int read_fixed(double *fixed, const struct session *s,
     if (!text)
         return 0;
     if (json_parse(&doc, "fixed_params", text, strlen(text), err) < 0)
-        return -1;
+        return err_prefix(err, "trial %d", t->number);
+    if (doc.root->type != JSON_OBJECT)
+        ret = err_set(err, ERR_INPUT, "trial %d: fixed_params is no object", t->number);
     for (const struct json *j = doc.root->first; j && ret == 0; j = j->next) {
         int at = space_find(space, j->key);
 
@@ -623,8 +625,10 @@ int session_judge(struct session *s, const struct study_trial *t, bool *prune,
         return -1;
     ret = pruner_parse(&pruner, json_string(doc.root) ? doc.root->text : "", err);
     json_clear(&doc);
-    if (ret < 0)
+    if (ret < 0) {
+        err->kind = ERR_INPUT; /* the study's, not the user's */
         return -1;
+    }
     curves = study_curves_new(&s->study);
     task = (struct pruner_task){ s->name, s->study.maximize[0], curves, s->study.n,
                                  &curves[t->number] };
