@@ -250,6 +250,8 @@ static void test_refusals(void)
             "s.yaml:1:41: m: 'objective' is minimize or maximize");
     refused("{\"linear_constraints\": [], \"parameters\": []}",
             "s.yaml:1:24: unknown key 'linear_constraints'");
+    refused("a: &x {b: 1}\nc: {<<: *x}\n",
+            "s.yaml:2:5: a merge key, which is not read");
     refused("a: &x [*x]\n", "s.yaml:1:4: nested too deeply");
     refused("a: 1\n---\nb: 2\n", "s.yaml: more than one document");
     refused("", "s.yaml: empty");

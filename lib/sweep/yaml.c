@@ -141,6 +141,9 @@ static int set_object(struct builder *b, struct json *j, const yaml_node_t *node
         name->col = (uint32_t)key->start_mark.column + 1;
         if (set_scalar(b, name, key) < 0)
             return -1;
+        if (key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+            !strcmp(name->text, "<<"))
+            return fail(b, key->start_mark, "a merge key, which is not read");
         for (const struct json *k = j->first; k; k = k->next)
             if (!strcmp(k->key, name->text))
                 return err_set(b->err, ERR_INPUT, "%s:%u:%u: duplicate key \"%s\"",
