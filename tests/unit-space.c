@@ -230,6 +230,8 @@ static void test_refusals(void)
             "s.yaml:2:16: lr: 'values' does not go with 'constant'");
     refused("parameters: {a: {value: 1}}\nmetric: {name: m, goal: [minimize]}\n",
             "s.yaml:2:25: metric: 'goal' is minimize or maximize, not ''");
+    refused("parameters: {a: {value: 1}}\nmetric: [loss]\n",
+            "s.yaml:2:9: metric: not an object");
     refused("parameters: {a: {value: 1}}\nmetrics: loss\n",
             "s.yaml:2:10: 'metrics' is not a list");
     refused("{\"x\": {\"type\": \"int\", \"low\": 0}}",
@@ -239,7 +241,7 @@ static void test_refusals(void)
     refused("{\"x\": {\"type\": \"int\", \"low\": 1, \"high\": 2, \"log\": 1}}",
             "s.yaml:1:51: x: 'log' is not true or false");
     refused("{\"x\": {\"type\": \"int\", \"low\": 0, \"high\": 1}, \"y\": 3}",
-            "s.yaml:1:50: y: unknown distribution ''");
+            "s.yaml:1:50: y: not an object");
     refused("[{\"name\": \"a\", \"type\": \"double\", \"bounds\": {\"min\": 1}}]",
             "s.yaml:1:44: a: 'max' is missing");
     refused("[{\"name\": \"a\", \"type\": \"double\", \"bounds\": {\"min\": 1, "

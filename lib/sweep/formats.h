@@ -25,8 +25,9 @@ int formats_error(const struct formats_reader *r, const struct json *j,
  * ownership of its parts (they are released on failure). */
 int formats_add(struct formats_reader *r, const struct json *j, struct space_param *p);
 
-/* ERR_INPUT at the first member of J that is not one of KNOWN (up to NULL) and has a
- * value; NAME is what it belongs to, "" for the whole file. */
+/* ERR_INPUT at J unless it is an object, and at its first member that is not one of
+ * KNOWN (up to NULL) and has a value; NAME is what it belongs to, "" for the whole
+ * file. */
 int formats_check_keys(const struct formats_reader *r, const struct json *j,
                        const char *name, const char *const *known);
 

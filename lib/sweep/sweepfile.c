@@ -24,6 +24,9 @@ int formats_error(const struct formats_reader *r, const struct json *j,
 int formats_check_keys(const struct formats_reader *r, const struct json *j,
                        const char *name, const char *const *known)
 {
+    if (j->type != JSON_OBJECT)
+        return json_error(r->doc, j, r->err, "%s%snot an object", name,
+                          *name ? ": " : "");
     for (const struct json *k = j->first; k; k = k->next) {
         const char *const *w = known;
 
