@@ -317,6 +317,9 @@ for name in "H100 h100-80g" "a100 a100-40g" "V100-PCIE-32GB v100-32g" "4090 rtx4
     status_is 2 "'${name% *}' is no device"
     err_has "nearest is '${name#* }'" "and the nearest is told"
 done
+sed 's/LlamaForCausalLM/LlamaForSequenceClassification/' llama-3-8b.json > classifier.json
+run mem-estimate infer classifier.json
+out_has "assumed: the head of a language model, unlike LlamaForSequenceClassification" "a head that the family does not know is told"
 run mem-estimate train --lora 16 --optimizer sgd smollm2-135m.json
 out_has "gradients" "options of training without a layout are answered for one rank"
 run mem-estimate train smollm2-135m.json

@@ -332,6 +332,34 @@ static bool is_detailed(const struct request_options *o)
     return types || batch || states || values || device;
 }
 
+/* Say so where the config names a model without the head that its family has: families
+ * of decoders know none but that of a language model. */
+static void assume_head(struct request *r)
+{
+    static const char *const heads[] = { "LM", "LMHeadModel",
+                                         "ForConditionalGeneration", "ForPreTraining" };
+    const int origin[MESH_NAXES] = { 0 };
+    const struct model *m = r->outline.model;
+    const cJSON *all =
+        cJSON_GetObjectItemCaseSensitive(m->state->config, "architectures");
+    const cJSON *name = cJSON_GetArrayItem(all, 0);
+    struct anatomy *a;
+    struct mesh one;
+    struct err none;
+
+    if (!cJSON_IsString(name))
+        return;
+    for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+        if (str_ends(name->valuestring, heads[i]))
+            return;
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
+        return;
+    if (a->vocab)
+        assume(r, "the head of a language model, unlike %.80s", name->valuestring);
+    anatomy_close(a);
+}
+
 static void find_stored(struct request *r)
 {
     const struct checkpoint *c = r->outline.checkpoint;
@@ -362,6 +390,7 @@ int request_open(struct request *r, const struct request_options *o, bool train,
     }
     r->detailed = r->layout || is_detailed(o);
     find_stored(r);
+    assume_head(r);
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
         set_types(r, o, err) < 0 || set_batch(r, o, err) < 0 ||
