@@ -203,6 +203,18 @@ for version in 4.9 5.0; do
     rm theirs.db*
 done
 
+printf 'o: choice([a, "b 1"])\nx: uniform(0, 1) if o == a\n' > when.yaml
+hpo-sweep ask when.yaml > asked
+run hpo-sweep ask when.yaml
+status_is 0 "a space with a condition is that of its study"
+printf 'o: choice([a, "b 1"])\nx: uniform(0, 1) if o in [a, "b 1"]\n' > when.yaml
+run hpo-sweep ask when.yaml
+err_is "hpo-sweep: study 'when' has another search space: the condition of x was {\"o\":[\"a\"]} and is {\"o\":[\"a\",\"b 1\"]}" \
+    "another condition is another space"
+printf 'o: choice([a, "b 1"])\nx: uniform(0, 1)\n' > when.yaml
+run hpo-sweep ask when.yaml
+status_is 3 "so is none"
+
 # tuples among the choices, which Optuna warns of and keeps as lists
 printf '{"h": {"type": "categorical", "choices": [[64, 64], [128], null]}}\n' > lists.json
 run hpo-sweep run lists.json --sampler grid -- echo '{h}' 1

@@ -230,6 +230,8 @@ static void test_refusals(void)
             "s.yaml:2:16: lr: 'values' does not go with 'constant'");
     refused("parameters: {a: {value: 1}}\nmetric: {name: m, goal: [minimize]}\n",
             "s.yaml:2:25: metric: 'goal' is minimize or maximize, not ''");
+    refused("parameters: {a: {parameters: {b: {value: 1}}, min: 3}}\n",
+            "s.yaml:1:52: a: unknown key 'min'");
     refused("parameters: {a: {value: 1}}\nmetric: [loss]\n",
             "s.yaml:2:9: metric: not an object");
     refused("parameters: {a: {value: 1}}\nmetrics: loss\n",

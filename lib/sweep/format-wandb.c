@@ -276,6 +276,8 @@ out:
 static int read_params(struct formats_reader *r, const struct json *obj,
                        const char *prefix, int depth)
 {
+    static const char *const alone[] = { "parameters", NULL };
+
     if (obj->type != JSON_OBJECT || depth > DEPTH_MAX)
         return json_error(r->doc, obj, r->err, "'parameters' is not an object");
     for (const struct json *j = obj->first; j; j = j->next) {
@@ -286,7 +288,9 @@ static int read_params(struct formats_reader *r, const struct json *obj,
         if (j->type != JSON_OBJECT)
             ret = formats_error(r, j, name, "not an object such as {value: ...}");
         else if (nested)
-            ret = read_params(r, nested, name, depth + 1);
+            ret = formats_check_keys(r, j, name, alone) < 0
+                      ? -1
+                      : read_params(r, nested, name, depth + 1);
         else
             ret = read_leaf(r, j, name);
         free(name);

@@ -412,6 +412,28 @@ void study_space(struct space *space, const struct study *s)
         }
 }
 
+/* When parameter I is in force, as {"parent":[choices]}; "null" if always. */
+static char *condition_dup(const struct space *space, size_t i)
+{
+    const struct space_param *p = &space->params[i], *parent;
+    struct str out = { 0 };
+    bool some = false;
+
+    if (p->parent < 0)
+        return xstrdup("null");
+    parent = &space->params[p->parent];
+    str_addc(&out, '{');
+    str_add_json(&out, parent->name);
+    str_add(&out, ":[");
+    for (size_t k = 0; k < parent->dist.nchoices; k++)
+        if (p->when[k]) {
+            str_addf(&out, "%s%s", some ? "," : "", parent->dist.choices[k]);
+            some = true;
+        }
+    str_add(&out, "]}");
+    return str_steal(&out);
+}
+
 char *study_space_text(const struct space *space)
 {
     struct str out = { 0 };
@@ -424,6 +446,13 @@ char *study_space_text(const struct space *space)
         str_add_json(&out, p->name);
         str_add(&out, ": ");
         dist_write(&out, &p->dist);
+        if (p->parent >= 0) { /* one more member of the object */
+            char *condition = condition_dup(space, i);
+
+            out.s[--out.len] = '\0';
+            str_addf(&out, ", \"if\": %s}", condition);
+            free(condition);
+        }
     }
     str_addc(&out, '}');
     return str_steal(&out);
@@ -435,6 +464,28 @@ static int differs(const struct study *s, const char *name, const char *old,
     return err_set(err, ERR_INPUT,
                    "study '%s' has another search space: %s was %.300s and is %.300s",
                    s->name, name, old, new);
+}
+
+/* Compare parameter I's condition with that in OLD. */
+static int check_condition(const struct study *s, const struct space *space, size_t i,
+                           const struct json *old, struct err *err)
+{
+    char *now = condition_dup(space, i);
+    struct str then = { 0 };
+    int ret = 0;
+
+    if (json_get(old, "if"))
+        json_print(&then, json_get(old, "if"));
+    else
+        str_add(&then, "null");
+    if (strcmp(then.s, now) != 0)
+        ret = err_set(err, ERR_INPUT,
+                      "study '%s' has another search space: the condition of %s was "
+                      "%.200s and is %.200s",
+                      s->name, space->params[i].name, then.s, now);
+    str_clear(&then);
+    free(now);
+    return ret;
 }
 
 /* Compare with what the study was begun with. */
@@ -462,7 +513,8 @@ static int check_begun(const struct study *s, const struct space *space,
         else if (!dist_same(&old, &p->dist)) {
             dist_write(&then, &old);
             ret = differs(s, p->name, then.s, now.s, err);
-        }
+        } else
+            ret = check_condition(s, space, i, j, err);
         dist_clear(&old);
     }
     for (const struct json *j = doc.root->first; j && ret == 0; j = j->next)
