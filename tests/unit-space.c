@@ -366,10 +366,16 @@ static void test_steps(void)
 {
     struct sweepfile f;
 
-    parse(&f, "a: qrandn(0, 1, 0.2)\nb: quniform(0, 1e6, 1e-9)\n");
+    parse(&f,
+          "a: qrandn(0, 1, 0.2)\nb: quniform(0, 1e6, 1e-9)\nc: quniform(0, 1, 0.3)\n"
+          "d: quniform(0.6, 1, 0.2)\n");
     tap_ok(dist_nth(&f.space.params[0].dist, 24) == -0.2 &&
                dist_nth(&f.space.params[1].dist, 1) == 1e-9,
            "multiples of a step are as exact as their bounds");
+    tap_ok(f.space.params[2].dist.high == 0.9 &&
+               space_nearest(&f.space.params[2].dist, 0.95) == 0.9 &&
+               f.space.params[3].dist.low == 0.6,
+           "and so are the bounds");
     sweepfile_clear(&f);
 }
 

@@ -53,7 +53,7 @@ bool dist_contains(const struct dist *d, double value)
 
 const char *dist_settle(struct dist *d)
 {
-    double steps, last;
+    double steps;
 
     if (d->kind == DIST_CATEGORICAL)
         return d->nchoices ? NULL : "there are no choices";
@@ -78,9 +78,7 @@ const char *dist_settle(struct dist *d)
     }
     if (d->step > 0) {
         steps = floor((d->high - d->low) / d->step + 1e-9);
-        last = dist_nth(d, steps);
-        if (fabs(d->high - last) > 1e-9 * d->step)
-            d->high = last;
+        d->high = dist_nth(d, steps);
     }
     return NULL;
 }

@@ -140,6 +140,14 @@ int formats_condition(struct formats_reader *r, const struct json *j, size_t i,
     return 0;
 }
 
+/* The multiple of Q that is next to X. */
+static double next_multiple(double x, double q)
+{
+    const struct dist d = { .kind = DIST_FLOAT, .high = x, .step = q };
+
+    return dist_nth(&d, nearbyint(x / q));
+}
+
 void formats_quantize(struct space_param *p, double q)
 {
     struct dist *d = &p->dist;
@@ -153,8 +161,8 @@ void formats_quantize(struct space_param *p, double q)
         p->a = d->low;
         p->b = d->high;
     }
-    d->low = nearbyint(d->low / q) * q;
-    d->high = nearbyint(d->high / q) * q;
+    d->low = next_multiple(d->low, q);
+    d->high = next_multiple(d->high, q);
     d->step = q;
     if (q == floor(q))
         d->kind = DIST_INT;
