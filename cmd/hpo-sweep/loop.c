@@ -29,10 +29,11 @@ static int record_infeasible(struct loop *l, struct job *job, struct err *err)
 }
 
 /* JOB was drawn but is not started, or was ended by us: it fails, whatever an earlier
- * run of its number left. */
+ * run of its number left, and is not logged again. */
 static void forgo(struct job *job)
 {
     job->killed = clock_seconds();
+    job->start = 0;
 }
 
 /* Start JOB's command; *started is false when its point is infeasible. */
