@@ -57,6 +57,20 @@ status_is 0 "a journal whose first line is torn is begun again"
 run hpo-sweep ask -S journal:nowhere/j s.yaml
 status_is 4 "a journal in no directory cannot be made"
 
+# a writer killed while it draws, which takes it most of its time
+hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 100 -- echo 1
+for i in 1 2 3 4 5; do
+    hpo-sweep run s.yaml -S journal:kill.log --study kill --sampler tpe:candidates=10000 --trials 9999 -j 8 -- echo 1 &
+    pid=$!
+    sleep 0.4
+    kill -KILL $pid
+    wait $pid 2> err
+    rm -f kill.log.lock
+done
+hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 1 -- echo 1
+hpo-sweep show -S journal:kill.log > out
+ok "no trial is there without what tells whose it is" sh -c '! grep RUNNING out'
+
 # many at once
 for w in 1 2 3 4 5 6 7 8; do
     (for k in 1 2 3 4 5; do

@@ -35,31 +35,36 @@ struct journal {
     uint64_t begun;     /* size of the file when the change began */
     uint64_t read;      /* bytes that were applied */
     struct str pending; /* lines of the change, not yet in the file */
+    size_t applied;     /* bytes of them that were */
     struct replay replay;
 };
 
 /* ---- reading ---- */
 
-static int write_pending(struct journal *j, struct err *err)
+static void drop_pending(struct journal *j)
 {
-    int ret = j->pending.len
-                  ? fs_write(j->fd, j->pending.s, j->pending.len, j->path, err)
-                  : 0;
-
     str_reset(&j->pending);
-    return ret;
+    j->applied = 0;
 }
 
-/* Apply the whole lines that are new, our own included. */
-static int catch_up(struct journal *j, struct err *err)
+static int write_pending(struct journal *j, struct err *err)
+{
+    if (j->pending.len &&
+        fs_write(j->fd, j->pending.s, j->pending.len, j->path, err) < 0)
+        return -1;         /* and the change is given up */
+    j->read += j->applied; /* after all that was in the file, as the lock is ours */
+    drop_pending(j);
+    return 0;
+}
+
+/* Apply the whole lines of the file that are new. */
+static int read_file(struct journal *j, struct err *err)
 {
     char *buf = NULL;
     struct stat st;
     size_t cap = 0;
     int ret = -1;
 
-    if (write_pending(j, err) < 0)
-        return -1;
     if (fstat(j->fd, &st) < 0)
         return err_errno(err, "%s", j->path);
     while (j->read < (uint64_t)st.st_size) {
@@ -86,10 +91,28 @@ out:
     return ret;
 }
 
+/* Apply what is new, our own lines included.  These stay where they are: written one by
+ * one, a trial would be there for a while without what tells whose it is. */
+static int catch_up(struct journal *j, struct err *err)
+{
+    size_t used;
+
+    if (!j->applied && read_file(j, err) < 0)
+        return -1;
+    if (j->applied == j->pending.len)
+        return 0;
+    if (replay_lines(&j->replay, j->pending.s + j->applied, j->pending.len - j->applied,
+                     &used, err) < 0)
+        return -1;
+    j->applied += used;
+    return 0;
+}
+
 static void forget(struct journal *j)
 {
     replay_forget(&j->replay);
     j->read = 0;
+    j->applied = 0;
 }
 
 /* ---- the lock ---- */
@@ -174,9 +197,9 @@ static void journal_give_up(struct storage *st)
 
     if (!j->locked)
         return;
-    str_reset(&j->pending);
-    if (ftruncate(j->fd, (off_t)j->begun) == 0 && j->read > j->begun)
+    if (ftruncate(j->fd, (off_t)j->begun) == 0 && (j->read > j->begun || j->applied))
         forget(j);
+    drop_pending(j);
     release_lock(j);
 }
 
