@@ -317,6 +317,11 @@ for name in "H100 h100-80g" "a100 a100-40g" "V100-PCIE-32GB v100-32g" "4090 rtx4
     status_is 2 "'${name% *}' is no device"
     err_has "nearest is '${name#* }'" "and the nearest is told"
 done
+shape deepseek-v3
+sed 's/"num_experts_per_tok": *[0-9]*,//' deepseek-v3.json > lacks.json
+run mem-estimate infer lacks.json
+status_is 3 "a key that only the forward pass needs must be there, too"
+err_has "deepseek_v3.json:12:55: lacks.json: 'top' (num_experts_per_tok): expected a whole number from 1 to 256" "which is told by name"
 sed 's/LlamaForCausalLM/LlamaForSequenceClassification/' llama-3-8b.json > classifier.json
 run mem-estimate infer classifier.json
 out_has "assumed: the head of a language model, unlike LlamaForSequenceClassification" "a head that the family does not know is told"

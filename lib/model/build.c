@@ -8,14 +8,32 @@
 
 #include "lib/base/mem.h"
 
+/* The family's symbol that stands at TEXT, or NULL. */
+static const struct family_entry *symbol_at(const struct model_state *s,
+                                            const char *text)
+{
+    char name[64];
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+    snprintf(name, sizeof(name), "%.*s", (int)n, text);
+    return n && n < sizeof(name) ? family_get(&s->family->symbols, name) : NULL;
+}
+
 int build_error(struct builder *b, size_t at, const char *fmt, ...)
 {
+    const struct model_state *s = b->m->state;
+    const struct family_entry *symbol =
+        at < strlen(b->line->text) ? symbol_at(s, b->line->text + at) : NULL;
     char what[700];
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
+    if (symbol && json_string(symbol->json)) /* whose key may be missing or wrong */
+        return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at,
+                            b->err, "%s: '%s' (%s): %s", s->config_name, symbol->key,
+                            json_string(symbol->json), what);
     return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at, b->err,
                         "%s", what);
 }
