@@ -61,6 +61,8 @@ run hpo-sweep run s.yaml --storage :memory: --trials 1 -- echo 1
 ok "no file's name means a study that is not kept" test -f :memory:
 run hpo-sweep run s.yaml --study '' --trials 1 -- echo 1
 status_is 2 "a study without a name is refused"
+run hpo-sweep show -S s.db
+err_has "choose one with --study: dev, mask, all" "the studies of a storage are named"
 export HPO_STUDY=outer HPO_STORAGE=outer.db
 run hpo-sweep show -S :memory:
 status_is 0 "the environment's study is not looked for in another storage"

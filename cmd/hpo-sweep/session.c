@@ -68,11 +68,16 @@ static int only_study(struct session *s, struct err *err)
     if (n == 1) {
         s->name = xstrdup(names[0]);
         ret = 0;
+    } else if (!n) {
+        err_set(err, ERR_INPUT, "%s holds no study", s->st->name);
     } else {
-        err_set(err, n ? ERR_USAGE : ERR_INPUT,
-                n ? "%s holds %zu studies: choose one with --study"
-                  : "%s holds no study",
-                s->st->name, n);
+        struct str all = { 0 };
+
+        for (size_t i = 0; i < n && all.len < 200; i++)
+            str_addf(&all, "%s%.100s", i ? ", " : "", names[i]);
+        err_set(err, ERR_USAGE, "%s holds %zu studies: choose one with --study: %.200s",
+                s->st->name, n, all.s);
+        str_clear(&all);
     }
     fs_list_free(names, n);
     return ret;
