@@ -234,6 +234,19 @@ err_is "hpo-sweep: study 'both' has other objectives: minimize, maximize" "other
 run hpo-sweep best -S s.db --study both
 status_is 2 "no trial is the best of several objectives"
 
+hpo-sweep run s.yaml -S a.db --study twin --share --seed 1 --trials 2 -- sh -c 'while ! [ -f go ]; do sleep 0.1; done; echo 1' &
+pid=$!
+while ! [ -f twin.trials/000000/params.json ]; do sleep 0.1; done
+run hpo-sweep run s.yaml -S b.db --study twin --share --seed 1 --trials 1 -v -- echo 1
+status_is 75 "a study of the same name elsewhere does not share its trials' directory"
+err_has "twin.trials: another run holds it" "which is said with -v"
+run hpo-sweep run s.yaml -S sqlite:///a.db --study twin --share --trials 2 -- echo 2
+status_is 0 "the same study does"
+: > go
+wait $pid
+run hpo-sweep run s.yaml -S b.db --study twin --share --trials 1 -- echo 1
+status_is 0 "and afterwards another may"
+
 hpo-sweep run s.yaml --study busy --trials 5 -- sleep 30 &
 pid=$!
 while ! [ -f busy.trials/000000/params.json ]; do sleep 0.1; done

@@ -77,19 +77,45 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
-/* Runs of other storages stay out of the trials' directory: they would take each
- * other's results.  Where directories cannot be locked, it is left to the user. */
+static bool try_lock(const struct loop *l, int how)
+{
+    return flock(l->base_held, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* Whether those who share the directory run the same study: the first of them writes
+ * down which. */
+static bool is_of_study(const struct loop *l, bool first)
+{
+    const char *id = study_attr(&l->s->study.system, STUDY_ID_KEY);
+    char *path = fs_join_dup(l->base, ".study"), *there = NULL;
+    bool same;
+
+    if (first)
+        fs_write_file(path, id, strlen(id), false, NULL);
+    same = fs_read_file(&there, NULL, path, 64, NULL) < 0 || !strcmp(there, id);
+    free(there);
+    free(path);
+    return same;
+}
+
+/* Runs of other studies stay out of the trials' directory: they would take each other's
+ * results.  Where directories cannot be locked, it is left to the user. */
 static int hold_directory(struct loop *l, struct err *err)
 {
+    bool held;
+
     if (fs_mkdirs(l->base, err) < 0)
         return -1;
     l->base_held = open(l->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->base_held < 0)
         return err_errno(err, "%s", l->base);
-    if (flock(l->base_held, (l->o->share ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0 &&
-        errno == EWOULDBLOCK)
-        return err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
-    return 0;
+    held = try_lock(l, LOCK_EX);
+    if (l->o->share) {
+        bool first = held;
+
+        held = try_lock(l, LOCK_SH) && is_of_study(l, first);
+    }
+    return held ? 0 : err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
 }
 
 static int execute(struct loop *l, struct err *err)

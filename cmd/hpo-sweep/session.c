@@ -191,6 +191,7 @@ static int note_beginning(struct session *s, const struct wish *w, struct err *e
 {
     char *space = study_space_text(&s->file.space);
     char *seed = str_dupf("%" PRIu64, w->has_seed ? w->seed : fresh_seed());
+    char *id = str_dupf("%" PRIu64, fresh_seed());
     int ret = 0;
 
     if (!study_attr(&s->study.system, STUDY_SPACE_KEY))
@@ -200,8 +201,11 @@ static int note_beginning(struct session *s, const struct wish *w, struct err *e
         if (ret == 0)
             ret = note_names(s, w, err);
     }
+    if (ret == 0 && !study_attr(&s->study.system, STUDY_ID_KEY))
+        ret = set_study_attr(s, STUDY_ID_KEY, id, err);
     free(space);
     free(seed);
+    free(id);
     return ret;
 }
 

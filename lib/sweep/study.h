@@ -140,6 +140,7 @@ char *study_space_text(const struct space *space);
 
 #define STUDY_SPACE_KEY  "hpo-sweep:space"
 #define STUDY_SEED_KEY   "hpo-sweep:seed"
+#define STUDY_ID_KEY     "hpo-sweep:id" /* that no other study has */
 #define STUDY_PRUNER_KEY "hpo-sweep:pruner"
 #define STUDY_NAMES_KEY  "study:metric_names"
 
