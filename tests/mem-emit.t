@@ -38,6 +38,19 @@ mkdir "it's a model"
 cp -r bard "it's a model/bard \$x"
 mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh "it's a model/bard \$x" > run.sh
 ok "names are quoted" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+cp -r bard ./-bard
+mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh -- -bard > run.sh
+ok "and are no options" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+tp-shard families llama | sed '1,5s/"llama"/"mine"/g' > "my family.json"
+cp -r bard mine
+sed 's/"model_type": *"llama"/"model_type":"mine"/' bard/config.json > mine/config.json
+for n in 1 2; do
+    mem-estimate plan --gpu h100-80g --gpus $n --mesh tp=$n --family "my family.json" --emit sh mine > run.sh
+    ok "a family of one's own is handed on ($n ranks)" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+done
+run mem-estimate plan --gpu h100-80g --gpus 2 --family "my family.json" --emit make mine
+status_is 2 "make cannot name it with a space"
+err_has "it cannot name 'my family.json'" "which is told"
 
 # other kinds of models: of each the greedy continuation, or an encoder's logits
 for dir in "$data"/models/gpt2-hub "$data"/models/qwen3 "$data"/models/falcon-groups "$data"/models/bert-mlm "$data"/stacks/t5; do

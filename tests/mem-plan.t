@@ -330,6 +330,10 @@ out_has "gradients" "options of training without a layout are answered for one r
 run mem-estimate train smollm2-135m.json
 ok "without any options the table of types stands alone" sh -c '! grep -q gradients out'
 
+sed 's/"latency":[^,]*,"bandwidth":[^,]*/"latency":null,"bandwidth":null/' "$data/calibration/uneven.json" > alone.json
+run mem-estimate plan --gpu l4 --gpus 2 --calibration alone.json --seq 64 "$bard"
+out_has "links at 80 % of 31 GB/s" "links that were not measured are the device's, which is told"
+
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"
 out_has "0 fit" "and that is said"

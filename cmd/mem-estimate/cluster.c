@@ -49,18 +49,23 @@ static struct str *next(struct str *assumed)
     return assumed;
 }
 
+static void set_link(struct machine *m, const struct gpu *gpu, struct str *assumed)
+{
+    m->link = gpu->link_rate * LINK_SHARE;
+    str_addf(next(assumed), "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
+             gpu->link_rate / 1e9);
+}
+
 static void set_device(struct machine *m, const struct gpu *gpu, struct str *assumed)
 {
     m->peak = gpu->tflops * 1e12;
     m->product = m->peak * gpu->achievable;
     m->memory = gpu->memory_rate * MEMORY_SHARE;
-    m->link = gpu->link_rate * LINK_SHARE;
     str_addf(next(assumed), "products at %.0f %% of %g TFLOP/s", 100 * gpu->achievable,
              gpu->tflops);
     str_addf(next(assumed), "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
              gpu->memory_rate / 1e9);
-    str_addf(next(assumed), "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
-             gpu->link_rate / 1e9);
+    set_link(m, gpu, assumed);
 }
 
 /* Rates as they were measured; those between ranks only where there were several. */
@@ -115,10 +120,10 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                        o->net);
     if (gpu && !o->calibration)
         set_device(m, gpu, assumed);
-    else if (gpu)
-        m->link = gpu->link_rate * LINK_SHARE;
     if (o->calibration && set_measured(m, o->calibration, &links, err) < 0)
         return -1;
+    if (o->calibration && gpu && !links)
+        set_link(m, gpu, assumed);
     set_attention(m, gpu, assumed);
     if (m->link <= 0) {
         m->link = m->net;

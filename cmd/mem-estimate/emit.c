@@ -24,6 +24,7 @@ struct script {
     char *reason;       /* why it is an estimate only, or NULL */
     char *model, *name; /* the operand, as a word of the shell; its last part */
     char *title;        /* that as a word */
+    char *family;       /* " --family FILE", or "" */
     char *parts;        /* the checkpoint that is run, likewise */
     bool cut;           /* which has to be made first */
     bool encoder;       /* it answers with logits, not with text */
@@ -34,7 +35,7 @@ struct script {
 
 static char *quote_dup(const char *text)
 {
-    char *words[] = { xstrdup(text), NULL };
+    char *words[] = { str_dupf("%s%s", *text == '-' ? "./" : "", text), NULL };
     struct str out = { 0 };
 
     words_quote(&out, words);
@@ -116,6 +117,14 @@ static void begin(struct script *s)
     s->model = quote_dup(s->r->path);
     s->name = name_dup(s->r->path);
     s->title = quote_dup(s->name);
+    s->family = xstrdup("");
+    if (s->r->family && !has) { /* a checkpoint of tp-shard has its own */
+        char *file = quote_dup(s->r->family);
+
+        free(s->family);
+        s->family = str_dupf(" --family %s", file);
+        free(file);
+    }
     s->reason = reason_dup(s);
     s->encoder = is_encoder(s->r->outline.model);
     for (int a = 0; a < MESH_NAXES; a++) {
@@ -141,6 +150,7 @@ static void end(struct script *s)
     free(s->model);
     free(s->name);
     free(s->title);
+    free(s->family);
     free(s->parts);
 }
 
@@ -169,7 +179,7 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --model-chunks %d", p->order.chunks);
     if (p->sequence_parallel)
         str_add(&s->out, " --sequence-parallel");
-    str_addf(&s->out, " %s\n", s->model);
+    str_addf(&s->out, "%s %s\n", s->family, s->model);
 }
 
 static void add_comments(struct script *s)
@@ -201,8 +211,8 @@ static void add_cut(struct script *s, const char *model, const char *parts)
     const struct checkpoint *c = s->r->outline.checkpoint;
     const int *size = s->p->mesh.size;
 
-    str_addf(&s->out, "tp-shard %s -q --tp %d --pp %d%s%s %s %s\n",
-             c->sharded ? "reshard" : "split", size[MESH_TP], size[MESH_PP],
+    str_addf(&s->out, "tp-shard %s -q%s --tp %d --pp %d%s%s %s %s\n",
+             c->sharded ? "reshard" : "split", s->family, size[MESH_TP], size[MESH_PP],
              s->r->memory.weights ? " --dtype " : "",
              s->r->memory.weights ? s->r->memory.weights->name : "", model, parts);
 }
@@ -230,7 +240,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
         str_add(&s->out, " --sp-mode ring");
     if (!s->encoder && texts > (uint64_t)p->mesh.size[MESH_PP])
         str_addf(&s->out, " --micro-batches %" PRIu64, texts);
-    str_addf(&s->out, " %s %s\n", args, parts);
+    str_addf(&s->out, "%s %s %s\n", s->cut ? "" : s->family, args, parts);
 }
 
 /* What starts the ranks, where one node is not enough. */
@@ -335,9 +345,10 @@ int emit_plan(const struct planned *p, const struct planner_options *o,
 {
     struct script s = { .p = p, .o = o, .r = r, .format = format };
 
-    if (!can_name(r->path, format))
+    if (!can_name(r->path, format) || (r->family && !can_name(r->family, format)))
         return err_set(err, ERR_USAGE, "--emit %s: it cannot name '%s'",
-                       emit_names[format], r->path);
+                       emit_names[format],
+                       can_name(r->path, format) ? r->family : r->path);
     begin(&s);
     if (format == EMIT_MAKE)
         emit_make(&s);

@@ -380,7 +380,9 @@ int request_open(struct request *r, const struct request_options *o, bool train,
     };
     const struct mesh *base = NULL;
 
-    *r = (struct request){ .path = path, .layout = mesh_is_given(&o->mesh) };
+    *r = (struct request){ .path = path,
+                           .family = o->family,
+                           .layout = mesh_is_given(&o->mesh) };
     r->memory.train = train;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;

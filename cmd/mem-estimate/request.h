@@ -108,8 +108,8 @@ struct request {
         uint64_t compute_bytes, kv_bytes, grad_bytes; /* likewise */
     } given;
     struct outline outline;
-    const char *path;
-    enum dtype *stored; /* of the checkpoint's tensors, or NULL */
+    const char *path, *family; /* the file of --family, or NULL */
+    enum dtype *stored;        /* of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;
     int schedule, chunks;
