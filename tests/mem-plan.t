@@ -317,6 +317,8 @@ for name in "H100 h100-80g" "a100 a100-40g" "V100-PCIE-32GB v100-32g" "4090 rtx4
     status_is 2 "'${name% *}' is no device"
     err_has "nearest is '${name#* }'" "and the nearest is told"
 done
+mem-estimate infer --tp 2 --sp 2 --pp 2 --dp 100 llama-3-8b.json | grep -e "^rank" -e "^tp" > out
+ok "columns stand under their names, however long a rank's is" awk 'NR > 1 && length() != n { bad = 1 } { n = length() } END { exit bad || NR != 3 }' out
 shape deepseek-v3
 sed 's/"num_experts_per_tok": *[0-9]*,//' deepseek-v3.json > lacks.json
 run mem-estimate infer lacks.json

@@ -192,13 +192,28 @@ static bool is_apart(const struct memory_estimate *e)
     return false;
 }
 
-static void print_kind(const struct report *r, const struct rank_memory *k)
+/* Of the longest name of a kind, but no less than 18. */
+static int name_width(const struct report *r)
+{
+    size_t width = 18;
+
+    for (size_t i = 0; i < r->estimate->nkinds; i++) {
+        struct str name = { 0 };
+
+        add_coord(&name, r->request, &r->estimate->kind[i]);
+        width = name.len > width ? name.len : width;
+        str_clear(&name);
+    }
+    return (int)width;
+}
+
+static void print_kind(const struct report *r, const struct rank_memory *k, int width)
 {
     struct str name = { 0 };
     char size[32], apart[32];
 
     add_coord(&name, r->request, k);
-    printf("%-18s", str_text(&name));
+    printf("%-*s", width, str_text(&name));
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (is_needed(r->estimate, c))
             printf(" %13s", str_human(size, k->bytes[c]));
@@ -219,8 +234,9 @@ static void print_kind(const struct report *r, const struct rank_memory *k)
 static void print_kinds(const struct report *r)
 {
     const struct memory_estimate *e = r->estimate;
+    int width = name_width(r);
 
-    printf("%-18s", "rank");
+    printf("%-*s", width, "rank");
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (is_needed(e, c))
             printf(" %13s", memory_category_names[c]);
@@ -228,7 +244,7 @@ static void print_kinds(const struct report *r)
         printf(" %13s", "not at once");
     printf(" %13s\n", "total");
     for (size_t i = 0; i < e->nkinds; i++)
-        print_kind(r, &e->kind[i]);
+        print_kind(r, &e->kind[i], width);
 }
 
 void report_text(const struct report *r)
@@ -355,16 +371,25 @@ void report_explain(const struct report *r)
 int report_plot(const struct report *r, const char *path, struct err *err)
 {
     const struct memory_estimate *e = r->estimate;
-    const double left = 130, right = 90, row = 26, top = 50, width = 760;
+    const double right = 90, row = 26, top = 50, width = 760;
     double scale = (double)e->peak->total, height = top + row * (double)e->nkinds + 24;
-    double legend = left;
+    double left = 130, legend = left;
     struct canvas *c;
 
     if ((double)r->request->gpu_memory > scale)
         scale = (double)r->request->gpu_memory;
-    scale = scale > 0 ? (width - left - right) / scale : 0;
     if (canvas_open(&c, path, width, height, err) < 0)
         return -1;
+    for (size_t i = 0; i < e->nkinds; i++) {
+        struct str name = { 0 };
+        double needs;
+
+        add_coord(&name, r->request, &e->kind[i]);
+        needs = canvas_text_width(c, 10, str_text(&name)) + 16;
+        left = needs > left ? needs : left;
+        str_clear(&name);
+    }
+    scale = scale > 0 ? (width - left - right) / scale : 0;
     for (int k = 0; k < MEMORY_CATEGORIES; k++) {
         if (!is_needed(e, k))
             continue;
