@@ -266,6 +266,11 @@ ok "dealt experts work as much as undealt ones" near 1 "($(flops 1)) / ($(flops 
 ok "a router that all tensor ranks have counts once" near 1 "($(flops 1,tp=2)) / ($(flops 1,tp=1))" 1e-9
 # 12.88e9 parameters for a token, three products each, and 32 layers of attention to half of 4,096 tokens
 ok "which is what the parameters of a token ask for" near 1 "($(flops 8)) * 64 * 989e12 / (256 * 4096 * 6 * (12.75e9 + 32 * 4096 * 4096))" 0.005
+# of an answer's tokens: 7.505e9 parameters, two operations each, and 32 layers of attention to 2,048 keys
+for mesh in dp=8 tp=8 sp=8 pp=8; do
+    ok "the work of an answer is the model's in $mesh" near 1 "$(mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 2048 --weights bf16 \
+        --mesh $mesh --json llama-3-8b.json | sed -n '1s/.*"seconds":\([0-9.e-]*\),.*"mfu":\([0-9.e-]*\).*/\1 * \2/p') * 8 * 989e12 / 64 / (2 * 7.505e9 + 32 * 4 * 4096 * 2048)" 0.001
+done
 run mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 4096 --weights bf16 --json mixtral-8x7b.json
 ok "many answers at once deal experts" test "$(sed -n '1s/.*"ep":\([0-9]*\).*/\1/p' out)" -gt 1
 ok "not over more ranks than there are" test "$(mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --mesh ep=16 --json mixtral-8x7b.json | tail -n 1 |

@@ -68,10 +68,9 @@ static void print_row(const struct planned *p, const bool shown[MESH_NAXES], boo
         printf(" %4d %9s %14s", p->zero, recompute_names[p->recompute],
                p->mesh.size[MESH_PP] > 1 ? order : "-");
     }
-    printf(" %4" PRIu64 " x %-5" PRIu64 " %11s %10.4g s %10.4g", p->micro_batch,
-           p->micro_batches, str_human(size, p->memory), p->step.seconds, p->tokens);
-    if (train)
-        printf(" %6.1f %%", 100 * p->utilisation);
+    printf(" %4" PRIu64 " x %-5" PRIu64 " %11s %10.4g s %10.4g %6.1f %%",
+           p->micro_batch, p->micro_batches, str_human(size, p->memory),
+           p->step.seconds, p->tokens, 100 * p->utilisation);
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
         printf("%s%3.0f", i ? "" : " ", 100 * parts[i] / p->step.seconds);
     putchar('\n');
@@ -85,9 +84,9 @@ static void print_table(const struct planner_result *r, bool train)
     for (int a = 0; a < MESH_NAXES; a++)
         if (shown[a])
             printf(" %4s", mesh_axis_names[a]);
-    printf("%s %12s %11s %12s %10s%s  %% products, sums, exchange, pipeline, data\n",
+    printf("%s %12s %11s %12s %10s %8s  %% products, sums, exchange, pipeline, data\n",
            train ? " zero recompute       schedule" : "", "batch", "memory", "step",
-           "tokens/s", train ? "      MFU" : "");
+           "tokens/s", "MFU");
     for (size_t i = 0; i < r->n; i++)
         print_row(&r->plan[i], shown, train);
 }

@@ -310,7 +310,8 @@ static bool time_training(struct step *out, const struct profile *p,
 
 /* One token of every sequence of a micro-batch, on stage R. */
 static struct rank_times token_times(const struct profile *p, const struct machine *m,
-                                     const struct memory_options *o, int r)
+                                     const struct memory_options *o, int r,
+                                     double *flops)
 {
     const struct pipe_order order = { ORDER_1F1B, 1 };
     int sp = o->mesh.size[MESH_SP], first, count;
@@ -320,6 +321,8 @@ static struct rank_times token_times(const struct profile *p, const struct machi
 
     rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
     mesh_stage(&o->mesh, p->depths, r, &first, &count);
+    *flops += tokens * (w.products + w.attention -
+                        w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
     /* an expert is read when any token of the ranks that share it chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
     read = ((stage_weights(p, first, count) + touched * w.experts) *
@@ -350,12 +353,12 @@ static void time_inference(struct step *out, const struct profile *p,
                            const struct machine *m, const struct memory_options *o)
 {
     int pp = o->mesh.size[MESH_PP];
-    double steps = (double)o->micro_batches, round = 0, most = 0;
+    double steps = (double)o->micro_batches, round = 0, most = 0, flops = 0;
     struct reach next = reach_of(m, o->mesh.nranks);
     struct rank_times busy = { 0 };
 
     for (int r = 0; r < pp; r++) {
-        struct rank_times t = token_times(p, m, o, r);
+        struct rank_times t = token_times(p, m, o, r, &flops);
 
         round += forward_of(&t);
         if (forward_of(&t) <= most)
@@ -368,6 +371,9 @@ static void time_inference(struct step *out, const struct profile *p,
     out->tensor = steps * busy.sums;
     out->exchange = steps * busy.exchange;
     out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;
+    /* all ranks of sp have the same tokens */
+    out->flops = flops * steps * o->mesh.size[MESH_TP] * o->mesh.size[MESH_EP] *
+                 o->mesh.size[MESH_DP];
 }
 
 bool step_time(struct step *out, const struct profile *p, const struct machine *m,
