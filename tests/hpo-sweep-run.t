@@ -165,7 +165,7 @@ cat > diverge.sh << 'EOS'
 #!/bin/sh
 echo "0 $1" >> "$HPO_REPORT"
 [ "$1" = 1 ] || sleep 30
-printf '1  inf\n2 -Infinity\nstep 3\n3\n4 1 2\n5 0.5\n' >> "$HPO_REPORT"
+printf '1  inf \n2 -Infinity\r\nstep 3\n3\n4 1 2\n\0005 0.5\n5 0.5\n' >> "$HPO_REPORT"
 echo 1
 EOS
 chmod +x diverge.sh

@@ -240,6 +240,9 @@ char *job_reports_dup(struct job *job)
         n = fread(text, 1, REPORT_BYTES, fp);
     }
     fclose(fp);
+    for (size_t i = 0; i < n; i++)
+        if (!text[i]) /* ends no line */
+            text[i] = ' ';
     end = n ? memrchr(text, '\n', n) : NULL;
     if (!end) {
         free(text);

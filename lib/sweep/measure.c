@@ -408,7 +408,12 @@ bool measure_report(int64_t *step, double *value, const struct measure *m,
     n = strcspn(line, " \t");
     word = xstrndup(line, n);
     line += n + strspn(line + n, " \t");
-    ok = str_i64(word, step) && study_value(value, line);
+    ok = str_i64(word, step);
+    free(word);
+    for (n = strlen(line); n > 0 && isspace((unsigned char)line[n - 1]);)
+        n--;
+    word = xstrndup(line, n);
+    ok = ok && study_value(value, word);
     free(word);
     return ok && *step >= 0;
 }
