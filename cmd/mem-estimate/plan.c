@@ -347,7 +347,9 @@ int plan_main(const char *program, int argc, char **argv)
         goto out;
     }
     if (!r.gpu && !cluster.calibration) {
-        status = cmd_usage(&cmd, "--gpu is missing: its rates are needed");
+        status = cmd_usage(&cmd, "%s: its rates are needed",
+                           o.gpu ? "--gpu here: the device is not in the list of 'gpus'"
+                                 : "--gpu is missing");
         goto out;
     }
     set_start(&p, &r, batch, &kept);
