@@ -324,6 +324,11 @@ for name in "H100 h100-80g" "a100 a100-40g" "V100-PCIE-32GB v100-32g" "4090 rtx4
 done
 mem-estimate infer --tp 2 --sp 2 --pp 2 --dp 100 llama-3-8b.json | grep -e "^rank" -e "^tp" > out
 ok "columns stand under their names, however long a rank's is" awk 'NR > 1 && length() != n { bad = 1 } { n = length() } END { exit bad || NR != 3 }' out
+run mem-estimate train --json --explain --tp 2 llama-3-8b.json
+ok "an explanation is part of the JSON" sh -c '[ "$(wc -l < out)" = 1 ] && grep -q "\"explanation\":\[\"weights .*\],\"assumed\"" out'
+run mem-estimate train --json --explain --tp 99 llama-3-8b.json
+status_is 1 "what is impossible is not explained"
+out_has '"explanation":[]' "in so many lines"
 shape deepseek-v3
 sed 's/"num_experts_per_tok": *[0-9]*,//' deepseek-v3.json > lacks.json
 run mem-estimate infer lacks.json

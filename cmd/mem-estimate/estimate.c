@@ -24,7 +24,7 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     struct memory_estimate e = { 0 };
     struct report report = { .request = &request, .fits = true };
     struct err err = { 0 };
-    char *obstacles, *ways = NULL;
+    char *obstacles, *ways = NULL, *explanation = NULL;
     int status = 0;
 
     if (out->plot && !canvas_can_draw(out->plot))
@@ -45,12 +45,12 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     }
     if (report.estimate && !report.fits)
         report.ways_out = ways = ways_out_dup(&request);
+    if (out->explain)
+        report.explanation = explanation = report_explanation_dup(&report);
     if (out->json)
         report_json(&report);
     else
         report_text(&report);
-    if (out->explain)
-        report_explain(&report);
     if (out->plot && report.estimate && report_plot(&report, out->plot, &err) < 0)
         status = cmd_fail(cmd, &err);
     else
@@ -58,6 +58,7 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
 out:
     free(obstacles);
     free(ways);
+    free(explanation);
     memory_estimate_clear(&e);
     request_close(&request);
     return status;

@@ -15,14 +15,16 @@ struct report {
     const struct request *request;
     const struct memory_estimate *estimate; /* NULL: the layout is impossible */
     const char *obstacles;                  /* the reasons, a line each, when it is */
-    const char *ways_out; /* what would fit, a line each; NULL: not looked for */
-    bool fits;            /* true as well where no memory was named */
+    const char *ways_out;    /* what would fit, a line each; NULL: not looked for */
+    const char *explanation; /* lines; NULL: not asked for */
+    bool fits;               /* true as well where no memory was named */
 };
 
 void report_json(const struct report *r);
 void report_text(const struct report *r);
-/* The formulas of the kind with the largest total, with their numbers. */
-void report_explain(const struct report *r);
+/* The formulas of the kind with the largest total, with their numbers, as lines; none
+ * of an impossible layout.  The caller frees it. */
+char *report_explanation_dup(const struct report *r);
 /* Draw the kinds of ranks as stacked bars to PATH. */
 int report_plot(const struct report *r, const char *path, struct err *err);
 

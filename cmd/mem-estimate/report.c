@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "lib/base/mem.h"
 #include "lib/base/fs.h"
 #include "lib/plot/canvas.h"
 
@@ -127,6 +128,10 @@ void report_json(const struct report *r)
     if (r->ways_out) {
         str_add(&s, ",\"ways_out\":");
         add_lines(&s, r->ways_out);
+    }
+    if (r->explanation) {
+        str_add(&s, ",\"explanation\":");
+        add_lines(&s, r->explanation);
     }
     str_add(&s, ",\"assumed\":");
     str_add_json(&s, str_text(&q->assumed));
@@ -272,82 +277,97 @@ void report_text(const struct report *r)
         if (r->ways_out && *r->ways_out)
             printf("what would fit:\n%s", r->ways_out);
     }
+    if (r->explanation)
+        fputs(r->explanation, stdout);
 }
 
 /* ---- explanation ---- */
 
-static void explain_states(const struct request *q)
+static void explain_states(struct str *out, const struct request *q)
 {
     const struct memory_options *m = &q->memory;
     int group = m->mesh.size[MESH_DP] * m->mesh.size[MESH_EP] * m->mesh.size[MESH_SP];
 
-    printf("weights        this rank's elements x %s%s\n",
-           m->weights ? m->weights->name : "their stored types",
-           m->train && m->zero == 3 ? " / shard group" : "");
+    str_addf(out, "weights        this rank's elements x %s%s\n",
+             m->weights ? m->weights->name : "their stored types",
+             m->train && m->zero == 3 ? " / shard group" : "");
     if (!m->train)
         return;
-    printf("gradients      trained elements x %" PRIu64 " bytes%s\n", m->grad_bytes,
-           m->zero >= 2 ? " / shard group" : "");
-    printf("optimizer      %s states%s%s\n", optimizer_names[m->optimizer],
-           m->master && m->other->block_bytes < 4 ? " + 4 bytes of master weights" : "",
-           m->zero >= 1 ? " / shard group" : "");
-    printf("shard group    %s = %d ranks\n", m->hsdp ? "--hsdp" : "dp x ep x sp",
-           m->hsdp && m->hsdp < group ? m->hsdp : group);
+    str_addf(out, "gradients      trained elements x %" PRIu64 " bytes%s\n",
+             m->grad_bytes, m->zero >= 2 ? " / shard group" : "");
+    str_addf(out, "optimizer      %s states%s%s\n", optimizer_names[m->optimizer],
+             m->master && m->other->block_bytes < 4 ? " + 4 bytes of master weights"
+                                                    : "",
+             m->zero >= 1 ? " / shard group" : "");
+    str_addf(out, "shard group    %s = %d ranks\n", m->hsdp ? "--hsdp" : "dp x ep x sp",
+             m->hsdp && m->hsdp < group ? m->hsdp : group);
 }
 
-static void explain_values(const struct request *q, const struct anatomy *a)
+static void explain_values(struct str *out, const struct request *q,
+                           const struct anatomy *a)
 {
     const struct memory_options *m = &q->memory;
     const struct unit *u = NULL;
     uint64_t cache = 0;
+    bool windows = false;
 
     for (int i = 0; i < a->nunits; i++) {
         if (a->unit[i].layer >= 0)
             u = &a->unit[i];
-        for (int k = 0; k < a->unit[i].ncaches; k++)
+        for (int k = 0; k < a->unit[i].ncaches; k++) {
+            uint64_t window = a->unit[i].cache[k].window;
+
             cache += a->unit[i].cache[k].cols;
+            windows |= window && window < m->seq;
+        }
     }
-    printf("tokens         micro-batch %" PRIu64 " x seq %" PRIu64 " / sp %d\n",
-           m->micro_batch, m->seq, m->mesh.size[MESH_SP]);
+    str_addf(out, "tokens         micro-batch %" PRIu64 " x seq %" PRIu64 " / sp %d\n",
+             m->micro_batch, m->seq, m->mesh.size[MESH_SP]);
     if (m->train && u) {
-        printf("activations    a layer reads again %" PRIu64 " + %" PRIu64
-               " elements a token (cut + whole over tp) x %" PRIu64 " bytes\n",
-               u->kept.cut, u->kept.whole, m->compute_bytes);
-        printf("               recompute %s, attention scores %s\n",
-               recompute_names[m->recompute],
-               m->flash ? "not kept: a sum for each head" : "kept");
-        printf("logits         tokens x %" PRIu64 " columns x %" PRIu64 " bytes\n",
-               a->vocab, memory_of_logit(a, m));
-        printf(
+        str_addf(out,
+                 "activations    a layer reads again %" PRIu64 " + %" PRIu64
+                 " elements a token (cut + whole over tp) x %" PRIu64 " bytes\n",
+                 u->kept.cut, u->kept.whole, m->compute_bytes);
+        str_addf(out, "               recompute %s, attention scores %s\n",
+                 recompute_names[m->recompute],
+                 m->flash ? "not kept: a sum for each head" : "kept");
+        str_addf(out,
+                 "logits         tokens x %" PRIu64 " columns x %" PRIu64 " bytes\n",
+                 a->vocab, memory_of_logit(a, m));
+        str_addf(
+            out,
             "working        gradients of values, at the worst moment of the backward "
             "pass\n");
     }
     if (!m->train) {
-        printf("activations    the most that values of one step need at once\n");
-        printf("kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
-               " bytes x %" PRIu64 " sequences\n",
-               cache, m->kv_bytes, m->micro_batch * m->micro_batches);
+        str_addf(out, "activations    the most that values of one step need at once\n");
+        str_addf(out,
+                 "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
+                 " bytes x %" PRIu64 " sequences%s\n",
+                 cache, m->kv_bytes, m->micro_batch * m->micro_batches,
+                 windows ? ", where there is a window for its tokens alone" : "");
     }
 }
 
-static void explain_peak(const struct rank_memory *k)
+static void explain_peak(struct str *out, const struct rank_memory *k)
 {
     const char *before = "";
     char size[32];
 
-    printf("peak           %s: ",
-           k->moment == MOMENT_LOSS ? "at the loss" : "in the backward pass");
+    str_addf(out, "peak           %s: ",
+             k->moment == MOMENT_LOSS ? "at the loss" : "in the backward pass");
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (k->peak[c]) {
-            printf("%s%s %s", before, memory_category_names[c],
-                   str_human(size, k->peak[c]));
+            str_addf(out, "%s%s %s", before, memory_category_names[c],
+                     str_human(size, k->peak[c]));
             before = " + ";
         }
-    printf(" = %s\n", str_human(size, k->total));
+    str_addf(out, " = %s\n", str_human(size, k->total));
 }
 
-void report_explain(const struct report *r)
+char *report_explanation_dup(const struct report *r)
 {
+    struct str out = { 0 };
     const struct request *q = r->request;
     const int origin[MESH_NAXES] = { 0 };
     const struct anatomy_options opt = memory_anatomy(&q->memory);
@@ -356,14 +376,15 @@ void report_explain(const struct report *r)
 
     if (!r->estimate || anatomy_open(&a, q->outline.model, &q->memory.mesh, origin,
                                      q->stored, &opt, &e) < 0)
-        return;
-    explain_states(q);
-    explain_values(q, a);
-    printf("fragmentation  %g %% of activations, logits, working and comm\n",
-           q->memory.fragmentation * 100);
+        return xstrdup("");
+    explain_states(&out, q);
+    explain_values(&out, q, a);
+    str_addf(&out, "fragmentation  %g %% of activations, logits, working and comm\n",
+             q->memory.fragmentation * 100);
     if (q->memory.train)
-        explain_peak(r->estimate->peak);
+        explain_peak(&out, r->estimate->peak);
     anatomy_close(a);
+    return str_steal(&out);
 }
 
 /* ---- picture ---- */
