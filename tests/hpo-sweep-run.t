@@ -351,6 +351,13 @@ if hpo-sweep plot -S p.db history -o h.svg 2> why || ! grep -q cairo why; then
         run hpo-sweep plot -S kinds.db parallel -o kinds.$format
         status_is 0 "parallel coordinates have every kind of parameter, as $format"
     done
+    for name in grösse-und-so-weiter-bis-hier 'grösse…is-hier'; do
+        printf 'x: choice(["%s", 2])\n' "$name" > label.yaml
+        rm -rf label.db*
+        hpo-sweep run label.yaml --sampler grid -- echo 1
+        hpo-sweep plot -S label.db parallel -o "${#name}.svg"
+    done
+    ok "a long choice is shortened in the middle" sh -c 'set -- ??.svg; cmp "$1" "$2"'
     run hpo-sweep plot -S s.db --study hf front -o f.png
     status_is 2 "a front of one objective is refused"
     run hpo-sweep plot -S s.db --study nan history -o n.pdf

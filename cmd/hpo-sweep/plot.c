@@ -221,6 +221,33 @@ static struct chart_axis param_scale(const struct study *s, const char *name,
     return a;
 }
 
+/* How much of TEXT its first N characters take, in UTF-8. */
+static size_t characters(const char *text, size_t n)
+{
+    size_t i = 0;
+
+    for (; text[i] && (n > 0 || (text[i] & 0xc0) == 0x80); i++)
+        n -= (text[i] & 0xc0) != 0x80;
+    return i;
+}
+
+/* WORD, which is freed, or both its ends, so that it does not reach the next axis. */
+static char *shortened(char *word)
+{
+    enum { MOST = 14, HEAD = 6, TAIL = MOST - HEAD - 1 };
+    size_t n = 0;
+    char *out;
+
+    for (const char *p = word; *p; p++)
+        n += (*p & 0xc0) != 0x80;
+    if (n <= MOST)
+        return word;
+    out = str_dupf("%.*s\u2026%s", (int)characters(word, HEAD), word,
+                   word + characters(word, n - TAIL));
+    free(word);
+    return out;
+}
+
 static char **choice_names_new(const struct dist *d)
 {
     char **names = xcalloc(d->nchoices + 1, sizeof(*names));
@@ -229,7 +256,7 @@ static char **choice_names_new(const struct dist *d)
         struct str word = { 0 };
 
         dist_write_word(&word, d, (double)i);
-        names[i] = str_steal(&word);
+        names[i] = shortened(str_steal(&word));
     }
     return names;
 }

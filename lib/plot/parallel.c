@@ -8,7 +8,7 @@
 #include "lib/plot/parallel.h"
 
 static const double TEXT = 9, TITLE = 12;                        /* points */
-static const double LEFT = 60, RIGHT = 60, TOP = 72, HIGH = 270; /* of the axes */
+static const double LEFT = 90, RIGHT = 60, TOP = 72, HIGH = 270; /* of the axes */
 static const double APART = 100, BELOW = 22, LABEL_ROW = 13;
 static const double TICKS_APART = 11; /* least */
 
