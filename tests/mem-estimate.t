@@ -277,6 +277,23 @@ done
 run mem-estimate solve --for batch --gpu-mem 1GiB llama.json
 status_is 1 "when nothing fits the status is 1"
 
+# an index: its files, or its config where they are not there
+mkdir lone
+cp "$bard/config.json" lone
+printf '{"weight_map":{"model.norm.weight":"a.safetensors"}}' > lone/model.safetensors.index.json
+run mem-estimate infer lone/model.safetensors.index.json
+out_has "llama, 2828736 parameters" "an index whose files are not there stands for its config"
+printf broken > lone/a.safetensors
+run mem-estimate infer lone/model.safetensors.index.json
+status_is 3 "files that are there are read"
+err_has "lone/a.safetensors: " "and a broken one is told"
+printf '{"weight_map":' > lone/model.safetensors.index.json
+run mem-estimate infer lone/model.safetensors.index.json
+status_is 3 "so is a broken index"
+printf '{"weight_map":{"model.norm.weight":"../a.safetensors"}}' > lone/model.safetensors.index.json
+run mem-estimate infer lone/model.safetensors.index.json
+status_is 3 "and one that leaves its directory"
+
 run mem-estimate infer no-such.json
 status_is 3 "a missing model is bad input"
 printf '{"model_type":"lama"}' > bad.json

@@ -9,7 +9,7 @@
 #include "lib/base/str.h"
 #include "lib/model/state.h"
 
-enum { CONFIG_MAX = 1 << 24 };
+enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
 static bool has_weights(const char *dir)
 {
@@ -53,8 +53,38 @@ static int open_weights(struct outline *o, const char *path,
     return 0;
 }
 
+/* Does the index at PATH name plain files in DIR that are not there? */
+static bool lacks_files(const char *path, const char *dir)
+{
+    char *text = NULL;
+    struct err none;
+    cJSON *index;
+    const cJSON *map, *name;
+    bool lacks = false;
+
+    if (fs_read_file(&text, NULL, path, INDEX_MAX, &none) < 0)
+        return false;
+    index = cJSON_Parse(text);
+    map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
+    cJSON_ArrayForEach(name, map)
+    {
+        char *file;
+
+        if (!cJSON_IsString(name) || strchr(name->valuestring, '/')) {
+            lacks = false;
+            break;
+        }
+        file = fs_join_dup(dir, name->valuestring);
+        lacks |= !fs_exists(file);
+        free(file);
+    }
+    cJSON_Delete(index);
+    free(text);
+    return lacks;
+}
+
 /* A directory without weights is its config; an index stands for its directory, whose
- * files need not be there. */
+ * files need not be there: if some are not, for its config. */
 static int open_any(struct outline *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -69,10 +99,8 @@ static int open_any(struct outline *o, const char *path,
                                               : open_config(o, path, opt, err);
     where = dir ? xstrdup(path) : fs_dirname_dup(path);
     config = fs_join_dup(where, "config.json");
-    if (index && open_weights(o, where, opt, err) == 0)
-        ret = 0;
-    else
-        ret = open_config(o, config, opt, err);
+    ret = index && !lacks_files(path, where) ? open_weights(o, where, opt, err)
+                                             : open_config(o, config, opt, err);
     free(config);
     free(where);
     return ret;
