@@ -312,6 +312,16 @@ status_is 1 "chunks without layers are impossible"
 out_has "32 x 2 chunks need as many layers, of 32" "which is told"
 
 # Options are taken as they are or refused
+for bad in "plan --gpus 2 --zero 3" "plan --gpus 2 --recompute full" "plan --gpus 2 --optimizer sgd" "solve --for seq --lora 8" \
+    "solve --for batch --mode train --kv-dtype fp8"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate $bad --gpu l4 llama-3-8b.json
+    status_is 2 "the other mode's options are refused ($bad)"
+    err_has " is an option of " "by name"
+done
+# half of 32 layers, a table and a head of 128,256 rows each, and a norm
+ok "a folded pipeline has table and head on one stage" test "$(rank0 weights mem-estimate infer --pp 2 --schedule zb-v --weights bf16 --seq 512 llama-3-8b.json)" = \
+    $((6979584000 + 2 * (2 * 128256 * 4096 + 4096)))
 for bad in "--seq 0" "--gpu-mem 0"; do
     # shellcheck disable=SC2086 # words are wanted
     run mem-estimate infer $bad llama-3-8b.json

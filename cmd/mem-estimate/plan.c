@@ -335,6 +335,10 @@ int plan_main(const char *program, int argc, char **argv)
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */
+    if (mode == 0) {                     /* which refuses them */
+        o.zero = kept.zero;
+        o.recompute = kept.recompute;
+    }
     kept.runtime_given = o.runtime_given;
     if (!o.runtime_given)
         o.runtime = default_runtime(p.gpus);

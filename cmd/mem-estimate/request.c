@@ -317,6 +317,37 @@ out:
 
 /* ---- opening ---- */
 
+/* An option of the other mode that O gives, or NULL. */
+static const char *foreign_option(const struct request_options *o, bool train)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } of_training[] = {
+        { o->optimizer, "optimizer" },
+        { o->master, "master" },
+        { o->grad_dtype, "grad-dtype" },
+        { o->zero, "zero" },
+        { o->hsdp, "hsdp" },
+        { o->offload, "offload" },
+        { o->recompute, "recompute" },
+        { o->flash, "flash" },
+        { o->fused_loss, "fused-loss" },
+        { o->eager, "eager" },
+        { o->dropout, "dropout" },
+        { o->sequence_parallel, "sequence-parallel" },
+        { o->lora, "lora" },
+        { o->freeze, "freeze" },
+    };
+
+    if (train)
+        return o->kv_dtype ? "kv-dtype" : o->kv_block ? "kv-block" : NULL;
+    for (size_t i = 0; i < sizeof(of_training) / sizeof(*of_training); i++)
+        if (of_training[i].given)
+            return of_training[i].name;
+    return NULL;
+}
+
 /* Does O name anything besides model, mesh and output that bytes depend on? */
 static bool is_detailed(const struct request_options *o)
 {
@@ -378,8 +409,12 @@ int request_open(struct request *r, const struct request_options *o, bool train,
         .family_file = o->family,
         .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
     };
+    const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;
 
+    if (foreign)
+        return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
+                       train ? "inference" : "training");
     *r = (struct request){ .path = path,
                            .family = o->family,
                            .layout = mesh_is_given(&o->mesh) };
@@ -473,7 +508,7 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out,
                  "--zero 2: gradients cannot stay dealt over the micro-batches of "
                  "a pipeline\n");
-    if (r->memory.train && r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
+    if (r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
         add_chunk_obstacle(&out, r);
     if (r->memory.train && r->memory.hsdp)
         add_group_obstacle(&out, &r->memory);

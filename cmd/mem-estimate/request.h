@@ -65,6 +65,10 @@ extern const char *const master_names[];
                     &(r).runtime_given),                                              \
         REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL, \
                     NULL, NULL),                                                      \
+        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names, \
+                    NULL),                                                            \
+        REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,    \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
 /* ... those of inference alone, ... */
@@ -81,10 +85,6 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_CHOICE, "optimizer", &(r).optimizer, "NAME", NULL,             \
                     optimizer_names, NULL),                                            \
         REQUEST_ROW(OPT_CHOICE, "offload", &(r).offload, "WHAT", NULL, offload_names,  \
-                    NULL),                                                             \
-        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names,  \
-                    NULL),                                                             \
-        REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,     \
                     NULL),                                                             \
         REQUEST_ROW(OPT_CHOICE, "master", &(r).master, "f32|none", NULL, master_names, \
                     NULL),                                                             \
