@@ -41,8 +41,10 @@ struct search {
     struct bubbles bubbles;
     struct anatomies ranks;        /* of the present tp and ep */
     const struct profile *profile; /* of their rank 0 */
+    const int *run;                /* [nlayers] of theirs, as of runs_new */
     struct anatomies *taken;       /* all of them */
     struct profile **profiles;
+    int **runs;
     size_t nprofiles;
     struct planned *found; /* all that fit */
     size_t n, cap;
@@ -81,6 +83,55 @@ static bool stage_fits(const struct search *s, struct memory_options *o, int sta
     return true;
 }
 
+static bool same_unit(const struct unit *u, const struct unit *v)
+{
+    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
+           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
+           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
+           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
+           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
+           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
+           !memcmp(u->cache, v->cache, sizeof(u->cache));
+}
+
+/* For each depth the first of those before it whose layers are all like its own, of
+ * every rank; what stands between sections ends such a run. */
+static int *runs_new(const struct anatomies *ranks, int ndepths)
+{
+    int *run = xcalloc((size_t)ndepths + 1, sizeof(*run));
+    bool *begins = xcalloc((size_t)ndepths + 1, sizeof(*begins));
+    const struct anatomy *a;
+
+    for (size_t k = 0; (a = anatomies_get(ranks, k)); k++)
+        for (int i = 0; i < a->nunits; i++) {
+            const struct unit *u = &a->unit[i], *v = i ? u - 1 : NULL;
+            bool inner = u->depth > 0 && u->depth < ndepths - 1;
+
+            if (u->layer < 0 ? inner : !v || v->layer < 0 || !same_unit(u, v))
+                begins[u->depth] = true;
+            if (u->layer < 0 && inner)
+                begins[u->depth + 1] = true;
+        }
+    for (int d = 0; d < ndepths; d++)
+        run[d] = d && !begins[d] ? run[d - 1] : d;
+    free(begins);
+    return run;
+}
+
+/* Has STAGE no more of anything than the one before it: layers like its, as many or
+ * fewer, for as many micro-batches or fewer? */
+static bool is_less(const struct search *s, const struct memory_options *o, int stage)
+{
+    int first, count, before, many;
+
+    if (o->folded || stage == 0 ||
+        (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
+        return false;
+    mesh_stage(&o->mesh, s->nlayers, stage - 1, &before, &many);
+    mesh_stage(&o->mesh, s->nlayers, stage, &first, &count);
+    return count && count <= many && s->run[before] == s->run[first + count - 1];
+}
+
 /* The largest rank's bytes.  Mostly those of the first stage, which holds most
  * micro-batches, or the last, which has the logits: they tell soonest what is too
  * large.  But stages between may have other layers. */
@@ -89,8 +140,10 @@ static bool memory_fits(const struct search *s, struct memory_options *o,
 {
     int pp = o->mesh.size[MESH_PP];
 
-    for (int i = 0; i < pp; i++)
-        if (!stage_fits(s, o, i == 0 ? 0 : i == 1 ? pp - 1 : i - 1, p))
+    if (!stage_fits(s, o, 0, p) || (pp > 1 && !stage_fits(s, o, pp - 1, p)))
+        return false;
+    for (int i = 1; i < pp - 1; i++)
+        if (!is_less(s, o, i) && !stage_fits(s, o, i, p))
             return false;
     return true;
 }
@@ -302,6 +355,8 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     }
     s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
     s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));
+    s->runs = xrealloc(s->runs, (n + 1) * sizeof(*s->runs));
+    s->run = s->runs[n] = runs_new(&ranks, s->nlayers);
     s->ranks = s->taken[n] = ranks;
     s->profile = s->profiles[n] = profile_new(anatomies_get(&ranks, 0), &s->o->start);
     s->nprofiles++;
@@ -545,9 +600,11 @@ int planner_search(struct planner_result *out, const struct model *m,
     for (size_t i = 0; i < s.nprofiles; i++) {
         profile_free(s.profiles[i]);
         anatomies_clear(&s.taken[i]);
+        free(s.runs[i]);
     }
     free(s.profiles);
     free(s.taken);
+    free(s.runs);
     free(s.found);
     free(s.devices.v);
     free(s.sizes.v);
