@@ -200,7 +200,9 @@ ok "what is frozen has no gradient" \
     $((2 * (8030261248 - 128256 * 4096)))
 run mem-estimate train --lora 8:query llama.json
 status_is 2 "a name that no tensor has is a usage error"
-err_has "--lora: llama has no tensor called 'query'" "and is named"
+err_has "--lora: llama has no matrix called 'query'" "and is named"
+run mem-estimate train --lora 8:input_layernorm llama.json
+err_has "--lora: llama has no matrix called 'input_layernorm'" "so is a vector, which LoRA does not adapt"
 
 # parameters: shapes and published counts of public models; a count that is only rounded agrees within
 # 1.5 % (Falcon 40B is named after a rounder number, 3.3 % below what transformers counts in its shape)

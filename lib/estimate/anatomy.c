@@ -55,22 +55,24 @@ static bool is_called(const struct model_tensor *t, const char *name, size_t n)
     return end && (size_t)(end - begin) == n && !memcmp(begin, name, n);
 }
 
-/* Set the training of every tensor that LIST names. */
+/* Set the training of every tensor that LIST names; LoRA adapts matrices alone. */
 static int mark_named(struct builder *b, const char *option, const char *list,
                       enum training training, struct err *err)
 {
+    int least = training == ADAPTED ? 2 : 0; /* dimensions */
+
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, ",");
         bool found = false;
 
         for (size_t i = 0; i < b->m->ntensors; i++)
-            if (is_called(&b->m->tensor[i], p, n)) {
+            if (b->m->tensor[i].ndim >= least && is_called(&b->m->tensor[i], p, n)) {
                 b->training[i] = training;
                 found = true;
             }
         if (!found)
-            return err_set(err, ERR_USAGE, "%s: %s has no tensor called '%.*s'", option,
-                           b->m->family, (int)n, p);
+            return err_set(err, ERR_USAGE, "%s: %s has no %s called '%.*s'", option,
+                           b->m->family, least ? "matrix" : "tensor", (int)n, p);
         p += n + (p[n] == ',');
     }
     return 0;
@@ -147,14 +149,12 @@ static uint64_t local_elements(struct builder *b, size_t i, uint64_t *rows,
 static void add_weight(struct weight_sum *sum, const struct builder *b, size_t i,
                        uint64_t n, uint64_t rows, uint64_t sides)
 {
-    const struct model_tensor *t = &b->m->tensor[i];
-
     sum->elements += n;
     sum->rows += rows;
     if (b->training[i] == TRAINED) {
         sum->trained += n;
         sum->trained_sides += sides;
-    } else if (b->training[i] == ADAPTED && t->ndim > 1) {
+    } else if (b->training[i] == ADAPTED) {
         sum->adapted_sides += sides;
     }
 }
