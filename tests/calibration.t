@@ -14,6 +14,11 @@ for how in "" "--tp 2" "--pp 2" "--tp 2 --pp 3" "--sp 2" "--dp 2"; do
 done
 run tp-run bench --tokens 32 --repeat 1 --pp 2 --json -o here.json "$bard"
 out_has '"type":"stages","stages":2,"micro_batches":8,"measured":' "a run over stages stands beside its simulation"
+run tp-run bench --tokens 16 --repeat 1 --json "$bard"
+err_lines 0 "nothing is said besides the object"
+ok "which is a calibration on one line" test "$(wc -l < out)" -eq 1
+cp out line.json
+ok "and can be planned with" pp-partition plan --pp 2 --balance line.json "$bard"
 run tp-run bench --tokens 16 --repeat 1 --pp 2 "$data/stacks/t5"
 status_is 0 "a model of two stacks is measured"
 out_has "steps over 2 stages: " "over stages, too"

@@ -306,24 +306,37 @@ static void print_times(const struct bench *b)
                1e3 * b->simulated);
 }
 
+/* TEXT, an object of several lines, on one. */
+static void print_line(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (*p != '\n')
+            putchar(*p);
+    putchar('\n');
+}
+
+static void print_stages(const struct bench *b)
+{
+    printf("{\"type\":\"stages\",\"stages\":%d,\"micro_batches\":%d,\"measured\":%.9g,"
+           "\"simulated\":%.9g}\n",
+           b->session->mesh.size[MESH_PP], b->micro_batches, b->measured, b->simulated);
+}
+
 static int report(struct bench *b, struct err *err)
 {
+    bool json = b->session->opt.json, printed = b->out && !strcmp(b->out, "-");
     struct str text = { 0 };
     int ret = 0;
 
     calibration_print(&text, &b->c);
     if (b->out)
         ret = fs_write_file(b->out, text.s, text.len, false, err);
-    if (ret == 0 && b->session->opt.json && b->micro_batches) {
-        printf(
-            "{\"type\":\"stages\",\"stages\":%d,\"micro_batches\":%d,\"measured\":%.9g,"
-            "\"simulated\":%.9g}\n",
-            b->session->mesh.size[MESH_PP], b->micro_batches, b->measured,
-            b->simulated);
-    } else if (ret == 0 && !b->session->opt.json &&
-               (!b->out || strcmp(b->out, "-") != 0)) {
+    if (ret == 0 && !printed && json)
+        print_line(text.s);
+    else if (ret == 0 && !printed)
         print_times(b);
-    }
+    if (ret == 0 && json && b->micro_batches)
+        print_stages(b);
     str_clear(&text);
     if (fflush(stdout) < 0)
         return err_errno(err, "standard output");
