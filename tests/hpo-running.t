@@ -138,7 +138,8 @@ kill -USR1 $pid
 ends
 status_is 1 "SIGUSR1 lets a run come to its end"
 ok "with the trials that run" test "$(states usr1)" = " 1 FAIL "
-background hpo-sweep run s.yaml --study stubborn --trials 9 -- \
+# (the tests themselves may run under nohup)
+background env --default-signal=HUP hpo-sweep run s.yaml --study stubborn --trials 9 -- \
     sh -c 'trap "" TERM; echo > ready; sleep 60; sleep 60'
 until_true test -f ready
 kill -HUP $pid

@@ -392,6 +392,7 @@ static double activation_by_hand(enum activation act, double x)
     case ACT_GELU:
         return x * 0.5 * erfc(-x / sqrt(2));
     case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
         return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case ACT_RELU:
         return fmax(x, 0);
@@ -407,8 +408,8 @@ static double activation_by_hand(enum activation act, double x)
 
 static void activations_are_right(void)
 {
-    static const char *const name[] = { "silu", "gelu",    "gelu_tanh", "relu",
-                                        "tanh", "sigmoid", "quick_gelu" };
+    static const char *const name[] = { "silu", "gelu", "gelu_tanh", "gelu_new",
+                                        "relu", "tanh", "sigmoid",   "quick_gelu" };
     enum { N = 40003 }; /* more than a thread's share, and no multiple of a vector */
     float *x = numbers_new(N, 8), *y = xcalloc(N, sizeof(*y));
     double *want = xcalloc(N, sizeof(*want));
