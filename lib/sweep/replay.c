@@ -116,7 +116,8 @@ static double number_of(const struct json *v)
     const char *word = json_string(v);
     double x = NAN;
 
-    word += word && *word == '\1';
+    if (word && *word == '\1')
+        word++;
     if (word && !strcmp(word, "Infinity"))
         return INFINITY;
     if (word && !strcmp(word, "-Infinity"))
