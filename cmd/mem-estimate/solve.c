@@ -103,7 +103,7 @@ static bool shards(const struct mesh *m)
 
 struct fewest {
     struct request *r;
-    struct anatomy *first; /* rank 0's at this tp and ep, or NULL */
+    struct anatomies ranks; /* rank 0's at this tp and ep */
     int tp, ep;
 };
 
@@ -112,22 +112,20 @@ struct fewest {
 static bool first_fits(struct fewest *f)
 {
     const struct memory_options *o = &f->r->memory;
-    const struct anatomy_options options = memory_anatomy(o);
     const int origin[MESH_NAXES] = { 0 };
+    const struct anatomy *first;
     struct rank_memory one;
     struct err err = { 0 };
 
-    if (!f->first || f->tp != o->mesh.size[MESH_TP] || f->ep != o->mesh.size[MESH_EP]) {
-        anatomy_close(f->first);
-        f->first = NULL;
-        f->tp = o->mesh.size[MESH_TP];
-        f->ep = o->mesh.size[MESH_EP];
-        if (anatomy_open(&f->first, f->r->outline.model, &o->mesh, origin, f->r->stored,
-                         &options, &err) < 0)
-            return false;
-    }
+    if (f->tp != o->mesh.size[MESH_TP] || f->ep != o->mesh.size[MESH_EP])
+        anatomies_clear(&f->ranks);
+    f->tp = o->mesh.size[MESH_TP];
+    f->ep = o->mesh.size[MESH_EP];
+    first = anatomies_at(&f->ranks, f->r->outline.model, f->r->stored, o, origin, &err);
+    if (!first)
+        return false;
     for (int s = 0; s < o->mesh.size[MESH_PP]; s++)
-        if (!memory_of_stage(&one, f->first, o, s) || one.total > f->r->gpu_memory)
+        if (!memory_of_stage(&one, first, o, s) || one.total > f->r->gpu_memory)
             return false;
     return true;
 }
@@ -194,7 +192,7 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
         found = least / (uint64_t)n <= r->gpu_memory && fits_any(&f, n, n, 0, axes);
         *best = r->memory.mesh;
     }
-    anatomy_close(f.first);
+    anatomies_clear(&f.ranks);
     r->memory.mesh = was;
     return found;
 }

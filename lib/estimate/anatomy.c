@@ -32,12 +32,11 @@ struct builder {
     enum training *training; /* [ntensors] */
     const struct anatomy_options *opt;
     struct values values;
-    int at;          /* the instruction that is read */
-    bool *crossed;   /* [nvalues]: counted as a border */
-    int products;    /* of the unit, so far */
-    bool *spared;    /* [nvalues]: is among its sparse */
-    int *cache_of;   /* [nvalues]: index in its unit's caches, or -1 */
-    int *first_unit; /* [nsections] */
+    int at;        /* the instruction that is read */
+    bool *crossed; /* [nvalues]: counted as a border */
+    int products;  /* of the unit, so far */
+    bool *spared;  /* [nvalues]: is among its sparse */
+    int *cache_of; /* [nvalues]: index in its unit's caches, or -1 */
 };
 
 /* ---- names of tensors ---- */
@@ -187,7 +186,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
         if (d->companion_of >= 0)
             whose = &b->m->tensor[s->def[d->companion_of].first];
         if (t->section >= 0) {
-            struct unit *u = &b->a->unit[b->first_unit[t->section] + t->layer];
+            struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
             sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(whose)];
         } else {
@@ -223,7 +222,7 @@ static void make_units(struct builder *b)
     for (int i = 0; i < s->nsections; i++) {
         const struct model_section *sec = &s->section[i];
 
-        b->first_unit[i] = a->nunits;
+        a->first_unit[i] = a->nunits;
         for (int k = 0; k < sec->count; k++) {
             struct unit *u = &a->unit[a->nunits++];
 
@@ -246,14 +245,6 @@ static void cross(struct builder *b, struct unit *u, int v)
     u->kept.border += b->a->program->value[v].whole_cols;
 }
 
-static void add_value(const struct builder *b, struct columns *sum, int v)
-{
-    const struct value *value = &b->a->program->value[v];
-
-    *(value_is_cut(value) ? &sum->cut : &sum->whole) +=
-        values_columns(&b->values, value);
-}
-
 /* The backward pass of unit U reads V. */
 static void keep(struct builder *b, struct unit *u, int v)
 {
@@ -267,7 +258,7 @@ static void keep(struct builder *b, struct unit *u, int v)
     *(value_is_cut(value) ? &u->kept.cut : &u->kept.whole) +=
         values_columns(&b->values, value);
     if (b->spared[v])
-        add_value(b, &u->sparse_kept, v);
+        values_add(&u->sparse_kept, &b->values, v);
     cross(b, u, v);
 }
 
@@ -341,7 +332,7 @@ static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 {
     b->spared[inst->dst] = inst->op == OP_ATTENTION || b->products++ % 2 == 0;
     if (b->spared[inst->dst])
-        add_value(b, &u->sparse, inst->dst);
+        values_add(&u->sparse, &b->values, inst->dst);
 }
 
 /* The row sums over a dealt axis that end a block: what dropout acts on. */
@@ -457,7 +448,7 @@ static void read_program(struct builder *b)
     const struct program *p = b->a->program;
     const struct unit *unit = NULL;
 
-    values_open(&b->values, b->a, b->first_unit, b->opt->eager);
+    values_open(&b->values, b->a, b->opt->eager);
     b->cache_of = xmalloc(sizeof(*b->cache_of) * (size_t)(p->nvalues + 1));
     b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
     b->spared = xcalloc((size_t)p->nvalues + 1, sizeof(*b->spared));
@@ -509,7 +500,7 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
 
     a->model = m;
     b.training = xcalloc(m->ntensors + 1, sizeof(*b.training));
-    b.first_unit = xcalloc((size_t)m->state->nsections + 1, sizeof(*b.first_unit));
+    a->first_unit = xcalloc((size_t)m->state->nsections + 1, sizeof(*a->first_unit));
     if (mesh_set(&small, size, NULL, err) < 0)
         goto out;
     small.pad_vocab = mesh->pad_vocab;
@@ -524,7 +515,6 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
 out:
     cutter_free(b.cutter);
     free(b.training);
-    free(b.first_unit);
     values_close(&b.values);
     free(b.crossed);
     free(b.spared);
@@ -541,6 +531,7 @@ void anatomy_close(struct anatomy *a)
     if (!a)
         return;
     program_free(a->program);
+    free(a->first_unit);
     free(a->unit);
     free(a->common);
     free(a);
@@ -549,6 +540,13 @@ void anatomy_close(struct anatomy *a)
 bool anatomy_runs(const struct unit *u, int first, int count)
 {
     return u->depth >= first && u->depth < first + count;
+}
+
+int anatomy_unit(const struct anatomy *a, const struct value *v)
+{
+    if (v->section < 0)
+        return a->nunits - 1;
+    return a->first_unit[v->section] + (v->layer >= 0 ? v->layer : 0);
 }
 
 bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,

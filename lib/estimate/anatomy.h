@@ -101,6 +101,7 @@ struct anatomy {
     const struct model *model;
     struct unit *unit;
     int nunits;
+    int *first_unit; /* [nsections]: index of a section's first */
     struct common *common;
     int ncommons;
     uint64_t largest;        /* elements of the largest layer or common tensor */
@@ -127,6 +128,9 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
                  const int coord[MESH_NAXES], const enum dtype *stored,
                  const struct anatomy_options *opt, struct err *err);
 void anatomy_close(struct anatomy *a);
+
+/* The index of the unit that makes V, a value of A's program. */
+int anatomy_unit(const struct anatomy *a, const struct value *v);
 
 /* Does a stage that runs the layers [FIRST, FIRST + COUNT) hold C? */
 bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,

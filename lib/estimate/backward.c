@@ -18,13 +18,6 @@ struct gradients {
     int *shared;        /* [nvalues]: values that share that of this owner */
 };
 
-static void take(struct columns *sum, const struct values *v, int value)
-{
-    const struct value *its = &v->a->program->value[value];
-
-    *(value_is_cut(its) ? &sum->cut : &sum->whole) += values_columns(v, its);
-}
-
 static void drop(struct columns *sum, const struct values *v, int value)
 {
     const struct value *its = &v->a->program->value[value];
@@ -55,7 +48,7 @@ static void begin_gradient(const struct values *v, struct gradients *g, int valu
     g->owner[value] = owner;
     g->shared[owner]++;
     if (owner == value && !values_are_logits(v, value))
-        take(&g->now, v, value);
+        values_add(&g->now, v, value);
 }
 
 static void end_gradient(const struct values *v, struct gradients *g, int value)

@@ -5,11 +5,11 @@
 
 #include "lib/base/mem.h"
 
-void values_open(struct values *v, struct anatomy *a, const int *first_unit, bool eager)
+void values_open(struct values *v, struct anatomy *a, bool eager)
 {
     const struct program *p = a->program;
 
-    *v = (struct values){ .a = a, .first_unit = first_unit, .eager = eager };
+    *v = (struct values){ .a = a, .eager = eager };
     v->producer = xmalloc(sizeof(*v->producer) * (size_t)(p->nvalues + 1));
     v->keeper = xmalloc(sizeof(*v->keeper) * (size_t)(p->nvalues + 1));
     v->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*v->copies));
@@ -31,12 +31,7 @@ void values_close(struct values *v)
 
 struct unit *values_unit(const struct values *v, int value)
 {
-    const struct value *its = &v->a->program->value[value];
-
-    if (its->section < 0)
-        return &v->a->unit[v->a->nunits - 1];
-    return &v->a->unit[v->first_unit[its->section] +
-                       (its->layer >= 0 ? its->layer : 0)];
+    return &v->a->unit[anatomy_unit(v->a, &v->a->program->value[value])];
 }
 
 int values_storage(const struct values *v, int value)
@@ -79,4 +74,11 @@ uint64_t values_of_experts(const struct values *v, uint64_t n)
 uint64_t values_columns(const struct values *v, const struct value *value)
 {
     return value->rows == ROWS_CHOSEN ? values_of_experts(v, value->cols) : value->cols;
+}
+
+void values_add(struct columns *sum, const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    *(value_is_cut(its) ? &sum->cut : &sum->whole) += values_columns(v, its);
 }

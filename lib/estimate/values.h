@@ -6,7 +6,6 @@
 
 struct values {
     struct anatomy *a;       /* whose program they are of */
-    const int *first_unit;   /* [nsections]: of its units; borrowed */
     bool eager;              /* as in anatomy_options */
     int *producer;           /* [nvalues]: the instruction that makes it, or -1 */
     int *keeper;             /* [nvalues]: the first instruction whose derivative reads
@@ -16,9 +15,8 @@ struct values {
     const struct inst *loop; /* over experts, inside of which we are, or NULL */
 };
 
-/* Fill *V for A's program; nothing is kept yet.  A and FIRST_UNIT outlive it. */
-void values_open(struct values *v, struct anatomy *a, const int *first_unit,
-                 bool eager);
+/* Fill *V for A's program; nothing is kept yet.  A outlives it. */
+void values_open(struct values *v, struct anatomy *a, bool eager);
 void values_close(struct values *v);
 
 /* The unit that makes VALUE. */
@@ -34,5 +32,7 @@ bool value_is_cut(const struct value *value);
 uint64_t values_of_experts(const struct values *v, uint64_t n);
 /* Elements of VALUE for each token of this rank. */
 uint64_t values_columns(const struct values *v, const struct value *value);
+/* Add those of VALUE to SUM. */
+void values_add(struct columns *sum, const struct values *v, int value);
 
 #endif

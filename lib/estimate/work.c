@@ -26,6 +26,7 @@ static const struct {
     [OP_ACTIVATION] = { .moves = true, .reads = true },
     [OP_SOFTMAX] = { .moves = true, .reads = true },
     [OP_SOFTCAP] = { .moves = true, .reads = true },
+    [OP_CLIP] = { .moves = true, .reads = true },
     [OP_RMSNORM] = { .moves = true, .reads = true },
     [OP_LAYERNORM] = { .moves = true, .reads = true },
     [OP_ROPE] = { .moves = true },
@@ -95,17 +96,6 @@ struct reader {
     const struct inst *loop; /* over experts, inside of which we are, or NULL */
     int *last; /* [nunits]: the last instruction whose sources are read again */
 };
-
-static int unit_of(const struct anatomy *a, const struct value *v)
-{
-    int i = 0;
-
-    if (v->section < 0)
-        return a->nunits - 1;
-    while (a->unit[i].index != v->section)
-        i++;
-    return i + (v->layer > 0 ? v->layer : 0);
-}
 
 /* Rows of an expert for a token of this rank; all choose all equally often. */
 static double rows_of(const struct reader *r)
@@ -179,7 +169,7 @@ static struct work rest_of(const struct reader *r, const struct inst *inst)
 static void read_instruction(struct reader *r, int i)
 {
     const struct inst *inst = &r->program->inst[i];
-    int u = unit_of(r->p->a, &r->program->value[inst->dst]);
+    int u = anatomy_unit(r->p->a, &r->program->value[inst->dst]);
     const struct unit *unit = &r->p->a->unit[u];
     struct work w, rest;
 
@@ -205,7 +195,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
     for (int i = 0; i < r.program->ninsts; i++)
         if (traits[r.program->inst[i].op].reads)
-            r.last[unit_of(p->a, &r.program->value[r.program->inst[i].dst])] = i;
+            r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
     for (int i = 0; i < r.program->ninsts; i++)
         read_instruction(&r, i);
     free(r.last);

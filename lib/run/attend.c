@@ -629,11 +629,11 @@ static int attend_ring(struct attend *a, const struct inst *part, const float *k
 static int take_side(struct attend *a, const struct inst *inst, int side,
                      const float *x, float *room, const float **out, struct err *err)
 {
-    int v = inst->src[side];
+    const struct slot *slot = slot_of(a, inst, side);
     struct heads h;
 
-    if (a->p->value[v].kept) {
-        *out = kept_rows(a, a->p->inst[a->p->value[v].first].keep.slot);
+    if (slot) {
+        *out = kept_rows(a, (int)(slot - a->slot));
         return 0;
     }
     *out = alone(a) ? x : room;
