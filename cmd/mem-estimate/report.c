@@ -327,7 +327,7 @@ static void explain_values(struct str *out, const struct request *q,
         str_addf(out,
                  "activations    a layer reads again %" PRIu64 " + %" PRIu64
                  " elements a token (cut + whole over tp) x %" PRIu64 " bytes\n",
-                 u->kept.cut, u->kept.whole, m->compute_bytes);
+                 u->kept.columns.cut, u->kept.columns.whole, m->compute_bytes);
         str_addf(out, "               recompute %s, attention scores %s\n",
                  recompute_names[m->recompute],
                  m->flash ? "not kept: a sum for each head" : "kept");

@@ -78,7 +78,8 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
         return unit_flops(u, context, causal);
     case MEMORY: /* bf16 values, and an f32 sum for each row of attention's scores */
         return TRAINED_BYTES * unit_params(u) +
-               context * (2 * (u->kept.cut + u->kept.whole) + 4 * u->kept.heads);
+               context * (2 * (u->kept.columns.cut + u->kept.columns.whole) +
+                          4 * u->kept.heads);
     }
     return 0;
 }

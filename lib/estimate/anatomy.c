@@ -248,18 +248,22 @@ static void cross(struct builder *b, struct unit *u, int v)
 /* The backward pass of unit U reads V. */
 static void keep(struct builder *b, struct unit *u, int v)
 {
-    const struct value *value;
-
     v = values_storage(&b->values, v);
     if (b->values.keeper[v] >= 0)
         return;
     b->values.keeper[v] = b->at;
-    value = &b->a->program->value[v];
-    *(value_is_cut(value) ? &u->kept.cut : &u->kept.whole) +=
-        values_columns(&b->values, value);
+    values_add(&u->kept.columns, &b->values, v);
     if (b->spared[v])
         values_add(&u->sparse_kept, &b->values, v);
     cross(b, u, v);
+}
+
+/* Where C has columns of VALUE, in f32 if WIDE. */
+static uint64_t *place(struct columns *c, const struct value *value, bool wide)
+{
+    if (value_is_cut(value))
+        return wide ? &c->wide_cut : &c->cut;
+    return wide ? &c->wide_whole : &c->whole;
 }
 
 /* The instruction that is read keeps TIMES as much as V besides, in f32 if WIDE. */
@@ -267,15 +271,9 @@ static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool 
 {
     const struct value *value = &b->a->program->value[v];
     uint64_t n = values_columns(&b->values, value) * times;
-    struct columns *c = &b->values.copies[b->at];
 
-    if (value_is_cut(value)) {
-        *(wide ? &c->wide_cut : &c->cut) += n;
-        *(wide ? &u->kept.wide_cut : &u->kept.cut) += n;
-    } else {
-        *(wide ? &c->wide_whole : &c->whole) += n;
-        *(wide ? &u->kept.wide_whole : &u->kept.whole) += n;
-    }
+    *place(&b->values.copies[b->at], value, wide) += n;
+    *place(&u->kept.columns, value, wide) += n;
 }
 
 /* What the weight multiplies is kept, too, and where values are narrow X only in f32
@@ -322,7 +320,7 @@ static void keep_attention(struct builder *b, struct unit *u, const struct inst 
     u->attention += inst->attention.heads * each;
     if (b->opt->eager && b->opt->scores) {
         b->values.copies[b->at].cut += spread;
-        u->kept.cut += spread;
+        u->kept.columns.cut += spread;
     }
 }
 

@@ -49,7 +49,7 @@ struct columns {
 
 /* What the backward pass reads, each value counted in the unit that reads it first. */
 struct unit_kept {
-    uint64_t cut, whole, wide_cut, wide_whole; /* as in struct columns */
+    struct columns columns;
     uint64_t border; /* elements that come from another unit, whole */
     uint64_t masks;  /* elements that dropout acts on, outside attention; whole */
     uint64_t heads;  /* attention heads: a score for each key, a sum for each row */

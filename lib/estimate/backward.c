@@ -155,8 +155,7 @@ static int go_back(struct values *v, struct gradients *g, int end)
     struct unit *u = values_unit(v, p->inst[end - 1].dst);
     int begin = end;
 
-    g->now = (struct columns){ u->kept.cut, u->kept.whole, u->kept.wide_cut,
-                               u->kept.wide_whole };
+    g->now = u->kept.columns;
     g->made = 0;
     while (begin > 0 && values_unit(v, p->inst[begin - 1].dst) == u) {
         begin--;

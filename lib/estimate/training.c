@@ -73,10 +73,7 @@ static void add_rest(struct tally *out, const struct memory_options *o,
 static void add_kept(struct tally *out, const struct memory_options *o,
                      const struct unit *u, bool scores)
 {
-    const struct columns kept = { u->kept.cut, u->kept.whole, u->kept.wide_cut,
-                                  u->kept.wide_whole };
-
-    add_columns(out, o, &kept);
+    add_columns(out, o, &u->kept.columns);
     add_rest(out, o, u, scores ? kept_of_score(o, u) : 0);
 }
 
