@@ -3,8 +3,8 @@
 #define CMD_CONVERSION_H
 
 #include "cmd/cmd.h"
-#include "lib/model/checkpoint.h"
-#include "lib/model/convert.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/reshard/convert.h"
 
 /* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
 int open_checkpoint(struct checkpoint **out, const char *path, const char *family,

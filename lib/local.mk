@@ -6,6 +6,8 @@ include %D%/base/local.mk
 include %D%/text/local.mk
 include %D%/ckpt/local.mk
 include %D%/model/local.mk
+include %D%/reshard/local.mk
+include %D%/program/local.mk
 include %D%/cpu/local.mk
 include %D%/run/local.mk
 include %D%/sweep/local.mk

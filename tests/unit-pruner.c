@@ -4,7 +4,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/pruner.h"
+#include "lib/sweep/pruner/pruner.h"
 #include "tests/tap.h"
 
 enum { TRIALS = 64, STEPS = 64, RUNGS = 16 };

@@ -3,9 +3,9 @@
 #define CMD_HPO_SWEEP_HPO_SWEEP_H
 
 #include "cmd/cmd.h"
-#include "lib/sweep/sampler.h"
-#include "lib/sweep/storage.h"
-#include "lib/sweep/sweepfile.h"
+#include "lib/sweep/sampler/sampler.h"
+#include "lib/sweep/storage/storage.h"
+#include "lib/sweep/format/sweepfile.h"
 
 /* Options that say which study. */
 struct where {

@@ -9,7 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/joblog.h"
+#include "lib/sweep/job/joblog.h"
 
 /* Record that the check found JOB's point infeasible: samplers keep away from there. */
 static int record_infeasible(struct loop *l, struct job *job, struct err *err)

@@ -13,8 +13,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/joblog.h"
-#include "lib/sweep/words.h"
+#include "lib/sweep/job/joblog.h"
+#include "lib/sweep/format/words.h"
 
 /* Options that say when, as they were written. */
 struct runner_times {

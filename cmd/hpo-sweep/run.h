@@ -6,10 +6,10 @@
 #include <signal.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
-#include "lib/sweep/devices.h"
-#include "lib/sweep/guard.h"
-#include "lib/sweep/job.h"
-#include "lib/sweep/measure.h"
+#include "lib/sweep/job/devices.h"
+#include "lib/sweep/job/guard.h"
+#include "lib/sweep/job/job.h"
+#include "lib/sweep/job/measure.h"
 
 struct runner_options {
     struct wish wish;

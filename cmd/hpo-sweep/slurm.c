@@ -7,7 +7,7 @@
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/words.h"
+#include "lib/sweep/format/words.h"
 
 struct array {
     struct wish wish;

@@ -8,7 +8,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/words.h"
+#include "lib/sweep/format/words.h"
 
 extern char **environ;
 

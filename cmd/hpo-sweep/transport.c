@@ -7,7 +7,7 @@
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/transfer.h"
+#include "lib/sweep/storage/transfer.h"
 
 /* A file is a journal, as Optuna writes it. */
 static char *journal_dup(const char *path)

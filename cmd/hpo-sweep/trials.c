@@ -6,8 +6,8 @@
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/importance.h"
-#include "lib/sweep/pareto.h"
+#include "lib/sweep/sampler/importance.h"
+#include "lib/sweep/sampler/pareto.h"
 
 static void add_values(struct str *out, const struct study_trial *t)
 {

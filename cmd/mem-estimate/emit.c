@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/sweep/words.h"
+#include "lib/sweep/format/words.h"
 
 const char *const emit_names[] = { "sh", "make", "slurm", NULL };
 

@@ -5,7 +5,7 @@
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
-#include "lib/model/compare.h"
+#include "lib/reshard/compare.h"
 
 /* How the findings are told, and what they add up to. */
 struct report {

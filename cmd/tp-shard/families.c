@@ -4,7 +4,7 @@
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
-#include "lib/model/check.h"
+#include "lib/program/check.h"
 #include "lib/model/family.h"
 
 static int list(const struct family_library *lib, struct err *err)

@@ -1,6 +1,6 @@
 /* merge - put rank files together to a Hugging Face directory */
 #include "cmd/tp-shard/tp-shard.h"
-#include "lib/model/export.h"
+#include "lib/reshard/export.h"
 
 int merge_main(const char *program, int argc, char **argv)
 {

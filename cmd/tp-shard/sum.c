@@ -5,7 +5,7 @@
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/fs.h"
 #include "lib/base/str.h"
-#include "lib/model/audit.h"
+#include "lib/reshard/audit.h"
 
 int sum_main(const char *program, int argc, char **argv)
 {

@@ -7,8 +7,8 @@
 #include "cmd/cmd.h"
 #include "cmd/conversion.h"
 #include "cmd/meshopt.h"
-#include "lib/model/checkpoint.h"
-#include "lib/model/convert.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/reshard/convert.h"
 #include "lib/model/mesh.h"
 
 int split_main(const char *program, int argc, char **argv);

@@ -9,7 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/model/audit.h"
+#include "lib/reshard/audit.h"
 
 struct verify {
     const char *against, *sums, *ranks;

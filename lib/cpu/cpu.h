@@ -2,7 +2,7 @@
 #ifndef LIB_CPU_CPU_H
 #define LIB_CPU_CPU_H
 
-#include "lib/model/backend.h"
+#include "lib/program/backend.h"
 
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);

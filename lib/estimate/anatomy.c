@@ -19,7 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
-#include "lib/model/outline.h"
+#include "lib/reshard/outline.h"
 #include "lib/model/state.h"
 
 /* How a tensor takes part in training. */

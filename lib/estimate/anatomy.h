@@ -14,7 +14,7 @@
 #include "lib/base/err.h"
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
-#include "lib/model/program.h"
+#include "lib/program/program.h"
 
 enum weight_class {
     WEIGHT_MATRIX, /* of a layer */

@@ -10,7 +10,7 @@
 
 #include "lib/estimate/anatomy.h"
 #include "lib/estimate/weighttype.h"
-#include "lib/model/outline.h"
+#include "lib/reshard/outline.h"
 
 enum memory_category {
     MEMORY_WEIGHTS,

@@ -1,35 +1,15 @@
-# lib/model - families, shapes, cuts and programs
+# lib/model - families, shapes and how they are sharded
 lib_libshardutils_a_SOURCES += \
-    %D%/arena.c \
-    %D%/audit.c %D%/audit.h \
     %D%/axis.c %D%/axis.h \
-    %D%/backend.h \
     %D%/bind.c %D%/bind.h \
-    %D%/border.c %D%/border.h \
-    %D%/build.c %D%/build.h \
-    %D%/checkpoint.c %D%/checkpoint.h \
-    %D%/convert.c %D%/convert.h \
-    %D%/check.c %D%/check.h \
-    %D%/cut.c %D%/cut.h \
     %D%/deal.c %D%/deal.h \
-    %D%/compare.c %D%/compare.h \
-    %D%/eval.c \
-    %D%/export.c %D%/export.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
-    %D%/heads.c \
-    %D%/line.c %D%/line.h \
     %D%/mesh.c %D%/mesh.h \
-    %D%/mixture.c \
     %D%/model.c %D%/model.h \
-    %D%/outline.c %D%/outline.h \
-    %D%/program.c %D%/program.h \
     %D%/quant.c %D%/quant.h \
-    %D%/rotary.c %D%/rotary.h \
-    %D%/rules.c \
     %D%/shard.c \
-    %D%/state.h \
-    %D%/target.c %D%/target.h
+    %D%/state.h
 nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \

@@ -6,7 +6,7 @@
 #ifndef LIB_RUN_ATTEND_H
 #define LIB_RUN_ATTEND_H
 
-#include "lib/model/backend.h"
+#include "lib/program/backend.h"
 #include "lib/run/sequence.h"
 
 struct attend;

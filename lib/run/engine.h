@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/model/backend.h"
-#include "lib/model/program.h"
+#include "lib/program/backend.h"
+#include "lib/program/program.h"
 #include "lib/run/comm.h"
 
 struct engine_limits {

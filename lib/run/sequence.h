@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/model/program.h"
+#include "lib/program/program.h"
 #include "lib/run/comm.h"
 
 struct sequence {

@@ -3,9 +3,9 @@
 #define LIB_RUN_WEIGHTS_H
 
 #include "lib/base/err.h"
-#include "lib/model/backend.h"
-#include "lib/model/checkpoint.h"
-#include "lib/model/program.h"
+#include "lib/program/backend.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/program/program.h"
 
 struct weights {
     struct matrix *matrix; /* [n]: the program's weights, as they are stored */

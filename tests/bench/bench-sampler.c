@@ -13,9 +13,9 @@
 #include <time.h>
 
 #include "lib/base/mem.h"
-#include "lib/sweep/pareto.h"
-#include "lib/sweep/sampler.h"
-#include "lib/sweep/sweepfile.h"
+#include "lib/sweep/sampler/pareto.h"
+#include "lib/sweep/sampler/sampler.h"
+#include "lib/sweep/format/sweepfile.h"
 #include "tests/bench/objectives.h"
 
 static struct err err;

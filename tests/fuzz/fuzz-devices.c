@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/sweep/devices.h"
+#include "lib/sweep/job/devices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/program.h"
+#include "lib/program/program.h"
 
 static const char config[] =
     "{\"model_type\":\"llama\",\"hidden_size\":16,\"num_hidden_layers\":2,"

@@ -7,7 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/str.h"
-#include "lib/sweep/storage.h"
+#include "lib/sweep/storage/storage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/measure.h"
+#include "lib/sweep/job/measure.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

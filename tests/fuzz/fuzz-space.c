@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
-#include "lib/sweep/sampler.h"
-#include "lib/sweep/sweepfile.h"
+#include "lib/sweep/sampler/sampler.h"
+#include "lib/sweep/format/sweepfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,15 @@
+# lib/sweep/sampler - where the next trial is
+lib_libshardutils_a_SOURCES += \
+    %D%/cma-es.c \
+    %D%/cma.c %D%/cma.h \
+    %D%/grid.c \
+    %D%/importance.c %D%/importance.h \
+    %D%/linalg.c %D%/linalg.h \
+    %D%/nsga2.c \
+    %D%/pareto.c %D%/pareto.h \
+    %D%/parzen.c %D%/parzen.h \
+    %D%/qmc.c %D%/qmc.h \
+    %D%/random.c \
+    %D%/sampler.c %D%/sampler.h \
+    %D%/sobol.c %D%/sobol.h \
+    %D%/tpe.c
