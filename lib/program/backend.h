@@ -5,8 +5,8 @@
  * are f32, statistics double, in an order that does not depend on the number of
  * threads; a product of few rows may be made in another order than one of many.  A
  * backend is listed in run/engine.c; the first whose probe succeeds is used. */
-#ifndef LIB_MODEL_BACKEND_H
-#define LIB_MODEL_BACKEND_H
+#ifndef LIB_PROGRAM_BACKEND_H
+#define LIB_PROGRAM_BACKEND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * and what it holds that a later stage reads is exported to the next, also when it only
  * passes through.  A cached value is made on every stage that reads it, from the rows
  * that were kept. */
-#ifndef LIB_MODEL_BORDER_H
-#define LIB_MODEL_BORDER_H
+#ifndef LIB_PROGRAM_BORDER_H
+#define LIB_PROGRAM_BORDER_H
 
 #include "lib/program/program.h"
 

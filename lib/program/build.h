@@ -3,8 +3,8 @@
  * Every value has a column axis (its type) and a place over the tensor group: whole on
  * every rank, cut along a dealt symbol of that axis, or partial (a sum over the ranks
  * still to be made).  Conversions are made once per value and remembered. */
-#ifndef LIB_MODEL_BUILD_H
-#define LIB_MODEL_BUILD_H
+#ifndef LIB_PROGRAM_BUILD_H
+#define LIB_PROGRAM_BUILD_H
 
 #include "lib/program/line.h"
 #include "lib/program/program.h"

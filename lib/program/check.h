@@ -1,6 +1,6 @@
 /* check - is a family sound? */
-#ifndef LIB_MODEL_CHECK_H
-#define LIB_MODEL_CHECK_H
+#ifndef LIB_PROGRAM_CHECK_H
+#define LIB_PROGRAM_CHECK_H
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"

@@ -4,8 +4,8 @@
  *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
  * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text
  *   part := 'experts' '(' sum ',' name '=' sum ':' sum ')' */
-#ifndef LIB_MODEL_LINE_H
-#define LIB_MODEL_LINE_H
+#ifndef LIB_PROGRAM_LINE_H
+#define LIB_PROGRAM_LINE_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  * have been inserted where a cut or partial value is needed whole.  Every rank of a
  * tensor group has the same list of instructions; only local sizes differ.  Over
  * several pipeline stages each has its own instructions (border.h). */
-#ifndef LIB_MODEL_PROGRAM_H
-#define LIB_MODEL_PROGRAM_H
+#ifndef LIB_PROGRAM_PROGRAM_H
+#define LIB_PROGRAM_PROGRAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* rotary - the angles of rotary position embeddings, with the scalings of long
  * contexts */
-#ifndef LIB_MODEL_ROTARY_H
-#define LIB_MODEL_ROTARY_H
+#ifndef LIB_PROGRAM_ROTARY_H
+#define LIB_PROGRAM_ROTARY_H
 
 #include "lib/program/program.h"
 #include "lib/model/state.h"

@@ -3,8 +3,8 @@
  * Everything that the manifest says is compared with what the files hold; what does not
  * agree is a finding.  Findings are reported in the order of the files, whatever the
  * number of threads. */
-#ifndef LIB_MODEL_AUDIT_H
-#define LIB_MODEL_AUDIT_H
+#ifndef LIB_RESHARD_AUDIT_H
+#define LIB_RESHARD_AUDIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * (checkpoint.json and rank files), or a single safetensors file, which has tensors but
  * no model.  All answer the same questions: which tensors, and the bytes of one for any
  * part of any mesh. */
-#ifndef LIB_MODEL_CHECKPOINT_H
-#define LIB_MODEL_CHECKPOINT_H
+#ifndef LIB_RESHARD_CHECKPOINT_H
+#define LIB_RESHARD_CHECKPOINT_H
 
 #include <stdbool.h>
 #include <stddef.h>

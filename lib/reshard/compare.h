@@ -2,8 +2,8 @@
  *
  * Either may be a directory, a cut checkpoint or a single file.  Tensors are read a few
  * MiB at a time from both. */
-#ifndef LIB_MODEL_COMPARE_H
-#define LIB_MODEL_COMPARE_H
+#ifndef LIB_RESHARD_COMPARE_H
+#define LIB_RESHARD_COMPARE_H
 
 #include <stdbool.h>
 #include <stdint.h>

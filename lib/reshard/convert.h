@@ -3,8 +3,8 @@
  * Memory is bounded: a few MiB of buffers, and what is kept of each tensor and part.
  * The output appears whole under its name; an interrupted one is continued by the same
  * call. */
-#ifndef LIB_MODEL_CONVERT_H
-#define LIB_MODEL_CONVERT_H
+#ifndef LIB_RESHARD_CONVERT_H
+#define LIB_RESHARD_CONVERT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * its elements: a block is put together from the parts of the one side and dealt to
  * those of the other, so that neither the tensor nor a part is ever held in memory.
  * Each part's CRC-32 is made on the way. */
-#ifndef LIB_MODEL_CUT_H
-#define LIB_MODEL_CUT_H
+#ifndef LIB_RESHARD_CUT_H
+#define LIB_RESHARD_CUT_H
 
 #include <stddef.h>
 #include <stdint.h>

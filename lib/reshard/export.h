@@ -1,6 +1,6 @@
 /* export - writing a checkpoint as other engines load it */
-#ifndef LIB_MODEL_EXPORT_H
-#define LIB_MODEL_EXPORT_H
+#ifndef LIB_RESHARD_EXPORT_H
+#define LIB_RESHARD_EXPORT_H
 
 #include "lib/reshard/convert.h"
 

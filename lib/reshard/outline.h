@@ -3,8 +3,8 @@
  * For programs that count and plan, and need no weights: a Hugging Face directory with
  * or without its weights, a bare config.json of any name, a safetensors index with the
  * config beside it, or a checkpoint that tp-shard made. */
-#ifndef LIB_MODEL_OUTLINE_H
-#define LIB_MODEL_OUTLINE_H
+#ifndef LIB_RESHARD_OUTLINE_H
+#define LIB_RESHARD_OUTLINE_H
 
 #include "lib/reshard/checkpoint.h"
 

@@ -3,8 +3,8 @@
  * Either one rank file for each part of a mesh, or the files of the original directory.
  * A target is prepared (who holds what), then begun (headers written in a directory),
  * then filled through its side by cut_copy, then synced. */
-#ifndef LIB_MODEL_TARGET_H
-#define LIB_MODEL_TARGET_H
+#ifndef LIB_RESHARD_TARGET_H
+#define LIB_RESHARD_TARGET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* formats - the readers of the formats of a sweep file, for sweepfile.c alone */
-#ifndef LIB_SWEEP_FORMATS_H
-#define LIB_SWEEP_FORMATS_H
+#ifndef LIB_SWEEP_FORMAT_FORMATS_H
+#define LIB_SWEEP_FORMAT_FORMATS_H
 
 #include "lib/base/json.h"
 #include "lib/sweep/format/sweepfile.h"

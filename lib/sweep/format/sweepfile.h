@@ -3,8 +3,8 @@
  * Told apart by content: a W&B sweep (YAML or JSON with "parameters"), SigOpt's list of
  * parameters, Optuna's distributions (an object of {"name", "attributes"}), and a short
  * form like Ray's (`lr: loguniform(1e-6, 1e-4)`).  Errors name file, line and key. */
-#ifndef LIB_SWEEP_SWEEPFILE_H
-#define LIB_SWEEP_SWEEPFILE_H
+#ifndef LIB_SWEEP_FORMAT_SWEEPFILE_H
+#define LIB_SWEEP_FORMAT_SWEEPFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* words - a command whose words name parameters: {lr} is replaced, {{ is a brace */
-#ifndef LIB_SWEEP_WORDS_H
-#define LIB_SWEEP_WORDS_H
+#ifndef LIB_SWEEP_FORMAT_WORDS_H
+#define LIB_SWEEP_FORMAT_WORDS_H
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"

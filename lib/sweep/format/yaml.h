@@ -3,8 +3,8 @@
  * Scalars follow the core schema of YAML 1.2: 1e-6 is a number, yes is a word.
  * Duplicate keys, keys that are not scalars, tags of other types, several documents
  * and nesting deeper than 64 are refused. */
-#ifndef LIB_SWEEP_YAML_H
-#define LIB_SWEEP_YAML_H
+#ifndef LIB_SWEEP_FORMAT_YAML_H
+#define LIB_SWEEP_FORMAT_YAML_H
 
 #include <stddef.h>
 

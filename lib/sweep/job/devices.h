@@ -1,6 +1,6 @@
 /* devices - which GPUs each of the jobs that run at the same time may use */
-#ifndef LIB_SWEEP_DEVICES_H
-#define LIB_SWEEP_DEVICES_H
+#ifndef LIB_SWEEP_JOB_DEVICES_H
+#define LIB_SWEEP_JOB_DEVICES_H
 
 #include "lib/base/err.h"
 

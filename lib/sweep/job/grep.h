@@ -1,6 +1,6 @@
 /* grep - the last number that a regular expression finds */
-#ifndef LIB_SWEEP_GREP_H
-#define LIB_SWEEP_GREP_H
+#ifndef LIB_SWEEP_JOB_GREP_H
+#define LIB_SWEEP_JOB_GREP_H
 
 #include <stdbool.h>
 

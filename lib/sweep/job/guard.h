@@ -4,8 +4,8 @@
  * that the next run deals to others.  The guard sees the process group of every command
  * that runs; when the runner is gone, it sends SIGTERM to those that are left, and
  * SIGKILL JOB_GRACE seconds later. */
-#ifndef LIB_SWEEP_GUARD_H
-#define LIB_SWEEP_GUARD_H
+#ifndef LIB_SWEEP_JOB_GUARD_H
+#define LIB_SWEEP_JOB_GUARD_H
 
 #include <sys/types.h>
 

@@ -2,8 +2,8 @@
  *
  * A trial's directory holds stdout, stderr, params.json and, when the command writes
  * them, result.json and report. */
-#ifndef LIB_SWEEP_JOB_H
-#define LIB_SWEEP_JOB_H
+#ifndef LIB_SWEEP_JOB_JOB_H
+#define LIB_SWEEP_JOB_JOB_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* joblog - what ran, in the columns of GNU parallel's --joblog */
-#ifndef LIB_SWEEP_JOBLOG_H
-#define LIB_SWEEP_JOBLOG_H
+#ifndef LIB_SWEEP_JOB_JOBLOG_H
+#define LIB_SWEEP_JOB_JOBLOG_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  *
  * Without a request: the file result.json (a number, a list, or an object with "value"
  * or "values"), else the last numbers of the last line of standard output. */
-#ifndef LIB_SWEEP_MEASURE_H
-#define LIB_SWEEP_MEASURE_H
+#ifndef LIB_SWEEP_JOB_MEASURE_H
+#define LIB_SWEEP_JOB_MEASURE_H
 
 #include <stdbool.h>
 #include <stddef.h>

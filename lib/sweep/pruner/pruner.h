@@ -2,8 +2,8 @@
  *
  * The rules are Optuna's, decision for decision.  A pruner keeps no state: a rung that
  * a trial has completed is an attribute of that trial, as in Optuna. */
-#ifndef LIB_SWEEP_PRUNER_H
-#define LIB_SWEEP_PRUNER_H
+#ifndef LIB_SWEEP_PRUNER_PRUNER_H
+#define LIB_SWEEP_PRUNER_PRUNER_H
 
 #include <stdbool.h>
 #include <stddef.h>

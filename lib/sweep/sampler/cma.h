@@ -2,8 +2,8 @@
  *
  * Hansen, "The CMA Evolution Strategy: A Tutorial" (arXiv 1604.00772), with active
  * (negative) weights, as in the Python package cmaes. */
-#ifndef LIB_SWEEP_CMA_H
-#define LIB_SWEEP_CMA_H
+#ifndef LIB_SWEEP_SAMPLER_CMA_H
+#define LIB_SWEEP_SAMPLER_CMA_H
 
 #include <stddef.h>
 

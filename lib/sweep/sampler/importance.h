@@ -3,8 +3,8 @@
  * PED-ANOVA: Watanabe, Bansal and Hutter, "PED-ANOVA: Efficiently Quantifying
  * Hyperparameter Importance in Arbitrary Subspaces" (IJCAI 2023), with Optuna's
  * choices: the best tenth against all complete trials. */
-#ifndef LIB_SWEEP_IMPORTANCE_H
-#define LIB_SWEEP_IMPORTANCE_H
+#ifndef LIB_SWEEP_SAMPLER_IMPORTANCE_H
+#define LIB_SWEEP_SAMPLER_IMPORTANCE_H
 
 #include "lib/sweep/space/history.h"
 #include "lib/sweep/space/space.h"

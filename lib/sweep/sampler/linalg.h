@@ -1,6 +1,6 @@
 /* linalg - eigenvectors of small symmetric matrices */
-#ifndef LIB_SWEEP_LINALG_H
-#define LIB_SWEEP_LINALG_H
+#ifndef LIB_SWEEP_SAMPLER_LINALG_H
+#define LIB_SWEEP_SAMPLER_LINALG_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * Points are rows of N x M losses, all to be minimized.  A point dominates another when
  * it is nowhere larger and somewhere smaller; equal points do not dominate each
  * other. */
-#ifndef LIB_SWEEP_PARETO_H
-#define LIB_SWEEP_PARETO_H
+#ifndef LIB_SWEEP_SAMPLER_PARETO_H
+#define LIB_SWEEP_SAMPLER_PARETO_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
  * the larger distance to its two neighbours in that dimension, but at least the range
  * over min(100, n + 2).  The last kernel is the prior: centre and width of the range.
  * Old observations weigh less: the newest 25 count 1, the others rise from 1/n to 1. */
-#ifndef LIB_SWEEP_PARZEN_H
-#define LIB_SWEEP_PARZEN_H
+#ifndef LIB_SWEEP_SAMPLER_PARZEN_H
+#define LIB_SWEEP_SAMPLER_PARZEN_H
 
 #include <stdbool.h>
 #include <stddef.h>

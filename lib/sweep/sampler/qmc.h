@@ -1,6 +1,6 @@
 /* qmc - low-discrepancy sequences: Sobol and Halton */
-#ifndef LIB_SWEEP_QMC_H
-#define LIB_SWEEP_QMC_H
+#ifndef LIB_SWEEP_SAMPLER_QMC_H
+#define LIB_SWEEP_SAMPLER_QMC_H
 
 #include <stddef.h>
 #include <stdint.h>

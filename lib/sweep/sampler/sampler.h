@@ -3,8 +3,8 @@
  * A sampler keeps no state between calls: what it needs to know is in the study, so
  * that every draw may come from a process of its own.  Draws use the random stream of
  * (study seed, trial number); those of grid, random and qmc depend on nothing else. */
-#ifndef LIB_SWEEP_SAMPLER_H
-#define LIB_SWEEP_SAMPLER_H
+#ifndef LIB_SWEEP_SAMPLER_SAMPLER_H
+#define LIB_SWEEP_SAMPLER_SAMPLER_H
 
 #include "lib/base/rng.h"
 #include "lib/sweep/space/history.h"

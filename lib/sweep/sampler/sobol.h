@@ -1,6 +1,6 @@
 /* sobol - direction numbers of the Sobol sequence */
-#ifndef LIB_SWEEP_SOBOL_H
-#define LIB_SWEEP_SOBOL_H
+#ifndef LIB_SWEEP_SAMPLER_SOBOL_H
+#define LIB_SWEEP_SAMPLER_SOBOL_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * The three kinds of Optuna: a real interval, an integer range and a list of choices.
  * Inside the toolkit a value is one double: the number itself, or the index of the
  * choice; that is also what Optuna's storage keeps. */
-#ifndef LIB_SWEEP_DIST_H
-#define LIB_SWEEP_DIST_H
+#ifndef LIB_SWEEP_SPACE_DIST_H
+#define LIB_SWEEP_SPACE_DIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * A table: one row per trial, in the order of their numbers, one column per parameter
  * of the space.  Every objective is a loss, smaller is better: an objective that is
  * maximized has its sign turned. */
-#ifndef LIB_SWEEP_HISTORY_H
-#define LIB_SWEEP_HISTORY_H
+#ifndef LIB_SWEEP_SPACE_HISTORY_H
+#define LIB_SWEEP_SPACE_HISTORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  *
  * Each sampler and pruner lists its settings; their values are doubles, in the
  * order of the list. */
-#ifndef LIB_SWEEP_SETTINGS_H
-#define LIB_SWEEP_SETTINGS_H
+#ifndef LIB_SWEEP_SPACE_SETTINGS_H
+#define LIB_SWEEP_SPACE_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * A point of the space is an array of one double per parameter, in the space's order
  * (see dist.h); NaN stands for a parameter that the point leaves out because its
  * condition is not met.  Parameters come after the one they depend on. */
-#ifndef LIB_SWEEP_SPACE_H
-#define LIB_SWEEP_SPACE_H
+#ifndef LIB_SWEEP_SPACE_SPACE_H
+#define LIB_SWEEP_SPACE_SPACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

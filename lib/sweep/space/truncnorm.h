@@ -2,8 +2,8 @@
  *
  * What the Parzen estimators need: probability masses of intervals far out in a
  * tail, and draws from them, without loss of precision. */
-#ifndef LIB_SWEEP_TRUNCNORM_H
-#define LIB_SWEEP_TRUNCNORM_H
+#ifndef LIB_SWEEP_SPACE_TRUNCNORM_H
+#define LIB_SWEEP_SPACE_TRUNCNORM_H
 
 /* log of the standard normal's distribution function at A. */
 double truncnorm_log_cdf(double a);

@@ -2,8 +2,8 @@
  *
  * Each line is one operation of Optuna's JournalStorage.  A replay follows all of them,
  * and fills one study, its target, on the way. */
-#ifndef LIB_SWEEP_REPLAY_H
-#define LIB_SWEEP_REPLAY_H
+#ifndef LIB_SWEEP_STORAGE_REPLAY_H
+#define LIB_SWEEP_STORAGE_REPLAY_H
 
 #include <time.h>
 

@@ -2,8 +2,8 @@
  *
  * A storage is a row of functions.  Whatever reads or changes a study happens between
  * begin and end: alone among all processes that write there. */
-#ifndef LIB_SWEEP_STORAGE_H
-#define LIB_SWEEP_STORAGE_H
+#ifndef LIB_SWEEP_STORAGE_STORAGE_H
+#define LIB_SWEEP_STORAGE_STORAGE_H
 
 #include "lib/sweep/storage/study.h"
 

@@ -4,8 +4,8 @@
  * numbered trials with parameters, values, intermediate values and attributes, some the
  * user's and some the system's.  A storage is one row of a table of functions; all that
  * changes a study happens between its begin and end, alone among all processes. */
-#ifndef LIB_SWEEP_STUDY_H
-#define LIB_SWEEP_STUDY_H
+#ifndef LIB_SWEEP_STORAGE_STUDY_H
+#define LIB_SWEEP_STORAGE_STUDY_H
 
 #include <stdbool.h>
 #include <stddef.h>

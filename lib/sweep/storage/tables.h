@@ -3,8 +3,8 @@
  * The tables are those that Optuna makes since 3.2 (schema version 12, revision
  * v3.2.0.a), so its readers and the dashboard open them.  Times are UTC, as Optuna
  * writes them since 5.0. */
-#ifndef LIB_SWEEP_TABLES_H
-#define LIB_SWEEP_TABLES_H
+#ifndef LIB_SWEEP_STORAGE_TABLES_H
+#define LIB_SWEEP_STORAGE_TABLES_H
 
 #include <stdint.h>
 

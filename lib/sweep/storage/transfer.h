@@ -1,6 +1,6 @@
 /* transfer - studies from one storage to another */
-#ifndef LIB_SWEEP_TRANSFER_H
-#define LIB_SWEEP_TRANSFER_H
+#ifndef LIB_SWEEP_STORAGE_TRANSFER_H
+#define LIB_SWEEP_STORAGE_TRANSFER_H
 
 #include "lib/sweep/storage/storage.h"
 
