@@ -9,6 +9,7 @@ include %D%/model/local.mk
 include %D%/reshard/local.mk
 include %D%/program/local.mk
 include %D%/cpu/local.mk
+include %D%/comm/local.mk
 include %D%/run/local.mk
 include %D%/sweep/local.mk
 include %D%/plot/local.mk

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 #include "lib/run/launch.h"
 #include "tests/tap.h"
 

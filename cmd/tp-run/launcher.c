@@ -13,7 +13,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/run/mpi.h"
+#include "lib/comm/mpi.h"
 
 /* What launchers that speak to MPI libraries set in each rank's environment: Open MPI;
  * MPICH and Slurm's pmi2; PMIx, of Slurm and others. */

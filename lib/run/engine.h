@@ -14,9 +14,9 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/comm/comm.h"
 #include "lib/program/backend.h"
 #include "lib/program/program.h"
-#include "lib/run/comm.h"
 
 struct engine_limits {
     int threads;

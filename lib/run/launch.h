@@ -7,7 +7,7 @@
 #define LIB_RUN_LAUNCH_H
 
 #include "lib/base/err.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 /* What a rank does; returns 0, or -1 with *err set. */
 typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);

@@ -1,10 +1,6 @@
-# lib/run - ranks, what they exchange, and the engine
+# lib/run - ranks and the engine
 lib_libshardutils_a_SOURCES += \
     %D%/attend.c %D%/attend.h \
-    %D%/comm-mpi.c %D%/mpi.h \
-    %D%/comm-self.c \
-    %D%/comm-shm.c \
-    %D%/comm.h \
     %D%/engine.c %D%/engine.h \
     %D%/exchange.c %D%/exchange.h \
     %D%/launch.c %D%/launch.h \

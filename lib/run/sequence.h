@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/comm/comm.h"
 #include "lib/program/program.h"
-#include "lib/run/comm.h"
 
 struct sequence {
     struct comm *comm; /* of the group; borrowed */

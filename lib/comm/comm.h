@@ -4,8 +4,8 @@
  * are made in rank order, so they do not depend on who arrives first.  Messages between
  * two ranks stand beside them: they arrive in the order in which they were sent.  When
  * a rank is gone the others' waits end with ERR_SYSTEM. */
-#ifndef LIB_RUN_COMM_H
-#define LIB_RUN_COMM_H
+#ifndef LIB_COMM_COMM_H
+#define LIB_COMM_COMM_H
 
 #include <stddef.h>
 

@@ -2,11 +2,11 @@
  *
  * The world of MPI as a group of ranks (comm.h).  Sums are made in rank order, so that
  * results are those of ranks on one machine, to the bit. */
-#ifndef LIB_RUN_MPI_H
-#define LIB_RUN_MPI_H
+#ifndef LIB_COMM_MPI_H
+#define LIB_COMM_MPI_H
 
 #include "lib/base/err.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 /* Begin MPI; once in a process, and ended by mpi_close.  ERR_SYSTEM in a build without
  * MPI. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 static int self_sum_f32(struct comm *c, float *x, size_t n, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* comm-mpi - ranks that mpirun or srun has started */
 #include "config.h"
 
-#include "lib/run/mpi.h"
+#include "lib/comm/mpi.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
-#include "lib/run/comm.h"
+#include "lib/comm/comm.h"
 
 enum {
     BOARDS = 8,     /* groups that a rank can be a member of, all ranks' included */
