@@ -29,6 +29,7 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
+tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_partition_LDADD = $(test_libs)
@@ -39,7 +40,9 @@ tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/tokenize %D%/try-options
+tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
+tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_try_options_LDADD = $(program_libs)
 # preloaded, to let one call fail
 check_PROGRAMS += %D%/fail-io.so

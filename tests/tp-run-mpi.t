@@ -50,6 +50,10 @@ if ! mpirun --oversubscribe -n 2 true > mpirun.out 2>&1; then
     done_testing
     exit
 fi
+for n in 1 2 3 5; do
+    mpi $n "$top_builddir/tests/mpi-ranks"
+    status_is 0 "$n ranks of mpirun exchange all that ranks can, several collectives under way"
+done
 for mesh in "--tp 2" "--tp 3" "--tp 2 --pp 2" "--sp 3" "--sp 2 --sp-mode ring" "--dp 2 --pp 2"; do
     n=$(echo "$mesh" | tr ' ' '\n' | awk 'BEGIN { n = 1 } /^[0-9]/ { n *= $1 } END { print n }')
     tp-run logits --prompt 'ROMEO: what' $mesh -o local.safetensors "$bard"

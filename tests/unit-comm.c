@@ -10,161 +10,28 @@
 #include "lib/base/mem.h"
 #include "lib/comm/comm.h"
 #include "lib/run/launch.h"
+#include "tests/all-ranks.h"
 #include "tests/tap.h"
-
-enum { BIG = 200000 }; /* elements: several slots, the last not full */
-
-/* Element I of rank RANK's share. */
-static float element(int rank, size_t i)
-{
-    return 1.0f / (float)(3 * rank + 1) + (float)(i % 977) * 1e-3f;
-}
 
 /* ---- what every rank does; an error names what was wrong ---- */
 
-static int sums(struct comm *c, size_t n, struct err *err)
+static int exchange(void *arg, struct comm *c, struct err *err)
 {
-    float *x = xcalloc(n + 1, sizeof(*x));
-    double *d = xcalloc(n + 1, sizeof(*d));
-    int ret = -1;
-
-    for (size_t i = 0; i < n; i++)
-        d[i] = (double)(x[i] = element(c->rank, i));
-    if (c->ops->sum_f32(c, x, n, err) < 0 || c->ops->sum_f64(c, d, n, err) < 0)
-        goto out;
-    for (size_t i = 0; i < n; i++) {
-        float want = element(0, i); /* in rank order, to the bit */
-        double wide = (double)want;
-
-        for (int r = 1; r < c->size; r++) {
-            want += element(r, i);
-            wide += (double)element(r, i);
-        }
-        if (x[i] != want || d[i] != wide) {
-            err_set(err, ERR_INPUT, "rank %d: sum %zu is wrong", c->rank, i);
-            goto out;
-        }
-    }
-    ret = 0;
-out:
-    free(x);
-    free(d);
-    return ret;
-}
-
-static int gathers(struct comm *c, size_t n, struct err *err)
-{
-    float *mine = xcalloc(n + 1, sizeof(*mine));
-    float *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
-    int ret = -1;
-
-    for (size_t i = 0; i < n; i++)
-        mine[i] = element(c->rank, i);
-    if (c->ops->gather(c, mine, all, n * sizeof(*mine), err) < 0)
-        goto out;
-    for (int r = 0; r < c->size; r++)
-        for (size_t i = 0; i < n; i++)
-            if (all[(size_t)r * n + i] != element(r, i)) {
-                err_set(err, ERR_INPUT, "rank %d: gathered wrong", c->rank);
-                goto out;
-            }
-    ret = 0;
-out:
-    free(mine);
-    free(all);
-    return ret;
-}
-
-static int broadcasts(struct comm *c, size_t n, struct err *err)
-{
-    float *x = xcalloc(n + 1, sizeof(*x));
-    int root = c->size - 1, ret = -1;
-
-    for (size_t i = 0; i < n; i++)
-        x[i] = element(c->rank, i);
-    if (c->ops->broadcast(c, x, n * sizeof(*x), root, err) < 0)
-        goto out;
-    for (size_t i = 0; i < n; i++)
-        if (x[i] != element(root, i)) {
-            err_set(err, ERR_INPUT, "rank %d: broadcast wrong", c->rank);
-            goto out;
-        }
-    ret = 0;
-out:
-    free(x);
-    return ret;
-}
-
-/* Everybody sends to everybody, far more than there is room for, before anybody
- * receives; and takes it in other pieces. */
-static int messages(struct comm *c, size_t n, struct err *err)
-{
-    float *x = xcalloc(n + 1, sizeof(*x));
-    int ret = -1;
-
-    for (size_t i = 0; i < n; i++)
-        x[i] = element(c->rank, i);
-    for (int r = 0; r < c->size; r++)
-        for (int k = 0; k < 3 && r != c->rank; k++)
-            if (c->ops->send(c, x, n * sizeof(*x), r, err) < 0)
-                goto out;
-    for (int r = 0; r < c->size; r++)
-        for (size_t i = 0; i < 3 * n && r != c->rank; i++) {
-            size_t some = i % n < n / 2 ? n / 2 : 1;
-
-            if (c->ops->receive(c, x, some * sizeof(*x), r, err) < 0)
-                goto out;
-            for (size_t k = 0; k < some; k++)
-                if (x[k] != element(r, (i + k) % n)) {
-                    err_set(err, ERR_INPUT, "rank %d: message wrong", c->rank);
-                    goto out;
-                }
-            i += some - 1;
-        }
-    ret = c->ops->flush(c, err);
-out:
-    free(x);
-    return ret;
-}
-
-/* Ranks of equal remainder by 2, and inside those groups the same once more. */
-static int groups(struct comm *c, int depth, struct err *err)
-{
-    int member[8], n = 0, ret;
-    struct comm *half;
-
-    for (int r = c->rank % 2; r < c->size; r += 2)
-        member[n++] = r;
-    if (c->ops->group(c, member, n, &half, err) < 0)
-        return -1;
-    ret = half->size != n || half->rank != c->rank / 2
-              ? err_set(err, ERR_INPUT, "rank %d: misplaced in its group", c->rank)
-              : 0;
-    if (ret == 0 && (sums(half, 5000, err) < 0 || sums(c, 3000, err) < 0 ||
-                     messages(half, 3000, err) < 0))
-        ret = -1;
-    if (ret == 0 && depth)
-        ret = groups(half, depth - 1, err);
-    half->ops->close(half);
-    return ret;
-}
-
-static int exchange_all(void *arg, struct comm *c, struct err *err)
-{
-    static const size_t sizes[] = { 0, 1, 7, 1000, BIG };
-
     (void)arg;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-        if (sums(c, sizes[i], err) < 0 || gathers(c, sizes[i], err) < 0 ||
-            broadcasts(c, sizes[i], err) < 0)
-            return -1;
-    for (int i = 0; i < 300; i++) /* no rank runs ahead of another's reading */
-        if (sums(c, 5, err) < 0)
-            return -1;
-    return messages(c, 100, err) < 0 ||
-                   messages(c, c->size == 2 ? 8 * BIG : BIG, err) < 0
-               ? -1
-               : groups(c, 1, err);
+    return exchange_all(c, err);
+}
+
+static int overlap(void *arg, struct comm *c, struct err *err)
+{
+    const unsigned *seed = arg;
+
+    return overlap_all(c, *seed, err);
+}
+
+static int start_alone(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    return wait_otherwise(c, err);
 }
 
 /* Wait for a sum that never comes. */
@@ -172,7 +39,7 @@ static int wait_for_all(struct comm *c, struct err *err)
 {
     float x = 0;
 
-    return c->ops->sum_f32(c, &x, 1, err);
+    return comm_run(c, comm_all_reduce(&x, 1), err);
 }
 
 static int rank_1_fails(void *arg, struct comm *c, struct err *err)
@@ -196,6 +63,37 @@ static int rank_1_exits(void *arg, struct comm *c, struct err *err)
     if (c->rank == 1)
         _exit(9);
     return wait_for_all(c, err);
+}
+
+/* Has started what it never ends. */
+static int rank_1_is_killed_after_starts(void *arg, struct comm *c, struct err *err)
+{
+    enum { LONG = 1000000 };
+    float *x = xcalloc(3 * LONG, sizeof(*x));
+    int ret = 0;
+
+    (void)arg;
+    for (int i = 0; i < 3 && ret == 0; i++)
+        ret = comm_start(c, comm_all_reduce(x + i * LONG, LONG), err);
+    if (c->rank == 1)
+        raise(SIGKILL);
+    for (int i = 0; i < 3 && ret == 0; i++)
+        ret = comm_wait(c, err);
+    free(x);
+    return ret;
+}
+
+/* Rank 1 expects more of rank 0 than that sends. */
+static int counts_disagree(void *arg, struct comm *c, struct err *err)
+{
+    size_t out[] = { 1, 1 }, in[] = { c->rank ? 2 : 1, 1 };
+    float from[2] = { 0 }, to[3];
+
+    (void)arg;
+    return comm_run(c,
+                    comm_all_to_all(from, (struct comm_parts){ .count = out }, to,
+                                    (struct comm_parts){ .count = in }, sizeof(*to)),
+                    err);
 }
 
 static int asks_to_end(void *arg, struct comm *c, struct err *err)
@@ -226,21 +124,59 @@ static int refuses_to_end(void *arg, struct comm *c, struct err *err)
 static void ranks_exchange(int n)
 {
     struct err err = { .text = "" };
-    int sig, ret = launch_ranks(n, exchange_all, NULL, &sig, &err);
+    int sig, ret = launch_ranks(n, exchange, NULL, &sig, &err);
 
     if (!tap_ok(ret == 0, "%d ranks exchange sums, parts and messages, also in groups",
                 n))
         printf("# %s\n", err.text);
 }
 
-/* RANK_MAIN on 4 ranks ends with KIND and TEXT, within 5 seconds, with no child left.
+static void ranks_overlap(int n)
+{
+    struct err err = { .text = "" };
+    int sig, ret = 0;
+    unsigned seed = 0;
+
+    for (; seed < 4 && ret == 0; seed++)
+        ret = launch_ranks(n, overlap, &seed, &sig, &err);
+    if (!tap_ok(ret == 0, "%d ranks have several collectives under way, of all sizes",
+                n))
+        printf("# seed %u: %s\n", seed - 1, err.text);
+    if (!tap_ok(launch_ranks(n, start_alone, NULL, &sig, &err) == 0,
+                "%d ranks start without waiting, and go on whatever they wait for", n))
+        printf("# %s\n", err.text);
+}
+
+/* A wait for what another rank does not do ends when the group is given up. */
+static void wait_ends(void)
+{
+    struct err err = { .text = "" };
+    struct shm *shm;
+    float *x = xcalloc(1000000, sizeof(*x));
+    struct comm *c;
+
+    tap_ok(shm_open_group(&shm, 2, &err) == 0, "a group of two ranks");
+    c = comm_shm_open(shm, 0);
+    tap_ok(comm_start(c, comm_all_reduce(x, 1000000), &err) == 0 &&
+               comm_start(c, comm_all_reduce(x, 0), &err) == 0,
+           "a sum is started where nobody else is");
+    shm_abort(shm);
+    tap_ok(comm_wait(c, &err) == -1 && err.kind == ERR_SYSTEM,
+           "its wait ends with an error");
+    tap_is(err.text, "rank 0: another rank is gone", "that says why");
+    c->ops->close(c);
+    shm_close_group(shm);
+    free(x);
+}
+
+/* RANK_MAIN on N ranks ends with KIND and TEXT, within 5 seconds, with no child left.
  */
-static void failure_is_told(const char *name, rank_main main_of_rank, int want_signal,
-                            enum err_kind kind, const char *text)
+static void failure_is_told(const char *name, int n, rank_main main_of_rank,
+                            int want_signal, enum err_kind kind, const char *text)
 {
     struct err err = { .text = "" };
     time_t start = time(NULL);
-    int sig, ret = launch_ranks(4, main_of_rank, NULL, &sig, &err);
+    int sig, ret = launch_ranks(n, main_of_rank, NULL, &sig, &err);
 
     tap_ok(ret == -1 && err.kind == kind && sig == want_signal,
            "%s: the kind of failure", name);
@@ -253,15 +189,24 @@ int main(void)
 {
     for (int n = 1; n <= 8; n = n < 4 ? n + 1 : n * 2)
         ranks_exchange(n);
-    failure_is_told("a rank's own error is passed on", rank_1_fails, 0, ERR_INPUT,
+    for (int n = 1; n <= 5; n++)
+        ranks_overlap(n);
+    wait_ends();
+    failure_is_told("a rank's own error is passed on", 4, rank_1_fails, 0, ERR_INPUT,
                     "rank 1 says why");
-    failure_is_told("a killed rank is named", rank_1_is_killed, 0, ERR_SYSTEM,
+    failure_is_told("a killed rank is named", 4, rank_1_is_killed, 0, ERR_SYSTEM,
                     "rank 1 was killed by signal 9 (SIGKILL)");
-    failure_is_told("a rank that exits is named", rank_1_exits, 0, ERR_SYSTEM,
+    failure_is_told("a rank killed with collectives under way is named", 4,
+                    rank_1_is_killed_after_starts, 0, ERR_SYSTEM,
+                    "rank 1 was killed by signal 9 (SIGKILL)");
+    failure_is_told("counts of an all-to-all that disagree are told", 2,
+                    counts_disagree, 0, ERR_SYSTEM,
+                    "rank 1: another count of elements is expected than rank 0 sends");
+    failure_is_told("a rank that exits is named", 4, rank_1_exits, 0, ERR_SYSTEM,
                     "rank 1 ended with status 9");
-    failure_is_told("a signal ends all ranks", asks_to_end, SIGTERM, ERR_SYSTEM,
+    failure_is_told("a signal ends all ranks", 4, asks_to_end, SIGTERM, ERR_SYSTEM,
                     "ended by signal 15");
-    failure_is_told("a rank that does not listen is killed", refuses_to_end, 0,
+    failure_is_told("a rank that does not listen is killed", 4, refuses_to_end, 0,
                     ERR_INPUT, "rank 1 says why");
     return tap_done();
 }

@@ -87,7 +87,7 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
 static int largest(struct comm *c, double *x, size_t n, struct err *err)
 {
     double *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
-    int ret = c->ops->gather(c, x, all, n * sizeof(*x), err);
+    int ret = comm_run(c, comm_all_gather(x, all, n * sizeof(*x)), err);
 
     for (size_t i = 0; i < n && ret == 0; i++)
         for (int r = 0; r < c->size; r++)
@@ -147,7 +147,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     rates[2] = b->c.memory_read;
     rates[3] = b->c.product;
     memcpy(all, rates, sizeof(all));
-    if (r->world->ops->sum_f64(r->world, all, 4, err) < 0)
+    if (comm_run(r->world, comm_all_reduce_f64(all, 4), err) < 0)
         goto out;
     /* each rank's own rates are what its own parts can reach */
     b->c.memory_read = all[2] / r->world->size;
@@ -180,7 +180,7 @@ static int ping(struct comm *c, char *buf, size_t n, int times, double *one_way,
             return -1;
     }
     *one_way = (clock_seconds() - start) / times / 2;
-    return c->ops->broadcast(c, one_way, sizeof(*one_way), 0, err);
+    return comm_run(c, comm_broadcast(one_way, sizeof(*one_way), 0), err);
 }
 
 static int measure_messages(struct bench *b, struct comm *c, struct err *err)
@@ -215,7 +215,7 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
 
     b->micro_batches = PER_STAGE * r->nstages;
     for (int k = 0; k < 2; k++) { /* the first warms up */
-        if (r->world->ops->sum_f32(r->world, &(float){ 0 }, 1, err) < 0)
+        if (comm_run(r->world, comm_all_reduce(&(float){ 0 }, 1), err) < 0)
             return -1;
         start = clock_seconds();
         for (int i = 0; i < b->micro_batches && ret == 0; i++)

@@ -225,7 +225,7 @@ static int share(const struct session *s, void *p, size_t n, struct err *err)
 {
     struct comm *c = s->launcher.world;
 
-    return c->ops->broadcast(c, p, n, 0, err);
+    return comm_run(c, comm_broadcast(p, n, 0), err);
 }
 
 static int share_ids(const struct session *s, struct ids *ids, struct err *err)

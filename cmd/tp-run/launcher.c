@@ -135,7 +135,7 @@ int launcher_agree(const struct launcher *l, int ret, struct err *err)
     if (ret < 0)
         mine.err = *err;
     all = xcalloc((size_t)c->size, sizeof(*all));
-    if (c->ops->gather(c, &mine, all, sizeof(mine), err) < 0) {
+    if (comm_run(c, comm_all_gather(&mine, all, sizeof(mine)), err) < 0) {
         free(all);
         return -1;
     }
@@ -159,7 +159,7 @@ int launcher_same(const struct launcher *l, const void *p, size_t n, const char 
     if (!c)
         return 0;
     all = xcalloc((size_t)c->size, sizeof(*all));
-    ret = c->ops->gather(c, &mine, all, sizeof(mine), err);
+    ret = comm_run(c, comm_all_gather(&mine, all, sizeof(mine)), err);
     for (int r = 1; r < c->size && ret == 0; r++)
         if (all[r] != all[0])
             ret =

@@ -353,7 +353,7 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
     if (!s->opt.memory)
         return 0;
     all = xcalloc((size_t)comm->size, sizeof(*all));
-    ret = comm->ops->gather(comm, mine, all, sizeof(mine), err);
+    ret = comm_run(comm, comm_all_gather(mine, all, sizeof(mine)), err);
     for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)
         fprintf(stderr,
                 "{\"type\":\"memory\",\"rank\":%d,\"weights\":%" PRIu64

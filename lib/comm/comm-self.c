@@ -1,44 +1,20 @@
 /* comm-self - a group of one rank */
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/comm/comm.h"
+#include "lib/comm/collective.h"
 
-static int self_sum_f32(struct comm *c, float *x, size_t n, struct err *err)
-{
-    (void)c;
-    (void)x;
-    (void)n;
-    (void)err;
-    return 0;
-}
-
-static int self_sum_f64(struct comm *c, double *x, size_t n, struct err *err)
-{
-    (void)c;
-    (void)x;
-    (void)n;
-    (void)err;
-    return 0;
-}
-
-static int self_gather(struct comm *c, const void *mine, void *all, size_t bytes,
-                       struct err *err)
+static int self_start(struct comm *c, const struct collective *op, struct err *err)
 {
     (void)c;
     (void)err;
-    memcpy(all, mine, bytes);
+    collective_alone(op);
     return 0;
 }
 
-static int self_broadcast(struct comm *c, void *buf, size_t bytes, int root,
-                          struct err *err)
+static int self_wait(struct comm *c, struct err *err)
 {
     (void)c;
-    (void)buf;
-    (void)bytes;
-    (void)root;
     (void)err;
     return 0;
 }
@@ -86,10 +62,8 @@ static void self_close(struct comm *c)
 
 static const struct comm_ops comm_self = {
     .name = "self",
-    .sum_f32 = self_sum_f32,
-    .sum_f64 = self_sum_f64,
-    .gather = self_gather,
-    .broadcast = self_broadcast,
+    .start = self_start,
+    .wait = self_wait,
     .send = self_send,
     .receive = self_receive,
     .group = self_group,

@@ -1,265 +1,75 @@
 /* comm-shm - ranks on one machine, through shared memory
  *
- * Collectives: each rank has two slots and a counter of the operations it has posted.
- * An operation of at most a slot's size is: copy into the own slot, raise the own
- * counter, wait until all counters have come as far, read all slots.  The two slots
- * alternate: who posts operation n+2 into the slot of n has waited for all to post n+1,
- * hence all have read n.  Larger operations are cut into slots.  There is such a board
- * of counters and slots for each group that a rank may be a member of.
+ * A rank cuts what it gives to a collective into pieces of at most a slot, numbers the
+ * pieces of all its collectives, copies piece P into its slot P % SHM_DEPTH, and raises
+ * its counter.  When all ranks' counters say that piece P is there, each rank takes
+ * from their slots what it wants of it.  All ranks have as many pieces for a
+ * collective, some of them empty, so pieces of the same number belong together.  A
+ * rank's counter also says how many pieces it has taken: a slot is used again when all
+ * have taken what it held.
  *
- * Messages: between any two ranks lies a ring of bytes for each direction, with
- * counters of the bytes ever written and read.  What a ring has no room for waits in
- * the sender's memory, and is moved on whenever the sender calls an operation. */
-#define _GNU_SOURCE
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
+ * No operation needs a thread of its own: pieces are posted, as far as there is room,
+ * by the start, and the rest is moved on whenever this rank waits for anything. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "lib/base/mem.h"
-#include "lib/comm/comm.h"
+#include "lib/comm/collective.h"
+#include "lib/comm/shm.h"
 
-enum {
-    BOARDS = 8,     /* groups that a rank can be a member of, all ranks' included */
-    SLOT = 1 << 18, /* bytes */
-    RING_LEAST = 1 << 18, /* bytes */
-    RING_MOST = 1 << 24,
-    RINGS_ALL = 1 << 28, /* of all rings, where they may be above the least */
-    SPINS = 2000,        /* looks before giving up the processor */
-    YIELDS = 50,         /* turns given to others before sleeping */
-    SLEEP_NS = 50000000, /* a sleeper looks for an abort this often */
-    NAP_NS = 500000,     /* and one with bytes to send moves them on this often */
-};
-
-/* A counter that ranks wait for, on a cache line of its own. */
-struct post {
-    _Alignas(128) _Atomic uint32_t count;
-    _Atomic uint32_t sleepers;
-};
-
-/* Bytes on their way from one rank to another. */
-struct ring {
-    struct post news; /* raised after bytes have been written */
-    _Alignas(128) _Atomic uint64_t written;
-    _Alignas(128) _Atomic uint64_t read;
-};
-
-/* The mapping: this, post[BOARDS][nranks], ring[nranks][nranks] by sender and receiver,
- * the slots [BOARDS][nranks][2][SLOT], the rings' bytes.  Memory that is never used is
- * never there. */
-struct shm {
-    _Alignas(128) _Atomic int aborted;
-    int nranks;
-    size_t bytes, rings, slots, data; /* of the whole; where those parts begin */
-    size_t ring_bytes;
-    struct post post[];
-};
-
-/* Bytes that wait for room in the ring to rank TO. */
-struct parcel {
-    struct parcel *next;
-    int to;
-    size_t bytes, done;
-    char data[];
-};
-
-/* A process's end: what its groups share. */
-struct end {
-    struct shm *shm;
-    int rank;
-    int boards;             /* in use */
-    struct parcel *parcels; /* oldest first */
+/* A collective under way. */
+struct flight {
+    struct collective op;
+    size_t bytes;                 /* of what is cut into pieces; the most of any rank */
+    size_t pieces, posted, taken; /* the first may still grow when not SIZED */
+    bool sized;
+    size_t *start; /* all-to-all: [size] where this rank's part of a rank's begins */
+    int refused;   /* all-to-all: 1 + a rank that sends another count than expected */
 };
 
 struct shm_comm {
     struct comm comm;
+    struct shm_comm *next; /* of the end's */
     struct end *end;
     bool owner;  /* of the end: the group of all ranks */
     int *member; /* [comm.size] ranks of the end's numbering */
     int board;
-    uint32_t done; /* collective operations posted */
+    struct flight *flight; /* [nflights], oldest first */
+    size_t nflights, flights_cap;
+    size_t posting, taking; /* the flights whose pieces are next */
+    uint32_t posted, taken; /* pieces of all flights */
+    uint32_t told;          /* what the own counter says */
+    uint32_t room;          /* pieces that may be posted without looking */
 };
 
-static bool layout(struct shm *s, int nranks)
-{
-    size_t n = (size_t)nranks, bytes = sizeof(*s) + BOARDS * n * sizeof(struct post);
+/* ---- counters: pieces posted and taken, 16 bits of each ---- */
 
-    s->ring_bytes = RINGS_ALL / n / n;
-    s->ring_bytes = s->ring_bytes > RING_MOST    ? RING_MOST
-                    : s->ring_bytes < RING_LEAST ? RING_LEAST
-                                                 : s->ring_bytes / 4096 * 4096;
-    s->rings = bytes;
-    bytes += n * n * sizeof(struct ring);
-    s->slots = bytes = (bytes + 4095) / 4096 * 4096;
-    bytes += BOARDS * n * 2 * SLOT;
-    s->data = bytes;
-    s->nranks = nranks;
-    return mem_mul(&s->bytes, n * n, s->ring_bytes) &&
-           mem_add(&s->bytes, s->bytes, bytes);
+static uint32_t counter(uint32_t posted, uint32_t taken)
+{
+    return posted << 16 | (taken & 0xffff);
 }
 
-int shm_open_group(struct shm **out, int nranks, struct err *err)
+static struct post *post_of(const struct shm_comm *c, int rank)
 {
-    struct shm plan = { 0 }, *s;
-
-    if (!layout(&plan, nranks))
-        return err_set(err, ERR_SYSTEM, "shared memory for %d ranks overflows", nranks);
-    s = mmap(NULL, plan.bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (s == MAP_FAILED)
-        return err_errno(err, "shared memory for %d ranks", nranks);
-    *s = plan;
-    *out = s;
-    return 0;
+    return shm_post(c->end->shm, c->board, c->member[rank]);
 }
 
-void shm_close_group(struct shm *s)
+static uint32_t look(const struct post *p)
 {
-    if (s)
-        munmap(s, s->bytes);
+    return atomic_load_explicit(&p->count, memory_order_acquire);
 }
 
-static struct post *post_of(struct shm *s, int board, int rank)
+/* Tell the others what has been posted and taken. */
+static void tell(struct shm_comm *c)
 {
-    return &s->post[(size_t)board * (size_t)s->nranks + (size_t)rank];
+    c->told = counter(c->posted, c->taken);
+    shm_raise(post_of(c, c->comm.rank), c->told);
 }
 
-static struct ring *ring_of(struct shm *s, int from, int to)
-{
-    struct ring *all = (struct ring *)(void *)((char *)s + s->rings);
-
-    return &all[(size_t)from * (size_t)s->nranks + (size_t)to];
-}
-
-static void wake(_Atomic uint32_t *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-static void raise_to(struct post *p, uint32_t count)
-{
-    atomic_store(&p->count, count);
-    if (atomic_load(&p->sleepers))
-        wake(&p->count);
-}
-
-void shm_abort(struct shm *s)
-{
-    atomic_store(&s->aborted, 1);
-    for (int r = 0; r < s->nranks; r++) {
-        for (int b = 0; b < BOARDS; b++)
-            wake(&post_of(s, b, r)->count);
-        for (int to = 0; to < s->nranks; to++)
-            wake(&ring_of(s, r, to)->news.count);
-    }
-}
-
-/* ---- what has been sent and not yet found room ---- */
-
-/* Copy as much of BUF as the ring to rank TO has room for; how much. */
-static size_t put(struct end *e, int to, const char *buf, size_t bytes)
-{
-    struct shm *s = e->shm;
-    struct ring *r = ring_of(s, e->rank, to);
-    char *data = (char *)s + s->data +
-                 ((size_t)e->rank * (size_t)s->nranks + (size_t)to) * s->ring_bytes;
-    uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
-    size_t room = s->ring_bytes -
-                  (size_t)(at - atomic_load_explicit(&r->read, memory_order_acquire));
-    size_t n = bytes < room ? bytes : room, start = (size_t)(at % s->ring_bytes);
-    size_t first = n < s->ring_bytes - start ? n : s->ring_bytes - start;
-
-    if (!n)
-        return 0;
-    memcpy(data + start, buf, first);
-    memcpy(data, buf + first, n - first);
-    atomic_store_explicit(&r->written, at + n, memory_order_release);
-    raise_to(&r->news, r->news.count + 1);
-    return n;
-}
-
-/* Move parcels on; a receiver's later ones wait for its first. */
-static void push(struct end *e)
-{
-    struct parcel **link = &e->parcels;
-
-    while (*link) {
-        struct parcel *p = *link;
-        bool blocked = false;
-
-        for (const struct parcel *q = e->parcels; q != p && !blocked; q = q->next)
-            blocked = q->to == p->to;
-        if (!blocked)
-            p->done += put(e, p->to, p->data + p->done, p->bytes - p->done);
-        if (p->done < p->bytes) {
-            link = &p->next;
-            continue;
-        }
-        *link = p->next;
-        free(p);
-    }
-}
-
-/* ---- waiting ---- */
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/* Wait until READY(ARG), which changes after P has been raised. */
-static int wait_for(struct end *e, struct post *p, bool (*ready)(const void *arg),
-                    const void *arg, struct err *err)
-{
-    for (int i = 0; i < SPINS; i++) {
-        if (ready(arg))
-            return 0;
-        pause_briefly();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (ready(arg))
-            return 0;
-        sched_yield();
-    }
-    while (!ready(arg)) {
-        uint32_t seen = atomic_load(&p->count);
-        struct timespec nap = { .tv_nsec = SLEEP_NS };
-
-        if (atomic_load(&e->shm->aborted))
-            return err_set(err, ERR_SYSTEM, "rank %d: another rank is gone", e->rank);
-        push(e);
-        if (e->parcels)
-            nap.tv_nsec = NAP_NS;
-        atomic_fetch_add(&p->sleepers, 1);
-        if (!ready(arg))
-            syscall(SYS_futex, &p->count, FUTEX_WAIT, seen, &nap, NULL, 0);
-        atomic_fetch_sub(&p->sleepers, 1);
-    }
-    return 0;
-}
-
-/* ---- collectives ---- */
-
-/* Slot of the group's rank RANK. */
-static char *slot(const struct shm_comm *c, int rank)
-{
-    struct shm *s = c->end->shm;
-    size_t at = (size_t)c->board * (size_t)s->nranks + (size_t)c->member[rank];
-
-    return (char *)s + s->slots + (at * 2 + c->done % 2) * SLOT;
-}
-
+/* What is waited for: that so many pieces are posted (SHIFT 16) or taken (0). */
 struct arrival {
     const struct post *post;
+    int shift;
     uint32_t count;
 };
 
@@ -267,226 +77,421 @@ static bool has_come(const void *arg)
 {
     const struct arrival *a = arg;
 
-    return (int32_t)(atomic_load_explicit(&a->post->count, memory_order_acquire) -
-                     a->count) >= 0;
+    return (int16_t)((look(a->post) >> a->shift) - a->count) >= 0;
 }
 
-/* Post what the own slot holds and wait for all; the slots may be read until the next
- * post. */
-static int exchange(struct shm_comm *c, struct err *err)
+/* Rank RANK's slot for its piece NUMBER. */
+static char *slot(const struct shm_comm *c, int rank, uint32_t number)
 {
-    struct end *e = c->end;
-    struct arrival a = { .count = c->done + 1 };
+    return shm_slots(c->end->shm, c->board, c->member[rank]) +
+           (size_t)(number % SHM_DEPTH) * SHM_SLOT;
+}
 
-    raise_to(post_of(e->shm, c->board, e->rank), a.count);
-    if (e->parcels)
-        push(e);
+/* Bytes of a piece. */
+static size_t low_of(size_t piece)
+{
+    return piece * SHM_SLOT;
+}
+
+static size_t high_of(const struct flight *f, size_t piece)
+{
+    size_t high = (piece + 1) * SHM_SLOT;
+
+    return high < f->bytes ? high : f->bytes;
+}
+
+/* ---- all-to-all: a rank gives all counts, then its parts for the others ---- */
+
+static size_t head_bytes(const struct shm_comm *c)
+{
+    return (size_t)c->comm.size * sizeof(uint64_t);
+}
+
+static size_t stream_bytes(const struct shm_comm *c, const struct collective *op)
+{
+    size_t bytes = head_bytes(c);
+
+    for (int r = 0; r < c->comm.size; r++)
+        if (r != c->comm.rank)
+            bytes += collective_part(op, &op->part, r);
+    return bytes;
+}
+
+/* What of [at, at + n) is in [low, high): how much, *skip bytes after LOW. */
+static size_t overlap(size_t at, size_t n, size_t low, size_t high, size_t *skip)
+{
+    size_t from = at > low ? at : low, to = at + n < high ? at + n : high;
+
+    *skip = from - low;
+    return from < to ? to - from : 0;
+}
+
+/* Bytes LOW to HIGH of the stream. */
+static void fill_stream(const struct shm_comm *c, const struct collective *op, char *to,
+                        size_t low, size_t high)
+{
+    size_t at = head_bytes(c), skip, n;
+
+    if (low == 0)
+        for (int r = 0; r < c->comm.size; r++)
+            ((uint64_t *)(void *)to)[r] = collective_part(op, &op->part, r);
     for (int r = 0; r < c->comm.size; r++) {
-        struct post *p = post_of(e->shm, c->board, c->member[r]);
+        size_t bytes = r == c->comm.rank ? 0 : collective_part(op, &op->part, r);
 
-        a.post = p;
-        if (r != c->comm.rank && wait_for(e, p, has_come, &a, err) < 0)
+        n = overlap(at, bytes, low, high, &skip);
+        if (n)
+            memcpy(to + skip,
+                   (const char *)op->from + collective_start(op, &op->part, r) +
+                       (low + skip - at),
+                   n);
+        at += bytes;
+    }
+}
+
+/* The first piece of all ranks is there: what their parts for this rank are, and how
+ * many pieces there will be. */
+static void read_heads(struct shm_comm *c, struct flight *f)
+{
+    const struct collective *op = &f->op;
+    int size = c->comm.size, me = c->comm.rank;
+
+    f->start = xcalloc((size_t)size, sizeof(*f->start));
+    for (int s = 0; s < size; s++) {
+        const uint64_t *count = (const void *)slot(c, s, c->taken);
+        size_t at = head_bytes(c);
+
+        if (count[me] != collective_part(op, &op->in, s))
+            f->refused = 1 + s;
+        for (int r = 0; r < size; r++) {
+            if (r == me)
+                f->start[s] = at;
+            at += r == s ? 0 : count[r];
+        }
+        f->bytes = at > f->bytes ? at : f->bytes;
+    }
+    f->pieces = (f->bytes + SHM_SLOT - 1) / SHM_SLOT;
+    f->sized = true;
+    collective_copy((char *)op->to + collective_start(op, &op->in, me),
+                    (const char *)op->from + collective_start(op, &op->part, me),
+                    collective_part(op, &op->part, me));
+}
+
+static void take_stream(struct shm_comm *c, struct flight *f, size_t low, size_t high)
+{
+    const struct collective *op = &f->op;
+    size_t skip, n;
+
+    if (low == 0) {
+        read_heads(c, f);
+        high = high_of(f, 0);
+    }
+    for (int s = 0; s < c->comm.size && !f->refused; s++) {
+        if (s == c->comm.rank)
+            continue;
+        n = overlap(f->start[s], collective_part(op, &op->in, s), low, high, &skip);
+        if (n)
+            memcpy((char *)op->to + collective_start(op, &op->in, s) +
+                       (low + skip - f->start[s]),
+                   slot(c, s, c->taken) + skip, n);
+    }
+}
+
+/* ---- the other collectives ---- */
+
+/* Bytes of what is cut into pieces, the most of any rank. */
+static size_t bytes_of(const struct shm_comm *c, const struct collective *op)
+{
+    size_t bytes = op->n * op->unit, part;
+
+    if (op->kind == COMM_ALL_TO_ALL)
+        return stream_bytes(c, op);
+    for (int r = 0; op->part.count && r < c->comm.size; r++) {
+        part = collective_part(op, &op->part, r);
+        if (op->kind == COMM_REDUCE_SCATTER)
+            bytes += part;
+        else
+            bytes = part > bytes ? part : bytes;
+    }
+    return bytes;
+}
+
+/* The own next piece, bytes LOW to HIGH of F, to TO. */
+static void fill(const struct shm_comm *c, const struct flight *f, char *to, size_t low,
+                 size_t high)
+{
+    const struct collective *op = &f->op;
+
+    if (op->kind == COMM_ALL_TO_ALL) {
+        fill_stream(c, op, to, low, high);
+        return;
+    }
+    if (op->kind == COMM_ALL_GATHER) {
+        size_t part = collective_part(op, &op->part, c->comm.rank);
+
+        high = part < high ? part : high;
+    }
+    if (low < high && (op->kind != COMM_BROADCAST || op->root == c->comm.rank))
+        memcpy(to, (const char *)op->from + low, high - low);
+}
+
+/* to[n] = the sum, in rank order, of what stands in all slots after SKIP. */
+static void sum(const struct shm_comm *c, const struct collective *op, char *to,
+                size_t skip, size_t n)
+{
+    const char *first = slot(c, 0, c->taken) + skip;
+
+    for (int r = 1; r < c->comm.size; r++) {
+        collective_add(op, to, first, slot(c, r, c->taken) + skip, n);
+        first = to;
+    }
+}
+
+/* From all ranks' next piece, bytes LOW to HIGH of F. */
+static void take(struct shm_comm *c, struct flight *f, size_t low, size_t high)
+{
+    const struct collective *op = &f->op;
+    char *to = op->to;
+    int me = c->comm.rank;
+    size_t at = 0, n, skip;
+
+    switch (op->kind) {
+    case COMM_ALL_REDUCE:
+        sum(c, op, to + low, 0, high - low);
+        break;
+    case COMM_REDUCE_SCATTER:
+        at = collective_start(op, &op->part, me);
+        n = overlap(at, collective_part(op, &op->part, me), low, high, &skip);
+        if (n)
+            sum(c, op, to + (low + skip - at), skip, n);
+        break;
+    case COMM_ALL_GATHER:
+        for (int r = 0; r < c->comm.size; r++) {
+            size_t part = collective_part(op, &op->part, r);
+
+            n = part < high ? part : high;
+            if (low < n)
+                collective_copy(to + at + low,
+                                r == me ? (const char *)op->from + low
+                                        : slot(c, r, c->taken),
+                                n - low);
+            at += part;
+        }
+        break;
+    case COMM_ALL_TO_ALL:
+        take_stream(c, f, low, high);
+        break;
+    case COMM_BROADCAST:
+        if (op->root != me)
+            memcpy(to + low, slot(c, op->root, c->taken), high - low);
+        break;
+    case COMM_NKINDS:
+        break;
+    }
+}
+
+/* ---- moving on ---- */
+
+/* Pieces that all others have taken may be overwritten. */
+static bool has_room(struct shm_comm *c)
+{
+    if (c->room)
+        return true;
+    c->room = SHM_DEPTH;
+    for (int r = 0; r < c->comm.size; r++) {
+        uint32_t taken = r == c->comm.rank ? c->taken : look(post_of(c, r));
+        uint32_t room = SHM_DEPTH - (uint16_t)(c->posted - taken);
+
+        c->room = room < c->room ? room : c->room;
+    }
+    return c->room > 0;
+}
+
+/* Post what there is room for, in order; nothing after an all-to-all of which it is not
+ * known how many pieces it has. */
+static void post_ready(struct shm_comm *c)
+{
+    for (; c->posting < c->nflights; c->posting++) {
+        struct flight *f = &c->flight[c->posting];
+
+        for (; f->posted < f->pieces; f->posted++) {
+            if (!has_room(c))
+                return;
+            fill(c, f, slot(c, c->comm.rank, c->posted), low_of(f->posted),
+                 high_of(f, f->posted));
+            c->posted++;
+            c->room--;
+            tell(c);
+        }
+        if (!f->sized)
+            return;
+    }
+}
+
+/* Take the next piece, if there is one and all have posted it. */
+static bool take_ready(struct shm_comm *c)
+{
+    struct flight *f;
+
+    while (c->taking < c->nflights &&
+           c->flight[c->taking].taken == c->flight[c->taking].pieces)
+        c->taking++;
+    if (c->taking == c->nflights || c->posted == c->taken)
+        return false;
+    for (int r = 0; r < c->comm.size; r++)
+        if (r != c->comm.rank &&
+            !has_come(&(struct arrival){ post_of(c, r), 16, c->taken + 1 }))
+            return false;
+    f = &c->flight[c->taking];
+    take(c, f, low_of(f->taken), high_of(f, f->taken));
+    f->taken++;
+    c->taken++;
+    return true;
+}
+
+static void advance(struct shm_comm *c)
+{
+    do
+        post_ready(c);
+    while (take_ready(c));
+}
+
+/* Those of all groups; others may wait for what this rank has not posted or taken. */
+static void advance_all(struct end *e)
+{
+    for (struct shm_comm *c = e->groups; c; c = c->next)
+        if (c->nflights) {
+            advance(c);
+            if (c->told != counter(c->posted, c->taken))
+                tell(c);
+        }
+}
+
+/* Wait for a counter without which nothing moves. */
+static int wait_for_others(struct shm_comm *c, struct err *err)
+{
+    struct arrival a = { .shift = 16, .count = c->taken + 1 };
+
+    if (c->told != counter(c->posted, c->taken))
+        tell(c);
+    if (c->posted == c->taken) /* no room: the oldest slot is to be taken */
+        a = (struct arrival){ .count = c->posted - SHM_DEPTH + 1 };
+    for (int r = 0; r < c->comm.size; r++) {
+        a.post = post_of(c, r);
+        if (r != c->comm.rank && shm_wait(c->end, post_of(c, r), has_come, &a, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static void add_f32(void *to, const void *from, size_t n)
-{
-    float *x = to;
+/* ---- the table's slots ---- */
 
-    for (size_t i = 0; i < n; i++)
-        x[i] += ((const float *)from)[i];
-}
-
-static void add_f64(void *to, const void *from, size_t n)
-{
-    double *x = to;
-
-    for (size_t i = 0; i < n; i++)
-        x[i] += ((const double *)from)[i];
-}
-
-/* Sum N numbers of SIZE bytes over the ranks, in rank order. */
-static int sum(struct shm_comm *c, char *x, size_t n, size_t size,
-               void (*add)(void *to, const void *from, size_t n), struct err *err)
-{
-    for (size_t at = 0; at < n;) {
-        size_t count = n - at < SLOT / size ? n - at : SLOT / size;
-
-        memcpy(slot(c, c->comm.rank), x + at * size, count * size);
-        if (exchange(c, err) < 0)
-            return -1;
-        memcpy(x + at * size, slot(c, 0), count * size);
-        for (int r = 1; r < c->comm.size; r++)
-            add(x + at * size, slot(c, r), count);
-        c->done++;
-        at += count;
-    }
-    return 0;
-}
-
-static int shm_sum_f32(struct comm *c, float *x, size_t n, struct err *err)
-{
-    return sum((struct shm_comm *)c, (char *)x, n, sizeof(*x), add_f32, err);
-}
-
-static int shm_sum_f64(struct comm *c, double *x, size_t n, struct err *err)
-{
-    return sum((struct shm_comm *)c, (char *)x, n, sizeof(*x), add_f64, err);
-}
-
-static int shm_gather(struct comm *comm, const void *mine, void *all, size_t bytes,
-                      struct err *err)
+static int start(struct comm *comm, const struct collective *op, struct err *err)
 {
     struct shm_comm *c = (struct shm_comm *)comm;
+    struct flight *f;
 
-    for (size_t at = 0; at < bytes;) {
-        size_t count = bytes - at < SLOT ? bytes - at : SLOT;
-
-        memcpy(slot(c, comm->rank), (const char *)mine + at, count);
-        if (exchange(c, err) < 0)
-            return -1;
-        for (int r = 0; r < comm->size; r++)
-            memcpy((char *)all + (size_t)r * bytes + at, slot(c, r), count);
-        c->done++;
-        at += count;
-    }
-    return 0;
-}
-
-static int shm_broadcast(struct comm *comm, void *buf, size_t bytes, int root,
-                         struct err *err)
-{
-    struct shm_comm *c = (struct shm_comm *)comm;
-
-    for (size_t at = 0; at < bytes;) {
-        size_t count = bytes - at < SLOT ? bytes - at : SLOT;
-
-        if (comm->rank == root)
-            memcpy(slot(c, root), (char *)buf + at, count);
-        if (exchange(c, err) < 0)
-            return -1;
-        if (comm->rank != root)
-            memcpy((char *)buf + at, slot(c, root), count);
-        c->done++;
-        at += count;
-    }
-    return 0;
-}
-
-/* ---- messages ---- */
-
-static int shm_send(struct comm *comm, const void *buf, size_t bytes, int to,
-                    struct err *err)
-{
-    struct shm_comm *c = (struct shm_comm *)comm;
-    struct end *e = c->end;
-    struct parcel **link = &e->parcels, *p;
-    int target = c->member[to];
-    size_t done = 0;
-
-    push(e);
-    if (!e->parcels)
-        done = put(e, target, buf, bytes);
-    if (done == bytes)
+    (void)err;
+    c->flight = xgrow(c->flight, &c->flights_cap, c->nflights + 1, sizeof(*c->flight));
+    f = &c->flight[c->nflights++];
+    *f = (struct flight){ .op = *op, .sized = true };
+    c->end->under_way++;
+    if (comm->size == 1) {
+        collective_alone(op);
         return 0;
-    p = mem_alloc(sizeof(*p) + bytes - done, "a message", err);
-    if (!p)
-        return -1;
-    *p = (struct parcel){ .to = target, .bytes = bytes - done };
-    memcpy(p->data, (const char *)buf + done, bytes - done);
-    while (*link)
+    }
+    f->bytes = bytes_of(c, op);
+    f->pieces = (f->bytes + SHM_SLOT - 1) / SHM_SLOT;
+    if (op->kind == COMM_ALL_TO_ALL) {
+        f->pieces = 1;
+        f->sized = false;
+    }
+    post_ready(c);
+    if (c->end->parcels)
+        shm_push(c->end);
+    return 0;
+}
+
+static int wait_oldest(struct comm *comm, struct err *err)
+{
+    struct shm_comm *c = (struct shm_comm *)comm;
+    struct flight *f = &c->flight[0];
+    int ret = 0;
+
+    c->end->under_way--;
+    while (f->taken < f->pieces && ret == 0) {
+        post_ready(c);
+        if (!take_ready(c))
+            ret = wait_for_others(c, err);
+    }
+    if (ret == 0 && f->refused)
+        ret =
+            err_set(err, ERR_SYSTEM,
+                    "rank %d: another count of elements is expected than rank %d sends",
+                    comm->rank, f->refused - 1);
+    free(f->start);
+    c->nflights--;
+    memmove(c->flight, c->flight + 1, c->nflights * sizeof(*c->flight));
+    c->posting -= c->posting > 0;
+    c->taking -= c->taking > 0;
+    /* who posts little else should not be waited for */
+    if ((uint16_t)(c->taken - c->told) >= SHM_DEPTH / 2)
+        tell(c);
+    return ret;
+}
+
+static int send(struct comm *comm, const void *buf, size_t bytes, int to,
+                struct err *err)
+{
+    struct shm_comm *c = (struct shm_comm *)comm;
+
+    return shm_send(c->end, buf, bytes, c->member[to], err);
+}
+
+static int receive(struct comm *comm, void *buf, size_t bytes, int from,
+                   struct err *err)
+{
+    struct shm_comm *c = (struct shm_comm *)comm;
+
+    return shm_receive(c->end, buf, bytes, c->member[from], err);
+}
+
+static int flush(struct comm *comm, struct err *err)
+{
+    return shm_flush(((struct shm_comm *)comm)->end, err);
+}
+
+static int group(struct comm *comm, const int *member, int n, struct comm **out,
+                 struct err *err);
+
+static void close_comm(struct comm *comm)
+{
+    struct shm_comm *c = (struct shm_comm *)comm, **link = &c->end->groups;
+
+    while (*link != c)
         link = &(*link)->next;
-    *link = p;
-    push(e);
-    return 0;
-}
-
-static bool has_bytes(const void *arg)
-{
-    const struct ring *r = arg;
-
-    return atomic_load_explicit(&r->written, memory_order_acquire) !=
-           atomic_load_explicit(&r->read, memory_order_relaxed);
-}
-
-static int shm_receive(struct comm *comm, void *buf, size_t bytes, int from,
-                       struct err *err)
-{
-    struct shm_comm *c = (struct shm_comm *)comm;
-    struct end *e = c->end;
-    struct shm *s = e->shm;
-    int source = c->member[from];
-    struct ring *r = ring_of(s, source, e->rank);
-    const char *data =
-        (char *)s + s->data +
-        ((size_t)source * (size_t)s->nranks + (size_t)e->rank) * s->ring_bytes;
-
-    push(e);
-    for (size_t done = 0; done < bytes;) {
-        uint64_t at = atomic_load_explicit(&r->read, memory_order_relaxed);
-        size_t there, n, start = (size_t)(at % s->ring_bytes), first;
-
-        if (wait_for(e, &r->news, has_bytes, r, err) < 0)
-            return -1;
-        there = (size_t)(atomic_load_explicit(&r->written, memory_order_acquire) - at);
-        n = there < bytes - done ? there : bytes - done;
-        first = n < s->ring_bytes - start ? n : s->ring_bytes - start;
-        memcpy((char *)buf + done, data + start, first);
-        memcpy((char *)buf + done + first, data, n - first);
-        atomic_store_explicit(&r->read, at + n, memory_order_release);
-        done += n;
-    }
-    return 0;
-}
-
-static int shm_flush(struct comm *comm, struct err *err)
-{
-    struct end *e = ((struct shm_comm *)comm)->end;
-    struct timespec nap = { .tv_nsec = NAP_NS };
-
-    for (push(e); e->parcels; push(e)) {
-        if (atomic_load(&e->shm->aborted))
-            return err_set(err, ERR_SYSTEM, "rank %d: another rank is gone", e->rank);
-        nanosleep(&nap, NULL);
-    }
-    return 0;
-}
-
-/* ---- groups ---- */
-
-static int shm_group(struct comm *comm, const int *member, int n, struct comm **out,
-                     struct err *err);
-
-static void shm_comm_close(struct comm *comm)
-{
-    struct shm_comm *c = (struct shm_comm *)comm;
-
-    while (c->owner && c->end->parcels) {
-        struct parcel *p = c->end->parcels;
-
-        c->end->parcels = p->next;
-        free(p);
-    }
+    *link = c->next;
+    c->end->under_way -= c->nflights;
+    for (size_t i = 0; i < c->nflights; i++)
+        free(c->flight[i].start);
     if (c->owner)
-        free(c->end);
+        shm_close_end(c->end);
+    free(c->flight);
     free(c->member);
     free(c);
 }
 
 static const struct comm_ops comm_shm = {
     .name = "shm",
-    .sum_f32 = shm_sum_f32,
-    .sum_f64 = shm_sum_f64,
-    .gather = shm_gather,
-    .broadcast = shm_broadcast,
-    .send = shm_send,
-    .receive = shm_receive,
-    .group = shm_group,
-    .flush = shm_flush,
-    .close = shm_comm_close,
+    .start = start,
+    .wait = wait_oldest,
+    .send = send,
+    .receive = receive,
+    .group = group,
+    .flush = flush,
+    .close = close_comm,
 };
+
+/* ---- groups ---- */
 
 /* The group of the N ranks at MEMBER, which it takes ownership of, on the next board:
  * all ranks make their groups in the same order, so a group's members take the same. */
@@ -500,17 +505,19 @@ static struct shm_comm *open_group(struct end *e, int *member, int n)
     c->board = e->boards++;
     while (member[c->comm.rank] != e->rank)
         c->comm.rank++;
+    c->next = e->groups;
+    e->groups = c;
     return c;
 }
 
-static int shm_group(struct comm *comm, const int *member, int n, struct comm **out,
-                     struct err *err)
+static int group(struct comm *comm, const int *member, int n, struct comm **out,
+                 struct err *err)
 {
     struct shm_comm *c = (struct shm_comm *)comm;
     int *own;
 
-    if (c->end->boards == BOARDS)
-        return err_set(err, ERR_SYSTEM, "more than %d groups of ranks", BOARDS);
+    if (c->end->boards == SHM_BOARDS)
+        return err_set(err, ERR_SYSTEM, "more than %d groups of ranks", SHM_BOARDS);
     own = xcalloc((size_t)n, sizeof(*own));
     for (int i = 0; i < n; i++)
         own[i] = c->member[member[i]];
@@ -520,14 +527,14 @@ static int shm_group(struct comm *comm, const int *member, int n, struct comm **
 
 struct comm *comm_shm_open(struct shm *s, int rank)
 {
-    struct end *e = xcalloc(1, sizeof(*e));
-    int *all = xcalloc((size_t)s->nranks, sizeof(*all));
+    struct end *e = shm_open_end(s, rank);
+    int *all = xcalloc((size_t)e->nranks, sizeof(*all));
     struct shm_comm *c;
 
-    *e = (struct end){ .shm = s, .rank = rank };
-    for (int i = 0; i < s->nranks; i++)
+    for (int i = 0; i < e->nranks; i++)
         all[i] = i;
-    c = open_group(e, all, s->nranks);
+    e->advance = advance_all;
+    c = open_group(e, all, e->nranks);
     c->owner = true;
     return &c->comm;
 }

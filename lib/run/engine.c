@@ -227,7 +227,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return exchange_first(e, inst, err);
     case OP_ALLREDUCE:
         memcpy(y, x, n * sizeof(*y));
-        return e->comm->ops->sum_f32(e->comm, y, n, err);
+        return comm_run(e->comm, comm_all_reduce(y, n), err);
     case OP_ALLGATHER:
         return exchange_gather(e, inst, err);
     case OP_SLICE:

@@ -34,14 +34,14 @@ int exchange_norm(struct engine *e, const struct inst *inst, struct err *err)
     if (center) {
         if (inst->norm.owned && groups)
             e->ops->group_sum(e->device, mean, x, NULL, groups, width);
-        if (cut && e->comm->ops->sum_f64(e->comm, mean, count, err) < 0)
+        if (cut && comm_run(e->comm, comm_all_reduce_f64(mean, count), err) < 0)
             return -1;
         for (size_t i = 0; i < count; i++)
             mean[i] /= n;
     }
     if (inst->norm.owned && groups)
         e->ops->group_sum(e->device, square, x, center ? mean : zero, groups, width);
-    if (cut && e->comm->ops->sum_f64(e->comm, square, count, err) < 0)
+    if (cut && comm_run(e->comm, comm_all_reduce_f64(square, count), err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         square[i] = 1 / sqrt(square[i] / n + inst->norm.eps);
@@ -63,7 +63,8 @@ int exchange_gather(struct engine *e, const struct inst *inst, struct err *err)
     own = exchange(e, rows * most * (size_t)(g->parts + 1));
     all = own + rows * most;
     memcpy(own, value(e, inst->src[0]), rows * mine * sizeof(*own));
-    if (e->comm->ops->gather(e->comm, own, all, rows * most * sizeof(*own), err) < 0)
+    if (comm_run(e->comm, comm_all_gather(own, all, rows * most * sizeof(*own)), err) <
+        0)
         return -1;
     for (int r = 0; r < g->parts; r++)
         for (size_t i = 0; i < rows; i++) {
@@ -101,7 +102,7 @@ static int share_rows(struct engine *e, float *y, size_t n, struct err *err)
 {
     struct comm *c = e->sequence.comm;
 
-    return e->sequence.shared ? 0 : c->ops->sum_f32(c, y, n, err);
+    return e->sequence.shared ? 0 : comm_run(c, comm_all_reduce(y, n), err);
 }
 
 /* Row ROW of the step (of all ranks' rows) to TO, zeros where it is another's. */
@@ -181,7 +182,7 @@ int exchange_rows(struct engine *e, const struct inst *inst, struct err *err)
                               target);
     }
     if (inst->row.cut &&
-        e->comm->ops->gather(e->comm, mine, all, rows * sizeof(*mine), err) < 0)
+        comm_run(e->comm, comm_all_gather(mine, all, rows * sizeof(*mine)), err) < 0)
         return -1;
     for (size_t i = 0; i < rows; i++) {
         struct row_part r = all[i];
