@@ -8,7 +8,9 @@ include %D%/ckpt/local.mk
 include %D%/model/local.mk
 include %D%/reshard/local.mk
 include %D%/program/local.mk
+include %D%/device/local.mk
 include %D%/cpu/local.mk
+#include %D%/run/local.mk
 include %D%/comm/local.mk
 include %D%/run/local.mk
 include %D%/sweep/local.mk

@@ -19,6 +19,8 @@ unit_tests = \
     %D%/unit-bubble \
     %D%/unit-comm \
     %D%/unit-cpu \
+    %D%/unit-device \
+    %D%/unit-engine \
     %D%/unit-model \
     %D%/unit-partition \
     %D%/unit-pruner \
@@ -32,6 +34,8 @@ tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_device_LDADD = $(program_libs)
+tests_unit_engine_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_pruner_LDADD = $(test_libs)

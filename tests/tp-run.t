@@ -201,6 +201,6 @@ for name in mistral-window gemma3 mixtral qwen2-window; do
     done
 done
 tp-run generate -q --report-memory --ids 3,5,7 --max-tokens 40 "$data/models/mistral-window" > slid 2> bytes
-ok "a window of 8 and a step of 3 tokens keep 10 of 42 rows" \
-    test "$(cache bytes)" = $((10 * 2 * 2 * 16 * 4))
+ok "a window of 8 and a step of 3 tokens keep two blocks of 16 rows for 42" \
+    test "$(cache bytes)" = $((32 * 2 * 2 * 16 * 4))
 done_testing

@@ -320,12 +320,14 @@ static void rope_turns_pairs(bool interleaved)
     enum { ROWS = 3, HEADS = 2, HEAD = 10, DIM = 6, COLS = HEADS * HEAD };
     const struct rope r = { .dim = DIM, .interleaved = interleaved };
     float *x = numbers_new(ROWS * COLS, 4), y[ROWS * COLS];
-    float c[ROWS * DIM / 2], s[ROWS * DIM / 2];
+    float angles[ROWS * DIM];
     double want[ROWS * COLS];
 
     for (int i = 0; i < ROWS * DIM / 2; i++) {
-        c[i] = cosf((float)i);
-        s[i] = sinf((float)i);
+        float *row = angles + i / (DIM / 2) * DIM;
+
+        row[i % (DIM / 2)] = cosf((float)i);
+        row[DIM / 2 + i % (DIM / 2)] = sinf((float)i);
     }
     for (int i = 0; i < ROWS * COLS; i++)
         want[i] = (double)x[i];
@@ -340,7 +342,7 @@ static void rope_turns_pairs(bool interleaved)
                 want[i] = a * cos(angle) - b * sin(angle);
                 want[j] = a * sin(angle) + b * cos(angle);
             }
-    cpu_rope(team, y, x, ROWS, COLS, HEAD, &r, c, s);
+    cpu_rope(team, y, x, ROWS, COLS, HEAD, &r, angles);
     tap_ok(furthest(y, want, ROWS * COLS) < 1e-6,
            "rope turns %s pairs and leaves the rest of a head",
            interleaved ? "neighbouring" : "half-apart");
@@ -475,7 +477,7 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
             double total = 0, *out = y + (i * heads + h) * vdim;
 
             for (size_t t = 0; t < s->keys; t++) {
-                long far = (long)s->position[i] - (long)t;
+                long far = (long)(s->start + i) - (long)t;
                 double score = 0;
 
                 for (size_t k = 0; k < dim; k++)
@@ -511,6 +513,45 @@ struct attention_case {
     uint64_t more; /* columns of a head in v that are no values */
 };
 
+/* The same keys and values in blocks that do not follow each other. */
+static void blocks_are_right(const struct attention_case *c, const struct inst *inst,
+                             const float *q, const struct attention_step *s,
+                             const double *want)
+{
+    enum { ROWS = 4, SKIP = 3 }; /* of a block; before the first key */
+    size_t n = c->rows * c->heads * c->value_dim;
+    size_t k_cols = c->kv_heads * c->dim,
+           v_cols = c->kv_heads * (c->value_dim + c->more);
+    size_t blocks = (SKIP + s->keys + ROWS - 1) / ROWS;
+    float *k = xcalloc(blocks * ROWS * k_cols, sizeof(*k)),
+          *v = xcalloc(blocks * ROWS * v_cols, sizeof(*v)), *y = xcalloc(n, sizeof(*y));
+    int32_t *block = xcalloc(blocks, sizeof(*block));
+    struct attention_step scattered = *s;
+    struct err err;
+    bool ok;
+
+    for (size_t i = 0; i < blocks; i++) /* pairs follow each other, backwards */
+        block[i] = (int32_t)((blocks - 1 - i) ^ (blocks % 2 == 0));
+    for (size_t t = 0; t < s->keys; t++) {
+        size_t row = (size_t)block[(SKIP + t) / ROWS] * ROWS + (SKIP + t) % ROWS;
+
+        memcpy(k + row * k_cols, s->k + t * k_cols, k_cols * sizeof(*k));
+        memcpy(v + row * v_cols, s->v + t * v_cols, v_cols * sizeof(*v));
+    }
+    scattered.k = k;
+    scattered.v = v;
+    scattered.key_row = SKIP;
+    scattered.block = block;
+    scattered.block_rows = ROWS;
+    ok = cpu_attention(team, y, q, inst, &scattered, &err) == 0;
+    tap_ok(ok && furthest(y, want, n) < 3e-6, "attention: %s: over scattered blocks",
+           c->name);
+    free(k);
+    free(v);
+    free(y);
+    free(block);
+}
+
 static void attention_is_right(const struct attention_case *c)
 {
     struct inst inst = { .op = OP_ATTENTION,
@@ -529,15 +570,12 @@ static void attention_is_right(const struct attention_case *c)
           *v = numbers_new(keys * c->kv_heads * (c->value_dim + c->more), 14),
           *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
     double *want = xcalloc(n, sizeof(*want));
-    int32_t *position = xcalloc(c->rows, sizeof(*position));
     struct attention_step s = {
-        .rows = c->rows, .keys = keys, .position = position, .k = k, .v = v
+        .rows = c->rows, .start = c->start, .keys = keys, .k = k, .v = v
     };
     struct err err;
     bool same = true;
 
-    for (size_t i = 0; i < c->rows; i++)
-        position[i] = (int32_t)(c->start + i);
     attention_by_hand(want, q, &inst, &s);
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
@@ -550,13 +588,13 @@ static void attention_is_right(const struct attention_case *c)
     if (!tap_ok(furthest(first, want, n) < 3e-6, "attention: %s", c->name))
         printf("# error %g\n", furthest(first, want, n));
     tap_ok(same, "attention: %s: the same for any number of threads", c->name);
+    blocks_are_right(c, &inst, q, &s, want);
     free(q);
     free(k);
     free(v);
     free(first);
     free(y);
     free(want);
-    free(position);
 }
 
 static void attentions_are_right(void)

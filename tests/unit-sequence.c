@@ -28,13 +28,18 @@ static int exchange(void *arg, struct comm *comm, struct err *err)
 {
     const struct shape *shape = arg;
     struct sequence s;
-    struct heads h;
+    struct link link;
+    int32_t rows;
+    struct head_part h;
     size_t cols = shape->groups * shape->per * shape->dim, part;
     float *x, *heads, *back;
     int ret = -1;
 
-    sequence_init(&s, comm, comm->size);
+    link_init(&link, &backend_cpu, NULL);
+    sequence_init(&s, comm, &link, comm->size);
     sequence_begin(&s, shape->n);
+    rows = (int32_t)s.count;
+    s.rows = &rows;
     h = sequence_heads(&s, shape->groups, shape->per, shape->per, shape->dim);
     part = heads_cols(&h);
     x = xcalloc(s.count * cols + 1, sizeof(*x));
@@ -64,6 +69,8 @@ static int exchange(void *arg, struct comm *comm, struct err *err)
               ? 0
               : err_set(err, ERR_INPUT, "rank %d: not the rows it sent", comm->rank);
 out:
+    sequence_clear(&s);
+    link_clear(&link);
     free(x);
     free(heads);
     free(back);
@@ -96,11 +103,10 @@ static int run_once(void *arg, struct comm *comm, struct err *err)
 {
     const struct volume *run = arg;
     struct program_options options = { .tail = TAIL_NLL };
-    struct engine_limits limits = {
-        .threads = 1, .tokens = TOKENS, .wanted = 1, .context = TOKENS
-    };
+    struct engine_limits limits = { .tokens = TOKENS, .wanted = 1, .context = TOKENS };
     int32_t ids[TOKENS];
-    struct step step = { .ids = ids, .targets = ids, .n = TOKENS };
+    struct segment step = { .ids = ids, .targets = ids, .n = TOKENS };
+    struct runner_machine machine = { .threads = 1, .across = run->across };
     struct runner r;
     struct mesh mesh;
     int ret;
@@ -109,9 +115,9 @@ static int run_once(void *arg, struct comm *comm, struct err *err)
         ids[i] = i % 50;
     mesh_one(&mesh);
     if (mesh_set(&mesh, (int[MESH_NAXES]){ [MESH_SP] = run->sp }, NULL, err) < 0 ||
-        runner_open(&r, run->c, &mesh, run->across, comm, &options, &limits, err) < 0)
+        runner_open(&r, run->c, &mesh, &machine, comm, &options, &limits, err) < 0)
         return -1;
-    ret = engine_step(r.engine, &step, err);
+    ret = engine_step(r.engine, &step, 1, err);
     if (ret == 0 && engine_moved_bytes(r.engine) != run->want)
         ret = err_set(err, ERR_INPUT, "rank %d has sent %llu bytes, not %llu",
                       comm->rank, (unsigned long long)engine_moved_bytes(r.engine),

@@ -53,7 +53,7 @@ static void see(void *arg, int part)
 static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
                 struct err *err)
 {
-    struct step s = { .ids = ids, .n = n, .start = start };
+    struct segment s = { .ids = ids, .n = n, .start = start };
     int32_t last = (int32_t)n - 1;
 
     s.wanted = &last;
@@ -62,7 +62,7 @@ static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
         s.source = ids;
         s.nsource = n;
     }
-    return engine_step(r->engine, &s, err);
+    return engine_step(r->engine, &s, 1, err);
 }
 
 /* Time the parts in steps of N tokens at START; the least of several, into PARTS. */
@@ -364,7 +364,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
     for (uint64_t i = 0; i < b->tokens; i++)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
-    if (machine_measure(session_threads(b->session), &b->c.memory_read, &b->c.product,
+    if (machine_measure(b->session->machine.threads, &b->c.memory_read, &b->c.product,
                         err) < 0 ||
         largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
@@ -396,8 +396,7 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     const struct model *m = b->session->checkpoint->model;
     struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true },
                            none = { 0 };
-    struct engine_limits limits = { .threads = session_threads(b->session),
-                                    .tokens = (size_t)b->tokens,
+    struct engine_limits limits = { .tokens = (size_t)b->tokens,
                                     .wanted = 1,
                                     .source = (size_t)b->tokens,
                                     .context = (size_t)b->tokens + 1 };
@@ -406,7 +405,7 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
 
     if (!has_logits(b->session, &options))
         options = none;
-    if (runner_open(&r, b->session->checkpoint, &b->session->mesh, b->session->across,
+    if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
     b->c.tokens = b->tokens;

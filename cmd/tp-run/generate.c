@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cmd/tp-run/inputs.h"
-#include "cmd/tp-run/sample.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -23,7 +22,7 @@ struct generate {
     struct inputs prompts;
     uint64_t max_tokens;
     int micro_batches; /* texts in the making at a time; 0: as many as stages */
-    struct sampling sampling;
+    struct draw sampling;
     struct text *text; /* [prompts.n] */
     size_t turn;       /* text whose words are printed now; at the front */
 };
@@ -137,9 +136,10 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
 static int advance(struct generate *g, struct text *t, struct runner *r,
                    size_t sequence, int32_t *next, struct err *err)
 {
-    struct step step = { .sequence = sequence };
-    size_t rows;
+    struct segment step = { .sequence = sequence };
+    struct draw draw = g->sampling;
     const float *out;
+    size_t rows;
 
     if (t->ids.n) {
         step.ids = &t->ids.v[t->ids.n - 1];
@@ -152,22 +152,20 @@ static int advance(struct generate *g, struct text *t, struct runner *r,
         step.n = t->prompt->n;
         t->start = clock_seconds();
     }
+    draw.position = t->prompt->n + t->ids.n;
+    step.draw = &draw;
     if (runner_feed(r, &step, NULL, NULL, err) < 0)
         return -1;
     if (!runner_is_last(r))
         return 0;
-    out = engine_output(r->engine, 0, &rows);
-    if (g->sampling.temperature <= 0)
-        *next = (int32_t)out[0];
-    else
-        *next = sample(&g->sampling, out,
-                       r->program->value[r->program->output[0].value].whole_cols,
-                       t->prompt->n + t->ids.n);
+    if (engine_output(r->engine, 0, &out, &rows, err) < 0)
+        return -1;
+    *next = (int32_t)out[0];
     return runner_tell(r, next, sizeof(*next), err);
 }
 
 /* A place for a text that is being made: a sequence of the engines' cache. */
-struct place {
+struct slot {
     struct text *text; /* NULL: none */
     int32_t next;      /* chosen by the last step; on the last stage */
 };
@@ -188,7 +186,7 @@ static struct text *next_text(struct generate *g, const struct runner *r, size_t
 
 /* One turn of a place: what its last step has chosen is added, then the next step is
  * taken, for another text when this one has ended.  *WORKED when it was. */
-static int take_turn(struct generate *g, struct runner *r, struct place *p,
+static int take_turn(struct generate *g, struct runner *r, struct slot *p,
                      size_t sequence, size_t *at, bool *worked, struct err *err)
 {
     if (p->text) {
@@ -211,7 +209,7 @@ static int take_turn(struct generate *g, struct runner *r, struct place *p,
 static int make_texts(struct generate *g, struct runner *r, size_t nplaces,
                       struct err *err)
 {
-    struct place *place = xcalloc(nplaces, sizeof(*place));
+    struct slot *slot = xcalloc(nplaces, sizeof(*slot));
     bool prints = r->world->rank == 0 && r->nreplicas == 1, worked = true;
     size_t at = (size_t)r->replica;
     int ret = 0;
@@ -219,12 +217,12 @@ static int make_texts(struct generate *g, struct runner *r, size_t nplaces,
     while (worked && ret == 0) {
         worked = false;
         for (size_t i = 0; i < nplaces && ret == 0; i++) {
-            ret = take_turn(g, r, &place[i], i, &at, &worked, err);
+            ret = take_turn(g, r, &slot[i], i, &at, &worked, err);
             if (ret == 0 && prints)
                 ret = print_texts(g, err);
         }
     }
-    free(place);
+    free(slot);
     return ret;
 }
 
@@ -264,8 +262,7 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
 
 static struct engine_limits limits_of(const struct generate *g, size_t places)
 {
-    struct engine_limits limits = { .threads = session_threads(g->session),
-                                    .tokens =
+    struct engine_limits limits = { .tokens =
                                         CHUNK * (size_t)g->session->mesh.size[MESH_SP],
                                     .wanted = 1,
                                     .sequences = places };
@@ -326,8 +323,8 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret = 0;
 
-    options.tail = g->sampling.temperature > 0 ? TAIL_LOGITS : TAIL_ARGMAX;
-    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, g->session->across,
+    options.tail = g->sampling.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX;
+    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(g->session, &r, comm, err);

@@ -28,13 +28,19 @@ struct logits {
 
 /* ---- at the front ---- */
 
+static size_t result_bytes(const struct result *r)
+{
+    return r->shape[0] * r->shape[1] * sizeof(*r->x);
+}
+
 /* Write the outputs that were traced, or those that were not, to PATH; "-" is standard
  * output. */
 static int write_results(const struct logits *l, const char *path, bool traced,
                          struct err *err)
 {
     struct safetensors_header h = { 0 };
-    struct str bytes = { 0 };
+    uint64_t total = 0;
+    char *bytes = NULL, *end;
     int ret = -1;
 
     safetensors_header_begin(&h, NULL);
@@ -43,22 +49,28 @@ static int write_results(const struct logits *l, const char *path, bool traced,
 
         if (r->traced == traced)
             safetensors_header_add(&h, r->name, DTYPE_F32, 2, r->shape,
-                                   r->shape[0] * r->shape[1] * sizeof(*r->x));
+                                   result_bytes(r));
+        total += r->traced == traced ? result_bytes(r) : 0;
     }
     if (safetensors_header_finish(&h, path, err) < 0)
         goto out;
-    str_addn(&bytes, h.text.s, h.text.len);
+    bytes = mem_alloc(h.text.len + total, path, err);
+    if (!bytes)
+        goto out;
+    memcpy(bytes, h.text.s, h.text.len);
+    end = bytes + h.text.len;
     for (size_t i = 0; i < l->nresults; i++) {
         const struct result *r = &l->result[i];
 
-        if (r->traced == traced)
-            str_addn(&bytes, (const char *)r->x,
-                     r->shape[0] * r->shape[1] * sizeof(*r->x));
+        if (r->traced != traced)
+            continue;
+        memcpy(end, r->x, result_bytes(r));
+        end += result_bytes(r);
     }
-    ret = fs_write_file(path, bytes.s, bytes.len, false, err);
+    ret = fs_write_file(path, bytes, (size_t)(end - bytes), false, err);
 out:
     safetensors_header_clear(&h);
-    str_clear(&bytes);
+    free(bytes);
     return ret;
 }
 
@@ -115,7 +127,8 @@ static int give_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
         if (p->output[i].stage != r->stage)
             continue;
-        made = engine_output(r->engine, i, &rows);
+        if (engine_output(r->engine, i, &made, &rows, err) < 0)
+            return -1;
         n = rows;
         if (r->world->rank == 0) {
             if (open_result(l, p, at, i, n, &x, &bytes, err) < 0)
@@ -144,13 +157,14 @@ static int run_inputs(struct logits *l, struct runner *r, struct err *err)
     }
     for (size_t at = (size_t)r->replica; at < l->inputs.n; at += each) {
         const struct input *in = &l->inputs.v[at];
-        struct step step = { .ids = in->ids.v,
-                             .token_types = in->types.n ? in->types.v : NULL,
-                             .n = in->ids.n,
-                             .source = in->source.v,
-                             .nsource = in->source.n };
+        struct segment step = { .ids = in->ids.v,
+                                .token_types = in->types.n ? in->types.v : NULL,
+                                .n = in->ids.n,
+                                .source = in->source.v,
+                                .nsource = in->source.n };
 
-        if (engine_step(r->engine, &step, err) < 0 || give_outputs(l, r, at, err) < 0)
+        if (engine_step(r->engine, &step, 1, err) < 0 ||
+            give_outputs(l, r, at, err) < 0)
             return -1;
         for (; r->world->rank == 0 && taken + lag <= at; taken++)
             if (take_outputs(l, r, taken, err) < 0)
@@ -166,8 +180,7 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
     struct program_options options = { .trace = l->trace != NULL };
-    struct engine_limits limits = { .threads = session_threads(l->session),
-                                    .wanted = 1 };
+    struct engine_limits limits = { .wanted = 1 };
     struct runner r;
     int ret;
 
@@ -178,7 +191,7 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
         limits.source = in->source.n > limits.source ? in->source.n : limits.source;
     }
     limits.context = limits.tokens;
-    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, l->session->across,
+    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, &l->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);

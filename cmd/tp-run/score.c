@@ -27,17 +27,18 @@ struct score {
     size_t printed;    /* documents; at the front */
 };
 
-static void see(void *arg, struct engine *e, size_t first, size_t count)
+static int see(void *arg, struct engine *e, struct err *err)
 {
     struct score *s = arg;
+    const float *nll;
     size_t rows;
-    const float *nll = engine_output(e, 0, &rows);
 
-    (void)first;
-    (void)count;
+    if (engine_output(e, 0, &nll, &rows, err) < 0)
+        return -1;
     for (size_t i = 0; i < rows; i++)
         s->now.sum += (double)nll[i];
     s->now.counted += rows;
+    return 0;
 }
 
 static void print_result(const struct score *s, const char *name,
@@ -91,12 +92,12 @@ static int score_document(struct score *s, struct runner *r, const struct input 
     s->now = (struct result){ 0 };
     for (size_t at = 0; at < inputs; at += s->window) {
         size_t n = inputs - at < s->window ? inputs - at : s->window;
-        struct step window = { .ids = d->ids.v + at,
-                               .token_types = d->types.n ? d->types.v + at : NULL,
-                               .targets = d->ids.v + at + 1,
-                               .source = d->source.v,
-                               .nsource = d->source.n,
-                               .n = n };
+        struct segment window = { .ids = d->ids.v + at,
+                                  .token_types = d->types.n ? d->types.v + at : NULL,
+                                  .targets = d->ids.v + at + 1,
+                                  .source = d->source.v,
+                                  .nsource = d->source.n,
+                                  .n = n };
 
         if (runner_feed(r, &window, see, s, err) < 0)
             return -1;
@@ -134,8 +135,7 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     struct program_options options = { .tail = TAIL_NLL };
     size_t most = CHUNK * (size_t)s->session->mesh.size[MESH_SP];
     size_t chunk = s->window < most ? (size_t)s->window : most;
-    struct engine_limits limits = { .threads = session_threads(s->session),
-                                    .tokens = chunk,
+    struct engine_limits limits = { .tokens = chunk,
                                     .wanted = 1,
                                     .context = (size_t)s->window };
     struct runner r;
@@ -144,7 +144,7 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     for (size_t i = 0; i < s->inputs.n; i++)
         if (s->inputs.v[i].source.n > limits.source)
             limits.source = s->inputs.v[i].source.n;
-    if (runner_open(&r, s->session->checkpoint, &s->session->mesh, s->session->across,
+    if (runner_open(&r, s->session->checkpoint, &s->session->mesh, &s->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(s->session, &r, comm, err);

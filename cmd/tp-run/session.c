@@ -201,9 +201,9 @@ static int set_sp_mode(struct session *s, struct err *err)
     uint64_t n;
 
     if (!strcmp(mode, "ulysses"))
-        s->across = sp;
+        s->machine.across = sp;
     else if (!strcmp(mode, "ring"))
-        s->across = 1;
+        s->machine.across = 1;
     else if (strncmp(mode, both, strlen(both)) != 0 ||
              !str_u64(mode + strlen(both), &n) || n == 0)
         return err_set(err, ERR_USAGE,
@@ -213,7 +213,7 @@ static int set_sp_mode(struct session *s, struct err *err)
         return err_set(err, ERR_USAGE, "--sp-mode %s: %d ranks cannot be parted so",
                        mode, sp);
     else
-        s->across = (int)n;
+        s->machine.across = (int)n;
     return 0;
 }
 
@@ -309,26 +309,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
     return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
 }
 
-int session_open(struct session *s, const struct cmd *cmd,
-                 const struct session_options *opt, const char *path, struct err *err)
-{
-    *s = (struct session){ .cmd = cmd, .opt = *opt };
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
-        launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
-        return -1;
-    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
-    return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
-}
-
-void session_close(struct session *s)
-{
-    tokenizer_free(s->tokenizer);
-    ids_clear(&s->stop);
-    checkpoint_close(s->checkpoint);
-    launcher_close(&s->launcher);
-}
-
-int session_threads(const struct session *s)
+/* Threads of a rank of this machine. */
+static int threads_of(const struct session *s)
 {
     int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t set;
@@ -340,6 +322,29 @@ int session_threads(const struct session *s)
     if (s->launcher.world && cores < online)
         return cores; /* mpirun has given this rank its own */
     return cores > s->local_ranks ? cores / s->local_ranks : 1;
+}
+
+int session_open(struct session *s, const struct cmd *cmd,
+                 const struct session_options *opt, const char *path, struct err *err)
+{
+    *s = (struct session){ .cmd = cmd, .opt = *opt };
+    s->machine.ops = backend_find(opt->backend, err);
+    if (!s->machine.ops)
+        return -1;
+    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+        launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
+        return -1;
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
+    s->machine.threads = threads_of(s);
+    return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
+}
+
+void session_close(struct session *s)
+{
+    tokenizer_free(s->tokenizer);
+    ids_clear(&s->stop);
+    checkpoint_close(s->checkpoint);
+    launcher_close(&s->launcher);
 }
 
 int session_report(const struct session *s, const struct runner *r, struct comm *comm,

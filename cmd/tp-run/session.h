@@ -15,7 +15,7 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher;
+    const char *family, *sp_mode, *launcher, *backend;
     int threads;
     bool json, quiet;
     bool memory;
@@ -34,6 +34,7 @@ struct session_options {
           NULL,           NULL },                                                    \
         { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },       \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },         \
+        { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },     \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },       \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },    \
@@ -52,14 +53,14 @@ struct session {
     struct launcher launcher;
     struct checkpoint *checkpoint;
     struct mesh mesh;
-    int local_ranks; /* that share this machine */
-    int across;      /* ranks of those that share a sequence that exchange heads */
-    struct tokenizer *tokenizer; /* NULL: the model has none, or */
-    struct err no_tokenizer;     /* why it cannot be used */
-    struct ids stop;             /* ids that end a text */
-    bool source;                 /* the model reads a source, and a text begins with */
-    int32_t start;               /* this id */
-    uint64_t context;            /* most tokens of a sequence */
+    int local_ranks;               /* that share this machine */
+    struct runner_machine machine; /* of a rank */
+    struct tokenizer *tokenizer;   /* NULL: the model has none, or */
+    struct err no_tokenizer;       /* why it cannot be used */
+    struct ids stop;               /* ids that end a text */
+    bool source;      /* the model reads a source, and a text begins with */
+    int32_t start;    /* this id */
+    uint64_t context; /* most tokens of a sequence */
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */
@@ -68,8 +69,6 @@ int session_open(struct session *s, const struct cmd *cmd,
 void session_close(struct session *s);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
-
-int session_threads(const struct session *s);
 
 /* With --report-memory: what each rank has allocated, a line of JSON for each on
  * standard error.  All ranks call it. */

@@ -89,6 +89,12 @@ CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap)
     return n ? max + (float)log(sum) : -INFINITY;
 }
 
+/* Keys whose rows follow each other. */
+struct key_run {
+    size_t key, n; /* keys, counted from the first */
+    size_t row;    /* of the first of them */
+};
+
 /* What the threads share. */
 struct job {
     const struct inst *inst;
@@ -98,6 +104,8 @@ struct job {
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
     float *score;                                  /* [threads][block][keys] */
+    struct key_run *run;                           /* [runs] */
+    size_t runs;
     float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
     int64_t least; /* key - query of the first of the distances */
     size_t distances;
@@ -189,15 +197,11 @@ static int open_bias(struct job *j, struct device *d, struct err *err)
     const struct matrix *m = j->step->bias;
     const struct inst *inst = j->inst;
     size_t heads = inst->attention.heads;
-    int64_t low = j->step->position[0], high = low;
+    int64_t low = (int64_t)j->step->start, high = low + (int64_t)j->step->rows - 1;
     int32_t *bucket;
     float *rows;
     int ret;
 
-    for (size_t i = 0; i < j->step->rows; i++) {
-        low = j->step->position[i] < low ? j->step->position[i] : low;
-        high = j->step->position[i] > high ? j->step->position[i] : high;
-    }
     j->least = (int64_t)j->step->first_key - high;
     j->distances =
         (size_t)((int64_t)(j->step->first_key + j->step->keys) - low - j->least);
@@ -236,6 +240,16 @@ static void add_biases(const struct job *j, size_t head, size_t position, float 
         s[t] += bias[t];
 }
 
+/* The keys FIRST .. END that lie in run RUN: how many, from *key on. */
+static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_t *key)
+{
+    size_t low = run->key > first ? run->key : first;
+    size_t high = run->key + run->n < end ? run->key + run->n : end;
+
+    *key = low;
+    return high > low ? high - low : 0;
+}
+
 static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
                       float *score)
 {
@@ -246,16 +260,26 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
     float *y = j->y + row * j->y_stride + head * value_dim;
     size_t first, end;
 
-    visible(j, (size_t)j->step->position[row], &first, &end);
-    for (size_t t = first; t < end; t++)
-        score[t - first] = dot(q, k + t * j->k_stride, dim);
-    add_biases(j, head, (size_t)j->step->position[row], score, first, end - first);
+    visible(j, j->step->start + row, &first, &end);
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, n = keys_in(&j->run[r], first, end, &key);
+        const float *at = k + (j->run[r].row + key - j->run[r].key) * j->k_stride;
+
+        for (size_t t = 0; t < n; t++)
+            score[key + t - first] = dot(q, at + t * j->k_stride, dim);
+    }
+    add_biases(j, head, j->step->start + row, score, first, end - first);
     set_lse(j, row, head,
             softmax(score, end - first, (float)j->inst->attention.scale,
                     (float)j->inst->attention.softcap));
     memset(y, 0, value_dim * sizeof(*y));
-    for (size_t t = first; t < end; t++)
-        add_scaled(y, v + t * j->v_stride, score[t - first], value_dim);
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, n = keys_in(&j->run[r], first, end, &key);
+        const float *at = v + (j->run[r].row + key - j->run[r].key) * j->v_stride;
+
+        for (size_t t = 0; t < n; t++)
+            add_scaled(y, at + t * j->v_stride, score[key + t - first], value_dim);
+    }
 }
 
 /* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
@@ -268,7 +292,7 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
 
-        visible(j, (size_t)j->step->position[row + i], &first, &end);
+        visible(j, j->step->start + row + i, &first, &end);
         if (first == end)
             continue;
         low = first < low ? first : low;
@@ -282,26 +306,41 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
     if (low >= high)
         return;
     n = high - low;
-    cpu_gemm(true, rows, n, dim, j->q + row * j->q_stride + head * dim, j->q_stride,
-             j->step->k + low * j->k_stride + kv * dim, j->k_stride, score, n);
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], low, high, &key);
+
+        if (some)
+            cpu_gemm(true, false, rows, some, dim,
+                     j->q + row * j->q_stride + head * dim, j->q_stride,
+                     j->step->k + (j->run[r].row + key - j->run[r].key) * j->k_stride +
+                         kv * dim,
+                     j->k_stride, score + (key - low), n);
+    }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
         float *s = score + i * n;
 
-        visible(j, (size_t)j->step->position[row + i], &first, &end);
+        visible(j, j->step->start + row + i, &first, &end);
         if (first == end)
             first = end = low;
-        add_biases(j, head, (size_t)j->step->position[row + i], s + (first - low),
-                   first, end - first);
+        add_biases(j, head, j->step->start + row + i, s + (first - low), first,
+                   end - first);
         set_lse(j, row + i, head,
                 softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
                         (float)j->inst->attention.softcap));
         memset(s, 0, (first - low) * sizeof(*s));
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }
-    cpu_gemm(false, rows, value_dim, n, score, n,
-             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols,
-             j->v_stride, j->y + row * j->y_stride + head * value_dim, j->y_stride);
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], low, high, &key);
+
+        if (some)
+            cpu_gemm(false, key > low, rows, value_dim, some, score + (key - low), n,
+                     j->step->v + (j->run[r].row + key - j->run[r].key) * j->v_stride +
+                         kv * j->inst->attention.value_cols,
+                     j->v_stride, j->y + row * j->y_stride + head * value_dim,
+                     j->y_stride);
+    }
 }
 
 /* Task: block of queries TASK / heads of head TASK % heads. */
@@ -320,6 +359,33 @@ static void some_queries(void *arg, size_t task, int thread)
         many_queries(j, row, rows, head, kv, score);
 }
 
+/* The rows of the keys: one run, or those that the blocks make. */
+static int open_runs(struct job *j, struct err *err)
+{
+    const struct attention_step *s = j->step;
+    size_t most = s->block ? s->keys / s->block_rows + 2 : 1;
+
+    j->run = mem_alloc(most * sizeof(*j->run), "runs of keys", err);
+    if (!j->run)
+        return -1;
+    if (!s->block)
+        j->run[j->runs++] = (struct key_run){ 0, s->keys, s->key_row };
+    for (size_t key = 0; s->block && key < s->keys;) {
+        size_t at = s->key_row + key, in = at % s->block_rows;
+        size_t n = s->block_rows - in, left = s->keys - key;
+        size_t row = (size_t)s->block[at / s->block_rows] * s->block_rows + in;
+        struct key_run *last = j->runs ? &j->run[j->runs - 1] : NULL;
+
+        n = n < left ? n : left;
+        if (last && last->row + last->n == row)
+            last->n += n;
+        else
+            j->run[j->runs++] = (struct key_run){ key, n, row };
+        key += n;
+    }
+    return 0;
+}
+
 int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err)
 {
@@ -334,20 +400,21 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                      .y_stride = heads * inst->attention.value_dim,
                      .block = step->rows > 1 ? BLOCK : 1 };
 
+    int ret = -1;
+
     if (!heads || !step->rows)
         return 0;
-    if (step->bias && open_bias(&j, d, err) < 0) {
-        free(j.bias);
-        return -1;
-    }
+    if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0))
+        goto out;
     j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
                         "attention scores", err);
-    if (!j.score) {
-        free(j.bias);
-        return -1;
-    }
+    if (!j.score)
+        goto out;
     cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
+    ret = 0;
+out:
+    free(j.run);
     free(j.score);
     free(j.bias);
-    return 0;
+    return ret;
 }

@@ -1,4 +1,8 @@
-/* backend - the CPU's table of operations */
+/* backend - the CPU as a device: memory of the host, a team of threads */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 
 static bool probe(void)
@@ -6,30 +10,47 @@ static bool probe(void)
     return true;
 }
 
+static void *allocate(struct device *d, uint64_t size, const char *what,
+                      struct err *err)
+{
+    (void)d;
+    return mem_alloc(size, what, err);
+}
+
+static void release(struct device *d, void *memory)
+{
+    (void)d;
+    free(memory);
+}
+
+static int copy(struct device *d, void *to, const void *from, size_t bytes,
+                struct err *err)
+{
+    (void)d;
+    (void)err;
+    if (bytes)
+        memcpy(to, from, bytes);
+    return 0;
+}
+
+static int wait(struct device *d, struct err *err)
+{
+    (void)d;
+    (void)err;
+    return 0;
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
+    .host_memory = true,
     .probe = probe,
     .open = cpu_open,
     .close = cpu_close,
-    .embedding = cpu_embedding,
-    .linear = cpu_linear,
-    .matmul = cpu_matmul,
-    .add = cpu_add,
-    .mul = cpu_mul,
-    .scale = cpu_scale,
-    .mul_rows = cpu_mul_rows,
-    .softmax = cpu_softmax,
-    .route = cpu_route,
-    .take_rows = cpu_take_rows,
-    .add_rows = cpu_add_rows,
-    .concat = cpu_concat,
-    .head_product = cpu_head_product,
-    .softcap = cpu_softcap,
-    .clip = cpu_clip,
-    .activation = cpu_activation,
-    .add_vector = cpu_add_vector,
-    .group_sum = cpu_group_sum,
-    .group_scale = cpu_group_scale,
-    .rope = cpu_rope,
-    .attention = cpu_attention,
+    .alloc = allocate,
+    .release = release,
+    .copy_in = copy,
+    .copy_out = copy,
+    .copy = copy,
+    .wait = wait,
+    .kernel = cpu_kernels,
 };

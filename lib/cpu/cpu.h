@@ -1,47 +1,85 @@
-/* cpu - the operations of the CPU backend; their contracts are in model/backend.h */
+/* cpu - the operations of the CPU backend; the kernels of the table (kernels.c)
+ * are made of them */
 #ifndef LIB_CPU_CPU_H
 #define LIB_CPU_CPU_H
 
-#include "lib/program/backend.h"
+#include "lib/device/device.h"
 
+/* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is not
+ * there */
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
+/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  Fail only for want of memory. */
 int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                const struct matrix *w, struct err *err);
 int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                const struct matrix *w, struct err *err);
+/* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n);
+/* y[t] = x[t] s[t]; y may be x */
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
                   size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
+/* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
+ * added to choose by */
 void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
                const struct inst *inst, const struct matrix *bias);
+/* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
 void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
                    size_t rows, size_t cols);
 void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row,
                   size_t rows, size_t cols, const float *r, size_t r_cols, size_t col);
+/* of each of inst->head.count heads: y = a, then b */
 void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
                 const struct inst *inst);
+/* of each head: y = x w^T or, when PLAIN, x w, with the head's rows of w from
+ * inst->head.row on.  Fails only for want of memory. */
 int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                      const struct inst *inst, bool plain, const struct matrix *w,
                      struct err *err);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
+/* a NaN stays one */
 void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
+/* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when MEAN
+ * is given; groups in all = rows * cols / width */
 void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
                    size_t groups, size_t width);
+/* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
+ * there is W; both are WIDTH long or as long as some whole groups, and repeat */
 void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
                      const double *factor, size_t groups, size_t width,
                      const struct matrix *w, double plus, const struct matrix *b);
+/* turn each head by angles[row]: dim/2 cosines, then as many sines */
 void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-              size_t head, const struct rope *r, const float *cos, const float *sin);
+              size_t head, const struct rope *r, const float *angles);
+/* What attention reads besides its instruction: the keys of one sequence. */
+struct attention_step {
+    size_t rows, start;     /* queries, and the position of the first */
+    size_t keys, first_key; /* keys and values, and the position of the first */
+    size_t key_row;         /* its row in K and V, or counted over the blocks */
+    const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
+    const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
+    size_t block_rows;      /* of each */
+    const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
+    float *lse;                /* [rows][heads], or NULL; see struct call */
+};
+/* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
+ * memory. */
 int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err);
+
+/* *id = a token drawn by its logits: the likeliest top_k, then the likeliest of them
+ * that sum to top_p.  Fails only for want of memory. */
+int cpu_sample(float *id, const float *logits, size_t vocab, const struct draw *draw,
+               struct err *err);
+
+extern kernel *const cpu_kernels[OP_COUNT];
 
 /* What the operations share. */
 
@@ -55,9 +93,10 @@ typedef void cpu_task(void *arg, size_t task, int thread);
 void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg);
 /* Weights AT to AT + N of W, counted over its rows, as f32: in place, or in SCRATCH. */
 const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch);
-/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B); op(B) is [k][n], and B is [n][k]
- * (ldb) when TRANSPOSED.  Called inside a parallel region: one thread makes all of it.
+/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B), or += when ADD; op(B) is [k][n], and
+ * B is [n][k] (ldb) when TRANSPOSED.  Called inside a parallel region: one thread makes
+ * all of it.
  */
-void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
-              const float *b, size_t ldb, float *c, size_t ldc);
+void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
+              size_t lda, const float *b, size_t ldb, float *c, size_t ldc);
 #endif

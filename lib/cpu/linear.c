@@ -180,23 +180,26 @@ static uint64_t few_share(const struct product *p)
 
 /* ---- many rows ---- */
 
-void cpu_gemm(bool transposed, size_t m, size_t n, size_t k, const float *a, size_t lda,
-              const float *b, size_t ldb, float *c, size_t ldc)
+void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
+              size_t lda, const float *b, size_t ldb, float *c, size_t ldc)
 {
 #ifdef HAVE_DNNL
     dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k,
-               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0.0f, c, (dnnl_dim_t)ldc);
+               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, add ? 1.0f : 0.0f, c,
+               (dnnl_dim_t)ldc);
 #else
     for (size_t i = 0; i < m; i++) {
         const float *row = a + i * lda;
         float *to = c + i * ldc;
 
-        if (!transposed)
+        if (!transposed && !add)
             memset(to, 0, n * sizeof(*to));
         for (size_t j = 0; transposed && j < n; j++) {
             struct matrix one = { b + j * ldb, DTYPE_F32, 1, k };
+            float sum;
 
-            dot_f32(to + j, row, 1, &one, 0, 1);
+            dot_f32(&sum, row, 1, &one, 0, 1);
+            to[j] = add ? to[j] + sum : sum;
         }
         for (size_t j = 0; !transposed && j < k; j++)
             axpy(to, (const char *)(b + j * ldb), DTYPE_F32, row[j], n);
@@ -240,8 +243,8 @@ static void many(void *arg, size_t task, int thread)
     size_t stride;
     const float *b = panel(p->w, p->transposed, first, n, mine, &stride);
 
-    cpu_gemm(p->transposed, p->rows, n, p->in, p->x, p->in, b, stride, p->y + first,
-             p->out);
+    cpu_gemm(p->transposed, false, p->rows, n, p->in, p->x, p->in, b, stride,
+             p->y + first, p->out);
 }
 
 static int multiply(struct device *d, struct product *p, struct err *err)

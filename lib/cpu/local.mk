@@ -5,11 +5,13 @@ lib_libshardutils_a_SOURCES += \
     %D%/cpu.h \
     %D%/elementwise.c \
     %D%/embedding.c \
+    %D%/kernels.c \
     %D%/linear.c \
     %D%/norm.c \
     %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
     %D%/route.c \
+    %D%/sample.c \
     %D%/team.c \
     %D%/vec.h \
     %D%/widen.c

@@ -7,7 +7,7 @@
 #include "lib/cpu/cpu.h"
 
 void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-              size_t head, const struct rope *r, const float *cos, const float *sin)
+              size_t head, const struct rope *r, const float *angles)
 {
     size_t half = r->dim / 2;
     size_t step = r->interleaved ? 2 : 1, apart = r->interleaved ? 1 : half;
@@ -15,8 +15,8 @@ void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t co
     (void)d;
     for (size_t i = 0; i < rows; i++)
         for (size_t h = 0; h < cols; h += head) {
-            const float *from = x + i * cols + h, *c = cos + i * half,
-                        *s = sin + i * half;
+            const float *from = x + i * cols + h, *c = angles + i * r->dim,
+                        *s = c + half;
             float *to = y + i * cols + h;
 
             for (size_t k = 0; k < half; k++) {

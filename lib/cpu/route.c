@@ -222,7 +222,7 @@ static void one_head(void *arg, size_t task, int thread)
         cpu_widen(r->w, first, in * to,
                   r->scratch ? r->scratch + (size_t)thread * r->each : NULL);
 
-    cpu_gemm(!r->plain, r->rows, to, in, r->x + task * in, heads * in, w,
+    cpu_gemm(!r->plain, false, r->rows, to, in, r->x + task * in, heads * in, w,
              r->plain ? to : in, r->y + task * to, heads * to);
 }
 

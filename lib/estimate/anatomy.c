@@ -372,8 +372,9 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     case OP_MATMUL:
         if (b->training[p->weight[inst->weight].tensor] != FROZEN)
             keep(b, u, inst->src[0]);
-        u->products += values_of_experts(&b->values, p->weight[inst->weight].rows *
-                                                         p->weight[inst->weight].cols);
+        u->products += values_of_experts(&b->values, inst->mixture,
+                                         p->weight[inst->weight].rows *
+                                             p->weight[inst->weight].cols);
         if (ends_block(b, inst))
             u->kept.masks += p->value[inst->dst].whole_cols;
         spare(b, u, inst);
@@ -384,15 +385,13 @@ static void read_instruction(struct builder *b, const struct inst *inst)
             keep(b, u, inst->src[0]);
         u->products += inst->head.count * inst->head.a * inst->head.b;
         break;
-    case OP_EACH: /* its rows come from what is kept */
-        b->values.loop = inst;
-        u->routed += inst->each.top * p->value[inst->src[0]].whole_cols;
-        u->top = inst->each.top;
-        u->all = inst->each.all;
+    case OP_EXPERT_GATHER: /* its rows come from what is kept */
+        u->routed += p->mixture[inst->mixture].top * p->value[inst->src[0]].whole_cols;
+        u->top = p->mixture[inst->mixture].top;
+        u->all = p->mixture[inst->mixture].all;
         break;
-    case OP_JOIN: /* the weights are trained too */
+    case OP_EXPERT_COMBINE: /* the weights are trained too */
         keep(b, u, inst->src[0]);
-        b->values.loop = NULL;
         break;
     case OP_SOFTMAX:
     case OP_ROUTE:
@@ -405,6 +404,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         break;
     case OP_CLIP:
     case OP_LAYERNORM:
+    case OP_LAYER_APPLY:
         keep(b, u, inst->src[0]);
         break;
     case OP_SOFTCAP:
@@ -417,13 +417,14 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         keep_activation(b, u, inst);
         break;
     case OP_RMSNORM:
+    case OP_RMS_APPLY:
         keep_rmsnorm(b, u, inst);
         break;
     case OP_ATTENTION:
         spare(b, u, inst);
         keep_attention(b, u, inst);
         break;
-    case OP_ALLREDUCE:
+    case OP_ALL_REDUCE:
         u->reduced += p->value[inst->dst].whole_cols;
         u->reductions++;
         break;
@@ -431,7 +432,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
         add_cache(u, p->value[inst->dst].cols);
         b->cache_of[inst->dst] = u->ncaches - 1;
         break;
-    case OP_NLL:
+    case OP_ROW_STATS:
         b->a->vocab = p->value[inst->src[0]].cols;
         break;
     default:

@@ -60,33 +60,6 @@ static void end_gradient(const struct values *v, struct gradients *g, int value)
         drop(&g->now, v, owner);
 }
 
-/* Sources of INST that have gradients; *HANDS_ON tells whether they are its result's.
- */
-static int differentiable(const struct inst *inst, bool *hands_on)
-{
-    *hands_on = false;
-    switch (inst->op) {
-    case OP_EMBEDDING:
-    case OP_NLL:
-        return 0;
-    case OP_ADD:
-    case OP_ADD_VECTOR:
-    case OP_KEEP:
-    case OP_TAKE:
-    case OP_ALLREDUCE:
-        *hands_on = true;
-        return inst->nsrc;
-    case OP_EACH:
-        return 1;
-    case OP_JOIN:
-        return 2;
-    case OP_ATTENTION:
-        return 3;
-    default:
-        return inst->nsrc;
-    }
-}
-
 /* What instruction I kept is read and no longer needed. */
 static void let_go(struct values *v, struct gradients *g, int i)
 {
@@ -112,14 +85,13 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
     const struct program *p = v->a->program;
     const struct inst *inst = &p->inst[i];
     const struct value *result = &p->value[inst->dst];
-    bool hands_on;
-    int n = differentiable(inst, &hands_on);
+    const struct op_info *op = &op_table[inst->op];
     struct columns most;
 
     begin_gradient(v, g, inst->dst, inst->dst);
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < op->grads; k++)
         begin_gradient(v, g, inst->src[k],
-                       hands_on ? g->owner[inst->dst] : inst->src[k]);
+                       op->passes ? g->owner[inst->dst] : inst->src[k]);
     most = g->now;
     if (inst->op == OP_RMSNORM && v->eager)
         *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
@@ -140,14 +112,6 @@ static uint64_t share_of(uint64_t part, uint64_t all)
     return all ? (uint64_t)((double)part / (double)all * 1000) : 1000;
 }
 
-/* The beginning of the loop over experts that ends at I. */
-static const struct inst *loop_before(const struct program *p, int i)
-{
-    while (p->inst[i].op != OP_EACH)
-        i--;
-    return &p->inst[i];
-}
-
 /* Go back through the unit whose last instruction is before END; returns its first. */
 static int go_back(struct values *v, struct gradients *g, int end)
 {
@@ -159,11 +123,7 @@ static int go_back(struct values *v, struct gradients *g, int end)
     g->made = 0;
     while (begin > 0 && values_unit(v, p->inst[begin - 1].dst) == u) {
         begin--;
-        if (p->inst[begin].op == OP_JOIN)
-            v->loop = loop_before(p, begin);
         step_back(v, u, g, begin);
-        if (p->inst[begin].op == OP_EACH)
-            v->loop = NULL;
     }
     for (int i = begin; i < end; i++) /* those of values of other units */
         for (int k = 0; k < p->inst[i].nsrc; k++)

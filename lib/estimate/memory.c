@@ -125,9 +125,7 @@ static void add_step(struct tally *activations, struct tally *logits,
     uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
                                   [ROWS_WANTED] = o->micro_batch,
                                   [ROWS_ONE] = 1,
-                                  [ROWS_SOURCE] = tokens,
-                                  /* all may go to one expert */
-                                  [ROWS_CHOSEN] = tokens };
+                                  [ROWS_SOURCE] = tokens };
 
     if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;

@@ -17,7 +17,7 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
         v->producer[i] = v->keeper[i] = -1;
     for (int i = 0; i < p->ninsts; i++) {
         v->producer[p->inst[i].dst] = i;
-        if (p->inst[i].op == OP_NLL)
+        if (p->inst[i].op == OP_ROW_STATS)
             v->nll = &p->value[p->inst[i].src[0]];
     }
 }
@@ -61,19 +61,19 @@ bool value_is_cut(const struct value *value)
     return value->cols < value->whole_cols;
 }
 
-uint64_t values_of_experts(const struct values *v, uint64_t n)
+uint64_t values_of_experts(const struct values *v, int mixture, uint64_t n)
 {
-    uint64_t groups = (uint64_t)v->a->program->mesh.size[MESH_EP], all;
+    const struct program *p = v->a->program;
+    uint64_t groups = (uint64_t)p->mesh.size[MESH_EP];
+    const struct mixture *m = mixture < 0 ? NULL : &p->mixture[mixture];
 
-    if (!v->loop)
-        return n;
-    all = v->loop->each.all;
-    return (n * groups * v->loop->each.count * v->loop->each.top + all / 2) / all;
+    return m ? (n * groups * m->count * m->top + m->all / 2) / m->all : n;
 }
 
 uint64_t values_columns(const struct values *v, const struct value *value)
 {
-    return value->rows == ROWS_CHOSEN ? values_of_experts(v, value->cols) : value->cols;
+    return value->dtype == DTYPE_F32 ? values_of_experts(v, value->mixture, value->cols)
+                                     : 0;
 }
 
 void values_add(struct columns *sum, const struct values *v, int value)

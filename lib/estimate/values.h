@@ -12,7 +12,6 @@ struct values {
                                 it, or -1 */
     struct columns *copies;  /* [ninsts]: what an instruction keeps besides values */
     const struct value *nll; /* what the loss is made of, or NULL */
-    const struct inst *loop; /* over experts, inside of which we are, or NULL */
 };
 
 /* Fill *V for A's program; nothing is kept yet.  A outlives it. */
@@ -27,10 +26,12 @@ int values_storage(const struct values *v, int value);
 bool values_are_logits(const struct values *v, int value);
 
 bool value_is_cut(const struct value *value);
-/* N for each row of an expert, per token of this rank: each goes to some of all
- * experts, in the mean equally often, and the other ranks of ep send theirs. */
-uint64_t values_of_experts(const struct values *v, uint64_t n);
-/* Elements of VALUE for each token of this rank. */
+/* N for each row that is sent to the experts of MIXTURE (-1: none, then N), per token
+ * of this rank: each goes to some of all experts, in the mean equally often, and the
+ * other ranks of ep send theirs. */
+uint64_t values_of_experts(const struct values *v, int mixture, uint64_t n);
+/* Elements of VALUE for each token of this rank; row statistics and indices are too few
+ * to count. */
 uint64_t values_columns(const struct values *v, const struct value *value);
 /* Add those of VALUE to SUM. */
 void values_add(struct columns *sum, const struct values *v, int value);

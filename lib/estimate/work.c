@@ -9,36 +9,6 @@
 /* Attention's scores are written, read and written by the softmax, and read. */
 enum { SCORE_PASSES = 4 };
 
-/* What an instruction does with values: those that neither move nor multiply anything
- * stand for a view, or their time is counted elsewhere. */
-static const struct {
-    bool moves; /* its sources and result go through memory */
-    bool reads; /* so do its sources again, in the backward pass (anatomy.c) */
-    bool multiplies;
-} traits[OP_COUNT] = {
-    [OP_EMBEDDING] = { .moves = true },
-    [OP_LINEAR] = { true, true, true },
-    [OP_MATMUL] = { true, true, true },
-    [OP_ADD] = { .moves = true },
-    [OP_MUL] = { .moves = true, .reads = true },
-    [OP_SCALE] = { .moves = true },
-    [OP_MUL_ROWS] = { .moves = true, .reads = true },
-    [OP_ACTIVATION] = { .moves = true, .reads = true },
-    [OP_SOFTMAX] = { .moves = true, .reads = true },
-    [OP_SOFTCAP] = { .moves = true, .reads = true },
-    [OP_CLIP] = { .moves = true, .reads = true },
-    [OP_RMSNORM] = { .moves = true, .reads = true },
-    [OP_LAYERNORM] = { .moves = true, .reads = true },
-    [OP_ROPE] = { .moves = true },
-    [OP_ATTENTION] = { .moves = true, .reads = true },
-    [OP_HEAD_LINEAR] = { true, true, true },
-    [OP_HEAD_MATMUL] = { true, true, true },
-    [OP_CONCAT] = { .moves = true },
-    [OP_ROUTE] = { .moves = true, .reads = true },
-    [OP_EACH] = { .moves = true },
-    [OP_JOIN] = { .moves = true, .reads = true },
-};
-
 void work_add(struct work *to, const struct work *w, double sign)
 {
     double *a = (double *)to;
@@ -93,17 +63,23 @@ struct reader {
     struct profile *p;
     const struct program *program;
     const struct memory_options *o;
-    const struct inst *loop; /* over experts, inside of which we are, or NULL */
     int *last; /* [nunits]: the last instruction whose sources are read again */
 };
 
-/* Rows of an expert for a token of this rank; all choose all equally often. */
-static double rows_of(const struct reader *r)
+/* The experts that INST works for, or NULL. */
+static const struct mixture *mixture_of(const struct reader *r, const struct inst *inst)
 {
-    return r->loop ? (double)r->program->mesh.size[MESH_EP] *
-                         (double)(r->loop->each.count * r->loop->each.top) /
-                         (double)r->loop->each.all
-                   : 1;
+    return inst->mixture < 0 ? NULL : &r->program->mixture[inst->mixture];
+}
+
+/* Rows of INST for a token of this rank; all choose all experts equally often. */
+static double rows_of(const struct reader *r, const struct inst *inst)
+{
+    const struct mixture *m = mixture_of(r, inst);
+
+    return m ? (double)r->program->mesh.size[MESH_EP] * (double)(m->count * m->top) /
+                   (double)m->all
+             : 1;
 }
 
 /* Elements of the matrices that a product multiplies with, of one expert. */
@@ -126,28 +102,32 @@ static bool is_whole(const struct program *p, const struct inst *inst)
 static struct work moves_of(const struct reader *r, const struct inst *inst)
 {
     const struct program *p = r->program;
+    const struct mixture *m = mixture_of(r, inst);
+    bool multiplies = op_table[inst->op].traffic == TRAFFIC_PRODUCT;
     double bytes = (double)r->o->compute_bytes;
     struct work w = { 0 };
 
-    if (inst->op == OP_NLL && !r->o->fused_loss) /* an f32 copy, and its softmax */
+    if (inst->op == OP_ROW_STATS &&
+        !r->o->fused_loss) /* an f32 copy, and its softmax */
         w.cut = (bytes + 3 * sizeof(float)) * (double)p->value[inst->src[0]].cols;
-    if (!traits[inst->op].moves)
+    if (op_table[inst->op].traffic == TRAFFIC_NOTHING)
         return w;
     for (int k = -1; k < inst->nsrc; k++) {
         const struct value *v = &p->value[k < 0 ? inst->dst : inst->src[k]];
-        double n = bytes * rows_of(r) * (double)v->cols;
+        double n = bytes * rows_of(r, inst) * (double)v->cols;
 
-        if (traits[inst->op].multiplies || v->cols < v->whole_cols)
+        if (v->dtype != DTYPE_F32)
+            continue;
+        if (multiplies || v->cols < v->whole_cols)
             w.cut += n;
         else
             w.whole += n;
     }
-    if (!traits[inst->op].multiplies)
+    if (!multiplies)
         return w;
-    w.matrices =
-        bytes * matrix_of(p, inst) * (r->loop ? (double)r->loop->each.count : 1);
-    if (!r->loop && is_whole(p, inst))
-        w.repeated = 2 * rows_of(r) * matrix_of(p, inst);
+    w.matrices = bytes * matrix_of(p, inst) * (m ? (double)m->count : 1);
+    if (!m && is_whole(p, inst))
+        w.repeated = 2 * rows_of(r, inst) * matrix_of(p, inst);
     return w;
 }
 
@@ -156,9 +136,9 @@ static struct work rest_of(const struct reader *r, const struct inst *inst)
 {
     struct work w = { 0 };
 
-    if (traits[inst->op].multiplies)
-        w.products = 2 * rows_of(r) * matrix_of(r->program, inst);
-    if (inst->op == OP_ALLREDUCE) {
+    if (op_table[inst->op].traffic == TRAFFIC_PRODUCT)
+        w.products = 2 * rows_of(r, inst) * matrix_of(r->program, inst);
+    if (inst->op == OP_ALL_REDUCE) {
         w.reduced = (double)r->o->compute_bytes *
                     (double)r->program->value[inst->dst].whole_cols;
         w.reductions = 1;
@@ -173,12 +153,8 @@ static void read_instruction(struct reader *r, int i)
     const struct unit *unit = &r->p->a->unit[u];
     struct work w, rest;
 
-    if (inst->op == OP_EACH)
-        r->loop = inst;
     w = moves_of(r, inst);
     rest = rest_of(r, inst);
-    if (inst->op == OP_JOIN)
-        r->loop = NULL;
     work_add(&r->p->all[unit->depth + 1], &w, 1);
     if (unit->layer < 0)
         return;
@@ -194,7 +170,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
 
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
     for (int i = 0; i < r.program->ninsts; i++)
-        if (traits[r.program->inst[i].op].reads)
+        if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
             r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
     for (int i = 0; i < r.program->ninsts; i++)
         read_instruction(&r, i);

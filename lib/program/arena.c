@@ -45,11 +45,23 @@ static uint64_t take(struct blocks *b, uint64_t size, int last)
     return start;
 }
 
-static bool value_bytes(const struct value *v, const uint64_t most[ROWS_KINDS],
-                        uint64_t *bytes)
+uint64_t program_rows(const struct program *p, const struct value *v,
+                      const uint64_t most[ROWS_KINDS])
 {
-    if (!mem_mul(bytes, most[v->rows], v->cols) ||
-        !mem_mul(bytes, *bytes, sizeof(float)) || !mem_add(bytes, *bytes, 63))
+    const struct mixture *m;
+
+    if (v->mixture < 0)
+        return most[v->rows];
+    m = &p->mixture[v->mixture];
+    return most[m->rows] * (m->top < m->count ? m->top : m->count);
+}
+
+static bool value_bytes(const struct program *p, const struct value *v,
+                        const uint64_t most[ROWS_KINDS], uint64_t *bytes)
+{
+    if (!mem_mul(bytes, program_rows(p, v, most), v->cols) ||
+        !mem_mul(bytes, *bytes, (uint64_t)dtype_bits(v->dtype) / 8) ||
+        !mem_add(bytes, *bytes, 63))
         return false;
     *bytes = *bytes / 64 * 64;
     return true;
@@ -64,7 +76,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
     if (p->value[v].kept)
         return true;
     free_before(live, i);
-    if (!value_bytes(&p->value[v], most, &size))
+    if (!value_bytes(p, &p->value[v], most, &size))
         return false;
     offset[v] = take(live, size, p->value[v].last);
     if (!mem_add(&end, offset[v], size))
@@ -85,12 +97,8 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
         offset[i] = UINT64_MAX;
     for (int i = 0; i < p->nimports && ok; i++)
         ok = place(&live, p, p->import[i], 0, most, offset, &total);
-    for (int i = 0; i < p->ninsts && ok; i++) {
-        if (p->inst[i].op == OP_EACH)
-            ok = place(&live, p, p->inst[i].each.sum, i, most, offset, &total);
-        if (ok && p->inst[i].op != OP_JOIN)
-            ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
-    }
+    for (int i = 0; i < p->ninsts && ok; i++)
+        ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
     free(live.v);
     *bytes = total;
     return ok;

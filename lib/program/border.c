@@ -12,6 +12,12 @@ struct stages {
     int *read; /* [nvalues]: last stage that reads it, at least made */
 };
 
+/* Does every stage that reads what INST makes make it itself? */
+static bool is_local(const struct inst *inst)
+{
+    return inst->op == OP_KEEP || (inst->nsrc == 0 && inst->weight < 0);
+}
+
 static void place(struct stages *s, const struct program *p)
 {
     int last = p->mesh.size[MESH_PP] - 1, at = 0;
@@ -53,10 +59,9 @@ static void keep_own(struct program *p, const struct stages *s, int stage)
     int n = 0;
 
     for (int i = 0; i < p->ninsts; i++)
-        own[i] =
-            s->runs[i] == stage || (p->inst[i].op == OP_KEEP && s->runs[i] < stage &&
-                                    s->read[p->inst[i].dst] >= stage &&
-                                    is_read_on(p, s, p->inst[i].dst, stage));
+        own[i] = s->runs[i] == stage || (is_local(&p->inst[i]) && s->runs[i] < stage &&
+                                         s->read[p->inst[i].dst] >= stage &&
+                                         is_read_on(p, s, p->inst[i].dst, stage));
     for (int i = 0; i < p->ninsts; i++)
         if (own[i])
             p->inst[n++] = p->inst[i];
@@ -68,6 +73,7 @@ void border_cut(struct program *p)
 {
     struct stages s;
     int stage = p->coord[MESH_PP];
+    bool *local = xcalloc((size_t)p->nvalues + 1, sizeof(*local));
 
     s.runs = xcalloc((size_t)p->ninsts + 1, sizeof(*s.runs));
     s.made = xcalloc((size_t)p->nvalues + 1, sizeof(*s.made));
@@ -77,8 +83,11 @@ void border_cut(struct program *p)
     for (int v = 0; v < p->nvalues; v++)
         s.made[v] = s.read[v] = -1; /* nobody makes it */
     place(&s, p);
+    for (int i = 0; i < p->ninsts; i++)
+        if (is_local(&p->inst[i]))
+            local[p->inst[i].dst] = true;
     for (int v = 0; v < p->nvalues; v++) {
-        if (s.made[v] < 0 || p->value[v].kept)
+        if (s.made[v] < 0 || local[v])
             continue;
         if (s.made[v] < stage && s.read[v] >= stage)
             p->import[p->nimports++] = v;
@@ -91,4 +100,5 @@ void border_cut(struct program *p)
     free(s.runs);
     free(s.made);
     free(s.read);
+    free(local);
 }

@@ -65,12 +65,15 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
     p->value = xgrow(p->value, &b->value_cap, (size_t)p->nvalues, sizeof(*p->value));
     b->type = xgrow(b->type, &b->type_cap, (size_t)p->nvalues, sizeof(*b->type));
     p->inst = xgrow(p->inst, &b->inst_cap, (size_t)p->ninsts + 1, sizeof(*p->inst));
-    b->type[v] = (struct type){ .place = place, .whole = -1, .cut = -1, .taken = -1 };
+    b->type[v] = (struct type){ .whole = -1, .cut = -1, .taken = -1 };
     axis_copy(&b->type[v].col, col);
     p->value[v] = (struct value){
         .section = b->section,
         .layer = b->layer,
         .rows = rows,
+        .mixture = rows == ROWS_CHOSEN ? b->mixture : -1,
+        .place = place,
+        .dtype = DTYPE_F32,
         .cols = place == PLACE_CUT ? axis_count(col, NULL, &b->m->scope, b->share)
                                    : col->size,
         .whole_cols = col->size,
@@ -83,7 +86,20 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
                            .weight = -1,
                            .weight2 = -1,
                            .line = p->nlines ? p->nlines - 1 : 0,
-                           .loop = b->loop };
+                           .mixture = b->mixture };
+    return inst;
+}
+
+struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
+                              enum dtype dtype, enum rows rows)
+{
+    struct leaf leaf = { .size = n };
+    struct axis col = {
+        .text = (char *)"", .leaf = &leaf, .n = 1, .size = n, .block = 1
+    };
+    struct inst *inst = build_emit(b, op, &col, PLACE_WHOLE, rows);
+
+    b->p->value[inst->dst].dtype = dtype;
     return inst;
 }
 
@@ -210,7 +226,9 @@ static int find_gather(struct builder *b, const struct axis *a)
     return p->ngathers++;
 }
 
-static int convert(struct builder *b, int v, enum op op, enum place place)
+/* A value of V's columns, made of FROM. */
+static int convert(struct builder *b, int v, int from, enum op op, enum place place,
+                   int gather)
 {
     struct axis col;
     struct inst *inst;
@@ -218,24 +236,65 @@ static int convert(struct builder *b, int v, enum op op, enum place place)
 
     axis_copy(&col, &b->type[v].col);
     inst = build_emit(b, op, &col, place, b->p->value[v].rows);
-    inst->src[inst->nsrc++] = v;
+    inst->src[inst->nsrc++] = from;
     out = inst->dst;
-    if (op != OP_ALLREDUCE) {
-        int g = find_gather(b, &col);
-
-        b->p->inst[b->p->ninsts - 1].gather.gather = g;
-    }
+    inst->gather.gather = gather;
     axis_clear(&col);
     return out;
 }
 
+/* Cut V, whole: all ranks' columns, then each where it belongs. */
+static int gather_columns(struct builder *b, int v)
+{
+    int gather = find_gather(b, &b->type[v].col), all;
+    uint64_t cols = 0;
+
+    for (int i = 0; i < b->p->gather[gather].parts; i++)
+        cols += b->p->gather[gather].runs[i].count;
+    all = build_collect(b, v, cols);
+    b->p->inst[b->p->ninsts - 1].gather.gather = gather;
+    return convert(b, v, all, OP_ARRANGE, PLACE_WHOLE, gather);
+}
+
+int build_sum(struct builder *b, int v, enum mesh_axis over)
+{
+    enum dtype dtype = b->p->value[v].dtype;
+    int sum = convert(b, v, v, OP_ALL_REDUCE, PLACE_WHOLE, -1);
+
+    b->p->value[sum].dtype = dtype;
+    b->p->inst[b->p->ninsts - 1].over = over;
+    return sum;
+}
+
+int build_shared_rows(struct builder *b, int v)
+{
+    enum place place = b->p->value[v].place;
+
+    if (b->p->mesh.size[MESH_SP] == 1)
+        return v;
+    v = build_sum(b, v, MESH_SP);
+    b->p->value[v].place = place;
+    return v;
+}
+
+int build_collect(struct builder *b, int v, uint64_t cols)
+{
+    enum dtype dtype = b->p->value[v].dtype;
+    struct inst *inst =
+        build_emit_plain(b, OP_ALL_GATHER, cols, dtype, b->p->value[v].rows);
+
+    inst->src[inst->nsrc++] = v;
+    inst->gather.gather = -1;
+    return inst->dst;
+}
+
 int build_whole(struct builder *b, int v)
 {
-    if (b->type[v].place == PLACE_WHOLE)
+    if (b->p->value[v].place == PLACE_WHOLE)
         return v;
     if (b->type[v].whole < 0) {
-        enum op op = b->type[v].place == PLACE_PARTIAL ? OP_ALLREDUCE : OP_ALLGATHER;
-        int whole = convert(b, v, op, PLACE_WHOLE);
+        int whole = b->p->value[v].place == PLACE_PARTIAL ? build_sum(b, v, MESH_TP)
+                                                          : gather_columns(b, v);
 
         b->type[v].whole = whole;
     }
@@ -244,12 +303,13 @@ int build_whole(struct builder *b, int v)
 
 int build_cut(struct builder *b, int v)
 {
-    if (b->type[v].place == PLACE_CUT)
+    if (b->p->value[v].place == PLACE_CUT)
         return v;
     if (!build_cuts(b, &b->type[v].col))
         return build_whole(b, v);
     if (b->type[v].cut < 0) {
-        int cut = convert(b, build_whole(b, v), OP_SLICE, PLACE_CUT);
+        int whole = build_whole(b, v), gather = find_gather(b, &b->type[v].col);
+        int cut = convert(b, v, whole, OP_SLICE, PLACE_CUT, gather);
 
         b->type[v].cut = cut;
     }
@@ -314,17 +374,16 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o)
     return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
 }
 
-/* An instruction of one value that keeps its type; partial ones are made whole first
- * unless LINEAR. */
-struct inst *build_unary(struct builder *b, enum op op, int x, bool linear)
+struct inst *build_unary(struct builder *b, enum op op, int x)
 {
     struct axis col;
     struct inst *inst;
 
-    if (b->type[x].place == PLACE_PARTIAL && !linear)
+    if (op_table[op].places == PLACES_WHOLE ||
+        (op_table[op].places == PLACES_SUMMED && b->p->value[x].place == PLACE_PARTIAL))
         x = build_whole(b, x);
     axis_copy(&col, &b->type[x].col);
-    inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
+    inst = build_emit(b, op, &col, b->p->value[x].place, b->p->value[x].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = x;
     return inst;

@@ -10,11 +10,8 @@
 #include "lib/program/program.h"
 #include "lib/model/state.h"
 
-enum place { PLACE_WHOLE, PLACE_CUT, PLACE_PARTIAL };
-
 struct type {
     struct axis col;
-    enum place place;
     int whole; /* the value that is this one made whole, or -1 */
     int cut;   /* and made cut, or -1 */
     int taken; /* and reduced to the wanted rows, or -1 */
@@ -55,13 +52,14 @@ struct builder {
     struct share *share; /* of this rank */
     struct type *type;   /* [p->nvalues] */
     int *weight_of;      /* [model->ntensors]: index into p->weight plus 1, or 0 */
-    size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap;
+    size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap, mixture_cap;
     struct binding *bind;
     size_t nbind, bind_cap;
     int section, layer; /* being built */
-    int loop, nloops;   /* over experts: the one being built, or 0 */
-    int expert;         /* the first of this rank, inside a loop; else -1 */
+    int mixture;        /* the experts whose line is being built, or -1 */
+    int expert;         /* the first of this rank, inside their line; else -1 */
     uint64_t nexperts;  /* of this rank */
+    int *angles;        /* [rope][ROWS_KINDS]: value, or -1 */
     size_t first_bind;  /* names before it are out of sight */
     bool last_section;  /* rows may be taken */
     const struct family_line *line;
@@ -78,6 +76,15 @@ bool build_cuts(const struct builder *b, const struct axis *a);
  * the caller fills what the op needs.  The pointer is valid until the next call. */
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
                         enum place place, enum rows rows);
+/* The same with N columns, whole on every rank, of dtype DTYPE. */
+struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
+                              enum dtype dtype, enum rows rows);
+/* The sum of V, partial, over the ranks of OVER. */
+int build_sum(struct builder *b, int v, enum mesh_axis over);
+/* V of all ranks of the tensor group, one rank's rows after the other's. */
+int build_collect(struct builder *b, int v, uint64_t cols);
+/* V, of which each rank of the sequence group has made the rows it has, on all. */
+int build_shared_rows(struct builder *b, int v);
 /* The value V in the place wanted: a conversion is inserted where it is not. */
 int build_whole(struct builder *b, int v);
 int build_cut(struct builder *b, int v);
@@ -95,9 +102,9 @@ int build_need_value(struct builder *b, const struct operand *o);
  */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
-/* An instruction of one value X that keeps its type; a partial X is made whole first
- * unless the operation is LINEAR. */
-struct inst *build_unary(struct builder *b, enum op op, int x, bool linear);
+/* An instruction of one value X that keeps its type and rows; X is first placed as the
+ * table of operations says. */
+struct inst *build_unary(struct builder *b, enum op op, int x);
 
 /* Options of a call.  A number, or OTHERWISE when it is not given. */
 int build_number_option(struct builder *b, const struct node *call, const char *name,
@@ -109,19 +116,13 @@ int build_check_options(struct builder *b, const struct node *call,
 /* True when the value has the rows of all tokens, of the text or of the source. */
 bool build_has_all_rows(const struct builder *b, const struct operand *o);
 
-/* Operations head by head (heads.c) and of mixtures of experts (mixture.c). */
-int apply_attention(struct builder *b, const struct node *call,
-                    const struct operand *arg, int n, struct operand *out);
-int apply_softmax(struct builder *b, const struct node *call, const struct operand *arg,
-                  int n, struct operand *out);
-int apply_route(struct builder *b, const struct node *call, const struct operand *arg,
-                int n, struct operand *out);
-int apply_concat(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out);
-int apply_head_linear(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out);
-int apply_head_matmul(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out);
+/* The rules of the table of operations: rules.c, heads.c, mixture.c. */
+typedef int build_rule(struct builder *b, const struct node *call,
+                       const struct operand *arg, int n, struct operand *out);
+build_rule apply_embedding, apply_linear, apply_matmul, apply_activation, apply_softcap,
+    apply_clip, apply_rmsnorm, apply_layernorm, apply_rope, apply_keep, apply_first;
+build_rule apply_attention, apply_concat, apply_head_linear, apply_head_matmul;
+build_rule apply_softmax, apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
 

@@ -8,6 +8,11 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
+static enum place place_of(const struct builder *b, const struct operand *o)
+{
+    return b->p->value[o->index].place;
+}
+
 static const struct type *type_of(const struct builder *b, const struct operand *o)
 {
     return &b->type[o->index];
@@ -41,7 +46,7 @@ static int eval_terms(struct builder *b, const struct node *sum, struct terms *t
         if (o.kind == OPERAND_VALUE && build_need_value(b, &o) < 0)
             return -1;
         /* what is known whole already is not summed over the ranks again */
-        if (o.kind == OPERAND_VALUE && type_of(b, &o)->place == PLACE_PARTIAL &&
+        if (o.kind == OPERAND_VALUE && place_of(b, &o) == PLACE_PARTIAL &&
             type_of(b, &o)->whole >= 0)
             o.index = type_of(b, &o)->whole;
         t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
@@ -90,9 +95,9 @@ static int add_vectors(struct builder *b, const struct terms *t, int x, int *out
         if (!axis_equal(&b->type[x].col, w->axis[0]))
             return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col,
                                     w->axis[0]);
-        if (b->type[x].place == PLACE_WHOLE)
+        if (b->p->value[x].place == PLACE_WHOLE)
             x = build_cut(b, x); /* a vector that is cut goes with a cut value */
-        inst = build_unary(b, OP_ADD_VECTOR, x, false);
+        inst = build_unary(b, OP_ADD_VECTOR, x);
         inst->weight = build_weight(b, t->v[i].tensor);
         x = inst->dst;
     }
@@ -118,15 +123,15 @@ static int eval_sum(struct builder *b, const struct node *n, struct operand *out
         if (first && check_pair(b, first, &t.v[i], "the terms of a sum") < 0)
             goto out;
         first = first ? first : &t.v[i];
-        any_cut |= type_of(b, &t.v[i])->place == PLACE_CUT;
-        all_partial &= type_of(b, &t.v[i])->place == PLACE_PARTIAL;
+        any_cut |= place_of(b, &t.v[i]) == PLACE_CUT;
+        all_partial &= place_of(b, &t.v[i]) == PLACE_PARTIAL;
     }
     if (!first) {
         build_error(b, n->at, "a sum needs a value");
         goto out;
     }
     for (size_t i = 0; i < t.n; i++)
-        if (t.v[i].kind == OPERAND_VALUE && type_of(b, &t.v[i])->place == PLACE_PARTIAL)
+        if (t.v[i].kind == OPERAND_VALUE && place_of(b, &t.v[i]) == PLACE_PARTIAL)
             partial = partial < 0
                           ? t.v[i].index
                           : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
@@ -139,10 +144,10 @@ static int eval_sum(struct builder *b, const struct node *n, struct operand *out
     for (size_t i = 0; i < t.n; i++) {
         int v = t.v[i].index;
 
-        if (t.v[i].kind != OPERAND_VALUE || type_of(b, &t.v[i])->place == PLACE_PARTIAL)
+        if (t.v[i].kind != OPERAND_VALUE || place_of(b, &t.v[i]) == PLACE_PARTIAL)
             continue;
         v = any_cut ? build_cut(b, v) : v;
-        sum = sum < 0 ? v : emit_pair(b, OP_ADD, v, sum, b->type[v].place);
+        sum = sum < 0 ? v : emit_pair(b, OP_ADD, v, sum, b->p->value[v].place);
     }
     if (add_vectors(b, &t, sum, &sum) < 0)
         goto out;
@@ -169,7 +174,7 @@ static int multiply_rows(struct builder *b, struct operand *x, const struct oper
     if (b->p->value[rows].rows != b->p->value[column].rows)
         return build_error(b, y->at, "the factors of a product: the rows differ");
     column = build_whole(b, column);
-    inst = build_unary(b, OP_MUL_ROWS, rows, true);
+    inst = build_unary(b, OP_MUL_ROWS, rows);
     inst->src[inst->nsrc++] = column;
     build_operand(x, inst);
     return 0;
@@ -181,7 +186,7 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
     int u, v;
 
     if (y->kind == OPERAND_NUMBER) {
-        inst = build_unary(b, OP_SCALE, x->index, true);
+        inst = build_unary(b, OP_SCALE, x->index);
         inst->number = y->number;
         build_operand(x, inst);
         return 0;
@@ -194,7 +199,7 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
         return -1;
     u = x->index;
     v = y->index;
-    if (type_of(b, x)->place == PLACE_CUT || type_of(b, y)->place == PLACE_CUT) {
+    if (place_of(b, x) == PLACE_CUT || place_of(b, y) == PLACE_CUT) {
         u = build_cut(b, u);
         v = build_cut(b, v);
     } else {
@@ -202,7 +207,7 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
         v = build_whole(b, v);
     }
     *x = (struct operand){ .kind = OPERAND_VALUE,
-                           .index = emit_pair(b, OP_MUL, u, v, b->type[u].place) };
+                           .index = emit_pair(b, OP_MUL, u, v, b->p->value[u].place) };
     return 0;
 }
 
@@ -249,9 +254,10 @@ static int take_rows(struct builder *b, int v)
     if (b->type[v].taken < 0) {
         int taken;
 
-        inst = build_unary(b, OP_TAKE, v, true);
+        inst = build_unary(b, OP_TAKE, v);
         taken = inst->dst;
         b->p->value[taken].rows = ROWS_WANTED;
+        taken = build_shared_rows(b, taken);
         b->type[v].taken = taken;
     }
     return b->type[v].taken;
@@ -341,7 +347,7 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
     if (!axis_segment(&col, &b->type[x.index].col, segment))
         return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len,
                            n->text);
-    place = b->type[x.index].place;
+    place = b->p->value[x.index].place;
     for (int i = 0; i < b->type[x.index].col.n; i++) {
         const struct leaf *l = &b->type[x.index].col.leaf[i];
 

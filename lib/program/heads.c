@@ -194,8 +194,8 @@ int apply_attention(struct builder *b, const struct node *call,
     if (attention_values(b, call, &values) < 0)
         return -1;
     head_axis(&col, &b->type[src[0]].col, &values);
-    inst =
-        build_emit(b, OP_ATTENTION, &col, b->type[src[0]].place, p->value[src[0]].rows);
+    inst = build_emit(b, OP_ATTENTION, &col, b->p->value[src[0]].place,
+                      p->value[src[0]].rows);
     axis_clear(&col);
     inst->attention = layout.attention;
     memcpy(inst->src, src, sizeof(src));
@@ -246,7 +246,8 @@ int apply_concat(struct builder *b, const struct node *call, const struct operan
     for (int i = 0; i < 2; i++)
         v[i] = build_cut(b, arg[i].index);
     head_axis(&col, &b->type[v[0]].col, &both);
-    inst = build_emit(b, OP_CONCAT, &col, b->type[v[0]].place, b->p->value[v[0]].rows);
+    inst =
+        build_emit(b, OP_CONCAT, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = v[0];
     inst->src[inst->nsrc++] = v[1];
@@ -299,7 +300,7 @@ static int head_product(struct builder *b, const struct node *call,
         goto out;
     }
     head_axis(&col, &b->type[x].col, to);
-    inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
+    inst = build_emit(b, op, &col, b->p->value[x].place, b->p->value[x].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = x;
     in = last_digit(b, &b->type[x].col); /* types may have moved */

@@ -1,7 +1,6 @@
 # lib/program - the forward pass of one rank, compiled
 lib_libshardutils_a_SOURCES += \
     %D%/arena.c \
-    %D%/backend.h \
     %D%/border.c %D%/border.h \
     %D%/build.c %D%/build.h \
     %D%/check.c %D%/check.h \
@@ -9,6 +8,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/heads.c \
     %D%/line.c %D%/line.h \
     %D%/mixture.c \
+    %D%/op.c %D%/op.h \
+    %D%/print.c \
     %D%/program.c %D%/program.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c

@@ -1,9 +1,10 @@
 /* mixture - experts: each token goes through a few of many like parts
  *
  * Shazeer et al. 2017, "Outrageously Large Neural Networks".  A route is a value with a
- * column for each expert, most of them 0.  experts() runs a line for each expert of
- * this rank on the rows that have a weight for it; the results, weighted, are summed.
- * The line is built once: its tensors stand for those of all experts. */
+ * column for each expert, most of them 0.  experts() gathers the rows by expert, so
+ * that a row is there once for each of its experts on this rank, runs a line on all of
+ * them, and adds the results up, weighted.  A tensor of the line stands for those of
+ * all experts: each multiplies its own expert's rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ int apply_softmax(struct builder *b, const struct node *call, const struct opera
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
-    inst = build_unary(b, OP_SOFTMAX, build_whole(b, arg[0].index), false);
+    inst = build_unary(b, OP_SOFTMAX, arg[0].index);
     build_operand(out, inst);
     return 0;
 }
@@ -75,7 +76,6 @@ int apply_route(struct builder *b, const struct node *call, const struct operand
     struct inst *inst, r = { 0 };
     uint64_t all;
     double renorm;
-    int x;
 
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0)
         return -1;
@@ -108,8 +108,7 @@ int apply_route(struct builder *b, const struct node *call, const struct operand
             return build_type_error(b, arg[2].at, "the scores and their bias",
                                     &b->type[arg[0].index].col, bias->axis[0]);
     }
-    x = build_whole(b, arg[0].index);
-    inst = build_unary(b, OP_ROUTE, x, false);
+    inst = build_unary(b, OP_ROUTE, arg[0].index);
     inst->route = r.route;
     if (bias)
         inst->weight = build_weight(b, arg[2].tensor);
@@ -177,66 +176,91 @@ static int each_line(struct builder *b, const struct node *each, int chosen, int
     return ret;
 }
 
+/* The values by which rows are sent to experts: their numbers, and the rows. */
+static void send_rows(struct builder *b, int route, enum rows rows, int *counts,
+                      int *index)
+{
+    struct mixture *m = &b->p->mixture[b->mixture];
+    struct inst *inst =
+        build_emit_plain(b, OP_EXPERT_COUNT, m->count + 1, DTYPE_I32, ROWS_ONE);
+
+    inst->src[inst->nsrc++] = route;
+    m->rows = rows;
+    m->counts = *counts = inst->dst;
+    inst = build_emit_plain(b, OP_EXPERT_INDEX, 1, DTYPE_I32, ROWS_CHOSEN);
+    inst->src[inst->nsrc++] = route;
+    inst->src[inst->nsrc++] = *counts;
+    *index = inst->dst;
+}
+
 static int run_each(struct builder *b, const struct node *each, int route, int rows,
                     struct operand *out)
 {
     enum rows kind = b->p->value[rows].rows;
     bool shared = b->p->mesh.size[MESH_EP] > 1;
+    int counts, index, chosen, line;
     struct inst *inst;
     struct axis col;
-    int begin = b->p->ninsts, chosen, line, sum;
     enum place place;
 
-    inst = build_unary(b, OP_EACH, rows, false);
+    send_rows(b, route, kind, &counts, &index);
+    axis_copy(&col, &b->type[rows].col);
+    inst = build_emit(b, OP_EXPERT_GATHER, &col, PLACE_WHOLE, ROWS_CHOSEN);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = rows;
+    inst->src[inst->nsrc++] = index;
     chosen = inst->dst;
-    inst->src[inst->nsrc++] = route;
-    b->p->value[chosen].rows = ROWS_CHOSEN;
     if (each_line(b, each, chosen, &line) < 0)
         return -1;
-    if (shared && b->type[line].place == PLACE_CUT)
+    if (shared && b->p->value[line].place == PLACE_CUT)
         line = build_whole(b, line);
-    place = shared ? PLACE_PARTIAL : b->type[line].place;
+    place = shared ? PLACE_PARTIAL : b->p->value[line].place;
     axis_copy(&col, &b->type[line].col);
-    inst = build_emit(b, OP_JOIN, &col, place, kind);
+    inst = build_emit(b, OP_EXPERT_COMBINE, &col, place, kind);
     axis_clear(&col);
     inst->src[inst->nsrc++] = line;
     inst->src[inst->nsrc++] = route;
-    inst->src[inst->nsrc++] = chosen;
-    sum = inst->dst;
-    b->p->inst[begin].each.sum = sum;
+    inst->src[inst->nsrc++] = index;
+    inst->src[inst->nsrc++] = counts;
     build_operand(out, inst);
     return 0;
 }
 
 int mixture_each(struct builder *b, const struct node *each, struct operand *out)
 {
-    int experts = find_experts(b, each->at), route, rows, begin, ret;
+    int experts = find_experts(b, each->at), route, rows, ret;
+    struct program *p = b->p;
     struct share share;
 
     if (experts < 0)
         return -1;
-    if (b->loop)
+    if (b->mixture >= 0)
         return build_error(b, each->at, "experts() inside experts()");
     if (each_inputs(b, each, experts, &route, &rows) < 0)
         return -1;
     share = b->m->scope.sym[experts].dealt
                 ? b->share[experts]
                 : (struct share){ .count = b->m->scope.sym[experts].value };
-    begin = b->p->ninsts;
-    b->loop = ++b->nloops;
+    p->mixture = xgrow(p->mixture, &b->mixture_cap, (size_t)p->nmixtures + 1,
+                       sizeof(*p->mixture));
+    p->mixture[p->nmixtures] = (struct mixture){ .first = share.start,
+                                                 .count = share.count,
+                                                 .all = b->m->scope.sym[experts].value,
+                                                 .top = chosen_of(b, route) };
+    b->mixture = p->nmixtures++;
     b->expert = (int)share.start;
     b->nexperts = share.count;
     ret = run_each(b, each, route, rows, out);
-    b->loop = 0;
+    b->mixture = -1;
     b->expert = -1;
     if (ret < 0)
         return -1;
-    b->p->inst[begin].each.first = share.start;
-    b->p->inst[begin].each.count = share.count;
-    b->p->inst[begin].each.all = b->m->scope.sym[experts].value;
-    b->p->inst[begin].each.top = chosen_of(b, route);
     /* each rank of ep has made what its own experts add */
-    if (b->p->mesh.size[MESH_EP] > 1)
-        out->index = build_whole(b, out->index);
+    if (p->mesh.size[MESH_EP] > 1) {
+        int sum = build_sum(b, out->index, MESH_EP);
+
+        b->type[out->index].whole = sum;
+        out->index = sum;
+    }
     return 0;
 }

@@ -159,31 +159,39 @@ static const char *const output_names[] = { "logits", "last_hidden_state",
                                             "pooler_output", "seq_relationship_logits",
                                             NULL };
 
-/* One column computed from each row of the logits. */
+/* One column computed from each row of the logits, by its statistics on all ranks. */
 static int row_result(struct builder *b, enum op op, int logits, const char *name)
 {
-    struct axis one;
-    struct inst *inst;
-    bool cut;
+    enum { STATS = 4 };
     uint64_t first = 0, vocab = b->p->value[logits].whole_cols;
-    int dealt;
+    enum rows rows = b->p->value[logits].rows;
+    struct inst *inst;
+    int stats;
 
-    if (b->type[logits].place == PLACE_PARTIAL)
+    if (b->p->value[logits].place == PLACE_PARTIAL)
         logits = build_whole(b, logits);
-    cut = b->type[logits].place == PLACE_CUT;
-    dealt = axis_dealt(&b->type[logits].col, &b->m->scope);
-    if (cut)
-        first = b->share[dealt].start;
-    if (axis_parse(&one, "1", &b->m->scope, b->err) < 0)
-        return -1;
-    inst = build_emit(b, op, &one, PLACE_WHOLE, b->p->value[logits].rows);
-    axis_clear(&one);
+    if (b->p->value[logits].place == PLACE_CUT)
+        first = b->share[axis_dealt(&b->type[logits].col, &b->m->scope)].start;
+    inst = build_emit_plain(b, OP_ROW_STATS, STATS, DTYPE_F64, rows);
     inst->src[inst->nsrc++] = logits;
     inst->row.first = first;
     inst->row.vocab = vocab;
-    inst->row.cut = cut;
+    stats = inst->dst;
+    if (b->p->value[logits].place == PLACE_CUT)
+        stats = build_collect(b, stats, STATS * (uint64_t)b->p->mesh.size[MESH_TP]);
+    inst = build_emit_plain(b, op, 1, DTYPE_F32, rows);
+    inst->src[inst->nsrc++] = stats;
     add_output(b, xstrdup(name), inst->dst);
     return 0;
+}
+
+static void draw_result(struct builder *b, int logits)
+{
+    struct inst *inst =
+        build_emit_plain(b, OP_SAMPLE, 1, DTYPE_F32, b->p->value[logits].rows);
+
+    inst->src[inst->nsrc++] = logits;
+    add_output(b, xstrdup("next"), inst->dst);
 }
 
 static int build_tail(struct builder *b)
@@ -198,6 +206,9 @@ static int build_tail(struct builder *b)
         return row_result(b, OP_NLL, logits->value, "nll");
     case TAIL_ARGMAX:
         return row_result(b, OP_ARGMAX, logits->value, "next");
+    case TAIL_SAMPLE:
+        draw_result(b, build_whole(b, logits->value));
+        return 0;
     case TAIL_LOGITS:
         add_output(b, xstrdup("logits"), build_whole(b, logits->value));
         return 0;
@@ -214,6 +225,23 @@ static int build_tail(struct builder *b)
         return err_set(b->err, ERR_INPUT, "family %s: the forward pass has no output",
                        b->m->family);
     return 0;
+}
+
+/* ---- order ---- */
+
+/* Put what depends on nothing first: it is read again and again, and in the arena it
+ * then lies below all that comes and goes. */
+static void put_first(struct program *p)
+{
+    struct inst *inst = xmalloc(sizeof(*inst) * (size_t)(p->ninsts + 1));
+    int n = 0;
+
+    for (int first = 1; first >= 0; first--)
+        for (int i = 0; i < p->ninsts; i++)
+            if ((p->inst[i].nsrc == 0 && p->inst[i].weight < 0) == first)
+                inst[n++] = p->inst[i];
+    free(p->inst);
+    p->inst = inst;
 }
 
 /* ---- what nobody reads is left out ---- */
@@ -272,17 +300,10 @@ static void number_weights(struct program *p)
     free(weight);
 }
 
-/* When instruction I has read V for the last time: what a loop takes from outside it,
- * it takes again and again. */
-static int last_read(const struct program *p, int i, int v)
+/* The value that says how many rows V has, which are sent to experts. */
+static int counts_of(const struct program *p, int v)
 {
-    int loop = p->inst[i].loop, made = p->value[v].first;
-
-    if (made >= 0 && p->inst[made].dst == v && p->inst[made].loop == loop)
-        return i;
-    while (loop && i + 1 < p->ninsts && p->inst[i + 1].loop == loop)
-        i++;
-    return i;
+    return p->mixture[p->value[v].mixture].counts;
 }
 
 static void find_lifetimes(struct program *p)
@@ -294,13 +315,16 @@ static void find_lifetimes(struct program *p)
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
 
-        if (inst->op == OP_EACH) /* is added to from here on */
-            p->value[inst->each.sum].first = i;
         if (p->value[inst->dst].first < 0)
             p->value[inst->dst].first = i;
         p->value[inst->dst].last = i;
-        for (int k = 0; k < inst->nsrc; k++)
-            p->value[inst->src[k]].last = last_read(p, i, inst->src[k]);
+        if (p->value[inst->dst].mixture >= 0)
+            p->value[counts_of(p, inst->dst)].last = i;
+        for (int k = 0; k < inst->nsrc; k++) {
+            p->value[inst->src[k]].last = i;
+            if (p->value[inst->src[k]].mixture >= 0)
+                p->value[counts_of(p, inst->src[k])].last = i;
+        }
     }
     for (int i = 0; i < p->noutputs; i++)
         if (p->value[p->output[i].value].first >= 0)
@@ -317,6 +341,9 @@ static int build_ropes(struct builder *b)
     struct program *p = b->p;
 
     p->rope = xcalloc(t->n + 1, sizeof(*p->rope));
+    b->angles = xmalloc(sizeof(*b->angles) * (t->n * ROWS_KINDS + 1));
+    for (size_t i = 0; i < t->n * ROWS_KINDS; i++)
+        b->angles[i] = -1;
     for (size_t i = 0; i < t->n; i++) {
         if (rotary_init(&p->rope[i], b->m, &t->v[i], b->err) < 0)
             return -1;
@@ -337,6 +364,7 @@ int program_build(struct program **out, const struct model *model,
                          .err = err,
                          .section = -1,
                          .layer = -1,
+                         .mixture = -1,
                          .expert = -1 };
     int ret = -1;
 
@@ -352,6 +380,7 @@ int program_build(struct program **out, const struct model *model,
     drop_unused(p);
     if (mesh->size[MESH_PP] > 1)
         border_cut(p);
+    put_first(p);
     number_weights(p);
     find_lifetimes(p);
     *out = p;
@@ -362,6 +391,7 @@ out:
     free(b.type);
     free(b.share);
     free(b.weight_of);
+    free(b.angles);
     free(b.bind);
     if (ret < 0)
         program_free(p);
@@ -388,73 +418,11 @@ void program_free(struct program *p)
     free(p->weight);
     free(p->rope);
     free(p->gather);
+    free(p->mixture);
     free(p->slot_value);
     free(p->output);
     free(p->line);
     free(p->import);
     free(p->export);
     free(p);
-}
-
-/* ---- printing ---- */
-
-static const char *const op_names[OP_COUNT] = {
-    [OP_EMBEDDING] = "embedding",
-    [OP_LINEAR] = "linear",
-    [OP_MATMUL] = "matmul",
-    [OP_ADD] = "add",
-    [OP_MUL] = "mul",
-    [OP_ADD_VECTOR] = "add_vector",
-    [OP_SCALE] = "scale",
-    [OP_ACTIVATION] = "activation",
-    [OP_SOFTCAP] = "softcap",
-    [OP_CLIP] = "clip",
-    [OP_MUL_ROWS] = "mul_rows",
-    [OP_SOFTMAX] = "softmax",
-    [OP_HEAD_LINEAR] = "head_linear",
-    [OP_HEAD_MATMUL] = "head_matmul",
-    [OP_CONCAT] = "concat",
-    [OP_ROUTE] = "route",
-    [OP_EACH] = "each",
-    [OP_JOIN] = "join",
-    [OP_RMSNORM] = "rmsnorm",
-    [OP_LAYERNORM] = "layernorm",
-    [OP_ROPE] = "rope",
-    [OP_KEEP] = "keep",
-    [OP_ATTENTION] = "attention",
-    [OP_SEGMENT] = "segment",
-    [OP_TAKE] = "take",
-    [OP_FIRST] = "first",
-    [OP_ALLREDUCE] = "allreduce",
-    [OP_ALLGATHER] = "allgather",
-    [OP_SLICE] = "slice",
-    [OP_NLL] = "nll",
-    [OP_ARGMAX] = "argmax",
-};
-
-static void print_border(struct str *out, const char *what, const int *v, int n)
-{
-    for (int i = 0; i < n; i++)
-        str_addf(out, "%s%%%d%s", i ? " " : what, v[i], i == n - 1 ? "\n" : "");
-}
-
-void program_print(struct str *out, const struct program *p)
-{
-    static const char *const rows[] = { "tokens", "wanted", "1", "source", "chosen" };
-
-    print_border(out, "import ", p->import, p->nimports);
-    for (int i = 0; i < p->ninsts; i++) {
-        const struct inst *inst = &p->inst[i];
-        const struct value *v = &p->value[inst->dst];
-
-        str_addf(out, "%%%d = %s", inst->dst, op_names[inst->op]);
-        for (int k = 0; k < inst->nsrc; k++)
-            str_addf(out, " %%%d", inst->src[k]);
-        if (inst->weight >= 0)
-            str_addf(out, " %s", p->model->tensor[p->weight[inst->weight].tensor].name);
-        str_addf(out, " [%s, %llu of %llu]%s%s\n", rows[v->rows],
-                 (unsigned long long)v->cols, (unsigned long long)v->whole_cols,
-                 v->name ? "  # " : "", v->name ? p->line[inst->line] : "");
-    }
-    print_border(out, "export ", p->export, p->nexports);
 }

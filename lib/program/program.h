@@ -12,58 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/dtype.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
-
-enum op {
-    OP_EMBEDDING,  /* y[t] = table[index[t] - first]; zero where the row is not held */
-    OP_LINEAR,     /* y = x W^T, W [cols(y)][cols(x)] */
-    OP_MATMUL,     /* y = x W,   W [cols(x)][cols(y)] */
-    OP_ADD,        /* y = a + b, both values of the same shape */
-    OP_MUL,        /* y = a * b */
-    OP_ADD_VECTOR, /* y = a + w, w a weight [cols] added to every row */
-    OP_SCALE,      /* y = a * number */
-    OP_MUL_ROWS,   /* y[t] = a[t] * s[t][0] */
-    OP_ACTIVATION,
-    OP_SOFTMAX, /* of each row */
-    OP_SOFTCAP, /* y = number * tanh(a / number) */
-    OP_CLIP,    /* y = a between -number and number */
-    OP_RMSNORM, /* over groups of norm.width columns; weight [width] or [cols] */
-    OP_LAYERNORM,
-    OP_ROPE,
-    OP_KEEP, /* append the rows to the cache; the value stands for all rows so far */
-    OP_ATTENTION,
-    OP_HEAD_LINEAR, /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */
-    OP_HEAD_MATMUL, /* of each head: y = x W,   W [dim(x)][dim(y)] */
-    OP_CONCAT,      /* of each head: y = a's columns, then b's */
-    OP_ROUTE,       /* y[t][e] = the weight of expert e for token t, 0 for most */
-    OP_EACH,        /* what follows, up to OP_JOIN, is run for each expert of this rank:
-                       y = the rows of a for which r has a weight */
-    OP_JOIN,        /* y[t] += r[t][e] * a[row of t]; src a, r, OP_EACH's y */
-    OP_SEGMENT,     /* y = columns [first, first + cols(y)) of a */
-    OP_TAKE,        /* y = the wanted rows of a (rows given at each step) */
-    OP_FIRST,       /* y = row 0 of a */
-    OP_ALLREDUCE,   /* y = sum of a over the ranks of the tensor group */
-    OP_ALLGATHER,   /* y = all parts' columns in global order (see .gather) */
-    OP_SLICE,       /* y = this rank's columns of a whole a (see .gather) */
-    OP_NLL,    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]]; over a cut axis the row
-                  statistics are exchanged */
-    OP_ARGMAX, /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */
-    OP_COUNT
-};
+#include "lib/program/op.h"
 
 enum rows {
     ROWS_TOKENS, /* all tokens of the step */
     ROWS_WANTED, /* the wanted of them */
-    ROWS_ONE,
+    ROWS_ONE,    /* one of each segment of the step */
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
-    ROWS_CHOSEN, /* those of one kind that an expert is for; inside a loop only */
+    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert */
     ROWS_KINDS
 };
-enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE };
+enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
 enum activation {
     ACT_SILU,
     ACT_GELU,
@@ -75,11 +40,21 @@ enum activation {
     ACT_QUICK_GELU
 };
 
+/* Where the columns of a value are over the ranks of the tensor group. */
+enum place {
+    PLACE_WHOLE,  /* all on every rank */
+    PLACE_CUT,    /* sharded along a dealt symbol of the columns */
+    PLACE_PARTIAL /* all, on every rank a term of a sum that is still to be made */
+};
+
 struct value {
     const char *name; /* the line's word: "q"; NULL for what lies inside a line */
     int section;      /* index of the section, -1 outside */
     int layer;        /* layer of a repeated section, else -1 */
     enum rows rows;
+    int mixture; /* ROWS_CHOSEN: index into program.mixture, else -1 */
+    enum place place;
+    enum dtype dtype;    /* f32; f64 of row statistics; i32 of indices */
     bool kept;           /* made by OP_KEEP: lives in the cache, not in the arena */
     uint64_t cols;       /* elements of a row on this rank */
     uint64_t whole_cols; /* elements of a row over all ranks */
@@ -90,8 +65,8 @@ struct value {
 struct weight {
     size_t tensor;       /* index into the model; tied tensors are resolved */
     uint64_t rows, cols; /* local; a vector has rows 1 */
-    uint64_t experts;    /* it stands for so many, which follow it: one for each expert
-                            of this rank; 0: for itself alone */
+    uint64_t experts;    /* one of as many that follow each other, for the experts of
+                            this rank; 0: an ordinary weight */
 };
 
 /* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al.
@@ -115,7 +90,7 @@ struct inst {
     int weight;  /* index into program.weight, or -1 */
     int weight2; /* layernorm's bias, or -1 */
     int line;    /* index into program.line, for messages */
-    int loop;    /* over experts that it is part of, from 1; 0: none */
+    int mixture; /* index into program.mixture, of the experts' instructions; or -1 */
     union {
         struct {
             enum index index;
@@ -128,9 +103,8 @@ struct inst {
             double eps;
             uint64_t width;       /* columns normed together on this rank */
             uint64_t whole_width; /* over all ranks */
-            bool cut;      /* sums of squares (and sums) are added over the ranks */
-            bool plus_one; /* weight + 1 (Gemma) */
-            bool owned;    /* this rank's columns count in the sums */
+            bool plus_one;        /* weight + 1 (Gemma) */
+            bool owned;           /* this rank's columns count in the sums */
         } norm;
         struct {
             int table;     /* index into program.rope */
@@ -170,24 +144,30 @@ struct inst {
             bool renorm;     /* weights of a token add up to 1 */
             double scale;    /* then they are multiplied by this */
         } route; /* the inst's weight is added to the scores to choose by, or -1 */
-        struct {
-            uint64_t first, count; /* experts of this rank */
-            uint64_t all, top;     /* of all, and those of a token */
-            int sum;               /* value that OP_JOIN adds to; zero before the first
-                                    */
-        } each;
+        struct head_part {
+            uint64_t groups, within, dim; /* of a row: groups of heads of columns */
+            uint64_t group_start, group_count, within_start, within_count; /* a part */
+        } heads; /* OP_HEADS_PACK, OP_HEADS_UNPACK */
         struct {
             uint64_t first;
         } segment;
         struct {
-            int gather; /* index into program.gather */
+            int gather; /* index into program.gather; -1: statistics of rows */
         } gather;
+        enum mesh_axis over; /* OP_ALL_REDUCE: its group */
         struct {
             uint64_t first; /* column of the whole row that local column 0 is */
             uint64_t vocab; /* whole columns that count (padding is beyond) */
-            bool cut;       /* exchange over the ranks */
         } row;
     };
+};
+
+/* The experts that a value's rows are sent to. */
+struct mixture {
+    uint64_t first, count; /* experts of this rank */
+    uint64_t all, top;     /* of all, and those of a row */
+    enum rows rows;        /* that are sent */
+    int counts;            /* value of OP_EXPERT_COUNT */
 };
 
 /* How the columns of a cut value lie over the ranks of the tensor group. */
@@ -210,6 +190,8 @@ struct program {
     int nropes;
     struct gather *gather;
     int ngathers;
+    struct mixture *mixture;
+    int nmixtures;
     int nslots;      /* cache entries: values under OP_KEEP */
     int *slot_value; /* [nslots]: the value, for its cols */
     struct program_output {
@@ -233,6 +215,7 @@ enum program_tail {
     TAIL_NLL,    /* and "nll" [wanted][1] instead of logits */
     TAIL_LOGITS, /* logits of the wanted rows, whole */
     TAIL_ARGMAX, /* "next" [wanted][1] instead of logits */
+    TAIL_SAMPLE, /* the same, drawn */
 };
 
 struct program_options {
@@ -255,6 +238,10 @@ void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 /* Print the program, one instruction a line with types and placements. */
 void program_print(struct str *out, const struct program *p);
 
+/* Most rows of value V when a step has at most MOST[kind] of each kind; that of
+ * ROWS_CHOSEN is not read. */
+uint64_t program_rows(const struct program *p, const struct value *v,
+                      const uint64_t most[ROWS_KINDS]);
 /* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
  * kept values get UINT64_MAX), when a step has at most MOST[kind] rows of each kind.
  * OFFSET has room for nvalues.  False on overflow. */

@@ -11,13 +11,6 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
-struct rule {
-    const char *name;
-    int min, max; /* arguments without options */
-    int (*apply)(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out);
-};
-
 static const struct type *type_of(const struct builder *b, const struct operand *o)
 {
     return &b->type[o->index];
@@ -25,8 +18,8 @@ static const struct type *type_of(const struct builder *b, const struct operand 
 
 /* ---- operations ---- */
 
-static int apply_embedding(struct builder *b, const struct node *call,
-                           const struct operand *arg, int n, struct operand *out)
+int apply_embedding(struct builder *b, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "offset", NULL };
     const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
@@ -89,9 +82,9 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
         return build_error(b, arg[1].at, "tensor '%s' is cut on both axes", t->key);
     if (cut_in)
         x = build_cut(b, x);
-    else if (b->type[x].place != PLACE_PARTIAL || cut_to)
+    else if (b->p->value[x].place != PLACE_PARTIAL || cut_to)
         x = build_whole(b, x);
-    place = cut_in ? PLACE_PARTIAL : cut_to ? PLACE_CUT : b->type[x].place;
+    place = cut_in ? PLACE_PARTIAL : cut_to ? PLACE_CUT : b->p->value[x].place;
     inst = build_emit(b, op, to, place, b->p->value[x].rows);
     inst->src[inst->nsrc++] = x;
     inst->weight = build_weight(b, arg[1].tensor);
@@ -99,8 +92,8 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     return 0;
 }
 
-static int apply_linear(struct builder *b, const struct node *call,
-                        const struct operand *arg, int n, struct operand *out)
+int apply_linear(struct builder *b, const struct node *call, const struct operand *arg,
+                 int n, struct operand *out)
 {
     (void)n;
     if (build_check_options(b, call, NULL) < 0)
@@ -108,8 +101,8 @@ static int apply_linear(struct builder *b, const struct node *call,
     return apply_product(b, arg, OP_LINEAR, out);
 }
 
-static int apply_matmul(struct builder *b, const struct node *call,
-                        const struct operand *arg, int n, struct operand *out)
+int apply_matmul(struct builder *b, const struct node *call, const struct operand *arg,
+                 int n, struct operand *out)
 {
     (void)n;
     if (build_check_options(b, call, NULL) < 0)
@@ -143,6 +136,47 @@ static bool owns(const struct builder *b, const struct axis *a)
     return owned;
 }
 
+/* OP of X with X's type, by LAYOUT. */
+static struct inst *norm_step(struct builder *b, enum op op, int x,
+                              const struct inst *layout)
+{
+    struct inst *inst = build_unary(b, op, x);
+
+    inst->norm = layout->norm;
+    return inst;
+}
+
+/* A sum over X's columns on all ranks: of what OP makes of each row. */
+static int norm_sum(struct builder *b, enum op op, int x, int sum,
+                    const struct inst *layout)
+{
+    struct inst *inst = build_emit_plain(b, op, 1, DTYPE_F64, b->p->value[x].rows);
+
+    inst->norm = layout->norm;
+    inst->src[inst->nsrc++] = x;
+    if (sum >= 0)
+        inst->src[inst->nsrc++] = sum;
+    b->p->value[inst->dst].place = PLACE_PARTIAL;
+    return build_sum(b, inst->dst, MESH_TP);
+}
+
+/* A norm over a cut axis: row statistics, their sums over the ranks, and what they do
+ * to the row. */
+static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
+                                    const struct inst *layout)
+{
+    bool centred = op == OP_LAYERNORM;
+    int sum = centred ? norm_sum(b, OP_ROW_SUM, x, -1, layout) : -1;
+    int squares = norm_sum(b, OP_ROW_SQUARES, x, sum, layout);
+    struct inst *inst =
+        norm_step(b, centred ? OP_LAYER_APPLY : OP_RMS_APPLY, x, layout);
+
+    inst->src[inst->nsrc++] = squares;
+    if (centred)
+        inst->src[inst->nsrc++] = sum;
+    return inst;
+}
+
 /* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
  * columns. */
 static int apply_norm(struct builder *b, const struct node *call,
@@ -151,9 +185,8 @@ static int apply_norm(struct builder *b, const struct node *call,
     static const char *const known[] = { "plus", NULL };
     const struct operand *eps = &arg[n - 1];
     const struct axis *over;
-    struct inst *inst;
+    struct inst layout = { 0 }, *inst;
     double plus;
-    bool cut;
     int x;
 
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
@@ -164,7 +197,7 @@ static int apply_norm(struct builder *b, const struct node *call,
     if (n > (op == OP_LAYERNORM ? 4 : 3))
         return build_error(b, arg[3].at, "too many arguments");
     x = arg[0].index;
-    if (b->type[x].place == PLACE_PARTIAL)
+    if (b->p->value[x].place == PLACE_PARTIAL)
         x = build_whole(b, x);
     over = &b->type[x].col;
     for (int i = 1; i < n - 1; i++) {
@@ -180,25 +213,17 @@ static int apply_norm(struct builder *b, const struct node *call,
                                     t->axis[0]);
         over = t->axis[0];
     }
-    cut = b->type[x].place == PLACE_CUT && build_cuts(b, over);
-    {
-        struct axis col;
-        uint64_t width =
-            cut ? axis_count(over, NULL, &b->m->scope, b->share) : over->size;
-        uint64_t whole_width = over->size;
-        bool owned = !cut || owns(b, over);
-
-        axis_copy(&col, &b->type[x].col);
-        inst = build_emit(b, op, &col, b->type[x].place, b->p->value[x].rows);
-        axis_clear(&col);
-        inst->norm.width = width;
-        inst->norm.whole_width = whole_width;
-        inst->norm.cut = cut;
-        inst->norm.owned = owned;
+    layout.norm.whole_width = layout.norm.width = over->size;
+    layout.norm.eps = eps->number;
+    layout.norm.plus_one = plus != 0;
+    layout.norm.owned = true;
+    if (b->p->value[x].place == PLACE_CUT && build_cuts(b, over)) {
+        layout.norm.width = axis_count(over, NULL, &b->m->scope, b->share);
+        layout.norm.owned = owns(b, over);
+        inst = norm_over_ranks(b, op, x, &layout);
+    } else {
+        inst = norm_step(b, op, x, &layout);
     }
-    inst->src[inst->nsrc++] = x;
-    inst->norm.eps = eps->number;
-    inst->norm.plus_one = plus != 0;
     if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
         inst->weight = build_weight(b, arg[1].tensor);
     if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
@@ -207,14 +232,14 @@ static int apply_norm(struct builder *b, const struct node *call,
     return 0;
 }
 
-static int apply_rmsnorm(struct builder *b, const struct node *call,
-                         const struct operand *arg, int n, struct operand *out)
+int apply_rmsnorm(struct builder *b, const struct node *call, const struct operand *arg,
+                  int n, struct operand *out)
 {
     return apply_norm(b, call, arg, n, OP_RMSNORM, out);
 }
 
-static int apply_layernorm(struct builder *b, const struct node *call,
-                           const struct operand *arg, int n, struct operand *out)
+int apply_layernorm(struct builder *b, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
 {
     return apply_norm(b, call, arg, n, OP_LAYERNORM, out);
 }
@@ -253,14 +278,14 @@ static int emit_activation(struct builder *b, const struct operand *x, int act,
 
     if (build_need_value(b, x) < 0)
         return -1;
-    inst = build_unary(b, OP_ACTIVATION, x->index, false);
+    inst = build_unary(b, OP_ACTIVATION, x->index);
     inst->act = (enum activation)act;
     build_operand(out, inst);
     return 0;
 }
 
-static int apply_activation(struct builder *b, const struct node *call,
-                            const struct operand *arg, int n, struct operand *out)
+int apply_activation(struct builder *b, const struct node *call,
+                     const struct operand *arg, int n, struct operand *out)
 {
     int act;
 
@@ -289,24 +314,41 @@ static int apply_bound(struct builder *b, enum op op, const struct node *call,
     }
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
         return build_error(b, arg[1].at, "expected a number above 0");
-    inst = build_unary(b, op, arg[0].index, false);
+    inst = build_unary(b, op, arg[0].index);
     inst->number = arg[1].number;
     build_operand(out, inst);
     return 0;
 }
 
-static int apply_softcap(struct builder *b, const struct node *call,
-                         const struct operand *arg, int n, struct operand *out)
+int apply_softcap(struct builder *b, const struct node *call, const struct operand *arg,
+                  int n, struct operand *out)
 {
     (void)n;
     return apply_bound(b, OP_SOFTCAP, call, arg, out);
 }
 
-static int apply_clip(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out)
+int apply_clip(struct builder *b, const struct node *call, const struct operand *arg,
+               int n, struct operand *out)
 {
     (void)n;
     return apply_bound(b, OP_CLIP, call, arg, out);
+}
+
+/* The angles of rotary table TABLE for the positions of rows ROWS: made once. */
+static int angles_of(struct builder *b, int table, enum rows rows)
+{
+    int *made = &b->angles[(size_t)table * ROWS_KINDS + rows];
+
+    if (*made < 0) {
+        struct inst *inst =
+            build_emit_plain(b, OP_ANGLES, b->p->rope[table].dim, DTYPE_F32, rows);
+
+        inst->rope.table = table;
+        *made = inst->dst;
+        b->p->value[*made].section = 0; /* of no layer: program_build puts it first */
+        b->p->value[*made].layer = b->m->state->section[0].repeated ? 0 : -1;
+    }
+    return *made;
 }
 
 /* Columns of one head: X's last digit. */
@@ -317,17 +359,20 @@ static uint64_t head_size(const struct axis *x)
     return l->n ? l->digit[l->n - 1].size : 1;
 }
 
-static int apply_rope(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out)
+int apply_rope(struct builder *b, const struct node *call, const struct operand *arg,
+               int n, struct operand *out)
 {
     uint64_t head;
     struct inst *inst;
+    int angles;
 
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "rope needs the rows of all tokens");
     if (type_of(b, &arg[0])->col.n != 1)
         return build_error(b, arg[0].at, "rope needs one segment");
     head = head_size(&type_of(b, &arg[0])->col);
@@ -335,15 +380,17 @@ static int apply_rope(struct builder *b, const struct node *call,
         return build_error(
             b, arg[1].at, "the table turns %llu columns, a head has %llu",
             (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
-    inst = build_unary(b, OP_ROPE, arg[0].index, false);
+    angles = angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
+    inst = build_unary(b, OP_ROPE, arg[0].index);
+    inst->src[inst->nsrc++] = angles;
     inst->rope.table = arg[1].index;
     inst->rope.head = head;
     build_operand(out, inst);
     return 0;
 }
 
-static int apply_keep(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out)
+int apply_keep(struct builder *b, const struct node *call, const struct operand *arg,
+               int n, struct operand *out)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -353,7 +400,7 @@ static int apply_keep(struct builder *b, const struct node *call,
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
-    inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index), false);
+    inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index));
     inst->keep.slot = p->nslots;
     p->value[inst->dst].kept = true;
     p->slot_value =
@@ -363,54 +410,43 @@ static int apply_keep(struct builder *b, const struct node *call,
     return 0;
 }
 
-static int apply_first(struct builder *b, const struct node *call,
-                       const struct operand *arg, int n, struct operand *out)
+int apply_first(struct builder *b, const struct node *call, const struct operand *arg,
+                int n, struct operand *out)
 {
     struct inst *inst;
+    int first;
 
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
-    inst = build_unary(b, OP_FIRST, arg[0].index, true);
-    b->p->value[inst->dst].rows = ROWS_ONE;
-    build_operand(out, inst);
+    inst = build_unary(b, OP_FIRST, arg[0].index);
+    first = inst->dst;
+    b->p->value[first].rows = ROWS_ONE;
+    *out =
+        (struct operand){ .kind = OPERAND_VALUE, .index = build_shared_rows(b, first) };
     return 0;
 }
 
-static const struct rule rules[] = {
-    { "embedding", 2, 2, apply_embedding },
-    { "linear", 2, 2, apply_linear },
-    { "matmul", 2, 2, apply_matmul },
-    { "rmsnorm", 2, 3, apply_rmsnorm },
-    { "layernorm", 2, 4, apply_layernorm },
-    { "activation", 2, 2, apply_activation },
-    { "softcap", 2, 2, apply_softcap },
-    { "clip", 2, 2, apply_clip },
-    { "rope", 2, 2, apply_rope },
-    { "keep", 1, 1, apply_keep },
-    { "attention", 4, 5, apply_attention },
-    { "first", 1, 1, apply_first },
-    { "softmax", 1, 1, apply_softmax },
-    { "route", 2, 3, apply_route },
-    { "concat", 2, 2, apply_concat },
-    { "head_linear", 2, 2, apply_head_linear },
-    { "head_matmul", 2, 2, apply_head_matmul },
-};
+/* The operation that the language calls by the N bytes at NAME, or NULL. */
+static const struct op_info *find_op(const char *name, size_t n)
+{
+    for (int op = 0; op < OP_COUNT; op++)
+        if (op_table[op].apply && strlen(op_table[op].name) == n &&
+            !memcmp(op_table[op].name, name, n))
+            return &op_table[op];
+    return NULL;
+}
 
 enum { MAX_ARGS = 5 };
 
 int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {
     struct operand arg[MAX_ARGS];
-    const struct rule *rule = NULL;
+    const struct op_info *rule = find_op(call->text, call->len);
     int n = 0, act;
 
-    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-        if (strlen(rules[i].name) == call->len &&
-            !memcmp(rules[i].name, call->text, call->len))
-            rule = &rules[i];
     act = rule ? -1 : find_activation(call->text, call->len);
     if (!rule && act < 0)
         return build_error(b, call->at, "no operation is called '%.*s'", (int)call->len,
@@ -424,10 +460,10 @@ int rules_call(struct builder *b, const struct node *call, struct operand *out)
             return -1;
         arg[n++].at = k->at;
     }
-    if (n < (rule ? rule->min : 1) || n > (rule ? rule->max : 1))
+    if (n < (rule ? rule->least : 1) || n > (rule ? rule->most : 1))
         return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d",
-                           (int)call->len, call->text, rule ? rule->min : 1,
-                           rule ? rule->max : 1, n);
+                           (int)call->len, call->text, rule ? rule->least : 1,
+                           rule ? rule->most : 1, n);
     if (!rule)
         return emit_activation(b, &arg[0], act, out);
     return rule->apply(b, call, arg, n, out);

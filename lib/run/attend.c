@@ -1,8 +1,6 @@
 /* attend - the cache of one rank, and attention over it */
 #include "lib/run/attend.h"
 
-#include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,33 +21,39 @@ struct pieces {
     size_t n, cap, rows;
 };
 
-struct slot {
-    struct heads heads;
-    uint64_t per;  /* heads of a group of the queries */
-    float *rows;   /* [sequences][capacity][part's columns]; NULL: never read */
-    bool read;     /* by some attention */
-    size_t window; /* 0, or as many of the last rows are read at most */
-    size_t *base;  /* [sequences]: position of the first row; NULL: 0 */
+/* Ranges of the present step, in device memory. */
+struct set {
+    size_t at, n; /* in the upload */
+    size_t most_rows, most_keys;
+    const struct range *v;
 };
 
 struct attend {
     const struct program *p;
     struct sequence *s;
-    const struct backend *ops;
-    struct device *device;
-    size_t capacity, sequences; /* rows of a sequence */
-    size_t step_most;           /* of a step */
-    size_t source_most;         /* and of its source */
-    size_t *source;             /* [sequences]: rows that it has */
-    struct slot *slot;          /* [p->nslots] */
-    struct pieces *pieces;      /* [sequences][ring]; used when there is a ring */
-    size_t sequence, start;     /* of the present step */
-    int32_t *position;          /* [gathered] */
-    float *q, *y;               /* [gathered][columns], of the part */
-    float *k, *v;               /* not kept: [gathered]; and what comes round */
-    float *partial;             /* like y, of one piece */
-    float *lse, *partial_lse;   /* [gathered][heads] */
-    uint64_t cache_bytes, scratch_bytes;
+    struct link *link;
+    struct cache cache;
+    size_t *source;        /* [sequences]: rows that its source has */
+    struct pieces *pieces; /* [sequences][ring]; used when there is a ring */
+    float *q, *y;          /* [gathered][columns], of the part */
+    float *k, *v;          /* not kept: [gathered]; and what comes round */
+    float *kept;           /* rows for the cache */
+    float *partial;        /* like y, of one piece */
+    float *lse, *partial_lse, *all_lse; /* [gathered][heads] */
+    float *all;                         /* like y */
+    uint64_t scratch_bytes;
+    /* of the present step */
+    size_t sequence;
+    struct set *group;      /* [cache.ngroups]: queries of tokens, and what is kept */
+    struct set kept_source; /* what is kept of sources */
+    struct set self, source_self;      /* over the step's own rows */
+    struct set none;                   /* over no keys at all */
+    struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
+    size_t block_at;                   /* of the tables in the upload */
+    const int32_t *block;
+    size_t rows_at; /* two counts: rows of this rank, and those gathered */
+    const int32_t *gathered;
+    uint64_t context;
 };
 
 static bool alone(const struct attend *a)
@@ -67,7 +71,8 @@ static uint64_t per_of(const struct inst *inst)
 }
 
 /* What the attention INST makes of queries (side 0), keys (1) and values (2). */
-static struct heads heads_of(const struct attend *a, const struct inst *inst, int side)
+static struct head_part heads_of(const struct attend *a, const struct inst *inst,
+                                 int side)
 {
     uint64_t per = per_of(inst);
 
@@ -77,9 +82,9 @@ static struct heads heads_of(const struct attend *a, const struct inst *inst, in
 }
 
 /* Its result: the queries' heads with the values' columns. */
-static struct heads result_of(const struct attend *a, const struct inst *inst)
+static struct head_part result_of(const struct attend *a, const struct inst *inst)
 {
-    struct heads h = heads_of(a, inst, 0);
+    struct head_part h = heads_of(a, inst, 0);
 
     h.dim = inst->attention.value_dim;
     return h;
@@ -87,7 +92,7 @@ static struct heads result_of(const struct attend *a, const struct inst *inst)
 
 /* Rows that a rank may have to keep of a sequence.  A step that is dealt adds at most
  * one row a rank above the mean; steps that are not go round by turns. */
-static size_t capacity_of(const struct attend *a, const struct attend_limits *l)
+static size_t capacity_of(const struct attend *a, const struct cache_limits *l)
 {
     size_t ring = (size_t)a->s->ring, most;
 
@@ -99,129 +104,55 @@ static size_t capacity_of(const struct attend *a, const struct attend_limits *l)
     return most < l->context ? most : l->context;
 }
 
-/* The slot that side SIDE of INST is kept in, or NULL. */
-static struct slot *slot_of(const struct attend *a, const struct inst *inst, int side)
+/* The attention that reads the value KEPT, and as which side; or NULL. */
+static const struct inst *reader_of(const struct program *p, int kept, int *side)
 {
-    const struct value *v = &a->p->value[inst->src[side]];
-
-    return v->kept ? &a->slot[a->p->inst[v->first].keep.slot] : NULL;
+    for (int i = 0; i < p->ninsts; i++)
+        for (*side = 1; p->inst[i].op == OP_ATTENTION && *side < 3; ++*side)
+            if (p->inst[i].src[*side] == kept)
+                return &p->inst[i];
+    return NULL;
 }
 
-/* The heads of what each slot keeps are known to the attention that reads it. */
-static int find_slots(struct attend *a, struct err *err)
+static int check_sharing(const struct attend *a, struct err *err)
 {
     const struct program *p = a->p;
 
-    for (int i = 0; i < p->ninsts; i++) {
+    for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
 
         if (inst->op != OP_ATTENTION)
             continue;
-        if (!alone(a) && (p->source || inst->weight >= 0))
+        if (p->source || inst->weight >= 0)
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
-        if (!alone(a) && (uint64_t)a->s->across > inst->attention.heads)
+        if ((uint64_t)a->s->across > inst->attention.heads)
             return err_set(
                 err, ERR_NO,
                 "%d ranks that share a sequence cannot exchange the %llu heads "
                 "of a rank: a ring can be longer",
                 a->s->across, (unsigned long long)inst->attention.heads);
-        for (int side = 1; side < 3; side++) {
-            struct slot *s = slot_of(a, inst, side);
-
-            if (!s)
-                continue;
-            s->heads = heads_of(a, inst, side);
-            s->per = per_of(inst);
-        }
     }
     return 0;
 }
 
-/* Which slots are read through a window alone, the same for keys and values. */
-static void find_windows(struct attend *a)
+/* Columns of what each slot keeps on this rank. */
+static uint64_t *slot_cols(const struct attend *a)
 {
-    bool changed = true;
+    uint64_t *cols = xcalloc((size_t)a->p->nslots + 1, sizeof(*cols));
 
-    for (int i = 0; i < a->p->ninsts; i++) {
-        const struct inst *inst = &a->p->inst[i];
-        bool slides = inst->op == OP_ATTENTION && alone(a) && inst->attention.causal;
+    for (int i = 0; i < a->p->nslots; i++) {
+        int side, v = a->p->slot_value[i];
+        const struct inst *inst = alone(a) ? NULL : reader_of(a->p, v, &side);
 
-        for (int side = 1; inst->op == OP_ATTENTION && side < 3; side++) {
-            struct slot *s = slot_of(a, inst, side);
-            size_t window = slides ? inst->attention.window : 0;
+        cols[i] = a->p->value[v].cols;
+        if (inst) {
+            struct head_part h = heads_of(a, inst, side);
 
-            if (!s)
-                continue;
-            if (!s->read || !window || (s->window && window > s->window))
-                s->window = window;
-            s->read = true;
+            cols[i] = heads_cols(&h);
         }
     }
-    while (changed) {
-        changed = false;
-        for (int i = 0; i < a->p->ninsts; i++) {
-            const struct inst *inst = &a->p->inst[i];
-            struct slot *k, *v;
-
-            if (inst->op != OP_ATTENTION)
-                continue;
-            k = slot_of(a, inst, 1);
-            v = slot_of(a, inst, 2);
-            if ((k ? k->window : 0) == (v ? v->window : 0))
-                continue;
-            if (k)
-                k->window = 0;
-            if (v)
-                v->window = 0;
-            changed = true;
-        }
-    }
-}
-
-/* Rows that slot SLOT has room for, of each sequence: where a window slides what the
- * first row of a step sees and the step, or as many short ones that rows are seldom
- * moved. */
-static size_t slot_rows(const struct attend *a, int slot)
-{
-    size_t window = a->slot[slot].window, more = window / 8 + 1;
-
-    if (a->p->value[a->p->slot_value[slot]].rows == ROWS_SOURCE)
-        return a->source_most;
-    more = more > a->step_most ? more : a->step_most;
-    return window && more < a->capacity && window - 1 < a->capacity - more
-               ? window - 1 + more
-               : a->capacity;
-}
-
-/* Columns of a row that slot SLOT keeps. */
-static uint64_t slot_cols(const struct attend *a, int slot)
-{
-    return alone(a) ? a->p->value[a->p->slot_value[slot]].cols
-                    : heads_cols(&a->slot[slot].heads);
-}
-
-static int open_cache(struct attend *a, struct err *err)
-{
-    const struct program *p = a->p;
-
-    for (int i = 0; i < p->nslots; i++) {
-        uint64_t bytes;
-
-        if (p->value[p->slot_value[i]].first < 0)
-            continue;
-        if (!mem_mul(&bytes, slot_rows(a, i), slot_cols(a, i)) ||
-            !mem_mul(&bytes, bytes, sizeof(float)) ||
-            !mem_mul(&bytes, bytes, a->sequences))
-            return err_set(err, ERR_SYSTEM, "the cache overflows");
-        a->slot[i].rows = mem_alloc(bytes, "the cache", err);
-        if (!a->slot[i].rows)
-            return -1;
-        if (a->slot[i].window)
-            a->slot[i].base = xcalloc(a->sequences + 1, sizeof(*a->slot[i].base));
-        a->cache_bytes += bytes;
-    }
-    return 0;
+    return cols;
 }
 
 /* N rows of COLS floats for *OUT, unless COLS is 0. */
@@ -234,108 +165,121 @@ static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
         return 0;
     if (!mem_mul(&bytes, n, cols) || !mem_mul(&bytes, bytes, sizeof(float)))
         return err_set(err, ERR_SYSTEM, "the exchange of rows overflows");
-    *out = mem_alloc(bytes, "the exchange of rows", err);
+    *out = a->link->ops->alloc(a->link->device, bytes, "the exchange of rows", err);
     a->scratch_bytes += bytes;
     return *out ? 0 : -1;
 }
 
-static int open_scratch(struct attend *a, const struct attend_limits *l,
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int open_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
                         struct err *err)
 {
     size_t rows = sequence_gathered_most(a->s, l->tokens), keys = rows;
-    size_t positions = rows > l->source ? rows : l->source;
-    uint64_t most[3] = { 0 }, result = 0, heads = 0;
+    uint64_t most[3] = { 0 }, kept = 0, result = 0, heads = 0;
     bool around = a->s->ring > 1;
 
-    if (around && a->capacity > keys)
-        keys = a->capacity;
+    if (alone(a))
+        return 0;
+    if (around && capacity > keys)
+        keys = capacity;
     for (int i = 0; i < a->p->ninsts; i++) {
         const struct inst *inst = &a->p->inst[i];
+        struct head_part h;
 
         if (inst->op != OP_ATTENTION)
             continue;
         for (int side = 0; side < 3; side++) {
-            struct heads h = heads_of(a, inst, side);
-            bool kept = side && a->p->value[inst->src[side]].kept;
+            bool is_kept = side && a->p->value[inst->src[side]].kept;
 
-            if (!alone(a) && (!kept || around) && heads_cols(&h) > most[side])
-                most[side] = heads_cols(&h);
+            h = heads_of(a, inst, side);
+            if (!is_kept || around)
+                most[side] = larger(most[side], heads_cols(&h));
+            if (is_kept)
+                kept = larger(kept, heads_cols(&h));
         }
-        if (!alone(a)) {
-            struct heads h = result_of(a, inst);
-
-            result = heads_cols(&h) > result ? heads_cols(&h) : result;
-            heads = h.group_count * h.within_count > heads
-                        ? h.group_count * h.within_count
-                        : heads;
-        }
+        h = result_of(a, inst);
+        result = larger(result, heads_cols(&h));
+        heads = larger(heads, h.group_count * h.within_count);
     }
-    a->position = xcalloc(positions + 1, sizeof(*a->position));
     return open_rows(a, &a->q, rows, most[0], err) < 0 ||
                    open_rows(a, &a->k, keys, most[1], err) < 0 ||
                    open_rows(a, &a->v, keys, most[2], err) < 0 ||
+                   open_rows(a, &a->kept, rows, kept, err) < 0 ||
                    open_rows(a, &a->y, rows, result, err) < 0 ||
                    open_rows(a, &a->partial, rows, around ? result : 0, err) < 0 ||
+                   open_rows(a, &a->all, rows, around ? result : 0, err) < 0 ||
                    open_rows(a, &a->lse, rows, around ? heads : 0, err) < 0 ||
-                   open_rows(a, &a->partial_lse, rows, around ? heads : 0, err) < 0
+                   open_rows(a, &a->partial_lse, rows, around ? heads : 0, err) < 0 ||
+                   open_rows(a, &a->all_lse, rows, around ? heads : 0, err) < 0
                ? -1
                : 0;
 }
 
 int attend_open(struct attend **out, const struct program *p, struct sequence *s,
-                const struct backend *ops, struct device *device,
-                const struct attend_limits *limits, struct err *err)
+                struct link *link, const struct cache_limits *limits, struct err *err)
 {
     struct attend *a = xcalloc(1, sizeof(*a));
+    struct cache_limits own = *limits;
+    size_t ring = (size_t)s->ring;
+    uint64_t *cols = NULL;
+    int ret = -1;
 
     a->p = p;
     a->s = s;
-    a->ops = ops;
-    a->device = device;
-    a->sequences = limits->sequences;
-    a->capacity = capacity_of(a, limits);
-    a->step_most = limits->tokens;
-    a->source_most = limits->source;
-    a->source = xcalloc(a->sequences + 1, sizeof(*a->source));
-    a->slot = xcalloc((size_t)p->nslots + 1, sizeof(*a->slot));
-    a->pieces = xcalloc(a->sequences * (size_t)s->ring + 1, sizeof(*a->pieces));
-    find_windows(a);
-    if (find_slots(a, err) < 0 || open_cache(a, err) < 0 ||
-        open_scratch(a, limits, err) < 0) {
+    a->link = link;
+    own.context = capacity_of(a, limits);
+    own.windows = alone(a);
+    a->source = xcalloc(own.sequences + 1, sizeof(*a->source));
+    a->pieces = xcalloc(own.sequences * ring + 1, sizeof(*a->pieces));
+    a->ring_kept = xcalloc(ring + 1, sizeof(*a->ring_kept));
+    a->ring_self = xcalloc(ring + 1, sizeof(*a->ring_self));
+    if (check_sharing(a, err) < 0)
+        goto out;
+    cols = slot_cols(a);
+    if (cache_open(&a->cache, p, link->ops, link->device, cols, &own, err) < 0 ||
+        open_scratch(a, limits, own.context, err) < 0)
+        goto out;
+    a->group = xcalloc((size_t)a->cache.ngroups + 1, sizeof(*a->group));
+    ret = 0;
+out:
+    free(cols);
+    if (ret < 0)
         attend_free(a);
-        return -1;
-    }
-    *out = a;
-    return 0;
+    else
+        *out = a;
+    return ret;
 }
 
 void attend_free(struct attend *a)
 {
     if (!a)
         return;
-    for (int i = 0; i < a->p->nslots; i++) {
-        free(a->slot[i].rows);
-        free(a->slot[i].base);
-    }
-    for (size_t i = 0; i < a->sequences * (size_t)a->s->ring; i++)
+    for (size_t i = 0; i < a->cache.sequences * (size_t)a->s->ring; i++)
         free(a->pieces[i].v);
-    free(a->slot);
+    {
+        float *own[] = { a->q,   a->k,       a->v,   a->kept,        a->y,
+                         a->all, a->partial, a->lse, a->partial_lse, a->all_lse };
+
+        for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+            a->link->ops->release(a->link->device, own[i]);
+    }
+    if (a->cache.program)
+        cache_close(&a->cache);
     free(a->pieces);
     free(a->source);
-    free(a->position);
-    free(a->q);
-    free(a->y);
-    free(a->k);
-    free(a->v);
-    free(a->partial);
-    free(a->lse);
-    free(a->partial_lse);
+    free(a->group);
+    free(a->ring_kept);
+    free(a->ring_self);
     free(a);
 }
 
 uint64_t attend_cache_bytes(const struct attend *a)
 {
-    return a->cache_bytes;
+    return a->cache.bytes;
 }
 
 uint64_t attend_scratch_bytes(const struct attend *a)
@@ -343,7 +287,7 @@ uint64_t attend_scratch_bytes(const struct attend *a)
     return a->scratch_bytes;
 }
 
-/* ---- the cache ---- */
+/* ---- a step's ranges ---- */
 
 /* What rank RING of the ring keeps of the present sequence. */
 static struct pieces *pieces_of(const struct attend *a, int ring)
@@ -369,88 +313,284 @@ static void add_piece(struct pieces *p, size_t start, size_t count)
     p->v[p->n++] = (struct piece){ start, count };
 }
 
-void attend_begin(struct attend *a, size_t sequence, size_t start, size_t source)
+/* The rows of a step that the ranks at place RING of the ring add. */
+static struct piece added_by(const struct attend *a, int ring, size_t start)
 {
-    const struct sequence *s = a->s;
+    struct piece p = { 0 };
 
-    if (start == 0)
-        a->source[sequence] = source;
-    a->sequence = sequence;
-    a->start = start;
-    for (int r = 0; r < s->ring && s->ring > 1; r++) {
-        struct pieces *p = pieces_of(a, r);
+    if (!a->s->shared)
+        sequence_place(a->s, ring, &p.start, &p.count);
+    else if (start / TURN % (size_t)a->s->ring == (size_t)ring)
+        p.count = a->s->n;
+    p.start += start;
+    return p;
+}
 
-        if (start == 0)
-            p->n = p->rows = 0;
-        if (s->shared && start / TURN % (size_t)s->ring == (size_t)r) {
-            add_piece(p, start, s->n);
-        } else if (!s->shared) {
-            size_t first, count;
+static void add_set(struct set *set, struct upload *u, const struct range *v, size_t n)
+{
+    *set = (struct set){ .n = n };
+    for (size_t i = 0; i < n; i++) {
+        set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
+        set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
+    }
+    set->at = upload_add(u, v, n, sizeof(*v));
+}
 
-            sequence_place(s, r, &first, &count);
-            add_piece(p, start + first, count);
+/* Where the table of SEQUENCE in GROUP begins, counted in numbers of blocks. */
+static int32_t table_of(const struct attend *a, int group, size_t sequence)
+{
+    return (int32_t)((a->cache.group[group].table[sequence].at - a->block_at) /
+                     sizeof(int32_t));
+}
+
+/* The ranges of a step whose rows no other rank shares. */
+static void add_own_sets(struct attend *a, const struct attend_segment *s, size_t n,
+                         struct upload *u)
+{
+    struct range *v = xcalloc(n + 1, sizeof(*v));
+
+    for (int g = 0; g < a->cache.ngroups; g++) {
+        const struct cache_group *group = &a->cache.group[g];
+
+        for (size_t i = 0; i < n; i++) {
+            size_t first = group->table[s[i].sequence].first;
+            size_t end = group->source ? a->source[s[i].sequence] : s[i].start + s[i].n;
+
+            v[i] = (struct range){ .row = (int32_t)s[i].row,
+                                   .rows = (int32_t)s[i].n,
+                                   .start = (int32_t)s[i].start,
+                                   .keys = (int32_t)(end - first),
+                                   .first_key = (int32_t)first,
+                                   .write_row = (int32_t)(s[i].start - first),
+                                   .block = table_of(a, g, s[i].sequence) };
         }
+        add_set(&a->group[g], u, v, n);
+        for (size_t i = 0; i < n && group->source; i++) {
+            v[i].row = (int32_t)s[i].source_row;
+            v[i].rows = (int32_t)s[i].nsource;
+            v[i].write_row = 0;
+        }
+        if (group->source)
+            add_set(&a->kept_source, u, v, n);
+    }
+    for (int source = 0; source < 2; source++) {
+        for (size_t i = 0; i < n; i++) {
+            size_t row = source ? s[i].source_row : s[i].row;
+            size_t rows = source ? s[i].nsource : s[i].n;
+
+            v[i] = (struct range){ .row = (int32_t)row,
+                                   .rows = (int32_t)rows,
+                                   .start = source ? 0 : (int32_t)s[i].start,
+                                   .keys = (int32_t)rows,
+                                   .first_key = source ? 0 : (int32_t)s[i].start,
+                                   .key_row = (int32_t)row,
+                                   .block = -1 };
+        }
+        add_set(source ? &a->source_self : &a->self, u, v, n);
+    }
+    free(v);
+}
+
+/* A range of the gathered queries over each piece of P, whose rows follow each other
+ * from 0 on: in the blocks at BLOCK, or in a buffer. */
+static void add_ring_set(struct attend *a, struct set *set, const struct pieces *p,
+                         size_t start, int32_t block, struct upload *u)
+{
+    struct range *v = xcalloc(p->n + 1, sizeof(*v));
+    size_t row = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        v[i] = (struct range){ .rows = (int32_t)a->s->gathered,
+                               .start = (int32_t)(start + a->s->begin),
+                               .keys = (int32_t)p->v[i].count,
+                               .first_key = (int32_t)p->v[i].start,
+                               .key_row = (int32_t)row,
+                               .block = block };
+        row += p->v[i].count;
+    }
+    add_set(set, u, v, p->n);
+    free(v);
+}
+
+/* The ranges of the one segment S of a step that ranks share. */
+static void add_shared_sets(struct attend *a, const struct attend_segment *s,
+                            size_t written, struct upload *u)
+{
+    struct range r = { .rows = (int32_t)a->s->gathered,
+                       .start = (int32_t)(s->start + a->s->begin),
+                       .keys = (int32_t)s->n,
+                       .first_key = (int32_t)s->start,
+                       .block = -1 };
+
+    add_set(&a->self, u, &r, 1);
+    r.keys = 0;
+    add_set(&a->none, u, &r, 1);
+    for (int g = 0; g < a->cache.ngroups; g++) {
+        r = (struct range){ .rows = (int32_t)a->s->gathered,
+                            .start = (int32_t)(s->start + a->s->begin),
+                            .keys = (int32_t)(s->start + s->n),
+                            .write_row = (int32_t)(s->start + a->s->begin),
+                            .block = table_of(a, g, s->sequence) };
+        if (a->s->ring > 1) { /* the rows that this rank keeps, and all of them */
+            struct piece own = added_by(a, own_place(a), s->start);
+
+            r.rows = (int32_t)own.count;
+            r.write_row = (int32_t)written;
+            r.keys = (int32_t)pieces_of(a, own_place(a))->rows;
+        }
+        add_set(&a->group[g], u, &r, 1);
+    }
+    for (int i = 0; i < a->s->ring && a->s->ring > 1; i++) {
+        struct piece piece = { s->start, s->n };
+        struct pieces own = { .v = &piece, .n = 1 };
+
+        if (!a->s->shared)
+            piece = added_by(a, i, s->start);
+        add_ring_set(a, &a->ring_kept[i], pieces_of(a, i), s->start,
+                     i == own_place(a) && a->cache.ngroups ? table_of(a, 0, s->sequence)
+                                                           : -1,
+                     u);
+        add_ring_set(a, &a->ring_self[i], &own, s->start, -1, u);
     }
 }
 
-/* The rows that slot SLOT keeps of the present sequence. */
-static float *kept_rows(const struct attend *a, int slot)
+/* Make room for what segment S adds; *written is what this rank kept before. */
+static int extend(struct attend *a, const struct attend_segment *s, size_t *written,
+                  struct err *err)
 {
-    return a->slot[slot].rows + a->sequence * slot_rows(a, slot) * slot_cols(a, slot);
+    size_t start = s->start, n = s->n;
+
+    a->sequence = s->sequence;
+    if (s->start == 0) {
+        cache_reset(&a->cache, s->sequence);
+        a->source[s->sequence] = s->nsource;
+    }
+    for (int r = 0; r < a->s->ring && a->s->ring > 1; r++) {
+        struct pieces *p = pieces_of(a, r);
+        struct piece more = added_by(a, r, s->start);
+
+        if (s->start == 0)
+            p->n = p->rows = 0;
+        if (r == own_place(a)) {
+            start = *written = p->rows;
+            n = more.count;
+        }
+        if (more.count)
+            add_piece(p, more.start, more.count);
+    }
+    for (int g = 0; g < a->cache.ngroups; g++)
+        if (cache_extend(
+                &a->cache, g, s->sequence, a->cache.group[g].source ? 0 : start,
+                a->cache.group[g].source ? a->source[s->sequence] : n, err) < 0)
+            return -1;
+    return 0;
 }
 
-/* Make room for the step in slot SLOT, of whose rows ROWS the oldest are not seen any
- * more. */
-static void slide(struct attend *a, int slot, float *rows)
+int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
+                 struct upload *u, struct err *err)
 {
-    const struct slot *s = &a->slot[slot];
-    size_t *base = &s->base[a->sequence], room = slot_rows(a, slot);
-    size_t cols = slot_cols(a, slot), seen = s->window - 1;
+    int32_t rows[2] = { (int32_t)a->s->count, (int32_t)a->s->gathered };
+    size_t written = 0;
 
-    if (a->start == 0)
-        *base = 0;
-    assert(a->start >= *base && a->start <= *base + room); /* steps follow each other */
-    if (a->start + a->s->n <= *base + room)
-        return;
-    memmove(rows, rows + (a->start - seen - *base) * cols, seen * cols * sizeof(*rows));
-    *base = a->start - seen;
+    for (size_t i = 0; i < n; i++)
+        if (extend(a, &segment[i], &written, err) < 0)
+            return -1;
+    a->rows_at = upload_add(u, rows, 2, sizeof(*rows));
+    a->block_at = upload_add(u, NULL, 0, sizeof(int32_t));
+    for (int g = 0; g < a->cache.ngroups; g++)
+        for (size_t i = 0; i < n; i++)
+            cache_upload(&a->cache, g, segment[i].sequence, u);
+    if (alone(a))
+        add_own_sets(a, segment, n, u);
+    else
+        add_shared_sets(a, segment, written, u);
+    return 0;
 }
 
-int attend_keep(struct attend *a, const struct inst *inst, const float *x,
-                struct err *err)
+static void set_ready(struct set *s, const struct upload *u)
 {
-    const struct slot *slot = &a->slot[inst->keep.slot];
-    size_t cols = a->p->value[inst->dst].cols, row = a->start + a->s->begin;
-    float *rows = kept_rows(a, inst->keep.slot);
+    s->v = upload_at(u, s->at);
+}
 
-    if (a->p->value[inst->dst].rows == ROWS_SOURCE) {
-        memcpy(rows, x, a->source[a->sequence] * cols * sizeof(*x));
+void attend_ready(struct attend *a, const struct upload *u)
+{
+    a->block = upload_at(u, a->block_at);
+    a->s->rows = upload_at(u, a->rows_at);
+    a->gathered = a->s->rows + 1;
+    for (int g = 0; g < a->cache.ngroups; g++)
+        set_ready(&a->group[g], u);
+    set_ready(&a->kept_source, u);
+    set_ready(&a->self, u);
+    set_ready(&a->source_self, u);
+    set_ready(&a->none, u);
+    for (int i = 0; i < a->s->ring; i++) {
+        set_ready(&a->ring_kept[i], u);
+        set_ready(&a->ring_self[i], u);
+    }
+}
+
+static struct ranges ranges_of(const struct attend *a, const struct set *s)
+{
+    return (struct ranges){ .v = s->v,
+                            .n = s->n,
+                            .block = a->block,
+                            .block_rows = CACHE_BLOCK,
+                            .most_rows = s->most_rows,
+                            .most_keys = s->most_keys };
+}
+
+/* ---- kernels ---- */
+
+static int run(struct attend *a, enum op op, struct call *call, struct err *err)
+{
+    return a->link->ops->kernel[op](a->link->device, call, err);
+}
+
+/* Gathered rows of COLS columns at X. */
+static struct buffer gathered(const struct attend *a, void *x, uint64_t cols)
+{
+    return (struct buffer){ x, a->gathered, a->s->gathered, cols, DTYPE_F32 };
+}
+
+/* The pool that side SIDE of attention INST is kept in. */
+static struct buffer pool_of(const struct attend *a, const struct inst *inst, int side)
+{
+    const struct value *v = &a->p->value[inst->src[side]];
+    int slot = a->p->inst[v->first].keep.slot;
+
+    return (struct buffer){ .data = a->cache.memory[slot],
+                            .most = a->cache.group[a->cache.group_of[slot]].rows,
+                            .cols = a->cache.cols[slot],
+                            .dtype = DTYPE_F32 };
+}
+
+int attend_keep(struct attend *a, struct call *call, struct err *err)
+{
+    int slot = call->inst->keep.slot, group = a->cache.group_of[slot], side;
+    const struct inst *reader;
+    struct head_part h;
+
+    if (group < 0)
         return 0;
-    }
-    if (slot->base) {
-        slide(a, inst->keep.slot, rows);
-        row -= slot->base[a->sequence];
-    }
-    if (alone(a)) {
-        memcpy(rows + row * cols, x, a->s->n * cols * sizeof(*x));
-        return 0;
-    }
-    if (a->s->ring > 1) {
-        if (a->s->shared &&
-            a->start / TURN % (size_t)a->s->ring != (size_t)own_place(a))
-            return 0;
-        row = pieces_of(a, own_place(a))->rows - a->s->gathered;
-    }
-    return sequence_to_heads(a->s, &slot->heads, slot->per,
-                             rows + row * heads_cols(&slot->heads), x, err);
+    call->y.data = a->cache.memory[slot];
+    call->range =
+        ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
+    if (alone(a))
+        return run(a, OP_KEEP, call, err);
+    if (!call->range.most_rows)
+        return 0; /* another's turn */
+    reader = reader_of(a->p, call->inst->dst, &side);
+    h = heads_of(a, reader, side);
+    if (sequence_to_heads(a->s, &h, per_of(reader), a->kept, call->x[0].data, err) < 0)
+        return -1;
+    call->x[0] = gathered(a, a->kept, heads_cols(&h));
+    return run(a, OP_KEEP, call, err);
 }
-
-/* ---- attention ---- */
 
 /* INST for the part of the heads. */
 static struct inst part_inst(const struct attend *a, const struct inst *inst)
 {
-    struct heads h = heads_of(a, inst, 0);
+    struct head_part h = heads_of(a, inst, 0);
     struct inst part = *inst;
 
     part.attention.heads = h.group_count * h.within_count;
@@ -462,47 +602,43 @@ static struct inst part_inst(const struct attend *a, const struct inst *inst)
     return part;
 }
 
-/* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted
- * by the exponentials that lse is the logarithm of the sum of. */
-static void merge(float *y, float *lse, const float *z, const float *more, size_t heads,
-                  size_t dim)
-{
-    for (size_t i = 0; i < heads; i++) {
-        float most = lse[i] > more[i] ? lse[i] : more[i], f, g;
+/* ---- around the ring ---- */
 
-        if (more[i] == -INFINITY)
-            continue;
-        f = expf(lse[i] - most);
-        g = expf(more[i] - most);
-        for (size_t k = 0; k < dim; k++)
-            y[i * dim + k] = (f * y[i * dim + k] + g * z[i * dim + k]) / (f + g);
-        lse[i] = most + logf(f + g);
-    }
+/* Y and LSE become those over the keys of Z and MORE, too. */
+static int merge(struct attend *a, const struct inst *part, float *y, float *lse,
+                 float *z, float *more, struct err *err)
+{
+    uint64_t heads = part->attention.heads, cols = heads * part->attention.value_dim;
+    struct inst inst = { .op = OP_MERGE, .nsrc = 3, .weight = -1, .weight2 = -1 };
+    struct call call = { .inst = &inst };
+
+    call.y = gathered(a, y, cols);
+    call.x[0] = gathered(a, lse, heads);
+    call.x[1] = gathered(a, z, cols);
+    call.x[2] = gathered(a, more, heads);
+    return run(a, OP_MERGE, &call, err);
+}
+
+/* Attention over the ranges of SET from number FIRST on, N of them, to Y and LSE. */
+static int attend_to(struct attend *a, struct call *call, const struct set *set,
+                     size_t first, float *y, float *lse, struct err *err)
+{
+    call->range = ranges_of(a, set);
+    call->range.v += first;
+    call->range.n = 1;
+    call->y.data = y;
+    call->lse = lse;
+    return run(a, OP_ATTENTION, call, err);
 }
 
 /* Attention of the queries to one piece after the other, merged into a->y. */
-static int attend_pieces(struct attend *a, const struct inst *part,
-                         const struct pieces *p, const float *k, const float *v,
+static int attend_pieces(struct attend *a, struct call *call, const struct set *set,
                          struct err *err)
 {
-    size_t heads = part->attention.heads, dim = part->attention.value_dim;
-    size_t k_cols = part->attention.kv_heads * part->attention.head_dim;
-    size_t v_cols = part->attention.kv_heads * part->attention.value_cols, row = 0;
-
-    for (size_t i = 0; i < p->n; i++) {
-        struct attention_step step = { .rows = a->s->gathered,
-                                       .keys = p->v[i].count,
-                                       .first_key = p->v[i].start,
-                                       .position = a->position,
-                                       .k = k + row * k_cols,
-                                       .v = v + row * v_cols,
-                                       .lse = a->partial_lse };
-
-        if (a->ops->attention(a->device, a->partial, a->q, part, &step, err) < 0)
+    for (size_t i = 0; i < set->n; i++)
+        if (attend_to(a, call, set, i, a->partial, a->partial_lse, err) < 0 ||
+            merge(a, call->inst, a->y, a->lse, a->partial, a->partial_lse, err) < 0)
             return -1;
-        merge(a->y, a->lse, a->partial, a->partial_lse, step.rows * heads, dim);
-        row += p->v[i].count;
-    }
     return 0;
 }
 
@@ -512,38 +648,74 @@ static int pass_on(struct attend *a, const float *x, size_t n, struct err *err)
     struct comm *c = a->s->comm;
 
     a->s->moved += n * sizeof(*x);
-    return c->ops->send(c, x, n * sizeof(*x), (c->rank + a->s->across) % c->size, err);
+    return link_send(a->link, c, x, n * sizeof(*x), (c->rank + a->s->across) % c->size,
+                     err);
 }
 
 static int take_over(struct attend *a, float *x, size_t n, struct err *err)
 {
     struct comm *c = a->s->comm;
 
-    return c->ops->receive(c, x, n * sizeof(*x),
-                           (c->rank + c->size - a->s->across) % c->size, err);
+    return link_receive(a->link, c, x, n * sizeof(*x),
+                        (c->rank + c->size - a->s->across) % c->size, err);
 }
 
-/* The keys and values of all ranks of the ring come round, this one's first. */
-static int attend_around(struct attend *a, const struct inst *part,
-                         const struct pieces *all, const float *k, const float *v,
-                         struct err *err)
+/* What this rank keeps of side SIDE, to TO. */
+static int read_kept(struct attend *a, const struct inst *inst, int side, float *to,
+                     struct err *err)
 {
-    size_t k_cols = part->attention.kv_heads * part->attention.head_dim;
-    size_t v_cols = part->attention.kv_heads * part->attention.value_cols;
+    int group = cache_side(&a->cache, inst, side);
+    struct inst own = { .op = OP_CACHE_READ, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct call read = { .inst = &own };
+
+    read.range = ranges_of(a, &a->group[group]);
+    read.x[0] = pool_of(a, inst, side);
+    read.y = gathered(a, to, read.x[0].cols);
+    return run(a, OP_CACHE_READ, &read, err);
+}
+
+/* Rows of the pieces of the ranks at place RING. */
+static size_t ring_rows(const struct attend *a, int ring, bool kept)
+{
+    struct piece p = { 0 };
+
+    if (kept)
+        return pieces_of(a, ring)->rows;
+    sequence_place(a->s, ring, &p.start, &p.count);
+    return p.count;
+}
+
+/* The keys and values of all ranks of the ring come round, this one's first; INST is
+ * CALL's of all heads. */
+static int attend_around(struct attend *a, struct call *call, const struct inst *inst,
+                         bool kept, struct err *err)
+{
+    struct set *set = kept ? a->ring_kept : a->ring_self;
     int ring = a->s->ring, at = own_place(a);
+    const float *k = call->x[1].data, *v = call->x[2].data;
 
+    if (kept &&
+        (read_kept(a, inst, 1, a->k, err) < 0 || read_kept(a, inst, 2, a->v, err) < 0))
+        return -1;
+    if (kept) {
+        k = a->k;
+        v = a->v;
+    }
     for (int i = 0; i < ring; i++) {
-        const struct pieces *now = &all[at];
+        size_t rows = ring_rows(a, at, kept);
 
-        if (i < ring - 1 && (pass_on(a, k, now->rows * k_cols, err) < 0 ||
-                             pass_on(a, v, now->rows * v_cols, err) < 0))
+        if (i < ring - 1 && (pass_on(a, k, rows * call->x[1].cols, err) < 0 ||
+                             pass_on(a, v, rows * call->x[2].cols, err) < 0))
             return -1;
-        if (attend_pieces(a, part, now, k, v, err) < 0)
+        if (attend_pieces(a, call, &set[at], err) < 0)
             return -1;
         at = (at + ring - 1) % ring;
-        if (i < ring - 1 && (take_over(a, a->k, all[at].rows * k_cols, err) < 0 ||
-                             take_over(a, a->v, all[at].rows * v_cols, err) < 0))
+        rows = ring_rows(a, at, kept);
+        if (i < ring - 1 && (take_over(a, a->k, rows * call->x[1].cols, err) < 0 ||
+                             take_over(a, a->v, rows * call->x[2].cols, err) < 0))
             return -1;
+        call->x[1].data = a->k;
+        call->x[2].data = a->v;
         k = a->k;
         v = a->v;
     }
@@ -552,141 +724,97 @@ static int attend_around(struct attend *a, const struct inst *part,
 
 /* All ranks of the ring have the queries: each attends to what it keeps, and the
  * results are merged in the order of the ring, the same on every rank. */
-static int attend_shared(struct attend *a, const struct inst *part,
-                         const struct pieces *all, const float *k, const float *v,
-                         struct err *err)
+static int attend_shared(struct attend *a, struct call *call, struct err *err)
 {
     struct comm *c = a->s->comm;
+    const struct inst *part = call->inst;
     size_t n = a->s->n * part->attention.heads, dim = part->attention.value_dim;
     int ring = a->s->ring, own = own_place(a);
-    float *result, *lse;
 
-    if (attend_pieces(a, part, &all[own], k, v, err) < 0)
+    if (attend_pieces(a, call, &a->ring_kept[own], err) < 0)
         return -1;
     for (int i = 1; i < ring; i++) {
         int to = (c->rank + i * a->s->across) % c->size;
 
         a->s->moved += n * (dim + 1) * sizeof(float);
-        if (c->ops->send(c, a->y, n * dim * sizeof(float), to, err) < 0 ||
-            c->ops->send(c, a->lse, n * sizeof(float), to, err) < 0)
+        if (link_send(a->link, c, a->y, n * dim * sizeof(float), to, err) < 0 ||
+            link_send(a->link, c, a->lse, n * sizeof(float), to, err) < 0)
             return -1;
     }
-    result = xcalloc(n * (dim + 1) + 1, sizeof(*result));
-    lse = result + n * dim;
-    for (size_t i = 0; i < n; i++)
-        lse[i] = -INFINITY;
+    if (attend_to(a, call, &a->none, 0, a->all, a->all_lse, err) < 0)
+        return -1;
     for (int i = 0; i < ring; i++) {
         int from = c->rank % a->s->across + i * a->s->across;
         float *y = i == own ? a->y : a->partial;
         float *more = i == own ? a->lse : a->partial_lse;
 
         if (i != own &&
-            (c->ops->receive(c, y, n * dim * sizeof(float), from, err) < 0 ||
-             c->ops->receive(c, more, n * sizeof(float), from, err) < 0)) {
-            free(result);
+            (link_receive(a->link, c, y, n * dim * sizeof(float), from, err) < 0 ||
+             link_receive(a->link, c, more, n * sizeof(float), from, err) < 0))
             return -1;
-        }
-        merge(result, lse, y, more, n, dim);
+        if (merge(a, part, a->all, a->all_lse, y, more, err) < 0)
+            return -1;
     }
-    memcpy(a->y, result, n * dim * sizeof(float));
-    free(result);
+    return a->link->ops->copy(a->link->device, a->y, a->all, n * dim * sizeof(float),
+                              err);
+}
+
+/* Over the ring: from a->q to a->y; INST is CALL's of all heads. */
+static int attend_ring(struct attend *a, struct call *call, const struct inst *inst,
+                       bool kept, struct err *err)
+{
+    if (attend_to(a, call, &a->none, 0, a->y, a->lse, err) < 0)
+        return -1;
+    if (!a->s->shared)
+        return attend_around(a, call, inst, kept, err);
+    return kept ? attend_shared(a, call, err)
+                : attend_pieces(a, call, &a->ring_self[own_place(a)], err);
+}
+
+/* ---- attention ---- */
+
+/* This rank's part of the keys (side 1) or values (2) of CALL, which are not kept. */
+static int take_side(struct attend *a, struct call *call, const struct inst *inst,
+                     int side, float *room, struct err *err)
+{
+    struct head_part h = heads_of(a, inst, side);
+
+    if (sequence_to_heads(a->s, &h, per_of(inst), room, call->x[side].data, err) < 0)
+        return -1;
+    call->x[side] = gathered(a, room, heads_cols(&h));
     return 0;
 }
 
-/* Over the ring: from a->q to a->y. */
-static int attend_ring(struct attend *a, const struct inst *part, const float *k,
-                       const float *v, bool kept, struct err *err)
+int attend_run(struct attend *a, struct call *call, struct err *err)
 {
-    size_t n = a->s->gathered * part->attention.heads;
-    int ring = a->s->ring, own = own_place(a), ret;
-    struct pieces *own_rows = NULL;
-    struct piece *piece = NULL;
-
-    memset(a->y, 0, n * part->attention.value_dim * sizeof(*a->y));
-    for (size_t i = 0; i < n; i++)
-        a->lse[i] = -INFINITY;
-    if (kept)
-        return a->s->shared ? attend_shared(a, part, pieces_of(a, 0), k, v, err)
-                            : attend_around(a, part, pieces_of(a, 0), k, v, err);
-    own_rows = xcalloc((size_t)ring, sizeof(*own_rows));
-    piece = xcalloc((size_t)ring, sizeof(*piece));
-    for (int r = 0; r < ring; r++) {
-        if (a->s->shared)
-            piece[r] = (struct piece){ 0, a->s->n };
-        else
-            sequence_place(a->s, r, &piece[r].start, &piece[r].count);
-        own_rows[r] = (struct pieces){ .v = &piece[r], .n = 1, .rows = piece[r].count };
-    }
-    ret = a->s->shared ? attend_pieces(a, part, &own_rows[own], k, v, err)
-                       : attend_around(a, part, own_rows, k, v, err);
-    free(own_rows);
-    free(piece);
-    return ret;
-}
-
-/* This rank's part of the keys (side 1) or values (2) of INST: what is kept, or X
- * exchanged. */
-static int take_side(struct attend *a, const struct inst *inst, int side,
-                     const float *x, float *room, const float **out, struct err *err)
-{
-    const struct slot *slot = slot_of(a, inst, side);
-    struct heads h;
-
-    if (slot) {
-        *out = kept_rows(a, (int)(slot - a->slot));
-        return 0;
-    }
-    *out = alone(a) ? x : room;
-    if (alone(a))
-        return 0;
-    h = heads_of(a, inst, side);
-    return sequence_to_heads(a->s, &h, per_of(inst), room, x, err);
-}
-
-/* Rows of queries and keys: of tokens or of the source. */
-static struct attention_step step_of(struct attend *a, const struct inst *inst)
-{
-    const struct value *q = &a->p->value[inst->src[0]], *k = &a->p->value[inst->src[1]];
-    size_t source = a->source[a->sequence], first = a->start + a->s->begin;
-    const struct slot *keys = slot_of(a, inst, 1);
-    size_t base = keys && keys->base ? keys->base[a->sequence] : 0;
-    struct attention_step step = {
-        .rows = q->rows == ROWS_SOURCE ? source : a->s->gathered,
-        .keys = k->rows == ROWS_SOURCE ? source
-                : k->kept              ? a->start + a->s->n - base
-                                       : a->s->n,
-        .first_key = base,
-        .position = a->position,
-    };
-
-    for (size_t i = 0; i < step.rows; i++)
-        a->position[i] = (int32_t)(i + (q->rows == ROWS_SOURCE ? 0 : first));
-    return step;
-}
-
-int attend_run(struct attend *a, const struct inst *inst, const struct matrix *bias,
-               float *y, const float *q, const float *k, const float *v,
-               struct err *err)
-{
-    bool kept = a->p->value[inst->src[1]].kept;
-    struct attention_step step = step_of(a, inst);
+    const struct inst *inst = call->inst;
+    int group = cache_side(&a->cache, inst, 1);
+    float *y = call->y.data;
+    struct head_part h;
     struct inst part;
-    struct heads h;
 
-    if (take_side(a, inst, 1, k, a->k, &step.k, err) < 0 ||
-        take_side(a, inst, 2, v, a->v, &step.v, err) < 0)
-        return -1;
-    step.bias = bias;
+    for (int side = 1; side < 3; side++)
+        if (a->p->value[inst->src[side]].kept)
+            call->x[side] = pool_of(a, inst, side);
+        else if (!alone(a) &&
+                 take_side(a, call, inst, side, side == 1 ? a->k : a->v, err) < 0)
+            return -1;
+    call->range =
+        ranges_of(a, group >= 0                                      ? &a->group[group]
+                     : a->p->value[inst->src[0]].rows == ROWS_SOURCE ? &a->source_self
+                                                                     : &a->self);
     if (alone(a))
-        return a->ops->attention(a->device, y, q, inst, &step, err);
+        return run(a, OP_ATTENTION, call, err);
     part = part_inst(a, inst);
     h = heads_of(a, inst, 0);
-    if (sequence_to_heads(a->s, &h, per_of(inst), a->q, q, err) < 0)
+    if (sequence_to_heads(a->s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)
         return -1;
-    if (a->s->ring == 1
-            ? a->ops->attention(a->device, a->y, a->q, &part, &step, err) < 0
-            : attend_ring(a, &part, step.k, step.v, kept, err) < 0)
-        return -1;
+    call->inst = &part;
+    call->x[0] = gathered(a, a->q, heads_cols(&h));
     h = result_of(a, inst);
+    call->y = gathered(a, a->y, heads_cols(&h));
+    if (a->s->ring == 1 ? run(a, OP_ATTENTION, call, err) < 0
+                        : attend_ring(a, call, inst, group >= 0, err) < 0)
+        return -1;
     return sequence_to_rows(a->s, &h, per_of(inst), y, a->y, err);
 }

@@ -1,105 +1,102 @@
 /* engine - runs a program on one rank */
 #include "lib/run/engine.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
-#include "lib/run/exchange.h"
+#include "lib/run/upload.h"
 
-/* Backends in order of preference. */
-static const struct backend *const backends[] = { &backend_cpu };
+struct engine {
+    const struct program *p;
+    const struct backend *ops;
+    struct device *device;
+    const struct matrix *weight;
+    struct comm *comm; /* the tensor group */
+    struct comm *pipe; /* this rank's part of all stages */
+    struct engine_limits limits;
+    char *arena; /* device memory */
+    uint64_t arena_bytes;
+    uint64_t *offset; /* [nvalues]: in the arena */
+    struct link link;
+    struct sequence sequence;
+    struct attend *attend;
+    struct upload upload;
+    /* the present step */
+    struct step_view view;
+    size_t rows[ROWS_KINDS]; /* not of ROWS_CHOSEN */
+    struct whole {           /* [noutputs]: rows of all tokens, where they are shared */
+        float *x;
+        uint64_t bytes;
+    } * whole;
+    void (*see)(void *arg, int part); /* or NULL */
+    void *see_arg;
+};
 
 /* ---- opening ---- */
 
-/* For steps of at most ROWS rows. */
-static void open_rotations(struct engine *e, size_t rows)
+static int open_arena(struct engine *e, struct err *err)
 {
-    e->rotation = xcalloc((size_t)e->p->nropes + 1, sizeof(*e->rotation));
-    for (int i = 0; i < e->p->nropes; i++) {
-        const struct rope *r = &e->p->rope[i];
-        size_t half = r->dim / 2;
+    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = sequence_rows_most(&e->sequence,
+                                                                     e->limits.tokens),
+                                  [ROWS_WANTED] = e->limits.wanted,
+                                  [ROWS_ONE] = e->limits.segments,
+                                  [ROWS_SOURCE] = e->limits.source };
 
-        e->rotation[i].cos = xcalloc(rows * half + 1, sizeof(float));
-        e->rotation[i].sin = xcalloc(rows * half + 1, sizeof(float));
-        e->rotation[i].inv_freq = xmalloc(sizeof(double) * (half + 1));
-        memcpy(e->rotation[i].inv_freq, r->inv_freq, sizeof(double) * half);
-    }
+    e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
+    if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
+        return err_set(err, ERR_SYSTEM, "the arena overflows");
+    e->arena = e->ops->alloc(e->device, e->arena_bytes, "the arena", err);
+    return e->arena ? 0 : -1;
 }
 
 int engine_open(struct engine **out, const struct program *program,
+                const struct backend *ops, struct device *device,
                 const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
-    struct attend_limits al = { limits->tokens, limits->context, limits->source,
-                                limits->sequences + !limits->sequences };
-    uint64_t most[ROWS_KINDS] = {
-        [ROWS_WANTED] = limits->wanted, [ROWS_ONE] = 1, [ROWS_SOURCE] = limits->source
-    };
-    size_t rows;
+    struct cache_limits cache = { .tokens = limits->tokens,
+                                  .source = limits->source,
+                                  .context = limits->context,
+                                  .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
+    e->ops = ops;
+    e->device = device;
     e->weight = weight;
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
     e->limits = *limits;
     e->limits.sequences += !limits->sequences;
-    sequence_init(&e->sequence, groups->sequence, groups->across);
-    rows = sequence_rows_most(&e->sequence, limits->tokens);
-    for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && !e->ops; i++)
-        if (backends[i]->probe())
-            e->ops = backends[i];
-    e->offset = xcalloc((size_t)program->nvalues + 1, sizeof(*e->offset));
-    e->position = xcalloc(rows + 1, sizeof(*e->position));
-    e->types = xcalloc(rows + 1, sizeof(*e->types));
-    e->chosen = xcalloc(rows + limits->source + 1, sizeof(*e->chosen));
+    e->limits.segments += !limits->segments;
+    link_init(&e->link, ops, device);
+    upload_init(&e->upload, ops, device);
+    sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
-    e->whole_cap = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole_cap));
-    open_rotations(e, rows);
-    most[ROWS_TOKENS] = rows;
-    most[ROWS_CHOSEN] = rows > limits->source ? rows : limits->source;
-    if (!program_arena(program, most, e->offset, &e->arena_bytes)) {
-        err_set(err, ERR_SYSTEM, "the arena overflows");
-        goto fail;
+    if (open_arena(e, err) < 0 ||
+        attend_open(&e->attend, program, &e->sequence, &e->link, &cache, err) < 0) {
+        engine_free(e);
+        return -1;
     }
-    e->arena = mem_alloc(e->arena_bytes, "the arena", err);
-    if (!e->arena || e->ops->open(&e->device, limits->threads, err) < 0 ||
-        attend_open(&e->attend, program, &e->sequence, e->ops, e->device, &al, err) < 0)
-        goto fail;
     *out = e;
     return 0;
-fail:
-    engine_free(e);
-    return -1;
 }
 
 void engine_free(struct engine *e)
 {
     if (!e)
         return;
-    for (int i = 0; e->rotation && i < e->p->nropes; i++) {
-        free(e->rotation[i].cos);
-        free(e->rotation[i].sin);
-        free(e->rotation[i].inv_freq);
-    }
-    for (int i = 0; e->whole && i < e->p->noutputs; i++)
-        free(e->whole[i]);
+    for (int i = 0; i < e->p->noutputs; i++)
+        free(e->whole[i].x);
     attend_free(e->attend);
-    if (e->device)
-        e->ops->close(e->device);
-    free(e->rotation);
+    sequence_clear(&e->sequence);
+    upload_clear(&e->upload);
+    link_clear(&e->link);
+    e->ops->release(e->device, e->arena);
     free(e->whole);
-    free(e->whole_cap);
-    free(e->arena);
     free(e->offset);
-    free(e->position);
-    free(e->types);
-    free(e->chosen);
-    free(e->stat);
-    free(e->exchange);
     free(e);
 }
 
@@ -118,206 +115,127 @@ uint64_t engine_moved_bytes(const struct engine *e)
     return e->sequence.moved;
 }
 
-/* ---- one instruction ---- */
+/* ---- values ---- */
 
-static void run_segment(struct engine *e, const struct inst *inst)
+/* Rows of value V in this step; those of experts at most. */
+static size_t rows_of(const struct engine *e, int v)
 {
-    size_t rows = rows_of(e, inst->dst), from = e->p->value[inst->src[0]].cols;
-    size_t cols = e->p->value[inst->dst].cols;
+    uint64_t most[ROWS_KINDS] = { 0 };
 
-    for (size_t i = 0; i < rows; i++)
-        memcpy(value(e, inst->dst) + i * cols,
-               value(e, inst->src[0]) + i * from + inst->segment.first,
-               cols * sizeof(float));
+    for (int k = 0; k < ROWS_KINDS; k++)
+        most[k] = e->rows[k];
+    return program_rows(e->p, &e->p->value[v], most);
 }
 
-static const int32_t *index_of(const struct engine *e, enum index index)
+static char *address(const struct engine *e, int v)
 {
-    return index == INDEX_IDS         ? e->step.ids
-           : index == INDEX_SOURCE    ? e->step.source
-           : index == INDEX_POSITIONS ? e->position
-                                      : e->types;
+    return e->arena + e->offset[v];
+}
+
+static size_t unit_of(const struct engine *e, int v)
+{
+    return (size_t)dtype_bits(e->p->value[v].dtype) / 8;
+}
+
+static size_t bytes_of(const struct engine *e, int v)
+{
+    return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
+}
+
+/* The experts' rows before each expert's, and how many they are. */
+static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n)
+{
+    const struct mixture *m = &e->p->mixture[mixture];
+
+    *n = m->count;
+    return (const int32_t *)(const void *)address(e, m->counts);
+}
+
+static struct buffer value(const struct engine *e, int v)
+{
+    const struct value *its = &e->p->value[v];
+    struct buffer b = { .rows = e->view.rows[its->rows],
+                        .most = rows_of(e, v),
+                        .cols = its->cols,
+                        .dtype = its->dtype };
+    size_t n;
+
+    if (!its->kept)
+        b.data = address(e, v);
+    if (its->mixture >= 0) {
+        b.rows = expert_rows(e, its->mixture, &n);
+        b.rows += n;
+    }
+    return b;
+}
+
+/* ---- one instruction ---- */
+
+static int all_reduce(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const struct value *y = &e->p->value[inst->dst];
+    struct comm *c = inst->over == MESH_SP ? e->sequence.comm : e->comm;
+
+    if (e->ops->copy(e->device, address(e, inst->dst), address(e, inst->src[0]),
+                     bytes_of(e, inst->dst), err) < 0)
+        return -1;
+    return link_all_reduce(&e->link, c, address(e, inst->dst),
+                           rows_of(e, inst->dst) * y->cols, y->dtype, err);
+}
+
+static int all_gather(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const struct gather *g =
+        inst->gather.gather < 0 ? NULL : &e->p->gather[inst->gather.gather];
+    size_t rows = rows_of(e, inst->src[0]);
+    size_t *count = xcalloc((size_t)e->comm->size + 1, sizeof(*count));
+    int ret;
+
+    for (int r = 0; r < e->comm->size; r++)
+        count[r] = rows * (g ? g->runs[r].count : e->p->value[inst->src[0]].cols);
+    ret = link_all_gather(&e->link, e->comm, address(e, inst->src[0]),
+                          address(e, inst->dst), count, unit_of(e, inst->dst), err);
+    free(count);
+    return ret;
 }
 
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
-    const struct program *p = e->p;
-    size_t rows = rows_of(e, inst->dst), cols = p->value[inst->dst].cols,
-           n = rows * cols;
-    float *y = p->value[inst->dst].kept ? NULL : value(e, inst->dst);
-    const float *x =
-        inst->nsrc && !p->value[inst->src[0]].kept ? value(e, inst->src[0]) : NULL;
-    const struct matrix *w = weight_of(e, inst->weight);
+    struct call call = {
+        .program = e->p, .inst = inst, .y = value(e, inst->dst), .step = &e->view
+    };
 
-    switch (inst->op) {
-    case OP_EMBEDDING:
-        e->ops->embedding(e->device, y, w, index_of(e, inst->embedding.index), rows,
-                          inst->embedding.offset, inst->embedding.first);
-        return 0;
-    case OP_LINEAR:
-        return e->ops->linear(e->device, y, x, rows, w, err);
-    case OP_MATMUL:
-        return e->ops->matmul(e->device, y, x, rows, w, err);
-    case OP_ADD:
-        e->ops->add(e->device, y, x, value(e, inst->src[1]), n);
-        return 0;
-    case OP_MUL:
-        e->ops->mul(e->device, y, x, value(e, inst->src[1]), n);
-        return 0;
-    case OP_ADD_VECTOR:
-        e->ops->add_vector(e->device, y, x, w, rows);
-        return 0;
-    case OP_SCALE:
-        e->ops->scale(e->device, y, x, inst->number, n);
-        return 0;
-    case OP_MUL_ROWS:
-        e->ops->mul_rows(e->device, y, x, value(e, inst->src[1]), rows, cols);
-        return 0;
-    case OP_SOFTMAX:
-        e->ops->softmax(e->device, y, x, rows, cols);
-        return 0;
-    case OP_ROUTE:
-        e->ops->route(e->device, y, x, rows, cols, inst, w);
-        return 0;
-    case OP_EACH:
-        e->ops->take_rows(e->device, y, x, e->chosen, rows, cols);
-        return 0;
-    case OP_JOIN:
-        e->ops->add_rows(e->device, y, x, e->chosen, e->nchosen, cols,
-                         value(e, inst->src[1]), p->value[inst->src[1]].cols,
-                         e->first_expert + e->expert);
-        return 0;
-    case OP_CONCAT:
-        e->ops->concat(e->device, y, x, value(e, inst->src[1]), rows, inst);
-        return 0;
-    case OP_HEAD_LINEAR:
-    case OP_HEAD_MATMUL:
-        return e->ops->head_product(e->device, y, x, rows, inst,
-                                    inst->op == OP_HEAD_MATMUL, w, err);
-    case OP_SOFTCAP:
-        e->ops->softcap(e->device, y, x, inst->number, n);
-        return 0;
-    case OP_CLIP:
-        e->ops->clip(e->device, y, x, inst->number, n);
-        return 0;
-    case OP_ACTIVATION:
-        e->ops->activation(e->device, y, x, inst->act, n);
-        return 0;
-    case OP_RMSNORM:
-    case OP_LAYERNORM:
-        return exchange_norm(e, inst, err);
-    case OP_ROPE:
-        e->ops->rope(e->device, y, x, rows, cols, inst->rope.head,
-                     &p->rope[inst->rope.table], e->rotation[inst->rope.table].cos,
-                     e->rotation[inst->rope.table].sin);
-        return 0;
-    case OP_KEEP:
-        return attend_keep(e->attend, inst, x, err);
-    case OP_ATTENTION:
-        return attend_run(e->attend, inst, w, y, x,
-                          p->value[inst->src[1]].kept ? NULL : value(e, inst->src[1]),
-                          p->value[inst->src[2]].kept ? NULL : value(e, inst->src[2]),
-                          err);
-    case OP_SEGMENT:
-        run_segment(e, inst);
-        return 0;
-    case OP_TAKE:
-        return exchange_take(e, inst, err);
-    case OP_FIRST:
-        return exchange_first(e, inst, err);
-    case OP_ALLREDUCE:
-        memcpy(y, x, n * sizeof(*y));
-        return comm_run(e->comm, comm_all_reduce(y, n), err);
-    case OP_ALLGATHER:
-        return exchange_gather(e, inst, err);
-    case OP_SLICE:
-        exchange_slice(e, inst);
-        return 0;
-    case OP_NLL:
-    case OP_ARGMAX:
-        return exchange_rows(e, inst, err);
-    case OP_COUNT:
-        break;
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
+        return all_reduce(e, inst, err);
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_GATHER)
+        return all_gather(e, inst, err);
+    for (int k = 0; k < inst->nsrc; k++)
+        call.x[k] = value(e, inst->src[k]);
+    if (inst->weight >= 0) {
+        call.w = &e->weight[inst->weight];
+        if (e->p->weight[inst->weight].experts)
+            call.expert_rows = expert_rows(e, inst->mixture, &call.nexperts);
     }
-    return err_set(err, ERR_SYSTEM, "operation %d is not known", (int)inst->op);
-}
-
-/* ---- loops over experts ---- */
-
-/* The rows for which ROUTE has a weight in column COL. */
-static void choose_rows(struct engine *e, int route, uint64_t col)
-{
-    size_t rows = rows_of(e, route), cols = e->p->value[route].cols;
-    const float *r = value(e, route);
-
-    e->nchosen = 0;
-    for (size_t i = 0; i < rows; i++)
-        if (r[i * cols + col] != 0)
-            e->chosen[e->nchosen++] = (int32_t)i;
-}
-
-/* Run the loop that begins at instruction *AT for each expert of this rank that some
- * row goes to; *at becomes its last instruction. */
-static int run_loop(struct engine *e, int *at, struct err *err)
-{
-    const struct program *p = e->p;
-    const struct inst *each = &p->inst[*at];
-    int begin = *at, end = begin, ret = 0;
-
-    while (end + 1 < p->ninsts && p->inst[end + 1].loop == each->loop)
-        end++;
-    *at = end;
-    memset(value(e, each->each.sum), 0,
-           rows_of(e, each->each.sum) * p->value[each->each.sum].cols * sizeof(float));
-    e->first_expert = each->each.first;
-    for (uint64_t k = 0; k < each->each.count && ret == 0; k++) {
-        choose_rows(e, each->src[1], each->each.first + k);
-        e->expert = k;
-        for (int i = begin; i <= end && e->nchosen && ret == 0; i++)
-            ret = run(e, &p->inst[i], err);
-    }
-    e->expert = 0;
-    return ret;
+    if (inst->weight2 >= 0)
+        call.w2 = &e->weight[inst->weight2];
+    if (inst->op == OP_KEEP)
+        return attend_keep(e->attend, &call, err);
+    if (inst->op == OP_ATTENTION)
+        return attend_run(e->attend, &call, err);
+    return e->ops->kernel[inst->op](e->device, &call, err);
 }
 
 /* ---- steps ---- */
-
-/* The angles of this step's positions; rounded to f32, as models are trained with them.
- */
-static void set_rotations(struct engine *e)
-{
-    for (int t = 0; t < e->p->nropes; t++) {
-        const struct rope *r = &e->p->rope[t];
-        size_t half = r->dim / 2;
-
-        if (r->dynamic)
-            program_rope_dynamic(r, e->step.start + e->sequence.n,
-                                 e->rotation[t].inv_freq);
-        for (size_t i = 0; i < e->step.n; i++)
-            for (size_t k = 0; k < half; k++) {
-                float angle = (float)e->position[i] * (float)e->rotation[t].inv_freq[k];
-
-                e->rotation[t].cos[i * half + k] =
-                    (float)(cos((double)angle) * r->scale);
-                e->rotation[t].sin[i * half + k] =
-                    (float)(sin((double)angle) * r->scale);
-            }
-    }
-}
 
 /* What comes over the border before this stage. */
 static int import(struct engine *e, struct err *err)
 {
     const struct program *p = e->p;
 
-    for (int i = 0; i < p->nimports; i++) {
-        int v = p->import[i];
-        size_t bytes = rows_of(e, v) * p->value[v].cols * sizeof(float);
-
-        if (e->pipe->ops->receive(e->pipe, value(e, v), bytes, e->pipe->rank - 1, err) <
-            0)
+    for (int i = 0; i < p->nimports; i++)
+        if (link_receive(&e->link, e->pipe, address(e, p->import[i]),
+                         bytes_of(e, p->import[i]), e->pipe->rank - 1, err) < 0)
             return -1;
-    }
     return 0;
 }
 
@@ -325,31 +243,43 @@ static int export(struct engine *e, struct err *err)
 {
     const struct program *p = e->p;
 
-    for (int i = 0; i < p->nexports; i++) {
-        int v = p->export[i];
-        size_t bytes = rows_of(e, v) * p->value[v].cols * sizeof(float);
-
-        if (e->pipe->ops->send(e->pipe, value(e, v), bytes, e->pipe->rank + 1, err) < 0)
+    for (int i = 0; i < p->nexports; i++)
+        if (link_send(&e->link, e->pipe, address(e, p->export[i]),
+                      bytes_of(e, p->export[i]), e->pipe->rank + 1, err) < 0)
             return -1;
-    }
     return 0;
 }
 
-/* The outputs' rows of all tokens, to the first rank of the sequence group. */
+/* Is output I made here, of rows that the ranks of the sequence group share out? */
+static bool is_shared(const struct engine *e, int i)
+{
+    const struct program_output *o = &e->p->output[i];
+
+    return o->stage == e->p->coord[MESH_PP] &&
+           e->p->value[o->value].rows == ROWS_TOKENS && !e->sequence.shared;
+}
+
+/* The rows of all tokens, on the group's first rank. */
 static int collect(struct engine *e, struct err *err)
 {
-    const struct program *p = e->p;
+    for (int i = 0; i < e->p->noutputs; i++) {
+        int v = e->p->output[i].value;
+        uint64_t bytes = e->sequence.n * e->p->value[v].cols * sizeof(float);
+        struct whole *w = &e->whole[i];
+        const void *own;
 
-    for (int i = 0; i < p->noutputs && !e->sequence.shared; i++) {
-        int v = p->output[i].value;
-        size_t cols = p->value[v].cols;
-
-        if (p->value[v].rows != ROWS_TOKENS || p->value[v].first < 0)
+        if (!is_shared(e, i))
             continue;
-        if (e->sequence.comm->rank == 0)
-            e->whole[i] = xgrow(e->whole[i], &e->whole_cap[i], e->sequence.n * cols + 1,
-                                sizeof(**e->whole));
-        if (sequence_collect(&e->sequence, e->whole[i], value(e, v), cols, err) < 0)
+        if (e->sequence.comm->rank == 0 && w->bytes < bytes) {
+            free(w->x);
+            w->bytes = 0;
+            w->x = mem_alloc(bytes, e->p->output[i].name, err);
+            if (!w->x)
+                return -1;
+            w->bytes = bytes;
+        }
+        if (link_read(&e->link, address(e, v), bytes_of(e, v), &own, err) < 0 ||
+            sequence_collect(&e->sequence, w->x, own, e->p->value[v].cols, err) < 0)
             return -1;
     }
     return 0;
@@ -379,49 +309,197 @@ static void tell_part(const struct engine *e, int inst)
         e->see(e->see_arg, part_of(e, inst));
 }
 
-int engine_step(struct engine *e, const struct step *step, struct err *err)
+static int check_step(const struct engine *e, const struct segment *s, size_t n,
+                      struct err *err)
 {
-    if (step->n > e->limits.tokens || step->nwanted > e->limits.wanted ||
-        step->sequence >= e->limits.sequences ||
-        (e->p->nslots && step->start + step->n > e->limits.context) ||
-        step->nsource > e->limits.source ||
-        (e->p->source && step->start == 0 && !step->nsource))
-        return err_set(err, ERR_SYSTEM,
-                       "a step of %zu tokens at %zu is beyond the limits", step->n,
-                       step->start);
-    sequence_begin(&e->sequence, step->n);
-    attend_begin(e->attend, step->sequence, step->start, step->nsource);
-    e->step = *step;
-    e->step.ids += e->sequence.first;
-    e->step.n = e->sequence.count;
-    e->targets = step->targets;
-    for (size_t i = 0; i < e->step.n; i++) {
-        size_t row = e->sequence.first + i;
+    size_t tokens = 0, wanted = 0, source = 0;
 
-        e->position[i] = (int32_t)(step->start + row);
-        e->types[i] = step->token_types ? step->token_types[row] : 0;
+    for (size_t i = 0; i < n; i++) {
+        tokens += s[i].n;
+        wanted += s[i].nwanted;
+        source += s[i].nsource;
+        if (s[i].sequence >= e->limits.sequences ||
+            (e->p->nslots && s[i].start + s[i].n > e->limits.context) ||
+            (e->p->source && s[i].start == 0 && !s[i].nsource))
+            return err_set(err, ERR_SYSTEM,
+                           "a step of %zu tokens at %zu is beyond the limits", s[i].n,
+                           s[i].start);
     }
-    set_rotations(e);
-    if (import(e, err) < 0)
+    if (n > e->limits.segments || (n != 1 && e->sequence.comm->size > 1) ||
+        tokens > e->limits.tokens || wanted > e->limits.wanted ||
+        source > e->limits.source)
+        return err_set(err, ERR_SYSTEM,
+                       "a step of %zu segments and %zu tokens is beyond the limits", n,
+                       tokens);
+    return 0;
+}
+
+/* ---- what the kernels of a step read ---- */
+
+/* Offsets in the upload. */
+struct offsets {
+    size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
+    size_t length, output, first, draw;
+};
+
+/* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
+ * where it is another's. */
+static int32_t own_row(const struct engine *e, size_t own, size_t row)
+{
+    const struct sequence *s = &e->sequence;
+
+    if (s->comm->size == 1)
+        return (int32_t)(own + row);
+    if (s->shared)
+        return s->comm->rank == 0 ? (int32_t)row : -1;
+    return row >= s->first && row < s->first + s->count ? (int32_t)(row - s->first)
+                                                        : -1;
+}
+
+static void add_offsets(struct engine *e, struct offsets *o, size_t n)
+{
+    struct upload *u = &e->upload;
+    size_t unit = sizeof(int32_t), tokens = e->rows[ROWS_TOKENS];
+
+    for (int k = 0; k < ROWS_KINDS; k++) {
+        int32_t rows = (int32_t)e->rows[k];
+
+        o->rows[k] = upload_add(u, &rows, 1, unit);
+        o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
+    }
+    for (int k = 0; k < INDEX_KINDS; k++)
+        o->index[k] = upload_add(
+            u, NULL, k == INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+    o->length = upload_add(u, NULL, tokens, unit);
+    o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
+    o->first = upload_add(u, NULL, n, unit);
+    o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
+}
+
+/* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
+static void fill_segment(struct engine *e, const struct offsets *o,
+                         const struct segment *s, size_t row, size_t output)
+{
+    struct upload *u = &e->upload;
+    bool one = e->sequence.comm->size == 1;
+    size_t first = one ? 0 : e->sequence.first, count = one ? s->n : e->sequence.count;
+    int32_t *index[INDEX_KINDS], *length = upload_host(u, o->length);
+    int32_t *target = upload_host(u, o->target[ROWS_TOKENS]);
+    int32_t *taken = upload_host(u, o->output);
+    int32_t *taken_target = upload_host(u, o->target[ROWS_WANTED]);
+    struct draw *draw = upload_host(u, o->draw);
+
+    for (int k = 0; k < INDEX_KINDS; k++)
+        index[k] = upload_host(u, o->index[k]);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = first + i;
+
+        index[INDEX_IDS][row + i] = s->ids[at];
+        index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
+        index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
+        length[row + i] = (int32_t)(s->start + s->n);
+        target[row + i] = s->targets ? s->targets[at] : -1;
+    }
+    for (size_t i = 0; i < s->nwanted; i++) {
+        taken[output + i] = own_row(e, row, (size_t)s->wanted[i]);
+        taken_target[output + i] = s->targets ? s->targets[s->wanted[i]] : -1;
+        if (s->draw)
+            draw[output + i] = s->draw[i];
+    }
+}
+
+static void fill_view(struct engine *e, const struct offsets *o)
+{
+    const struct upload *u = &e->upload;
+
+    for (int k = 0; k < ROWS_KINDS; k++) {
+        e->view.rows[k] = upload_at(u, o->rows[k]);
+        e->view.target[k] = k <= ROWS_WANTED ? upload_at(u, o->target[k]) : NULL;
+    }
+    for (int k = 0; k < INDEX_KINDS; k++)
+        e->view.index[k] = upload_at(u, o->index[k]);
+    e->view.length = upload_at(u, o->length);
+    e->view.output = upload_at(u, o->output);
+    e->view.first = upload_at(u, o->first);
+    e->view.draw = upload_at(u, o->draw);
+}
+
+static int begin_step(struct engine *e, const struct segment *s, size_t n,
+                      struct err *err)
+{
+    struct attend_segment *own = xcalloc(n + 1, sizeof(*own));
+    size_t tokens = 0, source = 0, wanted = 0;
+    struct offsets o;
+    int ret = -1;
+
+    for (size_t i = 0; i < n; i++) {
+        own[i] = (struct attend_segment){ .sequence = s[i].sequence,
+                                          .start = s[i].start,
+                                          .row = tokens,
+                                          .n = s[i].n,
+                                          .source_row = source,
+                                          .nsource = s[i].nsource };
+        tokens += s[i].n;
+        source += s[i].nsource;
+        wanted += s[i].nwanted;
+    }
+    sequence_begin(&e->sequence, tokens);
+    e->rows[ROWS_TOKENS] = e->sequence.count;
+    e->rows[ROWS_WANTED] = wanted;
+    e->rows[ROWS_ONE] = n;
+    e->rows[ROWS_SOURCE] = source;
+    upload_begin(&e->upload);
+    add_offsets(e, &o, n);
+    wanted = 0;
+    for (size_t i = 0; i < n; i++) {
+        int32_t *first = upload_host(&e->upload, o.first);
+        int32_t *ids = upload_host(&e->upload, o.index[INDEX_SOURCE]);
+
+        fill_segment(e, &o, &s[i], own[i].row, wanted);
+        first[i] = own_row(e, own[i].row, 0);
+        for (size_t k = 0; k < s[i].nsource; k++)
+            ids[own[i].source_row + k] = s[i].source[k];
+        wanted += s[i].nwanted;
+    }
+    if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
+        upload_send(&e->upload, err) < 0)
+        goto out;
+    fill_view(e, &o);
+    attend_ready(e->attend, &e->upload);
+    ret = 0;
+out:
+    free(own);
+    return ret;
+}
+
+int engine_step(struct engine *e, const struct segment *segment, size_t n,
+                struct err *err)
+{
+    if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
+        import(e, err) < 0)
         return -1;
     for (int i = 0; i < e->p->ninsts; i++) {
         tell_part(e, i);
-        if (!step->nsource && e->p->value[e->p->inst[i].dst].rows == ROWS_SOURCE)
-            continue;
-        if ((e->p->inst[i].op == OP_EACH ? run_loop(e, &i, err)
-                                         : run(e, &e->p->inst[i], err)) < 0)
+        if (rows_of(e, e->p->inst[i].dst) && run(e, &e->p->inst[i], err) < 0)
             return -1;
     }
     tell_part(e, e->p->ninsts);
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 
-const float *engine_output(const struct engine *e, int i, size_t *rows)
+int engine_output(struct engine *e, int i, const float **out, size_t *rows,
+                  struct err *err)
 {
     int v = e->p->output[i].value;
-    bool collected = e->p->value[v].rows == ROWS_TOKENS && !e->sequence.shared &&
-                     e->sequence.comm->rank == 0;
+    const void *x = e->whole[i].x;
 
-    *rows = collected ? e->sequence.n : rows_of(e, v);
-    return collected ? e->whole[i] : value(e, v);
+    if (is_shared(e, i) && e->sequence.comm->rank == 0) {
+        *rows = e->sequence.n;
+    } else {
+        *rows = rows_of(e, v);
+        if (link_read(&e->link, address(e, v), bytes_of(e, v), &x, err) < 0)
+            return -1;
+    }
+    *out = x;
+    return 0;
 }

@@ -1,11 +1,12 @@
 /* engine - runs a program on one rank
  *
- * An engine holds a program's weights, its cache and one arena for all values.  A step
- * runs the program on some tokens of one sequence: a prompt or a chunk of it, or one
- * new token.  All ranks of a tensor group take the same steps, and all stages of a
- * pipeline the same, one after the other: a step receives what its stage imports, and
- * sends what it exports, so that a stage works on a step while the next one works on
- * the step before. */
+ * An engine holds a program's cache and one arena for all values, in the memory of a
+ * device; it knows addresses and runs kernels, but neither reads nor writes a value.  A
+ * step runs the program on segments: some tokens of each of some sequences, a prompt or
+ * a chunk of it, or one new token.  All ranks of a tensor group take the same steps,
+ * and all stages of a pipeline the same, one after the other: a step receives what its
+ * stage imports, and sends what it exports, so that a stage works on a step while the
+ * next one works on the step before. */
 #ifndef LIB_RUN_ENGINE_H
 #define LIB_RUN_ENGINE_H
 
@@ -15,13 +16,13 @@
 
 #include "lib/base/err.h"
 #include "lib/comm/comm.h"
-#include "lib/program/backend.h"
+#include "lib/device/device.h"
 #include "lib/program/program.h"
 
 struct engine_limits {
-    int threads;
     size_t tokens;    /* of one step */
     size_t wanted;    /* rows of one step that reach the outputs */
+    size_t segments;  /* of one step; 0 is 1 */
     size_t context;   /* tokens of a sequence, for the cache */
     size_t source;    /* tokens of a source, for programs that read one */
     size_t sequences; /* that are kept at a time; 0 is 1 */
@@ -37,37 +38,44 @@ struct engine_groups {
     int across;        /* ranks of the sequence group that exchange heads */
 };
 
-/* WEIGHT[i] is program weight i, which must outlive the engine, as must PROGRAM and the
- * groups. */
+/* WEIGHT[i] is program weight i, in the memory of DEVICE, which OPS has opened; all
+ * must outlive the engine, as must PROGRAM and the groups. */
 int engine_open(struct engine **out, const struct program *program,
+                const struct backend *ops, struct device *device,
                 const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
 
-struct step {
+/* The part of a step that is of one sequence. */
+struct segment {
     const int32_t *ids;         /* [n] */
     const int32_t *token_types; /* [n], or NULL: all 0 */
     const int32_t *targets; /* [n]: the token that follows each, for "nll"; or NULL */
-    size_t n;               /* at most limits.tokens */
-    const int32_t *source;  /* [nsource], in the first step of a sequence of a program
-                               that reads one; else NULL */
+    size_t n;
+    const int32_t *source; /* [nsource], in the first step of a sequence of a program
+                              that reads one; else NULL */
     size_t nsource;
     size_t start;          /* position of the first; 0 begins a new sequence */
     size_t sequence;       /* whose cache, below limits.sequences */
-    const int32_t *wanted; /* [nwanted] rows of this step that reach the outputs of a
+    const int32_t *wanted; /* [nwanted] rows of this segment that reach the outputs of a
                               program built with .wanted */
     size_t nwanted;
+    const struct draw
+        *draw; /* [nwanted]: how each is drawn, for TAIL_SAMPLE; or NULL */
 };
 
-/* Run STEP.  The outputs stay valid until the next step. */
-int engine_step(struct engine *e, const struct step *step, struct err *err);
+/* Run a step of the N segments at SEGMENT, each of another sequence; where ranks share
+ * sequences N is 1.  The outputs stay valid until the next step. */
+int engine_step(struct engine *e, const struct segment *segment, size_t n,
+                struct err *err);
 /* Call SEE before the first instruction of each part of the model (model_part), and
  * with -1 after the last of a step, from now on. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
-/* Output I of the program, which this stage makes: *rows rows of its value's
- * whole_cols.  The first rank of a sequence group has the rows of all tokens, the
- * others their own. */
-const float *engine_output(const struct engine *e, int i, size_t *rows);
+/* Output I of the program, which this stage makes: *out has *rows rows of its value's
+ * whole_cols, until the next call.  The first rank of a sequence group has the rows of
+ * all tokens, the others their own. */
+int engine_output(struct engine *e, int i, const float **out, size_t *rows,
+                  struct err *err);
 
 /* Bytes of the cache, and of the arena with what is exchanged for attention. */
 uint64_t engine_cache_bytes(const struct engine *e);

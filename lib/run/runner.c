@@ -29,7 +29,8 @@ static int open_group(struct comm **out, struct comm *world, const struct mesh *
 }
 
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                int across, struct comm *world, const struct program_options *options,
+                const struct runner_machine *machine, struct comm *world,
+                const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
@@ -41,7 +42,11 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                           .nstages = mesh->size[MESH_PP],
                           .replica = coord[MESH_DP],
                           .nreplicas = mesh->size[MESH_DP],
-                          .groups.across = across ? across : mesh->size[MESH_SP] };
+                          .groups.across =
+                              machine->across ? machine->across : mesh->size[MESH_SP] };
+    r->ops = machine->ops ? machine->ops : backend_find(NULL, err);
+    if (!r->ops)
+        return -1;
     if (open_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
         open_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         open_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
@@ -50,9 +55,10 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     if (r->program->dynamic_rope)
         own.tokens = own.context;
     r->chunk = own.tokens;
-    if (weights_open(&r->weights, c, r->program, err) < 0 ||
-        engine_open(&r->engine, r->program, r->weights.matrix, &r->groups, &own, err) <
-            0)
+    if (r->ops->open(&r->device, machine->threads, err) < 0 ||
+        weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
+        engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
+                    &r->groups, &own, err) < 0)
         goto fail;
     return 0;
 fail:
@@ -64,6 +70,8 @@ void runner_close(struct runner *r)
 {
     engine_free(r->engine);
     weights_close(&r->weights);
+    if (r->device)
+        r->ops->close(r->device);
     program_free(r->program);
     for (size_t i = 0; i < 3; i++) {
         struct comm *c = i == 0   ? r->groups.pipe
@@ -76,14 +84,14 @@ void runner_close(struct runner *r)
     *r = (struct runner){ 0 };
 }
 
-int runner_feed(struct runner *r, const struct step *all,
-                void (*see)(void *arg, struct engine *e, size_t first, size_t count),
-                void *arg, struct err *err)
+int runner_feed(struct runner *r, const struct segment *all,
+                int (*see)(void *arg, struct engine *e, struct err *err), void *arg,
+                struct err *err)
 {
     for (size_t at = 0; at < all->n; at += r->chunk) {
         size_t count = all->n - at < r->chunk ? all->n - at : r->chunk;
         int32_t last = (int32_t)count - 1;
-        struct step s = *all;
+        struct segment s = *all;
 
         s.ids += at;
         s.token_types = all->token_types ? all->token_types + at : NULL;
@@ -93,10 +101,10 @@ int runner_feed(struct runner *r, const struct step *all,
         s.nsource = at ? 0 : all->nsource;
         s.wanted = &last;
         s.nwanted = at + count == all->n;
-        if (engine_step(r->engine, &s, err) < 0)
+        if (engine_step(r->engine, &s, 1, err) < 0)
             return -1;
-        if (see && runner_is_last(r))
-            see(arg, r->engine, at, count);
+        if (see && runner_is_last(r) && see(arg, r->engine, err) < 0)
+            return -1;
     }
     return 0;
 }

@@ -10,7 +10,16 @@
 #include "lib/run/engine.h"
 #include "lib/run/weights.h"
 
+/* What a rank works with. */
+struct runner_machine {
+    const struct backend *ops; /* NULL: the best that there is */
+    int threads;
+    int across; /* ranks of those that share a sequence that exchange heads; 0: all */
+};
+
 struct runner {
+    const struct backend *ops;
+    struct device *device;
     struct program *program;
     struct weights weights;
     struct engine *engine;
@@ -21,21 +30,21 @@ struct runner {
     int replica, nreplicas;
 };
 
-/* Make rank WORLD->rank of MESH ready to run C.  Of the ranks of MESH that share a
- * sequence each ACROSS (0: all) exchange heads.  C and WORLD must outlive it.  With
+/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
  * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
  * says: all angles follow from the length at the step's end. */
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                int across, struct comm *world, const struct program_options *options,
+                const struct runner_machine *machine, struct comm *world,
+                const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 
 /* Run the tokens of ALL, which may be more than a step's, in steps of at most chunk.
- * Only the last row of all is wanted.  On the last stage SEE is called after each step
- * with the step's first index in ALL, unless it is NULL. */
-int runner_feed(struct runner *r, const struct step *all,
-                void (*see)(void *arg, struct engine *e, size_t first, size_t count),
-                void *arg, struct err *err);
+ * Only the last row of all is wanted.  On the last stage SEE is called after each step,
+ * unless it is NULL; when it fails, so does this. */
+int runner_feed(struct runner *r, const struct segment *all,
+                int (*see)(void *arg, struct engine *e, struct err *err), void *arg,
+                struct err *err);
 
 bool runner_is_last(const struct runner *r); /* stage */
 /* The last stage of a replica tells the others buf[bytes]: tell does nothing but there,

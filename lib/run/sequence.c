@@ -7,11 +7,18 @@
 #include "lib/base/mem.h"
 #include "lib/model/deal.h"
 
-void sequence_init(struct sequence *s, struct comm *comm, int across)
+void sequence_init(struct sequence *s, struct comm *comm, struct link *link, int across)
 {
-    *s = (struct sequence){ .comm = comm,
-                            .across = across,
-                            .ring = comm->size / across };
+    *s = (struct sequence){
+        .comm = comm, .link = link, .across = across, .ring = comm->size / across
+    };
+}
+
+void sequence_clear(struct sequence *s)
+{
+    if (s->packed)
+        s->link->ops->release(s->link->device, s->packed);
+    s->packed = NULL;
 }
 
 /* ---- rows ---- */
@@ -70,10 +77,10 @@ size_t sequence_gathered_most(const struct sequence *s, size_t tokens)
 /* ---- heads ---- */
 
 /* The part of rank PART of the neighbours. */
-static struct heads part_of(const struct sequence *s, const struct heads *all,
-                            uint64_t per, int part)
+static struct head_part part_of(const struct sequence *s, const struct head_part *all,
+                                uint64_t per, int part)
 {
-    struct heads h = *all;
+    struct head_part h = *all;
     struct share group, within;
 
     deal_groups(h.groups, per, s->across, part, &group, &within);
@@ -84,105 +91,119 @@ static struct heads part_of(const struct sequence *s, const struct heads *all,
     return h;
 }
 
-struct heads sequence_heads(const struct sequence *s, uint64_t groups, uint64_t per,
-                            uint64_t within, uint64_t dim)
+struct head_part sequence_heads(const struct sequence *s, uint64_t groups, uint64_t per,
+                                uint64_t within, uint64_t dim)
 {
-    struct heads all = { .groups = groups, .within = within, .dim = dim };
+    struct head_part all = { .groups = groups, .within = within, .dim = dim };
 
     return part_of(s, &all, per, s->comm->rank % s->across);
 }
 
-uint64_t heads_cols(const struct heads *h)
+uint64_t heads_cols(const struct head_part *h)
 {
     return h->group_count * h->within_count * h->dim;
 }
 
-/* Copy the part H of ROWS whole rows to PACKED, or from there when UNPACK. */
-static void copy_part(const struct heads *h, float *whole, float *packed, size_t rows,
-                      bool unpack)
+/* ---- exchanges ---- */
+
+/* OP of the part H: this rank's rows of TO from FROM. */
+static int copy_part(struct sequence *s, enum op op, const struct head_part *h,
+                     float *to, const float *from, struct err *err)
 {
-    size_t cols = h->groups * h->within * h->dim, run = h->within_count * h->dim;
+    struct inst inst = {
+        .op = op, .nsrc = 1, .weight = -1, .weight2 = -1, .heads = *h
+    };
+    uint64_t part = heads_cols(h), whole = h->groups * h->within * h->dim;
+    bool pack = op == OP_HEADS_PACK;
+    struct call call = { .inst = &inst };
 
-    for (size_t i = 0; i < rows; i++)
-        for (uint64_t g = 0; g < h->group_count; g++) {
-            float *at = whole + i * cols +
-                        ((h->group_start + g) * h->within + h->within_start) * h->dim;
-
-            memcpy(unpack ? at : packed, unpack ? packed : at, run * sizeof(*at));
-            packed += run;
-        }
+    call.y = (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32 };
+    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows, s->count,
+                                 pack ? whole : part, DTYPE_F32 };
+    return s->link->ops->kernel[op](s->link->device, &call, err);
 }
 
-/* ---- exchanges ---- */
+/* Device memory for N floats of one rank's part, in *out. */
+static int room(struct sequence *s, size_t n, float **out, struct err *err)
+{
+    const struct backend *ops = s->link->ops;
+
+    if (n * sizeof(float) > s->packed_bytes || !s->packed) {
+        sequence_clear(s);
+        s->packed_bytes = 0;
+        s->packed =
+            ops->alloc(s->link->device, n * sizeof(float), "an exchange of heads", err);
+        if (!s->packed)
+            return -1;
+        s->packed_bytes = n * sizeof(float);
+    }
+    *out = s->packed;
+    return 0;
+}
 
 static int send(struct sequence *s, const float *x, size_t n, int to, struct err *err)
 {
     s->moved += n * sizeof(*x);
-    return s->comm->ops->send(s->comm, x, n * sizeof(*x), to, err);
+    return link_send(s->link, s->comm, x, n * sizeof(*x), to, err);
 }
 
 static int receive(struct sequence *s, float *x, size_t n, int from, struct err *err)
 {
-    return s->comm->ops->receive(s->comm, x, n * sizeof(*x), from, err);
+    return link_receive(s->link, s->comm, x, n * sizeof(*x), from, err);
 }
 
-int sequence_to_heads(struct sequence *s, const struct heads *h, uint64_t per, float *y,
-                      const float *x, struct err *err)
+/* Columns of the widest part of the neighbours. */
+static size_t widest(const struct sequence *s, const struct head_part *h, uint64_t per)
 {
-    int base = neighbour(s), me = s->comm->rank - base, ret = -1;
-    float *whole = (float *)(uintptr_t)x, *packed;
-    uint64_t bytes;
+    size_t most = 0;
 
-    if (s->shared || s->across == 1) {
-        copy_part(h, whole, y, s->count, false);
-        return 0;
+    for (int i = 0; i < s->across; i++) {
+        struct head_part part = part_of(s, h, per, i);
+
+        most = heads_cols(&part) > most ? heads_cols(&part) : most;
     }
-    if (!mem_mul(&bytes, s->count, h->groups * h->within * h->dim * sizeof(*x)))
-        return err_set(err, ERR_SYSTEM, "an exchange of heads overflows");
-    packed = mem_alloc(bytes, "an exchange of heads", err);
-    if (!packed)
+    return most;
+}
+
+int sequence_to_heads(struct sequence *s, const struct head_part *h, uint64_t per,
+                      float *y, const float *x, struct err *err)
+{
+    int base = neighbour(s), me = s->comm->rank - base;
+    float *packed;
+
+    if (s->shared || s->across == 1)
+        return copy_part(s, OP_HEADS_PACK, h, y, x, err);
+    if (room(s, s->count * widest(s, h, per), &packed, err) < 0)
         return -1;
     for (int i = 1; i < s->across; i++) {
         int to = (me + i) % s->across;
-        struct heads part = part_of(s, h, per, to);
+        struct head_part part = part_of(s, h, per, to);
 
-        copy_part(&part, whole, packed, s->count, false);
-        if (send(s, packed, s->count * heads_cols(&part), base + to, err) < 0)
-            goto out;
+        if (copy_part(s, OP_HEADS_PACK, &part, packed, x, err) < 0 ||
+            send(s, packed, s->count * heads_cols(&part), base + to, err) < 0)
+            return -1;
     }
     for (int i = 0; i < s->across; i++) {
         struct share rows = rows_of(s, base + i);
         float *at = y + (rows.start - s->begin) * heads_cols(h);
 
-        if (i == me)
-            copy_part(h, whole, at, s->count, false);
-        else if (receive(s, at, rows.count * heads_cols(h), base + i, err) < 0)
-            goto out;
+        if (i == me ? copy_part(s, OP_HEADS_PACK, h, at, x, err) < 0
+                    : receive(s, at, rows.count * heads_cols(h), base + i, err) < 0)
+            return -1;
     }
-    ret = 0;
-out:
-    free(packed);
-    return ret;
+    return 0;
 }
 
-int sequence_to_rows(struct sequence *s, const struct heads *h, uint64_t per, float *y,
-                     const float *x, struct err *err)
+int sequence_to_rows(struct sequence *s, const struct head_part *h, uint64_t per,
+                     float *y, const float *x, struct err *err)
 {
-    int base = neighbour(s), me = s->comm->rank - base, ret = -1;
-    size_t cols = heads_cols(h), most = 0;
+    int base = neighbour(s), me = s->comm->rank - base;
+    size_t cols = heads_cols(h);
     float *packed;
 
-    if (s->across == 1) {
-        copy_part(h, y, (float *)(uintptr_t)x, s->count, true);
-        return 0;
-    }
-    for (int i = 0; i < s->across; i++) {
-        struct heads part = part_of(s, h, per, i);
-
-        most = heads_cols(&part) > most ? heads_cols(&part) : most;
-    }
-    packed = mem_alloc(s->count * most * sizeof(*x) + 1, "an exchange of rows", err);
-    if (!packed)
+    if (s->across == 1)
+        return copy_part(s, OP_HEADS_UNPACK, h, y, x, err);
+    if (room(s, s->count * widest(s, h, per), &packed, err) < 0)
         return -1;
     for (int i = 1; i < s->across; i++) {
         int to = (me + i) % s->across;
@@ -191,22 +212,19 @@ int sequence_to_rows(struct sequence *s, const struct heads *h, uint64_t per, fl
         size_t count = s->shared ? s->count : rows.count;
 
         if (send(s, x + first * cols, count * cols, base + to, err) < 0)
-            goto out;
+            return -1;
     }
     for (int i = 0; i < s->across; i++) {
-        struct heads part = part_of(s, h, per, i);
+        struct head_part part = part_of(s, h, per, i);
         const float *own = x + (s->first - s->begin) * cols;
 
-        if (i == me)
-            memcpy(packed, own, s->count * cols * sizeof(*own));
-        else if (receive(s, packed, s->count * heads_cols(&part), base + i, err) < 0)
-            goto out;
-        copy_part(&part, y, packed, s->count, true);
+        if (i != me &&
+            receive(s, packed, s->count * heads_cols(&part), base + i, err) < 0)
+            return -1;
+        if (copy_part(s, OP_HEADS_UNPACK, &part, y, i == me ? own : packed, err) < 0)
+            return -1;
     }
-    ret = 0;
-out:
-    free(packed);
-    return ret;
+    return 0;
 }
 
 int sequence_collect(struct sequence *s, float *y, const float *x, size_t cols,
@@ -218,7 +236,8 @@ int sequence_collect(struct sequence *s, float *y, const float *x, size_t cols,
     for (int r = 1; r < s->comm->size; r++) {
         struct share rows = rows_of(s, r);
 
-        if (receive(s, y + rows.start * cols, rows.count * cols, r, err) < 0)
+        if (s->comm->ops->receive(s->comm, y + rows.start * cols,
+                                  rows.count * cols * sizeof(*y), r, err) < 0)
             return -1;
     }
     return 0;

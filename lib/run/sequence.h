@@ -14,23 +14,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/err.h"
-#include "lib/comm/comm.h"
-#include "lib/program/program.h"
+#include "lib/run/link.h"
 
 struct sequence {
     struct comm *comm; /* of the group; borrowed */
+    struct link *link; /* borrowed */
     int across, ring;  /* U and R */
+    void *packed;      /* device: room for one rank's part */
+    size_t packed_bytes;
     /* of the present step */
     bool shared;
     size_t n;               /* its tokens */
     size_t first, count;    /* this rank's rows */
+    const int32_t *rows;    /* device: count; set by who uploads the step */
     size_t begin, gathered; /* the rows of this rank and its neighbours */
     uint64_t moved;         /* bytes that this rank has sent for attention, ever */
 };
 
 /* ACROSS must divide the group's size. */
-void sequence_init(struct sequence *s, struct comm *comm, int across);
+void sequence_init(struct sequence *s, struct comm *comm, struct link *link,
+                   int across);
+void sequence_clear(struct sequence *s);
 /* Share a step of N tokens. */
 void sequence_begin(struct sequence *s, size_t n);
 /* The rows of the neighbours at place PLACE of the ring, of a step that is not shared.
@@ -41,26 +45,21 @@ void sequence_place(const struct sequence *s, int place, size_t *first, size_t *
 size_t sequence_rows_most(const struct sequence *s, size_t tokens);
 size_t sequence_gathered_most(const struct sequence *s, size_t tokens);
 
-/* Columns in heads: GROUPS of WITHIN heads of DIM columns each, and the part of them
- * that a rank has between the exchanges. */
-struct heads {
-    uint64_t groups, within, dim;
-    uint64_t group_start, group_count, within_start, within_count;
-};
-
 /* The part that this rank takes; WITHIN is 1 for keys and values.  PER is the heads of
  * a group of the queries: what they are dealt by. */
-struct heads sequence_heads(const struct sequence *s, uint64_t groups, uint64_t per,
-                            uint64_t within, uint64_t dim);
-uint64_t heads_cols(const struct heads *h); /* of the part */
+struct head_part sequence_heads(const struct sequence *s, uint64_t groups, uint64_t per,
+                                uint64_t within, uint64_t dim);
+uint64_t heads_cols(const struct head_part *h); /* of the part */
 
-/* y[gathered][part's columns] from x[count][all columns], and back.  Y and X differ. */
-int sequence_to_heads(struct sequence *s, const struct heads *h, uint64_t per, float *y,
-                      const float *x, struct err *err);
-int sequence_to_rows(struct sequence *s, const struct heads *h, uint64_t per, float *y,
-                     const float *x, struct err *err);
+/* y[gathered][part's columns] from x[count][all columns], and back; device memory.  Y
+ * and X differ. */
+int sequence_to_heads(struct sequence *s, const struct head_part *h, uint64_t per,
+                      float *y, const float *x, struct err *err);
+int sequence_to_rows(struct sequence *s, const struct head_part *h, uint64_t per,
+                     float *y, const float *x, struct err *err);
 
-/* y[n][cols] on the group's first rank from the rows x[count][cols] of all. */
+/* y[n][cols] on the group's first rank from the rows x[count][cols] of all; memory of
+ * the host. */
 int sequence_collect(struct sequence *s, float *y, const float *x, size_t cols,
                      struct err *err);
 

@@ -5,6 +5,20 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/run/link.h"
+
+/* The tensor's BYTES by way of the host to device memory TO. */
+static int copy_in(const struct weights *w, struct loader *loader, size_t tensor,
+                   void *to, uint64_t bytes, struct err *err)
+{
+    void *host = mem_alloc(bytes, "a tensor on its way", err);
+    int ret = -1;
+
+    if (host && loader_read(loader, tensor, host, err) == 0)
+        ret = w->ops->copy_in(w->device, to, host, bytes, err);
+    free(host);
+    return ret;
+}
 
 /* A part of a padded table may have rows of zeros after those that are needed. */
 static int load(struct weights *w, int i, struct loader *loader,
@@ -32,18 +46,24 @@ static int load(struct weights *w, int i, struct loader *loader,
                        t->name, (unsigned long long)bytes,
                        (unsigned long long)need->rows, (unsigned long long)need->cols,
                        dtype_name(dtype));
-    data = mem_alloc(bytes, t->name, err);
+    data = w->ops->alloc(w->device, bytes, t->name, err);
     w->matrix[i] = (struct matrix){ data, dtype, need->rows, need->cols };
     w->bytes += bytes;
-    return data ? loader_read(loader, need->tensor, data, err) : -1;
+    if (!data)
+        return -1;
+    if (w->ops->host_memory)
+        return loader_read(loader, need->tensor, data, err);
+    return copy_in(w, loader, need->tensor, data, bytes, err);
 }
 
 /* A copy of a tied tensor must be what was loaded as weight I. */
-static int check_copy(const struct weights *w, int i, struct loader *loader,
-                      const struct checkpoint *c, size_t copy, struct err *err)
+static int check_copy(const struct weights *w, int i, struct link *link,
+                      struct loader *loader, const struct checkpoint *c, size_t copy,
+                      struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[copy];
     const struct model_tensor *to = &c->model->tensor[t->tied];
+    const void *loaded;
     uint64_t bytes;
     char *data;
     bool same;
@@ -56,7 +76,11 @@ static int check_copy(const struct weights *w, int i, struct loader *loader,
         free(data);
         return -1;
     }
-    same = same && !memcmp(data, w->matrix[i].data, (size_t)bytes);
+    if (link_read(link, w->matrix[i].data, bytes, &loaded, err) < 0) {
+        free(data);
+        return -1;
+    }
+    same = same && !memcmp(data, loaded, (size_t)bytes);
     free(data);
     return same ? 0
                 : err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
@@ -68,26 +92,30 @@ static int check_copies(const struct weights *w, struct loader *loader,
                         const struct checkpoint *c, const struct program *program,
                         struct err *err)
 {
+    struct link link;
+    int ret = 0;
+
+    link_init(&link, w->ops, w->device);
     for (size_t t = 0; t < c->model->ntensors && !c->sharded; t++) {
         const struct model_tensor *copy = &c->model->tensor[t];
 
         if (copy->tied < 0 || copy->source < 0)
             continue;
-        for (int i = 0; i < w->n; i++)
-            if (program->weight[i].tensor == (size_t)copy->tied &&
-                check_copy(w, i, loader, c, t, err) < 0)
-                return -1;
+        for (int i = 0; i < w->n && ret == 0; i++)
+            if (program->weight[i].tensor == (size_t)copy->tied)
+                ret = check_copy(w, i, &link, loader, c, t, err);
     }
-    return 0;
+    link_clear(&link);
+    return ret;
 }
 
 int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
-                 struct err *err)
+                 const struct backend *ops, struct device *device, struct err *err)
 {
     struct loader *loader;
     int ret = 0;
 
-    *w = (struct weights){ .n = program->nweights };
+    *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
     if (loader_open(&loader, c, &program->mesh, program->coord, err) < 0)
         return -1;
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
@@ -105,7 +133,7 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
 void weights_close(struct weights *w)
 {
     for (int i = 0; w->matrix && i < w->n; i++)
-        free((void *)w->matrix[i].data);
+        w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].data);
     free(w->matrix);
     *w = (struct weights){ 0 };
 }

@@ -1,11 +1,10 @@
 /* sample - draw the next token from logits */
-#include "cmd/tp-run/sample.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/cpu/cpu.h"
 
 struct candidate {
     double weight; /* exp((logit - largest) / temperature) */
@@ -21,15 +20,16 @@ static int likelier_first(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-int32_t sample(const struct sampling *s, const float *logits, size_t vocab,
-               uint64_t position)
+int cpu_sample(float *id, const float *logits, size_t vocab, const struct draw *s,
+               struct err *err)
 {
-    struct candidate *c = xcalloc(vocab, sizeof(*c));
+    struct candidate *c = mem_alloc(vocab * sizeof(*c), "candidates", err);
     double largest = -INFINITY, total = 0, sum = 0, draw;
     size_t n = vocab;
     struct rng rng;
-    int32_t id;
 
+    if (!c)
+        return -1;
     for (size_t i = 0; i < vocab; i++)
         largest = (double)logits[i] > largest ? (double)logits[i] : largest;
     for (size_t i = 0; i < vocab; i++)
@@ -49,17 +49,17 @@ int32_t sample(const struct sampling *s, const float *logits, size_t vocab,
         n = kept;
         total = sum;
     }
-    rng_init(&rng, s->seed, position);
+    rng_init(&rng, s->seed, s->position);
     draw = rng_uniform(&rng) * total;
-    id = c[n - 1].id;
+    *id = (float)c[n - 1].id;
     sum = 0;
     for (size_t i = 0; i < n; i++) {
         sum += c[i].weight;
         if (draw < sum) {
-            id = c[i].id;
+            *id = (float)c[i].id;
             break;
         }
     }
     free(c);
-    return id;
+    return 0;
 }
