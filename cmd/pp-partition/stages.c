@@ -14,6 +14,7 @@
 #include "lib/model/state.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/partition.h"
+#include "lib/program/cost.h"
 
 const char *const remainder_names[] = { "first", "middle", "last", NULL };
 
@@ -28,25 +29,6 @@ static uint64_t unit_params(const struct unit *u)
     for (int c = 0; c < WEIGHT_CLASSES; c++)
         n += u->weight[c].elements;
     return n;
-}
-
-/* Keys that a token sees on average over CONTEXT, twice: half of them where it sees
- * none that follow, and none further back than the window. */
-static uint64_t seen_twice(const struct unit *u, uint64_t context, bool causal)
-{
-    uint64_t window = u->ncaches ? u->cache[0].window : 0;
-
-    if (!causal)
-        return 2 * context;
-    if (!window || window >= context)
-        return context;
-    return 2 * window - window * window / context;
-}
-
-/* Forward FLOPs of a token: two for each multiplication. */
-static uint64_t unit_flops(const struct unit *u, uint64_t context, bool causal)
-{
-    return 2 * u->products + u->attention * seen_twice(u, context, causal);
 }
 
 /* A unit that is no layer stands before all, after all, or with the layer before it. */
@@ -68,20 +50,39 @@ enum what { PARAMS, FLOPS, MEMORY };
  * gradient, f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
 enum { TRAINED_BYTES = 16 };
 
-static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context,
-                          bool causal)
+static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context)
 {
     switch (what) {
     case PARAMS:
         return unit_params(u);
-    case FLOPS:
-        return unit_flops(u, context, causal);
     case MEMORY: /* bf16 values, and an f32 sum for each row of attention's scores */
         return TRAINED_BYTES * unit_params(u) +
                context * (2 * (u->kept.columns.cut + u->kept.columns.whole) +
                           4 * u->kept.heads);
+    case FLOPS:
+        break;
     }
     return 0;
+}
+
+/* Forward FLOPs of a token, in the mean over a sequence of CONTEXT. */
+static void sum_flops(struct stage_costs *out, const struct model *m,
+                      const struct anatomy *a, uint64_t context)
+{
+    const struct program *p = a->program;
+    struct cost_step s = { .keys = (double)context, .whole = true };
+    double *flops = xcalloc((size_t)a->nunits + 1, sizeof(*flops));
+
+    s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
+    s.rows[ROWS_ONE] = 1 / (double)context;
+    for (int i = 0; i < p->ninsts; i++) {
+        struct cost c = cost_of(p, &p->inst[i], &s);
+
+        flops[anatomy_unit(a, &p->value[p->inst[i].dst])] += c.products + c.attention;
+    }
+    for (int i = 0; i < a->nunits; i++)
+        *place_of(out, m, &a->unit[i]) += (uint64_t)llround(flops[i]);
+    free(flops);
 }
 
 static void sum_costs(struct stage_costs *out, const struct model *m,
@@ -92,9 +93,12 @@ static void sum_costs(struct stage_costs *out, const struct model *m,
     };
     uint64_t context = model_context(m) ? model_context(m) : 2048;
 
+    if (what == FLOPS) {
+        sum_flops(out, m, a, context);
+        return;
+    }
     for (int i = 0; i < a->nunits; i++)
-        *place_of(out, m, &a->unit[i]) +=
-            unit_cost(&a->unit[i], what, context, a->causal);
+        *place_of(out, m, &a->unit[i]) += unit_cost(&a->unit[i], what, context);
     for (int i = 0; i < a->ncommons; i++) {
         const struct common *c = &a->common[i];
         uint64_t cost = of_element[what] * c->sum.elements;

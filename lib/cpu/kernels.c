@@ -689,15 +689,13 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
                               : kernel_##word(d, c, err);                          \
     }
 #define COMM(word)
-#define ROW(id, word, call, places, saved, grads, passes, flops, traffic, comm, on) \
-    on(word)
+#define ROW(id, word, on, ...) on(word)
 OPS(ROW)
 #undef ROW
 #undef DEVICE
 #undef COMM
 
-#define DEVICE(word) run_##word
-#define COMM(word)   NULL
-#define ROW(id, word, call, places, saved, grads, passes, flops, traffic, comm, on) \
-    [OP_##id] = on(word),
+#define DEVICE(word)           run_##word
+#define COMM(word)             NULL
+#define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };

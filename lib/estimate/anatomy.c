@@ -1,16 +1,16 @@
 /* anatomy - what one rank holds and makes of a model, unit by unit
  *
- * Which values the backward pass reads follows from the derivative of each operation: a
- * product reads its input where its weight is trained, a product of two values both, an
- * activation and a norm their input (ReLU, tanh and the sigmoid their result),
+ * Which values the backward pass reads is a column of the table of operations (saved):
+ * a product reads its input where its weight is trained, a product of two values both,
+ * an activation and a norm their input (ReLU, tanh and the sigmoid their result),
  * attention q, k, v and its result (Dao 2023) or the scores; sums, rotations and
  * scalings read nothing.  For a GPT block this gives the 34 bytes per element of
  * Korthikanti et al. 2022, equation 1.
  *
  * PyTorch, where each operation is run by itself, makes some of several, which keep
- * copies: an RMS norm its input in f32 and what the weight multiplies; an approximate
- * GELU three values more.  A segment there is a view, which keeps all of its value.
- */
+ * copies (struct op_torch): an RMS norm its input in f32 and what the weight
+ * multiplies; an approximate GELU three values more.  A segment there is a view, which
+ * keeps all of its value. */
 #include "lib/estimate/anatomy.h"
 
 #include <stdlib.h>
@@ -276,16 +276,24 @@ static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool 
     *place(&u->kept.columns, value, wide) += n;
 }
 
-/* What the weight multiplies is kept, too, and where values are narrow X only in f32
- * (with Gemma's weight, to which one is added, both). */
-static void keep_rmsnorm(struct builder *b, struct unit *u, const struct inst *inst)
+/* Does the backward pass read what INST saves for the gradient of a weight alone? */
+static bool reads_no_source(const struct builder *b, const struct inst *inst)
+{
+    return op_table[inst->op].traffic == TRAFFIC_PRODUCT &&
+           b->training[b->a->program->weight[inst->weight].tensor] == FROZEN;
+}
+
+/* An operation that works in f32 keeps its source so, and what the weight multiplies.
+ */
+static void keep_upcast(struct builder *b, struct unit *u, const struct inst *inst,
+                        const struct op_torch *torch)
 {
     int x = values_storage(&b->values, inst->src[0]);
 
-    if (b->opt->eager && inst->weight >= 0 &&
+    if (inst->weight >= 0 &&
         b->training[b->a->program->weight[inst->weight].tensor] == TRAINED)
-        copy(b, u, x, 1, b->opt->narrow && inst->norm.plus_one);
-    if (!b->opt->eager || !b->opt->narrow) {
+        copy(b, u, x, 1, b->opt->narrow && torch->wide);
+    if (!b->opt->narrow) {
         keep(b, u, x);
         return;
     }
@@ -294,41 +302,53 @@ static void keep_rmsnorm(struct builder *b, struct unit *u, const struct inst *i
         cross(b, u, x);
 }
 
-static void keep_activation(struct builder *b, struct unit *u, const struct inst *inst)
+/* What the derivative of INST reads, as the table says; the logits are counted with the
+ * loss. */
+static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    bool by_result =
-        inst->act == ACT_RELU || inst->act == ACT_TANH || inst->act == ACT_SIGMOID;
+    struct op_torch torch = op_table[inst->op].torch(inst);
+    unsigned saved = op_table[inst->op].saved(inst);
 
-    keep(b, u, by_result ? inst->dst : inst->src[0]);
-    if (b->opt->eager && inst->act == ACT_GELU_NEW)
-        copy(b, u, inst->dst, 3, false);
-    if (b->opt->eager && inst->act == ACT_QUICK_GELU)
-        copy(b, u, inst->dst, 1, false);
+    if (torch.part || reads_no_source(b, inst))
+        return;
+    if (torch.upcast && b->opt->eager) {
+        keep_upcast(b, u, inst, &torch);
+        return;
+    }
+    for (int k = 0; k < inst->nsrc; k++) {
+        if (!(saved >> k & 1))
+            continue;
+        if (!values_are_logits(&b->values, inst->src[k]))
+            keep(b, u, inst->src[k]);
+        else if (values_are_logits(&b->values, inst->dst))
+            b->a->caps++;
+    }
+    if (saved & SAVES_RESULT)
+        keep(b, u, inst->dst);
+    if (b->opt->eager && torch.copies)
+        copy(b, u, inst->dst, (uint64_t)torch.copies, false);
 }
 
 /* Scores are made of as many keys and values as there are heads. */
-static void keep_attention(struct builder *b, struct unit *u, const struct inst *inst)
+static void keep_scores(struct builder *b, struct unit *u,
+                        const struct op_scores *scores)
 {
-    uint64_t each = inst->attention.head_dim + inst->attention.value_dim;
-    uint64_t spread = (inst->attention.heads - inst->attention.kv_heads) * each;
-
-    for (int k = 0; k < 3; k++)
-        keep(b, u, inst->src[k]);
-    keep(b, u, inst->dst);
-    u->kept.heads += inst->attention.heads;
-    u->kept.capped |= inst->attention.softcap > 0;
-    u->attention += inst->attention.heads * each;
+    u->kept.heads += scores->heads;
+    u->kept.capped |= scores->capped;
     if (b->opt->eager && b->opt->scores) {
-        b->values.copies[b->at].cut += spread;
-        u->kept.columns.cut += spread;
+        b->values.copies[b->at].cut += scores->spread;
+        u->kept.columns.cut += scores->spread;
     }
 }
 
-/* Every second product need not be made again (as torchtitan chooses them), nor
- * attention's result. */
+/* What selective recomputation need not make again. */
 static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    b->spared[inst->dst] = inst->op == OP_ATTENTION || b->products++ % 2 == 0;
+    int spared = op_table[inst->op].torch(inst).spared;
+
+    if (!spared)
+        return;
+    b->spared[inst->dst] = spared == 1 || b->products++ % spared == 0;
     if (b->spared[inst->dst])
         values_add(&u->sparse, &b->values, inst->dst);
 }
@@ -336,20 +356,25 @@ static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 /* The row sums over a dealt axis that end a block: what dropout acts on. */
 static bool ends_block(const struct builder *b, const struct inst *inst)
 {
-    const struct weight *w = &b->a->program->weight[inst->weight];
-    const struct model_tensor *t = &b->m->tensor[w->tensor];
-    const struct axis *to = t->axis[inst->op == OP_MATMUL];
+    int inner = op_table[inst->op].inner;
+    const struct model_tensor *t;
 
-    return t->section >= 0 && axis_dealt(to, &b->m->scope) < 0 &&
-           axis_dealt(t->axis[inst->op != OP_MATMUL], &b->m->scope) >= 0;
+    if (inner == INNER_NONE)
+        return false;
+    t = &b->m->tensor[b->a->program->weight[inst->weight].tensor];
+    return t->section >= 0 && axis_dealt(t->axis[!inner], &b->m->scope) < 0 &&
+           axis_dealt(t->axis[inner], &b->m->scope) >= 0;
 }
 
-static void add_cache(struct unit *u, uint64_t cols)
+static void add_cache(struct builder *b, struct unit *u, int value)
 {
+    uint64_t cols = b->a->program->value[value].cols;
+
     if (u->ncaches < UNIT_MAX_CACHES)
         u->cache[u->ncaches++] = (struct unit_cache){ .cols = cols };
     else
         u->cache[UNIT_MAX_CACHES - 1].cols += cols;
+    b->cache_of[value] = u->ncaches - 1;
 }
 
 /* Attention reads the cached values K and V no further back than its window. */
@@ -359,85 +384,42 @@ static void note_window(struct builder *b, const struct inst *inst)
         if (b->cache_of[inst->src[k]] >= 0)
             values_unit(&b->values, inst->src[k])
                 ->cache[b->cache_of[inst->src[k]]]
-                .window = inst->attention.window;
+                .window = op_table[inst->op].scores(inst).window;
+}
+
+static void read_role(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    const struct program *p = b->a->program;
+
+    switch (op_table[inst->op].role) {
+    case ROLE_CACHE:
+        add_cache(b, u, inst->dst);
+        break;
+    case ROLE_DISPATCH:
+        u->top = p->mixture[inst->mixture].top;
+        u->all = p->mixture[inst->mixture].all;
+        break;
+    case ROLE_LOSS:
+        b->a->vocab = p->value[inst->src[0]].cols;
+        break;
+    case ROLE_NONE:
+        break;
+    }
 }
 
 static void read_instruction(struct builder *b, const struct inst *inst)
 {
     const struct program *p = b->a->program;
+    struct op_scores scores = op_table[inst->op].scores(inst);
     struct unit *u = values_unit(&b->values, inst->dst);
 
-    switch (inst->op) {
-    case OP_LINEAR:
-    case OP_MATMUL:
-        if (b->training[p->weight[inst->weight].tensor] != FROZEN)
-            keep(b, u, inst->src[0]);
-        u->products += values_of_experts(&b->values, inst->mixture,
-                                         p->weight[inst->weight].rows *
-                                             p->weight[inst->weight].cols);
-        if (ends_block(b, inst))
-            u->kept.masks += p->value[inst->dst].whole_cols;
-        spare(b, u, inst);
-        break;
-    case OP_HEAD_LINEAR:
-    case OP_HEAD_MATMUL:
-        if (b->training[p->weight[inst->weight].tensor] != FROZEN)
-            keep(b, u, inst->src[0]);
-        u->products += inst->head.count * inst->head.a * inst->head.b;
-        break;
-    case OP_EXPERT_GATHER: /* its rows come from what is kept */
-        u->routed += p->mixture[inst->mixture].top * p->value[inst->src[0]].whole_cols;
-        u->top = p->mixture[inst->mixture].top;
-        u->all = p->mixture[inst->mixture].all;
-        break;
-    case OP_EXPERT_COMBINE: /* the weights are trained too */
-        keep(b, u, inst->src[0]);
-        break;
-    case OP_SOFTMAX:
-    case OP_ROUTE:
-        keep(b, u, inst->src[0]);
-        break;
-    case OP_MUL_ROWS:
-    case OP_MUL:
-        keep(b, u, inst->src[0]);
-        keep(b, u, inst->src[1]);
-        break;
-    case OP_CLIP:
-    case OP_LAYERNORM:
-    case OP_LAYER_APPLY:
-        keep(b, u, inst->src[0]);
-        break;
-    case OP_SOFTCAP:
-        if (values_are_logits(&b->values, inst->dst))
-            b->a->caps++;
-        else
-            keep(b, u, inst->src[0]);
-        break;
-    case OP_ACTIVATION:
-        keep_activation(b, u, inst);
-        break;
-    case OP_RMSNORM:
-    case OP_RMS_APPLY:
-        keep_rmsnorm(b, u, inst);
-        break;
-    case OP_ATTENTION:
-        spare(b, u, inst);
-        keep_attention(b, u, inst);
-        break;
-    case OP_ALL_REDUCE:
-        u->reduced += p->value[inst->dst].whole_cols;
-        u->reductions++;
-        break;
-    case OP_KEEP:
-        add_cache(u, p->value[inst->dst].cols);
-        b->cache_of[inst->dst] = u->ncaches - 1;
-        break;
-    case OP_ROW_STATS:
-        b->a->vocab = p->value[inst->src[0]].cols;
-        break;
-    default:
-        break;
-    }
+    spare(b, u, inst);
+    keep_saved(b, u, inst);
+    if (scores.heads)
+        keep_scores(b, u, &scores);
+    if (ends_block(b, inst))
+        u->kept.masks += p->value[inst->dst].whole_cols;
+    read_role(b, u, inst);
 }
 
 /* ---- instructions ---- */
@@ -462,7 +444,7 @@ static void read_program(struct builder *b)
         read_instruction(b, &p->inst[b->at]);
     }
     for (int i = 0; i < p->ninsts; i++)
-        if (p->inst[i].op == OP_ATTENTION && p->inst[i].attention.window)
+        if (op_table[p->inst[i].op].scores(&p->inst[i]).window)
             note_window(b, &p->inst[i]);
     backward_find_worst(&b->values);
 }

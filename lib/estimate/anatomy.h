@@ -78,14 +78,7 @@ struct unit {
     struct columns sparse; /* attention's results, those of every second product, */
     struct columns sparse_kept; /* and which of them are read again */
     struct unit_worst worst[UNIT_MOMENTS];
-    uint64_t reduced;   /* elements of a token that are summed over tp, going forward */
-    int reductions;     /* in so many sums */
-    uint64_t products;  /* multiplications of a token with weights; of experts as many
-                           as the tokens of one rank ask for, which is what comes from
-                           all ranks of ep to the experts of one */
-    uint64_t routed;    /* elements of a token that go to its experts, and come back */
-    uint64_t top, all;  /* experts of a token, and of the unit */
-    uint64_t attention; /* and with each key and value that it sees */
+    uint64_t top, all; /* experts of a token, and of the unit */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;
 };

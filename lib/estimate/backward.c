@@ -5,10 +5,6 @@
 
 #include "lib/base/mem.h"
 
-/* Values in f32 that PyTorch has at once while it goes back through an RMS norm: the
- * gradients of its product, mean and power among them. */
-enum { RMSNORM_GRADIENTS = 4 };
-
 /* Gradients of a unit's values, as it is gone through from its end.  A sum hands its
  * own on: several values then share one. */
 struct gradients {
@@ -93,14 +89,14 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
         begin_gradient(v, g, inst->src[k],
                        op->passes ? g->owner[inst->dst] : inst->src[k]);
     most = g->now;
-    if (inst->op == OP_RMSNORM && v->eager)
+    if (v->eager)
         *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
-            RMSNORM_GRADIENTS * values_columns(v, result);
+            (uint64_t)op->torch(inst).gradients * values_columns(v, result);
     if (inst->weight >= 0)
         g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
     note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);
     note_worst(&u->worst[UNIT_CUT], &most, g->made, (uint64_t)p->mesh.size[MESH_TP]);
-    if (inst->op == OP_ATTENTION)
+    if (op->scores(inst).heads)
         note_worst(&u->worst[UNIT_ATTENTION], &most, g->made, 1);
     end_gradient(v, g, inst->dst);
     let_go(v, g, i);

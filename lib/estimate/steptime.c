@@ -50,6 +50,23 @@ static double sum_seconds(const struct machine *m, double bytes, int n, double c
     return n < 2 ? 0 : 2.0 * (n - 1) * (bytes / n / m->link + count * m->link_latency);
 }
 
+/* Seconds of gathering BYTES from N devices of a node in COUNT gathers. */
+static double collect_seconds(const struct machine *m, double bytes, int n,
+                              double count)
+{
+    return n < 2 ? 0 : (n - 1) * (bytes / n / m->link + count * m->link_latency);
+}
+
+/* Seconds of W's collectives over tp for TOKENS. */
+static double tensor_seconds(const struct machine *m, const struct memory_options *o,
+                             const struct work *w, double tokens)
+{
+    int tp = o->mesh.size[MESH_TP];
+
+    return sum_seconds(m, tokens * w->reduced, tp, w->reductions) +
+           collect_seconds(m, tokens * w->gathered, tp, w->gathers);
+}
+
 struct reach {
     double rate, latency;
 };
@@ -152,7 +169,7 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
     t.forward = plain + attention;
     t.back = 2 * plain + ATTENTION_BACK * attention;
     t.weight = tokens * all.products / m->product;
-    t.sums = sum_seconds(m, tokens * all.reduced, tp, all.reductions);
+    t.sums = tensor_seconds(m, o, &all, tokens);
     t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
     attention = tokens * again.attention / m->attention;
     if (o->recompute == RECOMPUTE_SELECTIVE)
@@ -160,7 +177,7 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
     if (o->recompute != RECOMPUTE_FULL)
         return t;
     t.again = plain_seconds(m, o, &again, tokens) + attention;
-    t.again_sums = sum_seconds(m, tokens * again.reduced, tp, again.reductions);
+    t.again_sums = tensor_seconds(m, o, &again, tokens);
     t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
     return t;
 }
@@ -331,7 +348,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
            m->memory;
     t.forward = tokens * (w.products / m->product + w.attention / sp / m->attention);
     t.forward = read > t.forward ? read : t.forward;
-    t.sums = sum_seconds(m, tokens * w.reduced, o->mesh.size[MESH_TP], w.reductions);
+    t.sums = tensor_seconds(m, o, &w, tokens);
     if (sp > 1) { /* parts of each head's result are summed */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
 

@@ -5,6 +5,18 @@
 
 #include "lib/base/mem.h"
 
+static void mark_logits(struct values *v, int value)
+{
+    const struct program *p = v->a->program;
+
+    for (int i = v->producer[value]; i >= 0; i = v->producer[value]) {
+        v->logits[value] = true;
+        if (op_table[p->inst[i].op].traffic == TRAFFIC_PRODUCT || !p->inst[i].nsrc)
+            return;
+        value = p->inst[i].src[0];
+    }
+}
+
 void values_open(struct values *v, struct anatomy *a, bool eager)
 {
     const struct program *p = a->program;
@@ -12,13 +24,14 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
     *v = (struct values){ .a = a, .eager = eager };
     v->producer = xmalloc(sizeof(*v->producer) * (size_t)(p->nvalues + 1));
     v->keeper = xmalloc(sizeof(*v->keeper) * (size_t)(p->nvalues + 1));
+    v->logits = xcalloc((size_t)p->nvalues + 1, sizeof(*v->logits));
     v->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*v->copies));
     for (int i = 0; i < p->nvalues; i++)
         v->producer[i] = v->keeper[i] = -1;
     for (int i = 0; i < p->ninsts; i++) {
         v->producer[p->inst[i].dst] = i;
-        if (p->inst[i].op == OP_ROW_STATS)
-            v->nll = &p->value[p->inst[i].src[0]];
+        if (op_table[p->inst[i].op].role == ROLE_LOSS)
+            mark_logits(v, p->inst[i].src[0]);
     }
 }
 
@@ -27,6 +40,7 @@ void values_close(struct values *v)
     free(v->producer);
     free(v->keeper);
     free(v->copies);
+    free(v->logits);
 }
 
 struct unit *values_unit(const struct values *v, int value)
@@ -39,9 +53,9 @@ int values_storage(const struct values *v, int value)
     const struct program *p = v->a->program;
 
     while (v->producer[value] >= 0) {
-        enum op op = p->inst[v->producer[value]].op;
+        enum op_result result = op_table[p->inst[v->producer[value]].op].result;
 
-        if (op != OP_KEEP && op != OP_TAKE && !(op == OP_SEGMENT && v->eager))
+        if (result == RESULT_OWN || (result == RESULT_PART && !v->eager))
             break;
         value = p->inst[v->producer[value]].src[0];
     }
@@ -50,10 +64,7 @@ int values_storage(const struct values *v, int value)
 
 bool values_are_logits(const struct values *v, int value)
 {
-    const struct value *its = &v->a->program->value[value];
-
-    return v->nll && its->whole_cols == v->nll->whole_cols &&
-           its->section == v->nll->section;
+    return v->logits[value];
 }
 
 bool value_is_cut(const struct value *value)

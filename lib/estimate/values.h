@@ -5,13 +5,14 @@
 #include "lib/estimate/anatomy.h"
 
 struct values {
-    struct anatomy *a;       /* whose program they are of */
-    bool eager;              /* as in anatomy_options */
-    int *producer;           /* [nvalues]: the instruction that makes it, or -1 */
-    int *keeper;             /* [nvalues]: the first instruction whose derivative reads
-                                it, or -1 */
-    struct columns *copies;  /* [ninsts]: what an instruction keeps besides values */
-    const struct value *nll; /* what the loss is made of, or NULL */
+    struct anatomy *a;      /* whose program they are of */
+    bool eager;             /* as in anatomy_options */
+    int *producer;          /* [nvalues]: the instruction that makes it, or -1 */
+    int *keeper;            /* [nvalues]: the first instruction whose derivative reads
+                               it, or -1 */
+    struct columns *copies; /* [ninsts]: what an instruction keeps besides values */
+    bool *logits;           /* [nvalues]: what the loss reads, and what that is made
+                               of, back to the product */
 };
 
 /* Fill *V for A's program; nothing is kept yet.  A outlives it. */

@@ -1,6 +1,7 @@
 /* work - what one token costs a rank of a model, summed over layers */
 #include "lib/estimate/work.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
@@ -26,18 +27,11 @@ void work_add_layers(struct work *to, const struct work *sums, int first, int co
 
 /* ---- of a unit ---- */
 
-static struct work unit_work(const struct profile *p, const struct unit *u,
-                             const struct memory_options *o)
+static struct work unit_work(const struct unit *u, const struct memory_options *o)
 {
-    double seq = (double)o->seq, bytes = (double)o->compute_bytes, columns = 0;
-    bool half = o->train && p->a->causal && o->flash;
+    double columns = 0;
     struct work w = { 0 };
 
-    w.products = 2 * (double)u->products;
-    w.attention = 2 * (double)u->attention * (half ? seq / 2 : seq);
-    w.scores = o->flash ? 0 : SCORE_PASSES * bytes * (double)u->kept.heads * seq;
-    w.reduced = bytes * (double)u->reduced;
-    w.reductions = u->reductions;
     for (int k = 0; k < u->ncaches; k++) {
         uint64_t window = u->cache[k].window;
 
@@ -45,15 +39,11 @@ static struct work unit_work(const struct profile *p, const struct unit *u,
         w.cached += (double)(window && window < o->seq ? window : o->seq) *
                     (double)(u->cache[k].cols * o->kv_bytes);
     }
-    w.heads = bytes * (double)u->attention;
-    w.keys = bytes * columns;
-    w.layers = u->attention > 0;
+    w.keys = (double)o->compute_bytes * columns;
     for (int c = 0; c < WEIGHT_CLASSES; c++)
         if (c != WEIGHT_EXPERT)
             w.weights += (double)u->weight[c].elements;
     w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
-    w.routed = bytes * (double)u->routed;
-    w.routes = u->routed > 0;
     return w;
 }
 
@@ -63,31 +53,22 @@ struct reader {
     struct profile *p;
     const struct program *program;
     const struct memory_options *o;
+    struct cost_step step; /* a mean row of a sequence */
     int *last; /* [nunits]: the last instruction whose sources are read again */
 };
 
-/* The experts that INST works for, or NULL. */
-static const struct mixture *mixture_of(const struct reader *r, const struct inst *inst)
+struct cost_step work_step(const struct program *p, const struct memory_options *o)
 {
-    return inst->mixture < 0 ? NULL : &r->program->mixture[inst->mixture];
-}
+    struct cost_step s = { .keys = (double)o->seq,
+                           .whole = o->train,
+                           .dense = o->train && !o->flash,
+                           .senders = p->mesh.size[MESH_EP],
+                           .value_bytes = (double)o->compute_bytes,
+                           .weight_bytes = (double)o->compute_bytes };
 
-/* Rows of INST for a token of this rank; all choose all experts equally often. */
-static double rows_of(const struct reader *r, const struct inst *inst)
-{
-    const struct mixture *m = mixture_of(r, inst);
-
-    return m ? (double)r->program->mesh.size[MESH_EP] * (double)(m->count * m->top) /
-                   (double)m->all
-             : 1;
-}
-
-/* Elements of the matrices that a product multiplies with, of one expert. */
-static double matrix_of(const struct program *p, const struct inst *inst)
-{
-    if (inst->op == OP_HEAD_LINEAR || inst->op == OP_HEAD_MATMUL)
-        return (double)(inst->head.count * inst->head.a * inst->head.b);
-    return (double)(p->weight[inst->weight].rows * p->weight[inst->weight].cols);
+    s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
+    s.rows[ROWS_ONE] = 1 / (double)o->seq;
+    return s;
 }
 
 /* Is no value of INST cut over tp? */
@@ -99,49 +80,67 @@ static bool is_whole(const struct program *p, const struct inst *inst)
 }
 
 /* What INST moves, and does on every rank. */
-static struct work moves_of(const struct reader *r, const struct inst *inst)
+static void add_moves(struct work *w, const struct reader *r, const struct inst *inst,
+                      const struct cost *c)
 {
     const struct program *p = r->program;
-    const struct mixture *m = mixture_of(r, inst);
-    bool multiplies = op_table[inst->op].traffic == TRAFFIC_PRODUCT;
-    double bytes = (double)r->o->compute_bytes;
-    struct work w = { 0 };
+    const struct op_info *op = &op_table[inst->op];
 
-    if (inst->op == OP_ROW_STATS &&
-        !r->o->fused_loss) /* an f32 copy, and its softmax */
-        w.cut = (bytes + 3 * sizeof(float)) * (double)p->value[inst->src[0]].cols;
-    if (op_table[inst->op].traffic == TRAFFIC_NOTHING)
-        return w;
-    for (int k = -1; k < inst->nsrc; k++) {
-        const struct value *v = &p->value[k < 0 ? inst->dst : inst->src[k]];
-        double n = bytes * rows_of(r, inst) * (double)v->cols;
-
-        if (v->dtype != DTYPE_F32)
-            continue;
-        if (multiplies || v->cols < v->whole_cols)
-            w.cut += n;
-        else
-            w.whole += n;
+    if (op->role == ROLE_LOSS && !r->o->fused_loss) /* an f32 copy, and its softmax */
+        w->cut += (r->step.value_bytes + 3 * sizeof(float)) *
+                  (double)p->value[inst->src[0]].cols;
+    if (op->torch(inst).free)
+        return;
+    if (op->traffic != TRAFFIC_PRODUCT) {
+        w->cut += c->sharded;
+        w->whole += c->whole;
+        return;
     }
-    if (!multiplies)
-        return w;
-    w.matrices = bytes * matrix_of(p, inst) * (m ? (double)m->count : 1);
-    if (!m && is_whole(p, inst))
-        w.repeated = 2 * rows_of(r, inst) * matrix_of(p, inst);
-    return w;
+    w->cut += c->sharded + c->whole;
+    w->matrices += r->step.weight_bytes * cost_weights(p, inst, INFINITY);
+    if (inst->mixture < 0 && is_whole(p, inst))
+        w->repeated += c->products;
 }
 
-/* What a unit's work has of INST besides. */
-static struct work rest_of(const struct reader *r, const struct inst *inst)
+/* Other collectives are what inference does where training exchanges tokens. */
+static void add_collective(struct work *w, const struct reader *r,
+                           const struct inst *inst)
 {
-    struct work w = { 0 };
+    double bytes = cost_bytes(r->program, &r->program->value[inst->dst], &r->step);
 
-    if (op_table[inst->op].traffic == TRAFFIC_PRODUCT)
-        w.products = 2 * rows_of(r, inst) * matrix_of(r->program, inst);
-    if (inst->op == OP_ALL_REDUCE) {
-        w.reduced = (double)r->o->compute_bytes *
-                    (double)r->program->value[inst->dst].whole_cols;
-        w.reductions = 1;
+    if (cost_over(inst) != MESH_TP)
+        return;
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE) {
+        w->reduced += bytes;
+        w->reductions++;
+    } else {
+        w->gathered += bytes;
+        w->gathers++;
+    }
+}
+
+static struct work work_of(const struct reader *r, const struct inst *inst)
+{
+    const struct program *p = r->program;
+    const struct op_info *op = &op_table[inst->op];
+    struct op_scores scores = op->scores(inst);
+    struct cost c = cost_of(p, inst, &r->step);
+    double bytes = r->step.value_bytes;
+    struct work w = { .products = c.products, .attention = c.attention };
+
+    add_moves(&w, r, inst, &c);
+    if (op->collective != COLLECTIVE_NONE)
+        add_collective(&w, r, inst);
+    if (scores.heads) {
+        w.heads = bytes * op->flops(p, inst).key / 2;
+        w.layers = 1;
+        if (!r->o->flash)
+            w.scores = SCORE_PASSES * bytes * (double)scores.heads * (double)r->o->seq;
+    }
+    if (op->role == ROLE_DISPATCH) {
+        w.routed = bytes * (double)(p->mixture[inst->mixture].top *
+                                    p->value[inst->src[0]].whole_cols);
+        w.routes = 1;
     }
     return w;
 }
@@ -151,23 +150,18 @@ static void read_instruction(struct reader *r, int i)
     const struct inst *inst = &r->program->inst[i];
     int u = anatomy_unit(r->p->a, &r->program->value[inst->dst]);
     const struct unit *unit = &r->p->a->unit[u];
-    struct work w, rest;
+    struct work w = work_of(r, inst);
 
-    w = moves_of(r, inst);
-    rest = rest_of(r, inst);
     work_add(&r->p->all[unit->depth + 1], &w, 1);
-    if (unit->layer < 0)
-        return;
-    if (i < r->last[u])
+    if (unit->layer >= 0 && i < r->last[u])
         work_add(&r->p->again[unit->depth + 1], &w, 1);
-    else
-        work_add(&r->p->again[unit->depth + 1], &rest, -1);
 }
 
 static void read_program(struct profile *p, const struct memory_options *o)
 {
     struct reader r = { .p = p, .program = p->a->program, .o = o };
 
+    r.step = work_step(r.program, o);
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
     for (int i = 0; i < r.program->ninsts; i++)
         if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
@@ -190,7 +184,7 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
     p->again = xcalloc((size_t)p->depths + 1, sizeof(*p->again));
     for (int i = 0; i < a->nunits; i++) {
         const struct unit *u = &a->unit[i];
-        struct work w = unit_work(p, u, o);
+        struct work w = unit_work(u, o);
         double border = (double)u->kept.border * (double)o->compute_bytes;
 
         work_add(&p->all[u->depth + 1], &w, 1);

@@ -1,13 +1,14 @@
 /* work - what one token costs a rank of a model, summed over layers
  *
- * Operations and bytes follow from the instructions of the forward pass.  Each reads
- * its sources and writes its result once, and the backward pass does the same twice,
- * for the input's and for the weights' gradients: so it is where operations run one
- * after another.  Biases are added by the products before them. */
+ * Operations, bytes and collectives are those of cost.h.  Each instruction reads its
+ * sources and writes its result once, and the backward pass does the same twice, for
+ * the input's and for the weights' gradients: so it is where operations run one after
+ * another.  What PyTorch has for free (struct op_torch) moves nothing. */
 #ifndef LIB_ESTIMATE_WORK_H
 #define LIB_ESTIMATE_WORK_H
 
 #include "lib/estimate/memory.h"
+#include "lib/program/cost.h"
 
 /* Of one token going forward, over some layers. */
 struct work {
@@ -18,6 +19,7 @@ struct work {
                                    product has, and of others */
     double scores;              /* attention's, where they are kept */
     double reduced, reductions; /* bytes summed over tp, in so many sums */
+    double gathered, gathers;   /* bytes gathered from all of tp, in so many times */
     double heads, keys, layers; /* bytes of queries and results; of keys and values;
                                    layers with attention */
     double routed, routes;      /* bytes of a token that go to experts, so many times */
@@ -40,6 +42,9 @@ struct profile {
     double least;  /* heads of any layer on this rank */
     double chosen; /* share of all experts that a token goes to */
 };
+
+/* The step that a profile of P is a mean row of. */
+struct cost_step work_step(const struct program *p, const struct memory_options *o);
 
 struct profile *profile_new(const struct anatomy *a, const struct memory_options *o);
 void profile_free(struct profile *p);

@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/border.c %D%/border.h \
     %D%/build.c %D%/build.h \
     %D%/check.c %D%/check.h \
+    %D%/cost.c %D%/cost.h \
     %D%/eval.c \
     %D%/heads.c \
     %D%/line.c %D%/line.h \

@@ -6,161 +6,184 @@
  *
  *   ID       enum op has OP_ID; the CPU backend's kernel is kernel_WORD
  *   word     its name where programs are printed, and in the language if it is called
+ *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
  *   call     CALL(least, most, apply): arguments without options, and the rule that
  *            types and places it; NO_CALL: not in the language, build makes it
  *   places   placements that the result takes over from the first source
+ *   result   OWN memory; SOURCE: the memory of the first source; PART: of a part of it,
+ *            where an engine has views
+ *   role     what it is to a model besides: CACHE appends to the KV cache, DISPATCH
+ *            sends rows to experts, LOSS reads the logits; NO_ROLE
+ *   inner    axis of its weight that it sums over; NO_AXIS
  *   saved    what its derivative reads: a set of sources and the result
  *   grads    how many of its first sources have a gradient; NO_REVERSE: none
  *   passes   the gradient of the result is that of each source, unchanged
  *   flops    of one row, as products are counted: 2 for a multiplication and addition;
  *            elementwise work is counted by the bytes that it moves
+ *   scores   the rows of scores that attention makes of a row
  *   traffic  what goes through memory
  *   collective
  *            that it is
- *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
+ *   torch    what PyTorch does that runs operations one by one, for lib/estimate
  */
 #ifndef LIB_PROGRAM_OP_H
 #define LIB_PROGRAM_OP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* clang-format off */
 #define OPS(ROW)                                                                       \
     /* y[t] = table[index[t] - first]; zero where the row is not held */               \
-    ROW(EMBEDDING, embedding, CALL(2, 2, apply_embedding), RULE, saved_nothing, 0,     \
-        false, no_flops, MOVES, NONE, DEVICE)                                          \
+    ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN, NO_ROLE, \
+        NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y = x W^T, W [cols(y)][cols(x)] */                                              \
-    ROW(LINEAR, linear, CALL(2, 2, apply_linear), RULE, saved_product, 1, false,       \
-        of_matrix, PRODUCT, NONE, DEVICE)                                              \
+    ROW(LINEAR, linear, DEVICE, CALL(2, 2, apply_linear), RULE, OWN, NO_ROLE, 1,       \
+        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
     /* y = x W, W [cols(x)][cols(y)] */                                                \
-    ROW(MATMUL, matmul, CALL(2, 2, apply_matmul), RULE, saved_product, 1, false,       \
-        of_matrix, PRODUCT, NONE, DEVICE)                                              \
+    ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_matmul), RULE, OWN, NO_ROLE, 0,       \
+        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
     /* y = a + b, of the same shape */                                                 \
-    ROW(ADD, add, NO_CALL, RULE, saved_nothing, 2, true, no_flops, MOVES, NONE,        \
-        DEVICE)                                                                        \
+    ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
+        true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \
     /* y = a * b */                                                                    \
-    ROW(MUL, mul, NO_CALL, RULE, saved_both, 2, false, no_flops, MOVES, NONE,          \
-        DEVICE)                                                                        \
+    ROW(MUL, mul, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_both, 2, false,  \
+        no_flops, no_scores, MOVES, NONE, torch_kernel)                                \
     /* y = a + w, w a weight [cols], to every row */                                   \
-    ROW(ADD_VECTOR, add_vector, NO_CALL, SUMMED, saved_nothing, 1, true, no_flops,     \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
+        saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
     /* y = a * number */                                                               \
-    ROW(SCALE, scale, NO_CALL, LINEAR, saved_nothing, 1, false, no_flops, MOVES,       \
-        NONE, DEVICE)                                                                  \
+    ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
+        1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
     /* y[t] = a[t] * s[t][0] */                                                        \
-    ROW(MUL_ROWS, mul_rows, NO_CALL, LINEAR, saved_both, 2, false, no_flops, MOVES,    \
-        NONE, DEVICE)                                                                  \
-    ROW(ACTIVATION, activation, CALL(2, 2, apply_activation), SUMMED, saved_by_act,    \
-        1, false, no_flops, MOVES, NONE, DEVICE)                                       \
+    ROW(MUL_ROWS, mul_rows, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS,            \
+        saved_both, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)          \
+    ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
+        NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
+        torch_activation)                                                              \
     /* of each row */                                                                  \
-    ROW(SOFTMAX, softmax, CALL(1, 1, apply_softmax), WHOLE, saved_source, 1, false,    \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_softmax), WHOLE, OWN, NO_ROLE,      \
+        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* y = number * tanh(a / number) */                                                \
-    ROW(SOFTCAP, softcap, CALL(2, 2, apply_softcap), SUMMED, saved_source, 1, false,   \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_softcap), SUMMED, OWN, NO_ROLE,     \
+        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* y = a between -number and number */                                             \
-    ROW(CLIP, clip, CALL(2, 2, apply_clip), SUMMED, saved_source, 1, false,            \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_clip), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* over groups of norm.width columns; weight [width] or [cols] */                  \
-    ROW(RMSNORM, rmsnorm, CALL(2, 3, apply_rmsnorm), RULE, saved_source, 1, false,     \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
-    ROW(LAYERNORM, layernorm, CALL(2, 4, apply_layernorm), RULE, saved_source, 1,      \
-        false, no_flops, MOVES, NONE, DEVICE)                                          \
+    ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_rmsnorm), RULE, OWN, NO_ROLE,       \
+        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_rmsnorm)                                                                 \
+    ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_layernorm), RULE, OWN, NO_ROLE, \
+        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
-    ROW(ROW_SUM, row_sum, NO_CALL, RULE, saved_nothing, 1, false, no_flops, NOTHING,   \
-        NONE, DEVICE)                                                                  \
+    ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
+        1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)                   \
     /* of their squares, less the mean that a second source is the sum of */           \
-    ROW(ROW_SQUARES, row_squares, NO_CALL, RULE, saved_source, 1, false, no_flops,     \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(ROW_SQUARES, row_squares, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)     \
     /* rmsnorm of a by its row's squares; src a, squares */                            \
-    ROW(RMS_APPLY, rms_apply, NO_CALL, RULE, saved_source, 2, false, no_flops,         \
-        MOVES, NONE, DEVICE)                                                           \
+    ROW(RMS_APPLY, rms_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_rmsnorm)       \
     /* layernorm of a; src a, squares, sum */                                          \
-    ROW(LAYER_APPLY, layer_apply, NO_CALL, RULE, saved_source, 3, false, no_flops,     \
-        MOVES, NONE, DEVICE)                                                           \
+    ROW(LAYER_APPLY, layer_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
+        saved_source, 3, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y[t] = cos, then sin of the rotary angles of t's position */                    \
-    ROW(ANGLES, angles, NO_CALL, RULE, saved_nothing, NO_REVERSE, false, no_flops,     \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* turn each head; src a, angles */                                                \
-    ROW(ROPE, rope, CALL(2, 2, apply_rope), SUMMED, saved_nothing, 1, false,           \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
+        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
     /* append the rows to the cache; the value stands for all rows so far */           \
-    ROW(KEEP, keep, CALL(1, 1, apply_keep), SUMMED, saved_nothing, 1, true,            \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
-    ROW(ATTENTION, attention, CALL(4, 5, apply_attention), RULE, saved_all, 3,         \
-        false, of_attention, MOVES, NONE, DEVICE)                                      \
+    ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
+        saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
+    ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN, NO_ROLE, \
+        NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,             \
+        torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
-    ROW(HEAD_LINEAR, head_linear, CALL(2, 2, apply_head_linear), RULE,                 \
-        saved_product, 1, false, of_heads, PRODUCT, NONE, DEVICE)                      \
+    ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_linear), RULE, OWN,    \
+        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT, NONE, \
+        torch_kernel)                                                                  \
     /* of each head: y = x W, W [dim(x)][dim(y)] */                                    \
-    ROW(HEAD_MATMUL, head_matmul, CALL(2, 2, apply_head_matmul), RULE,                 \
-        saved_product, 1, false, of_heads, PRODUCT, NONE, DEVICE)                      \
+    ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_matmul), RULE, OWN,    \
+        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT, NONE, \
+        torch_kernel)                                                                  \
     /* of each head: y = a's columns, then b's */                                      \
-    ROW(CONCAT, concat, CALL(2, 2, apply_concat), RULE, saved_nothing, 2, false,       \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE, NO_AXIS, \
+        saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
     /* y[t][e] = the weight of expert e for token t, 0 for most */                     \
-    ROW(ROUTE, route, CALL(2, 3, apply_route), WHOLE, saved_source, 1, false,          \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is their   \
-     * number */                                                                       \
-    ROW(EXPERT_COUNT, expert_count, NO_CALL, RULE, saved_nothing, NO_REVERSE, false,   \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+       number */                                                                       \
+    ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_free)                                                                    \
     /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
-    ROW(EXPERT_INDEX, expert_index, NO_CALL, RULE, saved_nothing, NO_REVERSE, false,   \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+    ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_free)                                                                    \
     /* y[i] = a[index[i]]; src a, index */                                             \
-    ROW(EXPERT_GATHER, expert_gather, NO_CALL, RULE, saved_nothing, 1, false,          \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(EXPERT_GATHER, expert_gather, DEVICE, NO_CALL, RULE, OWN, DISPATCH, NO_AXIS,   \
+        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_kernel)      \
     /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
-    ROW(EXPERT_COMBINE, expert_combine, NO_CALL, RULE, saved_source, 2, false,         \
-        no_flops, MOVES, NONE, DEVICE)                                                 \
+    ROW(EXPERT_COMBINE, expert_combine, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
+        saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y = columns [first, first + cols(y)) of a */                                    \
-    ROW(SEGMENT, segment, NO_CALL, RULE, saved_nothing, 1, false, no_flops, NOTHING,   \
-        NONE, DEVICE)                                                                  \
+    ROW(SEGMENT, segment, DEVICE, NO_CALL, RULE, PART, NO_ROLE, NO_AXIS,               \
+        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
     /* y = the output rows of a (given at each step) */                                \
-    ROW(TAKE, take, NO_CALL, LINEAR, saved_nothing, 1, true, no_flops, NOTHING,        \
-        NONE, DEVICE)                                                                  \
+    ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS, saved_nothing,  \
+        1, true, no_flops, no_scores, COPIES, NONE, torch_free)                        \
     /* y = row 0 of a */                                                               \
-    ROW(FIRST, first, CALL(1, 1, apply_first), LINEAR, saved_nothing, 1, false,        \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+    ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE, NO_AXIS,  \
+        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
     /* y = sum of a over the ranks of inst.over */                                     \
-    ROW(ALL_REDUCE, all_reduce, NO_CALL, RULE, saved_nothing, 1, true, no_flops,       \
-        NOTHING, ALL_REDUCE, COMM)                                                     \
+    ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE, torch_free)  \
     /* y = each rank's rows of a, one rank after the other */                          \
-    ROW(ALL_GATHER, all_gather, NO_CALL, RULE, saved_nothing, 1, false, no_flops,      \
-        NOTHING, ALL_GATHER, COMM)                                                     \
-    /* y = the columns of all ranks in global order (see .gather) */                   \
-    ROW(ARRANGE, arrange, NO_CALL, RULE, saved_nothing, 1, false, no_flops, NOTHING,   \
-        NONE, DEVICE)                                                                  \
+    ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER, torch_free) \
+    /* y = the columns of all ranks in global order (see .gather), from                \
+       OP_ALL_GATHER */                                                                \
+    ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
+        1, false, no_flops, no_scores, MOVES, NONE, torch_free)                        \
     /* y = this rank's columns of a whole a (see .gather) */                           \
-    ROW(SLICE, slice, NO_CALL, RULE, saved_nothing, 1, false, no_flops, NOTHING,       \
-        NONE, DEVICE)                                                                  \
-    /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of the  \
-     * largest; f64 */                                                                 \
-    ROW(ROW_STATS, row_stats, NO_CALL, RULE, saved_source, 1, false, no_flops,         \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,  \
+        false, no_flops, no_scores, COPIES, NONE, torch_free)                          \
+    /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of      \
+       the largest; f64 */                                                             \
+    ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS, saved_source, \
+        1, false, no_flops, no_scores, MOVES, NONE, torch_free)                        \
     /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all       \
-     * ranks */                                                                        \
-    ROW(NLL, nll, NO_CALL, RULE, saved_nothing, 1, false, no_flops, NOTHING, NONE,     \
-        DEVICE)                                                                        \
+       ranks */                                                                        \
+    ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
+        false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
     /* y[t][0] = a token drawn by whole logits, as the step says */                    \
-    ROW(SAMPLE, sample, NO_CALL, RULE, saved_nothing, NO_REVERSE, false, no_flops,     \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* y = a part of a's heads (see .heads); made by who shares sequences */           \
-    ROW(HEADS_PACK, heads_pack, NO_CALL, RULE, saved_nothing, NO_REVERSE, false,       \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+    ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
+        torch_free)                                                                    \
     /* that part of y = a */                                                           \
-    ROW(HEADS_UNPACK, heads_unpack, NO_CALL, RULE, saved_nothing, NO_REVERSE, false,   \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+    ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
+        torch_free)                                                                    \
     /* y = the keys' rows of a range of the cache, in order */                         \
-    ROW(CACHE_READ, cache_read, NO_CALL, RULE, saved_nothing, NO_REVERSE, false,       \
-        no_flops, NOTHING, NONE, DEVICE)                                               \
+    ROW(CACHE_READ, cache_read, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
+        torch_free)                                                                    \
     /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
-    ROW(MERGE, merge, NO_CALL, RULE, saved_nothing, NO_REVERSE, false, no_flops,       \
-        NOTHING, NONE, DEVICE)                                                         \
+    ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
-    ROW(ARGMAX, argmax, NO_CALL, RULE, saved_nothing, NO_REVERSE, false, no_flops,     \
-        NOTHING, NONE, DEVICE)
+    ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)
 /* clang-format on */
 
 enum op {
@@ -183,8 +206,14 @@ enum op_places {
     PLACES_WHOLE   /* so is a cut one */
 };
 
+/* Whose memory the result is. */
+enum op_result { RESULT_OWN, RESULT_SOURCE, RESULT_PART };
+
+enum op_role { ROLE_NONE, ROLE_CACHE, ROLE_DISPATCH, ROLE_LOSS };
+
 enum op_traffic {
-    TRAFFIC_NOTHING, /* a view, in place, or too little to count */
+    TRAFFIC_NOTHING, /* what a collective moves is counted as its bytes */
+    TRAFFIC_COPIES,  /* the result, read and written */
     TRAFFIC_MOVES,   /* sources and result */
     TRAFFIC_PRODUCT  /* and the weight */
 };
@@ -202,22 +231,53 @@ struct op_flops {
     double key; /* besides, for each key that the row attends to */
 };
 
+/* Attention's rows of scores, one for each head; each row sees the keys before it that
+ * are within the window. */
+struct op_scores {
+    uint64_t heads;  /* 0: the operation is no attention */
+    uint64_t spread; /* columns that keys and values have more when each head has its
+                        own */
+    uint64_t window; /* keys that a row sees at most; 0: all */
+    bool causal;     /* none after it */
+    bool capped;     /* scores are bent by a cap */
+};
+
+/* PyTorch's way with an operation that it runs by itself. */
+struct op_torch {
+    bool free;     /* a view, done by another kernel, or too little to count */
+    bool part;     /* what it saves is saved by the operation that reads its result */
+    bool upcast;   /* narrow sources are saved in f32 instead, and what the weight
+                      multiplies is saved as well */
+    bool wide;     /* the latter in f32, too */
+    int copies;    /* of the result, saved besides */
+    int gradients; /* values in f32 like the result that there are at once, going back
+                    */
+    int spared;    /* of so many such operations a selective recomputation saves the
+                      result of the first; 0: of none */
+};
+
 enum { OP_NO_REVERSE = -1 };
-enum { OP_SAVES_RESULT = 1 << 4 }; /* beside 1 << K: source K */
+enum { INNER_NONE = -1 };
+enum { SAVES_RESULT = 1 << 4 }; /* beside 1 << K: source K */
 
 struct op_info {
     const char *name;
+    bool on_device;  /* else done by the communicator */
     int least, most; /* arguments; 0: not in the language */
     int (*apply)(struct builder *b, const struct node *call, const struct operand *arg,
                  int n, struct operand *out);
     enum op_places places;
-    unsigned (*saved)(const struct inst *inst); /* set of 1 << K, OP_SAVES_RESULT */
+    enum op_result result;
+    enum op_role role;
+    int inner;                                  /* axis of the weight, or INNER_NONE */
+    unsigned (*saved)(const struct inst *inst); /* set of 1 << K, SAVES_RESULT */
     int grads;                                  /* sources, or OP_NO_REVERSE */
     bool passes;
     struct op_flops (*flops)(const struct program *p, const struct inst *inst);
+    struct op_scores (*scores)(const struct inst *inst);
     enum op_traffic traffic;
     enum op_collective collective;
-    bool on_device; /* else done by the communicator */
+    struct op_torch (*torch)(const struct inst *inst);
 };
 
 extern const struct op_info op_table[OP_COUNT];
