@@ -70,11 +70,9 @@ static void sum_flops(struct stage_costs *out, const struct model *m,
                       const struct anatomy *a, uint64_t context)
 {
     const struct program *p = a->program;
-    struct cost_step s = { .keys = (double)context, .whole = true };
+    struct cost_step s = cost_token((double)context);
     double *flops = xcalloc((size_t)a->nunits + 1, sizeof(*flops));
 
-    s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
-    s.rows[ROWS_ONE] = 1 / (double)context;
     for (int i = 0; i < p->ninsts; i++) {
         struct cost c = cost_of(p, &p->inst[i], &s);
 

@@ -13,6 +13,7 @@
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
+#include "lib/program/cost.h"
 
 enum {
     MOST_TOKENS = 512,
@@ -97,24 +98,22 @@ static int largest(struct comm *c, double *x, size_t n, struct err *err)
     return ret;
 }
 
-/* What the products of this rank's instructions cost: operations of a token, and bytes
- * of weights. */
-static void products(const struct runner *r, double *flops, double *bytes)
+/* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
+ * one more token reads. */
+static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
 {
-    *flops = *bytes = 0;
-    for (int i = 0; i < r->program->ninsts; i++) {
-        const struct inst *inst = &r->program->inst[i];
-        const struct matrix *w;
-        double n;
+    enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
+    struct cost_step prefill = cost_prompt((double)tokens), decode = cost_token(1);
+    struct cost all, one;
 
-        if (inst->op != OP_LINEAR && inst->op != OP_MATMUL)
-            continue;
-        w = &r->weights.matrix[inst->weight];
-        n = (double)w->rows * (double)w->cols;
-        if (r->program->value[inst->dst].rows == ROWS_TOKENS)
-            *flops += 2 * n;
-        *bytes += n * dtype_bits(w->dtype) / 8;
-    }
+    for (int i = 0; i < r->weights.n; i++)
+        stored[i] = r->weights.matrix[i].dtype;
+    decode.stored = stored;
+    all = cost_program(r->program, &prefill);
+    one = cost_program(r->program, &decode);
+    *flops = all.products + all.attention;
+    *bytes = one.weights;
+    free(stored);
 }
 
 static double sum(const struct calibration *c, bool prefill)
@@ -143,7 +142,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
         goto out;
     for (int i = 0; i < parts; i++)
         b->c.part[i] = (struct calibrated){ times[i], times[parts + i] };
-    products(r, &rates[0], &rates[1]);
+    fold(r, b->tokens, &rates[0], &rates[1]);
     rates[2] = b->c.memory_read;
     rates[3] = b->c.product;
     memcpy(all, rates, sizeof(all));
@@ -154,8 +153,8 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     b->c.product = all[3] / r->world->size;
     /* ranks of a sequence group share a step's tokens, and each reads all weights */
     at_once = r->groups.tensor->size * r->groups.sequence->size * r->nreplicas;
-    b->c.prefill_share = all[0] / r->groups.sequence->size * (double)b->tokens /
-                         sum(&b->c, true) / (b->c.product * at_once);
+    b->c.prefill_share =
+        all[0] / r->groups.sequence->size / sum(&b->c, true) / (b->c.product * at_once);
     b->c.decode_share = all[1] / sum(&b->c, false) / (b->c.memory_read * at_once);
     ret = 0;
 out:

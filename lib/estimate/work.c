@@ -59,15 +59,12 @@ struct reader {
 
 struct cost_step work_step(const struct program *p, const struct memory_options *o)
 {
-    struct cost_step s = { .keys = (double)o->seq,
-                           .whole = o->train,
-                           .dense = o->train && !o->flash,
-                           .senders = p->mesh.size[MESH_EP],
-                           .value_bytes = (double)o->compute_bytes,
-                           .weight_bytes = (double)o->compute_bytes };
+    struct cost_step s = cost_token((double)o->seq);
 
-    s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
-    s.rows[ROWS_ONE] = 1 / (double)o->seq;
+    s.whole = o->train;
+    s.dense = o->train && !o->flash;
+    s.senders = p->mesh.size[MESH_EP];
+    s.value_bytes = s.weight_bytes = (double)o->compute_bytes;
     return s;
 }
 

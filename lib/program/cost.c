@@ -3,6 +3,31 @@
 
 #include <math.h>
 
+/* ---- steps ---- */
+
+struct cost_step cost_token(double tokens)
+{
+    struct cost_step s = { .keys = tokens,
+                           .whole = true,
+                           .value_bytes = sizeof(float),
+                           .weight_bytes = sizeof(float) };
+
+    s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
+    s.rows[ROWS_ONE] = 1 / tokens;
+    return s;
+}
+
+struct cost_step cost_prompt(double tokens)
+{
+    struct cost_step s = cost_token(tokens);
+
+    s.rows[ROWS_TOKENS] = s.rows[ROWS_SOURCE] = tokens;
+    s.rows[ROWS_WANTED] = s.rows[ROWS_ONE] = 1;
+    return s;
+}
+
+/* ---- instructions ---- */
+
 static bool multiplies(const struct inst *inst)
 {
     return op_table[inst->op].traffic == TRAFFIC_PRODUCT;

@@ -23,6 +23,11 @@ struct cost_step {
     const enum dtype *stored; /* [nweights]: their types instead; or NULL */
 };
 
+/* The step of which values take 4 bytes: a mean token of a sequence of TOKENS; and all
+ * of them, of which one row is wanted. */
+struct cost_step cost_token(double tokens);
+struct cost_step cost_prompt(double tokens);
+
 struct cost {
     double products;       /* FLOPs with weights */
     double attention;      /* and with keys and values */
