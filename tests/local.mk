@@ -23,6 +23,7 @@ unit_tests = \
     %D%/unit-engine \
     %D%/unit-model \
     %D%/unit-partition \
+    %D%/unit-program \
     %D%/unit-pruner \
     %D%/unit-sampling \
     %D%/unit-sequence \
@@ -38,6 +39,8 @@ tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
+tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
+tests_unit_program_LDADD = $(program_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_sequence_LDADD = $(program_libs)
@@ -86,6 +89,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/tokenizer.t \
     %D%/tp-run-mpi.t \
+    %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \

@@ -8,6 +8,7 @@ bin_tp_run_SOURCES = \
     %D%/launcher.c %D%/launcher.h \
     %D%/logits.c \
     %D%/main.c \
+    %D%/program.c \
     %D%/score.c \
     %D%/session.c %D%/session.h
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS)

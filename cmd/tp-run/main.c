@@ -9,6 +9,8 @@ int main(int argc, char **argv)
         { "score", "negative log-likelihood and perplexity of text", score_main },
         { "bench", "measure the machine at hand with a model", bench_main },
         { "logits", "write the outputs for some tokens", logits_main },
+        { "program", "print the instructions that a model is compiled to",
+          program_main },
         { 0 },
     };
     const struct cmd cmd = { .name = "tp-run",

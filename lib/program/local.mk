@@ -10,7 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/line.c %D%/line.h \
     %D%/mixture.c \
     %D%/op.c %D%/op.h \
-    %D%/print.c \
+    %D%/print.c %D%/print.h \
     %D%/program.c %D%/program.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c

@@ -235,9 +235,6 @@ void program_free(struct program *p);
 /* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
 void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 
-/* Print the program, one instruction a line with types and placements. */
-void program_print(struct str *out, const struct program *p);
-
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
  * ROWS_CHOSEN is not read. */
 uint64_t program_rows(const struct program *p, const struct value *v,
