@@ -5,11 +5,11 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/state.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 
@@ -372,7 +372,7 @@ static void assume_head(struct request *r)
     const int origin[MESH_NAXES] = { 0 };
     const struct model *m = r->outline.model;
     const cJSON *all =
-        cJSON_GetObjectItemCaseSensitive(m->state->config, "architectures");
+        cJSON_GetObjectItemCaseSensitive(model_config(m), "architectures");
     const cJSON *name = cJSON_GetArrayItem(all, 0);
     struct anatomy *a;
     struct mesh one;
@@ -468,10 +468,10 @@ static void add_chunk_obstacle(struct str *out, const struct request *r)
 {
     long long need = (long long)r->memory.mesh.size[MESH_PP] * r->chunks;
 
-    if (need > r->outline.model->state->nlayers)
+    if (need > model_layers(r->outline.model))
         str_addf(out, "--schedule %s: %d x %d chunks need as many layers, of %d\n",
                  order_names[r->schedule], r->memory.mesh.size[MESH_PP], r->chunks,
-                 r->outline.model->state->nlayers);
+                 model_layers(r->outline.model));
 }
 
 /* Groups of --hsdp ranks must make up all that share the weights. */

@@ -8,7 +8,6 @@
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/model/state.h"
 
 struct plan {
     const char *path;

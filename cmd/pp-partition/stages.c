@@ -11,7 +11,6 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/anatomy.h"
-#include "lib/model/state.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/partition.h"
 #include "lib/program/cost.h"
@@ -31,17 +30,12 @@ static uint64_t unit_params(const struct unit *u)
     return n;
 }
 
-/* A unit that is no layer stands before all, after all, or with the layer before it. */
 static uint64_t *place_of(struct stage_costs *c, const struct model *m,
                           const struct unit *u)
 {
-    const struct model_section *sec = &m->state->section[u->index];
+    int part = model_part(m, u->index, u->layer);
 
-    if (u->layer >= 0)
-        return &c->layer[u->depth];
-    return !sec->depth                       ? &c->first
-           : sec->depth == m->state->nlayers ? &c->last
-                                             : &c->layer[u->depth];
+    return part == 0 ? &c->first : part > c->nlayers ? &c->last : &c->layer[part - 1];
 }
 
 enum what { PARAMS, FLOPS, MEMORY };
@@ -196,7 +190,7 @@ int stage_costs(struct stage_costs *out, const struct model *m, const char *what
                 struct err *err)
 {
     const int origin[MESH_NAXES] = { 0 };
-    struct stage_costs made = { .nlayers = m->state->nlayers };
+    struct stage_costs made = { .nlayers = model_layers(m) };
     static const char *const counted[] = {
         [PARAMS] = "params", [FLOPS] = "flops", [MEMORY] = "memory"
     };
@@ -393,10 +387,10 @@ static int balance(int *out, int parts, const struct stage_options *o,
     int ret;
 
     if (!strcmp(what, "layers")) {
-        if (parts > m->state->nlayers && !o->empty)
+        if (parts > model_layers(m) && !o->empty)
             return err_set(err, ERR_NO, "pp %d: the model has %d layers", parts,
-                           m->state->nlayers);
-        partition_deal(out, m->state->nlayers, parts, (enum remainder)o->remainder);
+                           model_layers(m));
+        partition_deal(out, model_layers(m), parts, (enum remainder)o->remainder);
         return 0;
     }
     if (stage_costs(&c, m, what, err) < 0)
@@ -420,7 +414,7 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
         if ((o->stages ? parse_stages(&made, &given, o->stages, err)
                        : parse_layout(&made, &given, o->layout, err)) < 0)
             return -1;
-        if (check_given(made, given, n, o, m->state->nlayers, err) < 0) {
+        if (check_given(made, given, n, o, model_layers(m), err) < 0) {
             free(made);
             return -1;
         }

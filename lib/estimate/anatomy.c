@@ -20,7 +20,6 @@
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
 #include "lib/reshard/outline.h"
-#include "lib/model/state.h"
 
 /* How a tensor takes part in training. */
 enum training { TRAINED, ADAPTED, FROZEN };
@@ -172,25 +171,23 @@ static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
 
 static void sum_weights(struct builder *b, const enum dtype *stored)
 {
-    const struct model_state *s = b->m->state;
-
     for (size_t i = 0; i < b->m->ntensors; i++) {
         const struct model_tensor *t = &b->m->tensor[i];
-        const struct tensor_def *d = &s->def[t->def];
+        struct model_kind kind = model_kind(b->m, t->kind);
         const struct model_tensor *whose = t;
         uint64_t rows, sides, n = local_elements(b, i, &rows, &sides);
         struct weight_sum *sum;
 
-        if (!n || (!outline_has(b->m, i) && d->companion_of < 0))
+        if (!n || (!outline_has(b->m, i) && kind.companion_of < 0))
             continue;
-        if (d->companion_of >= 0)
-            whose = &b->m->tensor[s->def[d->companion_of].first];
+        if (kind.companion_of >= 0)
+            whose = &b->m->tensor[kind.companion_of];
         if (t->section >= 0) {
             struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
             sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(whose)];
         } else {
-            sum = &find_common(b->a, d->read_by, class_of(whose))->sum;
+            sum = &find_common(b->a, kind.read_by, class_of(whose))->sum;
             if (n > b->a->largest)
                 b->a->largest = n;
         }
@@ -212,15 +209,16 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
 
 static void make_units(struct builder *b)
 {
-    const struct model_state *s = b->m->state;
+    int n, total = 0;
+    const struct model_section *section = model_sections(b->m, &n);
     struct anatomy *a = b->a;
-    int total = 0;
 
-    for (int i = 0; i < s->nsections; i++)
-        total += s->section[i].count;
+    for (int i = 0; i < n; i++)
+        total += section[i].count;
     a->unit = xcalloc((size_t)total + 1, sizeof(*a->unit));
-    for (int i = 0; i < s->nsections; i++) {
-        const struct model_section *sec = &s->section[i];
+    a->first_unit = xcalloc((size_t)n + 1, sizeof(*a->first_unit));
+    for (int i = 0; i < n; i++) {
+        const struct model_section *sec = &section[i];
 
         a->first_unit[i] = a->nunits;
         for (int k = 0; k < sec->count; k++) {
@@ -481,7 +479,6 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
 
     a->model = m;
     b.training = xcalloc(m->ntensors + 1, sizeof(*b.training));
-    a->first_unit = xcalloc((size_t)m->state->nsections + 1, sizeof(*a->first_unit));
     if (mesh_set(&small, size, NULL, err) < 0)
         goto out;
     small.pad_vocab = mesh->pad_vocab;

@@ -3,13 +3,11 @@
 
 #include <string.h>
 
-#include "lib/model/state.h"
-
 /* ---- layers ---- */
 
 struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage)
 {
-    int nlayers = a->model->state->nlayers ? a->model->state->nlayers : 1;
+    int nlayers = model_layers(a->model) ? model_layers(a->model) : 1;
     int pp = o->mesh.size[MESH_PP];
     struct mesh halves = { .size = { [MESH_PP] = 2 * pp } };
     struct part p = { .n = o->folded ? 2 : 1 };

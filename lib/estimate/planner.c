@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/state.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
@@ -587,7 +586,7 @@ int planner_search(struct planner_result *out, const struct model *m,
                    const struct planner_options *o, struct err *err)
 {
     struct search s = {
-        .m = m, .o = o, .out = out, .nlayers = m->state->nlayers ? m->state->nlayers : 1
+        .m = m, .o = o, .out = out, .nlayers = model_layers(m) ? model_layers(m) : 1
     };
     int ret;
 

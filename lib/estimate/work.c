@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
-#include "lib/model/state.h"
 
 /* Attention's scores are written, read and written by the softmax, and read. */
 enum { SCORE_PASSES = 4 };
@@ -173,7 +172,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
 struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
 {
     struct profile *p = xcalloc(1, sizeof(*p));
-    int nlayers = a->model->state->nlayers;
+    int nlayers = model_layers(a->model);
 
     p->a = a;
     p->depths = nlayers ? nlayers : 1;

@@ -191,7 +191,7 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
 
     *t = (struct model_tensor){ .key = d->entry->key,
                                 .ndim = d->ndim,
-                                .def = (int)def,
+                                .kind = (int)def,
                                 .layer = d->section >= 0 ? (int)value[0] : -1,
                                 .section = d->section,
                                 .expert = -1,
@@ -429,7 +429,7 @@ static long match_input(struct model *m, const struct model_input *in, struct er
 /* Is T, or what stands for it when it is quantised, among the inputs? */
 static bool is_stored(const struct model *m, size_t t)
 {
-    const struct tensor_def *d = &m->state->def[m->tensor[t].def];
+    const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
 
     if (m->tensor[t].source >= 0)
         return true;

@@ -581,3 +581,48 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     i = bind_index(m, d, layer, expert);
     return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
 }
+
+/* ---- what others see of the state ---- */
+
+const struct family *model_family(const struct model *m)
+{
+    return m->state->family;
+}
+
+const struct cJSON *model_config(const struct model *m)
+{
+    return m->state->config;
+}
+
+const char *model_config_name(const struct model *m)
+{
+    return m->state->config_name;
+}
+
+const struct model_section *model_sections(const struct model *m, int *n)
+{
+    if (n)
+        *n = m->state->nsections;
+    return m->state->section;
+}
+
+size_t model_kinds(const struct model *m)
+{
+    return m->state->ndefs;
+}
+
+struct model_kind model_kind(const struct model *m, int kind)
+{
+    const struct tensor_def *d = &m->state->def[kind];
+
+    return (struct model_kind){
+        .entry = d->entry,
+        .pattern = d->pattern,
+        .first = d->first,
+        .read_by = d->read_by,
+        .tied = d->tied_def >= 0,
+        .replaced = d->replaced_by >= 0,
+        .companion_of =
+            d->companion_of < 0 ? -1 : (long)m->state->def[d->companion_of].first,
+    };
+}

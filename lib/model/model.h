@@ -17,7 +17,12 @@
 #include "lib/model/axis.h"
 #include "lib/model/mesh.h"
 
-struct family; /* family.h: the flattened file */
+struct cJSON;
+struct expr_value;   /* expr.h */
+struct family;       /* family.h: the flattened file */
+struct family_entry; /* family.h */
+struct json;         /* json.h */
+struct json_doc;
 
 enum { MODEL_MAX_DIMS = 8 };
 
@@ -28,7 +33,7 @@ struct model_tensor {
     int ndim;
     const struct axis
         *axis[MODEL_MAX_DIMS]; /* outermost first; sizes are the file's shape */
-    int def;                   /* private: index of its definition */
+    int kind;                  /* of its definition, for model_kind */
     int layer;                 /* value of the repeated section's capture, or -1 */
     int section;               /* repeated section that its capture names, or -1 */
     int expert;                /* value of the expert capture, or -1 */
@@ -60,6 +65,12 @@ int model_open_flat(struct model **out, const char *name, const char *config,
                     const char *family_text, struct err *err);
 void model_free(struct model *m);
 
+/* The family that M is of; its file as one JSON text is model_family_text. */
+const struct family *model_family(const struct model *m);
+/* The config that M is made of, and the name it is called by in messages. */
+const struct cJSON *model_config(const struct model *m);
+const char *model_config_name(const struct model *m);
+
 /* The flattened family as JSON text, for the manifest.  Borrowed. */
 const char *model_family_text(const struct model *m);
 
@@ -79,6 +90,21 @@ int model_bind(struct model *m, const struct model_input *in, size_t n,
 
 /* The tensor called NAME (as bound), or -1. */
 long model_find(const struct model *m, const char *name);
+
+/* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
+ * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
+int model_eval(const struct model *m, const char *text, size_t n, int layer,
+               struct expr_value *out, struct err *err);
+
+/* True when WHEN (NULL: always) holds.  J and DOC say where it stands. */
+int model_when(const struct model *m, const char *when, const struct json_doc *doc,
+               const struct json *j, int layer, bool *out, struct err *err);
+
+/* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
+ * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
+ * such tensor, -2 when the family has no such key, -3 when it is one of many. */
+long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
+                     int expert);
 
 /* A number from the config through the family's SYMBOL; false when there is none. */
 bool model_number(const struct model *m, const char *symbol, double *out);
@@ -101,6 +127,34 @@ int model_stage(const struct model *m, const struct mesh *mesh, int section, int
  */
 int model_part(const struct model *m, int section, int layer);
 int model_layers(const struct model *m); /* N */
+
+/* A section of the forward pass. */
+struct model_section {
+    const char *name;
+    bool repeated;
+    int count; /* layers; 1 when not repeated */
+    int depth; /* layers of the repeated sections before it */
+};
+
+/* M's sections, *N of them; N may be NULL. */
+const struct model_section *model_sections(const struct model *m, int *n);
+
+/* A definition of tensors: all of one name pattern. */
+struct model_kind {
+    const struct family_entry *entry;
+    const char *pattern;
+    size_t first;      /* of its tensors, which follow each other */
+    uint64_t read_by;  /* bit per section whose lines name it */
+    bool tied;         /* to those of another */
+    bool replaced;     /* another stands for it where the weights are quantised */
+    long companion_of; /* first tensor of the quantised weight it belongs to, or -1 */
+};
+
+size_t model_kinds(const struct model *m);
+struct model_kind model_kind(const struct model *m, int kind);
+
+/* The mesh axis over which symbol SYM of M's scope is dealt, or -1. */
+int model_dealt_over(const struct model *m, int sym);
 
 /* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees
  * it. */

@@ -207,7 +207,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
         return -1;
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
         if (fits(&companions[i], method->valuestring, dot + 1, in->ndim)) {
-            size_t base = (size_t)m->tensor[t].def;
+            size_t base = (size_t)m->tensor[t].kind;
 
             return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;
         }

@@ -135,9 +135,10 @@ struct cutter {
     bool ordered;
 };
 
-/* The mesh axis that deals the scope's symbol SYM, or -1. */
-static int over_axis(const struct model_state *s, int sym)
+int model_dealt_over(const struct model *m, int sym)
 {
+    const struct model_state *s = m->state;
+
     for (int i = 0; i < s->ndeals; i++)
         if (s->deal[i].sym == sym || s->deal[i].group == sym ||
             s->deal[i].within == sym)
@@ -153,14 +154,14 @@ static void find_cuts(struct cutter *c, size_t def)
     for (int k = 0; k < d->ndim; k++)
         for (int i = 0; i < d->axis[k].n; i++)
             for (int j = 0; j < d->axis[k].leaf[i].n; j++) {
-                int over = over_axis(s, d->axis[k].leaf[i].digit[j].sym);
+                int over = model_dealt_over(c->model, d->axis[k].leaf[i].digit[j].sym);
 
                 if (over >= 0)
                     c->cut[def][over] = true;
             }
     for (int k = 0; k < 2; k++)
-        if (d->capture[k] >= 0 && over_axis(s, d->capture[k]) >= 0)
-            c->cut[def][over_axis(s, d->capture[k])] = true;
+        if (d->capture[k] >= 0 && model_dealt_over(c->model, d->capture[k]) >= 0)
+            c->cut[def][model_dealt_over(c->model, d->capture[k])] = true;
     c->cut[def][MESH_PP] = d->section >= 0;
 }
 
@@ -261,7 +262,7 @@ static bool runs_section(const struct cutter *c, int i, int layer)
 
 static bool on_stage(const struct cutter *c, const struct model_tensor *t)
 {
-    const struct tensor_def *d = &c->model->state->def[t->def];
+    const struct tensor_def *d = &c->model->state->def[t->kind];
 
     if (c->mesh.size[MESH_PP] == 1)
         return true;
@@ -318,7 +319,7 @@ static bool in_order(const struct runs *r)
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
 {
     const struct model_tensor *t = &c->model->tensor[tensor];
-    const struct tensor_def *d = &c->model->state->def[t->def];
+    const struct tensor_def *d = &c->model->state->def[t->kind];
     int expert = d->capture[1] >= 0 ? d->capture[1]
                  : d->section < 0   ? d->capture[0]
                                     : -1;
@@ -330,13 +331,13 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
         out->held &= (uint64_t)t->expert >= s->start &&
                      (uint64_t)t->expert < s->start + s->count;
     }
-    if (!c->known[t->def]) {
+    if (!c->known[t->kind]) {
         for (int k = 0; k < t->ndim; k++)
-            axis_runs(&c->runs[t->def][k], t->axis[k], &c->model->scope, c->share);
-        c->known[t->def] = true;
+            axis_runs(&c->runs[t->kind][k], t->axis[k], &c->model->scope, c->share);
+        c->known[t->kind] = true;
     }
     for (int k = 0; k < t->ndim; k++) {
-        out->runs[k] = &c->runs[t->def][k];
+        out->runs[k] = &c->runs[t->kind][k];
         out->cut |= out->runs[k]->count != t->axis[k]->size ||
                     (c->ordered && !in_order(out->runs[k]));
     }
@@ -344,7 +345,7 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
         out->pad = padding_of(c, t->axis[0], out->runs[0]);
     out->cut |= out->pad > 0;
     for (int a = 0; a < MESH_NAXES; a++)
-        if (a != MESH_PP && !c->cut[t->def][a] && c->coord[a] > 0)
+        if (a != MESH_PP && !c->cut[t->kind][a] && c->coord[a] > 0)
             out->primary = false;
     if (out->held && earlier_stage(c, t))
         out->primary = false;

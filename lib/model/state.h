@@ -1,18 +1,10 @@
-/* state - what model.c, bind.c and program.c share of a bound model */
+/* state - what the files of lib/model share of a bound model; private to them */
 #ifndef LIB_MODEL_STATE_H
 #define LIB_MODEL_STATE_H
 
 #include "lib/model/expr.h"
 #include "lib/model/family.h"
 #include "lib/model/model.h"
-
-/* A repeated section: its capture and how often it is run. */
-struct model_section {
-    const char *name;
-    bool repeated;
-    int count; /* layers; 1 when not repeated */
-    int depth; /* layers of the repeated sections before it */
-};
 
 /* A tensor of the family: all tensors of one name pattern. */
 struct tensor_def {
@@ -67,20 +59,5 @@ struct model_state {
     struct tensor_def *def;
     size_t ndefs;
 };
-
-/* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
- * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
-int model_eval(const struct model *m, const char *text, size_t n, int layer,
-               struct expr_value *out, struct err *err);
-
-/* True when WHEN (NULL: always) holds.  J and DOC say where it stands. */
-int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool *out, struct err *err);
-
-/* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
- * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
- * such tensor, -2 when the family has no such key, -3 when it is one of many. */
-long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
-                     int expert);
 
 #endif

@@ -9,21 +9,19 @@
 #include "lib/base/mem.h"
 
 /* The family's symbol that stands at TEXT, or NULL. */
-static const struct family_entry *symbol_at(const struct model_state *s,
-                                            const char *text)
+static const struct family_entry *symbol_at(const struct model *m, const char *text)
 {
     char name[64];
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz_0123456789");
 
     snprintf(name, sizeof(name), "%.*s", (int)n, text);
-    return n && n < sizeof(name) ? family_get(&s->family->symbols, name) : NULL;
+    return n && n < sizeof(name) ? family_get(&model_family(m)->symbols, name) : NULL;
 }
 
 int build_error(struct builder *b, size_t at, const char *fmt, ...)
 {
-    const struct model_state *s = b->m->state;
     const struct family_entry *symbol =
-        at < strlen(b->line->text) ? symbol_at(s, b->line->text + at) : NULL;
+        at < strlen(b->line->text) ? symbol_at(b->m, b->line->text + at) : NULL;
     char what[700];
     va_list ap;
 
@@ -32,26 +30,22 @@ int build_error(struct builder *b, size_t at, const char *fmt, ...)
     va_end(ap);
     if (symbol && json_string(symbol->json)) /* whose key may be missing or wrong */
         return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at,
-                            b->err, "%s: '%s' (%s): %s", s->config_name, symbol->key,
-                            json_string(symbol->json), what);
+                            b->err, "%s: '%s' (%s): %s", model_config_name(b->m),
+                            symbol->key, json_string(symbol->json), what);
     return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at, b->err,
                         "%s", what);
 }
 
 bool build_cuts(const struct builder *b, const struct axis *a)
 {
-    const struct model_state *s = b->m->state;
-
     for (int i = 0; i < a->n; i++)
-        for (int k = 0; k < a->leaf[i].n; k++)
-            for (int d = 0; d < s->ndeals; d++) {
-                int sym = a->leaf[i].digit[k].sym;
+        for (int k = 0; k < a->leaf[i].n; k++) {
+            int sym = a->leaf[i].digit[k].sym;
+            int over = sym < 0 ? -1 : model_dealt_over(b->m, sym);
 
-                if (sym >= 0 && b->p->mesh.size[s->deal[d].over] > 1 &&
-                    (sym == s->deal[d].sym || sym == s->deal[d].group ||
-                     sym == s->deal[d].within))
-                    return true;
-            }
+            if (over >= 0 && b->p->mesh.size[over] > 1)
+                return true;
+        }
     return false;
 }
 

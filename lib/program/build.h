@@ -8,7 +8,8 @@
 
 #include "lib/program/line.h"
 #include "lib/program/program.h"
-#include "lib/model/state.h"
+#include "lib/model/expr.h"
+#include "lib/model/family.h"
 
 struct type {
     struct axis col;

@@ -6,7 +6,6 @@
 
 #include "lib/base/mem.h"
 #include "lib/program/program.h"
-#include "lib/model/state.h"
 
 /* A name that is a symbol, a tensor or a rotary table may not be another of them
  * too. */
@@ -45,7 +44,7 @@ static void report_tensor(struct str *out, const struct model *m, size_t i,
     const struct model_tensor *t = &m->tensor[i];
     struct slice slice;
 
-    str_addf(out, "%-10s %s [", t->key, m->state->def[t->def].pattern);
+    str_addf(out, "%-10s %s [", t->key, model_kind(m, t->kind).pattern);
     for (int k = 0; k < t->ndim; k++)
         str_addf(out, "%s%s", k ? ", " : "", t->axis[k]->text);
     str_add(out, "] = ");
@@ -72,8 +71,8 @@ static int report_tensors(struct str *out, const struct model *m,
     for (int p = 0; p < 2; p++)
         if (cutter_open(&part[p], m, mesh, (int[MESH_NAXES]){ p }, err) < 0)
             goto out;
-    for (size_t i = 0; i < m->state->ndefs; i++)
-        report_tensor(out, m, m->state->def[i].first, part);
+    for (size_t i = 0; i < model_kinds(m); i++)
+        report_tensor(out, m, model_kind(m, (int)i).first, part);
     ret = 0;
 out:
     cutter_free(part[0]);
@@ -106,20 +105,22 @@ static int check_programs(const struct model *m, const struct mesh *mesh,
 /* A family without lines is described to be cut, not to be run. */
 static bool is_run(const struct model *m)
 {
-    for (size_t i = 0; i < m->state->family->nsections; i++)
-        if (m->state->family->section[i].n)
+    const struct family *f = model_family(m);
+
+    for (size_t i = 0; i < f->nsections; i++)
+        if (f->section[i].n)
             return true;
     return false;
 }
 
 static int check_read(const struct model *m, struct err *err)
 {
-    for (size_t i = 0; i < m->state->ndefs; i++) {
-        const struct tensor_def *d = &m->state->def[i];
+    for (size_t i = 0; i < model_kinds(m); i++) {
+        struct model_kind kind = model_kind(m, (int)i);
 
-        if (!d->read_by && d->tied_def < 0)
-            return family_error(d->entry->doc, d->entry->json, 0, err,
-                                "no line reads '%s'", d->entry->key);
+        if (!kind.read_by && !kind.tied)
+            return family_error(kind.entry->doc, kind.entry->json, 0, err,
+                                "no line reads '%s'", kind.entry->key);
     }
     return 0;
 }

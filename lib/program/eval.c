@@ -296,8 +296,8 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
                                  .tensor = (size_t)tensor };
         return 0;
     }
-    for (size_t i = 0; i < b->m->state->family->rope.n; i++)
-        if (word_is(n, b->m->state->family->rope.v[i].key)) {
+    for (size_t i = 0; i < model_family(b->m)->rope.n; i++)
+        if (word_is(n, model_family(b->m)->rope.v[i].key)) {
             *out = (struct operand){ .kind = OPERAND_ROPE, .index = (int)i };
             return 0;
         }
@@ -306,8 +306,8 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
         memcpy(out->word, n->text, n->len);
         return 0;
     }
-    for (size_t i = 0; i < b->m->state->family->symbols.n; i++) {
-        if (!word_is(n, b->m->state->family->symbols.v[i].key))
+    for (size_t i = 0; i < model_family(b->m)->symbols.n; i++) {
+        if (!word_is(n, model_family(b->m)->symbols.v[i].key))
             continue;
         if (model_eval(b->m, n->text, n->len, b->layer, &v, &e) < 0)
             return err_set(b->err, e.kind, "%s", e.text);

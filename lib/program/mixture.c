@@ -15,25 +15,26 @@
 /* The symbol that counts the experts: of the only capture that repeats no section. */
 static int find_experts(struct builder *b, size_t at)
 {
-    const struct model_state *s = b->m->state;
-    int found = -1;
+    const struct family_table *captures = &model_family(b->m)->captures;
+    int found = -1, over, n;
+    const struct model_section *section = model_sections(b->m, &n);
 
-    for (size_t i = 0; i < s->family->captures.n; i++) {
-        const struct family_entry *e = &s->family->captures.v[i];
+    for (size_t i = 0; i < captures->n; i++) {
+        const struct family_entry *e = &captures->v[i];
         const char *symbol = json_string(e->json);
         bool repeats = false;
 
-        for (int k = 0; k < s->nsections; k++)
-            repeats |= !strcmp(s->section[k].name, e->key);
+        for (int k = 0; k < n; k++)
+            repeats |= !strcmp(section[k].name, e->key);
         for (int k = 0; k < b->m->scope.n && !repeats && symbol; k++)
             if (!strcmp(b->m->scope.sym[k].name, symbol))
                 found = k;
     }
     if (found < 0)
         return build_error(b, at, "the family has no capture for experts");
-    for (int i = 0; i < s->ndeals; i++)
-        if (s->deal[i].sym == found && s->deal[i].over != MESH_EP)
-            return build_error(b, at, "experts are dealt over ep");
+    over = model_dealt_over(b->m, found);
+    if (over >= 0 && over != MESH_EP)
+        return build_error(b, at, "experts are dealt over ep");
     return found;
 }
 

@@ -64,7 +64,7 @@ static void add_output(struct builder *b, char *name, int value)
 
 static char *line_label(const struct builder *b, const char *name)
 {
-    const char *section = b->m->state->section[b->section].name;
+    const char *section = model_sections(b->m, NULL)[b->section].name;
 
     return b->layer < 0 ? str_dupf("%s.%s", section, name)
                         : str_dupf("%s.%d.%s", section, b->layer, name);
@@ -132,13 +132,14 @@ out:
 
 static int build_sections(struct builder *b)
 {
-    const struct model_state *s = b->m->state;
+    int n;
+    const struct model_section *section = model_sections(b->m, &n);
 
-    for (b->section = 0; b->section < s->nsections; b->section++) {
-        const struct model_section *sec = &s->section[b->section];
-        const struct family_section *lines = &s->family->section[b->section];
+    for (b->section = 0; b->section < n; b->section++) {
+        const struct model_section *sec = &section[b->section];
+        const struct family_section *lines = &model_family(b->m)->section[b->section];
 
-        b->last_section = b->section == s->nsections - 1 && !sec->repeated;
+        b->last_section = b->section == n - 1 && !sec->repeated;
         for (int i = 0; i < sec->count; i++) {
             b->layer = sec->repeated ? i : -1;
             for (size_t k = 0; k < lines->n; k++)
@@ -337,7 +338,7 @@ static void find_lifetimes(struct program *p)
 
 static int build_ropes(struct builder *b)
 {
-    const struct family_table *t = &b->m->state->family->rope;
+    const struct family_table *t = &model_family(b->m)->rope;
     struct program *p = b->p;
 
     p->rope = xcalloc(t->n + 1, sizeof(*p->rope));

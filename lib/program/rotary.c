@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/expr.h"
 
 static const double PI = 3.14159265358979323846;
 
@@ -49,7 +50,7 @@ static int get_number(struct table *t, const char *field, double otherwise, doub
     *out = v.kind == EXPR_NUMBER || v.kind == EXPR_BOOL ? v.number : otherwise;
     if (isnan(*out))
         return err_set(t->err, ERR_INPUT, "%s: the rotary scaling lacks '%s'",
-                       t->m->state->config_name, field);
+                       model_config_name(t->m), field);
     return 0;
 }
 
@@ -153,7 +154,7 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         return -1;
     if (!(factor > 0) || !(original >= 1) || !(context >= 1))
         return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling",
-                       t->m->state->config_name);
+                       model_config_name(t->m));
     r->factor = factor;
     if (expr_word_is(type, "linear")) {
         for (uint64_t i = 0; i < r->dim / 2; i++)
@@ -172,7 +173,7 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
     return err_set(
         t->err, ERR_INPUT,
         "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, yarn)",
-        t->m->state->config_name, (int)type->len, type->word ? type->word : "");
+        model_config_name(t->m), (int)type->len, type->word ? type->word : "");
 }
 
 int rotary_init(struct rope *out, const struct model *m, const struct family_entry *e,
@@ -203,7 +204,7 @@ int rotary_init(struct rope *out, const struct model *m, const struct family_ent
     dim = floor(dim);
     if (dim < 2 || dim > 1 << 20 || fmod(dim, 2) != 0 || !(r.theta > 0))
         return err_set(err, ERR_INPUT, "%s: rotary dimension %g and base %g",
-                       m->state->config_name, dim, r.theta);
+                       model_config_name(m), dim, r.theta);
     r.dim = (uint64_t)dim;
     r.inv_freq = xcalloc(r.dim / 2, sizeof(*r.inv_freq));
     plain_frequencies(&r, r.theta);

@@ -4,7 +4,7 @@
 #define LIB_PROGRAM_ROTARY_H
 
 #include "lib/program/program.h"
-#include "lib/model/state.h"
+#include "lib/model/family.h"
 
 /* Evaluate the family's rotary table E for M.  The caller releases with
  * rotary_clear. */

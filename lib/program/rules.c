@@ -346,7 +346,7 @@ static int angles_of(struct builder *b, int table, enum rows rows)
         inst->rope.table = table;
         *made = inst->dst;
         b->p->value[*made].section = 0; /* of no layer: program_build puts it first */
-        b->p->value[*made].layer = b->m->state->section[0].repeated ? 0 : -1;
+        b->p->value[*made].layer = model_sections(b->m, NULL)[0].repeated ? 0 : -1;
     }
     return *made;
 }

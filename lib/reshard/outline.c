@@ -1,13 +1,13 @@
 /* outline - a model from whatever of it is at hand */
 #include "lib/reshard/outline.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/model/state.h"
 
 enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
@@ -111,7 +111,7 @@ static bool config_dtype(const struct model *m, enum dtype *out)
     static const char *const keys[] = { "dtype", "torch_dtype" };
 
     for (int i = 0; i < 2; i++) {
-        const cJSON *j = cJSON_GetObjectItemCaseSensitive(m->state->config, keys[i]);
+        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
 
         if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
             return true;
@@ -171,11 +171,11 @@ void outline_close(struct outline *o)
 bool outline_has(const struct model *m, size_t i)
 {
     const struct model_tensor *t = &m->tensor[i];
-    const struct tensor_def *d = &m->state->def[t->def];
+    struct model_kind kind = model_kind(m, t->kind);
 
-    if (t->tied >= 0 || d->companion_of >= 0)
+    if (t->tied >= 0 || kind.companion_of >= 0)
         return false;
-    if (d->replaced_by >= 0)
+    if (kind.replaced)
         return true;
     return t->source >= 0 || !t->optional;
 }
