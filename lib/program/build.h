@@ -118,12 +118,12 @@ int build_check_options(struct builder *b, const struct node *call,
 bool build_has_all_rows(const struct builder *b, const struct operand *o);
 
 /* The rules of the table of operations: rules.c, heads.c, mixture.c. */
-typedef int build_rule(struct builder *b, const struct node *call,
+typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
-build_rule apply_embedding, apply_linear, apply_matmul, apply_activation, apply_softcap,
-    apply_clip, apply_rmsnorm, apply_layernorm, apply_rope, apply_keep, apply_first;
-build_rule apply_attention, apply_concat, apply_head_linear, apply_head_matmul;
-build_rule apply_softmax, apply_route;
+build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
+    apply_bound, apply_norm, apply_rope, apply_keep, apply_first;
+build_rule apply_attention, apply_concat, apply_head_product;
+build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
 

@@ -148,7 +148,7 @@ static int attention_values(struct builder *b, const struct node *call,
     return 0;
 }
 
-int apply_attention(struct builder *b, const struct node *call,
+int apply_attention(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "scale", "window", "softcap", "alibi",
@@ -194,8 +194,7 @@ int apply_attention(struct builder *b, const struct node *call,
     if (attention_values(b, call, &values) < 0)
         return -1;
     head_axis(&col, &b->type[src[0]].col, &values);
-    inst = build_emit(b, OP_ATTENTION, &col, b->p->value[src[0]].place,
-                      p->value[src[0]].rows);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, p->value[src[0]].rows);
     axis_clear(&col);
     inst->attention = layout.attention;
     memcpy(inst->src, src, sizeof(src));
@@ -219,8 +218,8 @@ int apply_attention(struct builder *b, const struct node *call,
 /* ---- joining, and products of each head ---- */
 
 /* concat(a, b): of each head the columns of the one, then those of the other. */
-int apply_concat(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out)
+int apply_concat(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
 {
     const struct digit *x, *y;
     struct digit both = { .sym = -1, .div = 1 };
@@ -246,8 +245,7 @@ int apply_concat(struct builder *b, const struct node *call, const struct operan
     for (int i = 0; i < 2; i++)
         v[i] = build_cut(b, arg[i].index);
     head_axis(&col, &b->type[v[0]].col, &both);
-    inst =
-        build_emit(b, OP_CONCAT, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
+    inst = build_emit(b, op, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = v[0];
     inst->src[inst->nsrc++] = v[1];
@@ -270,8 +268,8 @@ static uint64_t first_row(const struct builder *b, const struct axis *w,
 }
 
 /* Products of each head with its own rows of the tensor: x W^T or x W. */
-static int head_product(struct builder *b, const struct node *call,
-                        const struct operand *arg, enum op op, struct operand *out)
+int apply_head_product(struct builder *b, enum op op, const struct node *call,
+                       const struct operand *arg, int n, struct operand *out)
 {
     const struct model_tensor *t;
     const struct digit *in, *of, *to;
@@ -280,6 +278,7 @@ static int head_product(struct builder *b, const struct node *call,
     struct inst *inst;
     int x, ret = -1;
 
+    (void)n;
     whole.segment[0] = '\0';
     t = build_need_weight(b, &whole, 2);
     if (!t || build_need_value(b, &arg[0]) < 0 ||
@@ -314,18 +313,4 @@ static int head_product(struct builder *b, const struct node *call,
 out:
     axis_clear(&rows);
     return ret;
-}
-
-int apply_head_linear(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out)
-{
-    (void)n;
-    return head_product(b, call, arg, OP_HEAD_LINEAR, out);
-}
-
-int apply_head_matmul(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, struct operand *out)
-{
-    (void)n;
-    return head_product(b, call, arg, OP_HEAD_MATMUL, out);
 }

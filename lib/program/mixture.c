@@ -38,19 +38,6 @@ static int find_experts(struct builder *b, size_t at)
     return found;
 }
 
-int apply_softmax(struct builder *b, const struct node *call, const struct operand *arg,
-                  int n, struct operand *out)
-{
-    struct inst *inst;
-
-    (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
-        return -1;
-    inst = build_unary(b, OP_SOFTMAX, arg[0].index);
-    build_operand(out, inst);
-    return 0;
-}
-
 /* A whole number from LOW to HIGH. */
 static int count_option(struct builder *b, const struct node *call, const char *name,
                         uint64_t low, uint64_t high, uint64_t otherwise, uint64_t *out)
@@ -67,8 +54,8 @@ static int count_option(struct builder *b, const struct node *call, const char *
 }
 
 /* route(scores, top[, bias]): the TOP largest scores of each row. */
-int apply_route(struct builder *b, const struct node *call, const struct operand *arg,
-                int n, struct operand *out)
+int apply_route(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = {
         "renorm", "scale", "groups", "of", "best", NULL
@@ -109,7 +96,7 @@ int apply_route(struct builder *b, const struct node *call, const struct operand
             return build_type_error(b, arg[2].at, "the scores and their bias",
                                     &b->type[arg[0].index].col, bias->axis[0]);
     }
-    inst = build_unary(b, OP_ROUTE, arg[0].index);
+    inst = build_unary(b, op, arg[0].index);
     inst->route = r.route;
     if (bias)
         inst->weight = build_weight(b, arg[2].tensor);

@@ -34,154 +34,157 @@
 
 /* clang-format off */
 #define OPS(ROW)                                                                       \
-    /* y[t] = table[index[t] - first]; zero where the row is not held */               \
-    ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN, NO_ROLE, \
-        NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
-    /* y = x W^T, W [cols(y)][cols(x)] */                                              \
-    ROW(LINEAR, linear, DEVICE, CALL(2, 2, apply_linear), RULE, OWN, NO_ROLE, 1,       \
-        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
     /* y = x W, W [cols(x)][cols(y)] */                                                \
-    ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_matmul), RULE, OWN, NO_ROLE, 0,       \
-        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN,          \
+        NO_ROLE, NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
     /* y = a + b, of the same shape */                                                 \
+    ROW(LINEAR, linear, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 1,      \
+        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    /* y = a * b */                                                                    \
+    ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 0,      \
+        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
         true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \
-    /* y = a * b */                                                                    \
-    ROW(MUL, mul, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_both, 2, false,  \
-        no_flops, no_scores, MOVES, NONE, torch_kernel)                                \
-    /* y = a + w, w a weight [cols], to every row */                                   \
+    /* y = a * number */                                                               \
+    ROW(MUL, mul, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_both, 2,         \
+        false, no_flops, no_scores, MOVES, NONE, torch_kernel)                         \
+    /* y[t] = a[t] * s[t][0] */                                                        \
     ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
-    /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
-    /* y[t] = a[t] * s[t][0] */                                                        \
+    /* of each row */                                                                  \
     ROW(MUL_ROWS, mul_rows, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS,            \
         saved_both, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)          \
+    /* y = number * tanh(a / number) */                                                \
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
-    /* of each row */                                                                  \
-    ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_softmax), WHOLE, OWN, NO_ROLE,      \
-        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
-    /* y = number * tanh(a / number) */                                                \
-    ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_softcap), SUMMED, OWN, NO_ROLE,     \
-        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
     /* y = a between -number and number */                                             \
-    ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_clip), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
+        NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
+        torch_kernel)                                                                  \
     /* over groups of norm.width columns; weight [width] or [cols] */                  \
-    ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_rmsnorm), RULE, OWN, NO_ROLE,       \
+    ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE,       \
+        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
+    ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
+    ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_rmsnorm)                                                                 \
-    ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_layernorm), RULE, OWN, NO_ROLE, \
+    /* of their squares, less the mean that a second source is the sum of */           \
+    ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_norm), RULE, OWN, NO_ROLE,      \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
-    ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
-        1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)                   \
-    /* of their squares, less the mean that a second source is the sum of */           \
+    /* rmsnorm of a by its row's squares; src a, squares */                            \
+    ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
+        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)    \
+    /* layernorm of a; src a, squares, sum */                                          \
     ROW(ROW_SQUARES, row_squares, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)     \
-    /* rmsnorm of a by its row's squares; src a, squares */                            \
+    /* y[t] = cos, then sin of the rotary angles of t's position */                    \
     ROW(RMS_APPLY, rms_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_rmsnorm)       \
-    /* layernorm of a; src a, squares, sum */                                          \
+    /* turn each head; src a, angles */                                                \
     ROW(LAYER_APPLY, layer_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 3, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[t] = cos, then sin of the rotary angles of t's position */                    \
+    /* append the rows to the cache; the value stands for all rows so far */           \
     ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* turn each head; src a, angles */                                                \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
-    /* append the rows to the cache; the value stands for all rows so far */           \
+    /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
-    ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN, NO_ROLE, \
-        NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,             \
-        torch_attention)                                                               \
-    /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
-    ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_linear), RULE, OWN,    \
-        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT, NONE, \
-        torch_kernel)                                                                  \
     /* of each head: y = x W, W [dim(x)][dim(y)] */                                    \
-    ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_matmul), RULE, OWN,    \
-        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT, NONE, \
-        torch_kernel)                                                                  \
+    ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
+        NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
+        torch_attention)                                                               \
     /* of each head: y = a's columns, then b's */                                      \
-    ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE, NO_AXIS, \
-        saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
+        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
+        NONE, torch_kernel)                                                            \
     /* y[t][e] = the weight of expert e for token t, 0 for most */                     \
+    ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
+        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
+        NONE, torch_kernel)                                                            \
+    /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is         \
+     * their * number */                                                               \
+    ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
+        NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
     ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is their   \
-       number */                                                                       \
+    /* y[i] = a[index[i]]; src a, index */                                             \
     ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
+    /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
     ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y[i] = a[index[i]]; src a, index */                                             \
+    /* y = columns [first, first + cols(y)) of a */                                    \
     ROW(EXPERT_GATHER, expert_gather, DEVICE, NO_CALL, RULE, OWN, DISPATCH, NO_AXIS,   \
         saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_kernel)      \
-    /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
-    ROW(EXPERT_COMBINE, expert_combine, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
-        saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y = columns [first, first + cols(y)) of a */                                    \
+    /* y = the output rows of a (given at each step) */                                \
+    ROW(EXPERT_COMBINE, expert_combine, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,           \
+        NO_AXIS, saved_source, 2, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
+    /* y = row 0 of a */                                                               \
     ROW(SEGMENT, segment, DEVICE, NO_CALL, RULE, PART, NO_ROLE, NO_AXIS,               \
         saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
-    /* y = the output rows of a (given at each step) */                                \
-    ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS, saved_nothing,  \
-        1, true, no_flops, no_scores, COPIES, NONE, torch_free)                        \
-    /* y = row 0 of a */                                                               \
-    ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE, NO_AXIS,  \
-        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
     /* y = sum of a over the ranks of inst.over */                                     \
-    ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE, torch_free)  \
+    ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS,                 \
+        saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
     /* y = each rank's rows of a, one rank after the other */                          \
-    ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER, torch_free) \
+    ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE,           \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE,           \
+        torch_free)                                                                    \
     /* y = the columns of all ranks in global order (see .gather), from                \
-       OP_ALL_GATHER */                                                                \
-    ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
-        1, false, no_flops, no_scores, MOVES, NONE, torch_free)                        \
+     * OP_ALL_GATHER */                                                                \
+    ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE,              \
+        torch_free)                                                                    \
     /* y = this rank's columns of a whole a (see .gather) */                           \
-    ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,  \
-        false, no_flops, no_scores, COPIES, NONE, torch_free)                          \
+    ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
+        torch_free)                                                                    \
     /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of      \
-       the largest; f64 */                                                             \
-    ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS, saved_source, \
-        1, false, no_flops, no_scores, MOVES, NONE, torch_free)                        \
-    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all       \
-       ranks */                                                                        \
+     * the * largest; f64 */                                                           \
+    ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
+        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)         \
+    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all *     \
+     * ranks */                                                                        \
+    ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
+        1, false, no_flops, no_scores, COPIES, NONE, torch_free)                       \
+    /* y[t][0] = a token drawn by whole logits, as the step says */                    \
+    ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS,               \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    /* y = a part of a's heads (see .heads); made by who shares sequences */           \
     ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
         false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
-    /* y[t][0] = a token drawn by whole logits, as the step says */                    \
+    /* that part of y = a */                                                           \
     ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y = a part of a's heads (see .heads); made by who shares sequences */           \
+    /* y = the keys' rows of a range of the cache, in order */                         \
     ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* that part of y = a */                                                           \
+    /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
     ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = the keys' rows of a range of the cache, in order */                         \
+    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
     ROW(CACHE_READ, cache_read, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
     ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)
 /* clang-format on */
@@ -264,8 +267,8 @@ struct op_info {
     const char *name;
     bool on_device;  /* else done by the communicator */
     int least, most; /* arguments; 0: not in the language */
-    int (*apply)(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out);
+    int (*apply)(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out);
     enum op_places places;
     enum op_result result;
     enum op_role role;

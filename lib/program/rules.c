@@ -18,7 +18,7 @@ static const struct type *type_of(const struct builder *b, const struct operand 
 
 /* ---- operations ---- */
 
-int apply_embedding(struct builder *b, const struct node *call,
+int apply_embedding(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "offset", NULL };
@@ -43,7 +43,7 @@ int apply_embedding(struct builder *b, const struct node *call,
     if (cut_rows && cut_cols)
         return build_error(b, arg[1].at, "the table is cut on both axes");
     dealt = axis_dealt(rows, &b->m->scope);
-    inst = build_emit(b, OP_EMBEDDING, cols,
+    inst = build_emit(b, op, cols,
                       cut_rows   ? PLACE_PARTIAL
                       : cut_cols ? PLACE_CUT
                                  : PLACE_WHOLE,
@@ -58,8 +58,8 @@ int apply_embedding(struct builder *b, const struct node *call,
 }
 
 /* x W^T (IN is W's axis 1) or x W (axis 0). */
-static int apply_product(struct builder *b, const struct operand *arg, enum op op,
-                         struct operand *out)
+int apply_product(struct builder *b, enum op op, const struct node *call,
+                  const struct operand *arg, int n, struct operand *out)
 {
     const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
     const struct axis *in, *to;
@@ -68,7 +68,9 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     struct inst *inst;
     int x = arg[0].index;
 
-    if (!t || build_need_value(b, &arg[0]) < 0)
+    (void)n;
+    if (!t || build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
         return -1;
     in = t->axis[op == OP_LINEAR];
     to = t->axis[op != OP_LINEAR];
@@ -90,24 +92,6 @@ static int apply_product(struct builder *b, const struct operand *arg, enum op o
     inst->weight = build_weight(b, arg[1].tensor);
     build_operand(out, inst);
     return 0;
-}
-
-int apply_linear(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out)
-{
-    (void)n;
-    if (build_check_options(b, call, NULL) < 0)
-        return -1;
-    return apply_product(b, arg, OP_LINEAR, out);
-}
-
-int apply_matmul(struct builder *b, const struct node *call, const struct operand *arg,
-                 int n, struct operand *out)
-{
-    (void)n;
-    if (build_check_options(b, call, NULL) < 0)
-        return -1;
-    return apply_product(b, arg, OP_MATMUL, out);
 }
 
 /* Are W's digits the last of X's (both of one unnamed leaf)? */
@@ -179,8 +163,8 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
 
 /* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
  * columns. */
-static int apply_norm(struct builder *b, const struct node *call,
-                      const struct operand *arg, int n, enum op op, struct operand *out)
+int apply_norm(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "plus", NULL };
     const struct operand *eps = &arg[n - 1];
@@ -232,18 +216,6 @@ static int apply_norm(struct builder *b, const struct node *call,
     return 0;
 }
 
-int apply_rmsnorm(struct builder *b, const struct node *call, const struct operand *arg,
-                  int n, struct operand *out)
-{
-    return apply_norm(b, call, arg, n, OP_RMSNORM, out);
-}
-
-int apply_layernorm(struct builder *b, const struct node *call,
-                    const struct operand *arg, int n, struct operand *out)
-{
-    return apply_norm(b, call, arg, n, OP_LAYERNORM, out);
-}
-
 /* Hugging Face's names of activations (transformers, ACT2FN). */
 static const struct {
     const char *name;
@@ -271,6 +243,17 @@ static int find_activation(const char *name, size_t len)
     return -1;
 }
 
+/* op(x): what the table of operations says of it is all that there is to know. */
+int apply_elementwise(struct builder *b, enum op op, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out)
+{
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    build_operand(out, build_unary(b, op, arg[0].index));
+    return 0;
+}
+
 static int emit_activation(struct builder *b, const struct operand *x, int act,
                            struct operand *out)
 {
@@ -284,11 +267,12 @@ static int emit_activation(struct builder *b, const struct operand *x, int act,
     return 0;
 }
 
-int apply_activation(struct builder *b, const struct node *call,
+int apply_activation(struct builder *b, enum op op, const struct node *call,
                      const struct operand *arg, int n, struct operand *out)
 {
     int act;
 
+    (void)op;
     (void)n;
     if (build_check_options(b, call, NULL) < 0)
         return -1;
@@ -301,11 +285,12 @@ int apply_activation(struct builder *b, const struct node *call,
 }
 
 /* softcap(x, c) and clip(x, c): OP with a bound, x without. */
-static int apply_bound(struct builder *b, enum op op, const struct node *call,
-                       const struct operand *arg, struct operand *out)
+int apply_bound(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
 {
     struct inst *inst;
 
+    (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
@@ -318,20 +303,6 @@ static int apply_bound(struct builder *b, enum op op, const struct node *call,
     inst->number = arg[1].number;
     build_operand(out, inst);
     return 0;
-}
-
-int apply_softcap(struct builder *b, const struct node *call, const struct operand *arg,
-                  int n, struct operand *out)
-{
-    (void)n;
-    return apply_bound(b, OP_SOFTCAP, call, arg, out);
-}
-
-int apply_clip(struct builder *b, const struct node *call, const struct operand *arg,
-               int n, struct operand *out)
-{
-    (void)n;
-    return apply_bound(b, OP_CLIP, call, arg, out);
 }
 
 /* The angles of rotary table TABLE for the positions of rows ROWS: made once. */
@@ -359,8 +330,8 @@ static uint64_t head_size(const struct axis *x)
     return l->n ? l->digit[l->n - 1].size : 1;
 }
 
-int apply_rope(struct builder *b, const struct node *call, const struct operand *arg,
-               int n, struct operand *out)
+int apply_rope(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
 {
     uint64_t head;
     struct inst *inst;
@@ -381,7 +352,7 @@ int apply_rope(struct builder *b, const struct node *call, const struct operand 
             b, arg[1].at, "the table turns %llu columns, a head has %llu",
             (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
     angles = angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
-    inst = build_unary(b, OP_ROPE, arg[0].index);
+    inst = build_unary(b, op, arg[0].index);
     inst->src[inst->nsrc++] = angles;
     inst->rope.table = arg[1].index;
     inst->rope.head = head;
@@ -389,8 +360,8 @@ int apply_rope(struct builder *b, const struct node *call, const struct operand 
     return 0;
 }
 
-int apply_keep(struct builder *b, const struct node *call, const struct operand *arg,
-               int n, struct operand *out)
+int apply_keep(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -400,7 +371,7 @@ int apply_keep(struct builder *b, const struct node *call, const struct operand 
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
-    inst = build_unary(b, OP_KEEP, build_cut(b, arg[0].index));
+    inst = build_unary(b, op, build_cut(b, arg[0].index));
     inst->keep.slot = p->nslots;
     p->value[inst->dst].kept = true;
     p->slot_value =
@@ -410,8 +381,8 @@ int apply_keep(struct builder *b, const struct node *call, const struct operand 
     return 0;
 }
 
-int apply_first(struct builder *b, const struct node *call, const struct operand *arg,
-                int n, struct operand *out)
+int apply_first(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
 {
     struct inst *inst;
     int first;
@@ -421,7 +392,7 @@ int apply_first(struct builder *b, const struct node *call, const struct operand
         return -1;
     if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
-    inst = build_unary(b, OP_FIRST, arg[0].index);
+    inst = build_unary(b, op, arg[0].index);
     first = inst->dst;
     b->p->value[first].rows = ROWS_ONE;
     *out =
@@ -466,5 +437,5 @@ int rules_call(struct builder *b, const struct node *call, struct operand *out)
                            rule ? rule->most : 1, n);
     if (!rule)
         return emit_activation(b, &arg[0], act, out);
-    return rule->apply(b, call, arg, n, out);
+    return rule->apply(b, (enum op)(rule - op_table), call, arg, n, out);
 }
