@@ -17,6 +17,7 @@ cp "$top_srcdir"/examples/sweep/* sweep
 ln -s "$(cd "$bard" && pwd)" sweep/bard
 
 # The sixth field of crontab's line is what cron gives to sh, in the user's home.
+ok "cron is told where programs are" grep -q '^PATH=.*/usr/local/bin' sweep/crontab
 line=$(sed -n 's/^[^#]* \* \* \* \* //p' sweep/crontab)
 run env HOME="$PWD" sh -c "$line"
 status_is 0 "the crontab line runs the sweep"

@@ -39,9 +39,10 @@ EOS
 chmod +x late.sh
 run hpo-sweep run s.yaml --study late --trials 20 -j 2 -- ./late.sh
 status_is 1 "three failures in a row end a run"
-err_has "3 trials in a row failed: see stderr in $PWD/late.trials" "that says so"
+err_is "hpo-sweep: 3 trials in a row failed: 1 complete, 3 failed: exit status 7 (3); see $PWD/late.trials/000001/stderr" "that says so, and why"
 run hpo-sweep run -q --study mute -S mute.db --trials 9 s.yaml -- echo nothing
-err_has "3 trials in a row failed, the last without a value: see stdout in $PWD/mute.trials" \
+err_is "hpo-sweep: 3 trials in a row failed: 0 complete, 3 failed: no number in its output: nothing; the last \
+line of stdout is 'nothing' (3); see $PWD/mute.trials/000000/stdout; a number elsewhere is found by --metric-regex" \
     "or that a command has said no value"
 ok "for good, though one that ran beside them ends well" test "$(states late)" = " 1 COMPLETE 3 FAIL "
 run hpo-sweep run s.yaml --study both --trials 20 -j 2 -- false
@@ -82,7 +83,7 @@ hpo-sweep best -S bound.db --study fine > best
 ok "others are" grep -q 'x=1$' best
 hpo-sweep export -S bound.db --study fine - > out
 out_has '"constraints":[-1, -0.5]' "constraints are kept as Optuna's"
-hpo-sweep run bound.yaml --study word --sampler grid --trials 1 -- ./bound.sh '{x}' '"a"'
+hpo-sweep run bound.yaml --study word --sampler grid --trials 1 --max-failures 0 -- ./bound.sh '{x}' '"a"'
 ok "what is no constraint is a failure" \
     test "$(hpo-sweep show -S bound.db --study word | awk '{ print $2 }')" = FAIL
 hpo-sweep ask bound.yaml --study told > out
@@ -149,7 +150,7 @@ start=$(date +%s)
 ends
 status_is 129 "SIGHUP ends a run"
 ok "another signal at once" test $(($(date +%s) - start)) -lt 5
-ok "and its trial has failed" test "$(states stubborn)" = " 1 FAIL "
+ok "and its trial has failed, and waits" test "$(states stubborn)" = " 1 FAIL 1 WAITING "
 background sh -c 'trap "" HUP; exec hpo-sweep run s.yaml --study nohup --trials 2 --shell -- "sleep 0.5; echo 1"'
 until_true test -f nohup.trials/000000/stdout
 kill -HUP $pid
@@ -163,18 +164,138 @@ echo "$1"
 EOS
 chmod +x once.sh
 again() {
-    hpo-sweep show -S s.db --study "$1" | awk '{ print $2, $NF }' | uniq -f 1 | wc -l
+    hpo-sweep show -S s.db --study "$1" | awk '{ print $2, $4 }' | uniq -f 1 | wc -l
 }
-for sig in TERM KILL; do
-    rm -f started
-    background hpo-sweep run s.yaml --study requeue$sig --requeue --trials 2 -- ./once.sh '{x}'
-    until_true test -f started
-    kill -$sig $pid
-    ends
-    hpo-sweep run s.yaml --study requeue$sig --requeue --trials 2 -- ./once.sh '{x}'
-    ok "with --requeue what SIG$sig cut short is tried again" \
-        test "$(states requeue$sig)$(again requeue$sig)" = " 1 FAIL 1 COMPLETE 1"
+for sig in TERM INT HUP KILL; do
+    for option in '' --requeue --no-requeue; do
+        study=sig$sig$option
+        rm -f started
+        background env --default-signal=HUP,INT hpo-sweep run s.yaml --study $study $option --trials 1 -- ./once.sh '{x}'
+        until_true test -f started
+        kill -$sig $pid
+        ends
+        hpo-sweep run s.yaml --study $study $option --trials 1 -- ./once.sh '{x}'
+        want=" 1 FAIL 1 COMPLETE 1"
+        [ "$option" != --no-requeue ] || want=" 1 FAIL 1 COMPLETE 2"
+        ok "what SIG$sig cut short is tried again, and counts once ($option)" \
+            test "$(states $study)$(again $study)" = "$want"
+    done
+    hpo-sweep export -S s.db --study sig$sig - > out
+    out_has '{"failed_trial":0}' "with Optuna's attributes (SIG$sig)"
+    out_has '{"retry_history":[0]}' "both of them"
 done
+hpo-sweep show -S s.db --study sigTERM --json > out
+out_has '"exit_status": null, "signal": 15, "reason": "interrupted: the run got SIGTERM"}' "and it is noted why"
+hpo-sweep show -S s.db --study sigKILL --json > out
+out_has '"exit_status": null, "signal": null, "reason": "interrupted: its run was killed"}' "of one that was killed too"
+
+# A grid that is interrupted, again and again, has all its points in the end; each retry knows that it is one.
+printf 'x: choice([1, 2])\n' > grid.yaml
+for attempt in 0 1 2 3; do
+    rm -f started
+    background hpo-sweep run grid.yaml -S s.db --study grid --sampler grid --shell -- \
+        'echo "$HPO_ATTEMPT" > started; [ "$HPO_x" = 2 ] || sleep 60; echo 1'
+    until_true test -s started
+    ok "attempt $attempt is told so" test "$(cat started)" = $attempt
+    kill -KILL $pid
+    ends
+done
+run hpo-sweep run grid.yaml -S s.db --study grid --sampler grid -- echo 1
+status_is 0 "a point is tried three times more"
+ok "and then left" test "$(states grid)" = " 4 FAIL 1 COMPLETE "
+run hpo-sweep run grid.yaml -S s.db --study grid --sampler grid --fail-on any -- echo 1
+status_is 1 "--fail-on any says that a point has no value, also of a sweep that is up to date"
+err_has "1 of 2 points have a value" "and how many have"
+run hpo-sweep run grid.yaml -S s.db --study grid --sampler grid -- echo 1
+status_is 0 "--fail-on all is content with some"
+run hpo-sweep run grid.yaml -S s.db --study grid --sampler grid --retry-failed --fail-on any -- echo 1
+status_is 0 "--retry-failed tries what failed, though the grid is exhausted"
+ok "once" test "$(states grid)" = " 4 FAIL 2 COMPLETE "
+run hpo-sweep run grid.yaml -S s.db --study grid --sampler grid --retry-failed --fail-on any -- false
+status_is 0 "and nothing when all have a value"
+run hpo-sweep run grid.yaml -S s.db --study none --sampler grid -- false
+status_is 1 "no point with a value is a failure"
+for what in any all; do
+    run hpo-sweep run grid.yaml -S s.db --study none --sampler grid --fail-on $what -- false
+    status_is 1 "again when there is nothing left to do ($what)"
+done
+err_is "hpo-sweep: 0 complete, 2 failed: exit status 1 (2); see $PWD/none.trials/000000/stderr" "which is said"
+run hpo-sweep run grid.yaml -S s.db --study none --sampler grid --fail-on never -- false
+status_is 0 "but with --fail-on never"
+err_empty "and nothing is said"
+run hpo-sweep run s.yaml --study four --trials 4 --max-failures 0 --max-consecutive-failures 0 -- false
+run hpo-sweep run s.yaml --study four --trials 4 --max-failures 0 -- false
+err_has "4 of 4 trials reached: 0 complete, 4 failed: exit status 1 (4)" "a sweep that has reached its trials says when none has a value"
+# shellcheck disable=SC2016 # the command's own variable
+run hpo-sweep run s.yaml --study pardon --trials 4 --max-failures 2 --shell -- 'test $((HPO_TRIAL_NUMBER % 2)) = 0 && echo 1'
+ok "failures do not count for --trials, as many as --max-failures says" \
+    test "$(states pardon | tr ' ' '\n' | grep -c COMPLETE)$(hpo-sweep show -S s.db --study pardon | wc -l)" = 36
+run hpo-sweep run s.yaml --study dies --trials 1 --max-failures 0 -- sh -c 'kill -SEGV $$'
+hpo-sweep show -S s.db --study dies --json > out
+out_has '"exit_status": null, "signal": 11, "reason": "killed by SIGSEGV"}' "a command that dies by a signal has failed"
+run hpo-sweep run s.yaml --study late2 --trials 1 --max-failures 0 --trial-timeout 0.2 -- sleep 60
+hpo-sweep show -S s.db --study late2 --json > out
+out_has '"reason": "timeout"}' "and so has one that takes too long"
+hpo-sweep run s.yaml --study late2 --trials 1 --max-failures 0 -- echo 1
+ok "neither is tried again by itself" test "$(states late2)" = " 1 FAIL "
+# Slurm signals all processes of a job at its limit: the command may end before the run hears of it.
+cat > limit.sh << 'EOS'
+#!/bin/sh
+trap 'kill -TERM "$PPID"; exit 143' TERM
+kill -TERM $$
+sleep 60
+EOS
+chmod +x limit.sh
+run hpo-sweep run s.yaml --study limit --trials 1 -- ./limit.sh
+status_is 143 "a signal that reaches the command first"
+ok "interrupts its trial all the same" test "$(states limit)" = " 1 FAIL 1 WAITING "
+# A run on another host is dead when its lease is over.
+hpo-sweep ask s.yaml --study remote > out
+lease() {
+    sqlite3 s.db "INSERT INTO trial_system_attributes (trial_id, key, value_json) SELECT trial_id,
+        'hpo-sweep:lease', '[900, $1, \"elsewhere boot 1 2\"]' FROM trials JOIN studies USING (study_id)
+        WHERE study_name = 'remote' ON CONFLICT (trial_id, key) DO UPDATE SET value_json = excluded.value_json"
+}
+if sqlite3 -version > version 2>&1; then
+    lease $(($(date +%s) + 900))
+    hpo-sweep run s.yaml --study remote --trials 1 -- echo 1
+    ok "a trial of another host is left to it" test "$(states remote)" = " 1 RUNNING "
+    lease $(($(date +%s) - 1))
+    hpo-sweep run s.yaml --study remote --trials 1 -- echo 1
+    ok "until its lease is over" test "$(states remote)" = " 1 FAIL 1 COMPLETE "
+else
+    skip "a trial of another host is left to it" "no sqlite3"
+fi
+
+# What is a number.
+value_of() {
+    rm -rf n.db* n.trials
+    printf 'x: uniform(0, 1)\n' > n.yaml
+    printf '%s\n' "$1" > text
+    hpo-sweep run n.yaml -q --trials 1 --max-failures 0 --max-consecutive-failures 0 -- cat text 2> err
+    hpo-sweep show -S n.db --json > out
+    sed -n 's/.*"values": \[\(.*\)\], "params.*/\1/p' out
+}
+for line in 'loss 0.5' 'loss=0.5' 'eval/loss:0.5' 'loss: 5e-1' '3 steps, loss +.5' 'a 0.25 0.5'; do
+    ok "a value: $line" test "$(value_of "$line")" = 0.5
+done
+for line in 1,5 1,234.5 12:30:45 'took 12s' 0x10 nan '=0.5' 0.5%; do
+    ok "no value: $line" test -z "$(value_of "$line")"
+    value_of "$line" > /dev/null
+    out_has "\"reason\": \"no number in its output: ${line##* }; the last line of stdout is '$line'\"" "which is the reason"
+done
+ok "more numbers than objectives are none" test -z "$(value_of '1 2')"
+value_of '1 2' > /dev/null
+out_has "not the right count of numbers: 2 for 1 objective; the last line of stdout is '1 2'" "which is said"
+printf 'method: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n' > named.yaml
+# shellcheck disable=SC2016 # the command's own variable
+hpo-sweep run named.yaml --shell -- 'echo "{\"loss\": 0.028}" > "$HPO_RESULT"'
+hpo-sweep best -S named.db > out
+out_has " 0.028 " "the objective's name is a member of HPO_RESULT"
+# shellcheck disable=SC2016 # the command's own variable
+run hpo-sweep run named.yaml --study other --shell -- 'echo "{\"los\": 0.028}" > "$HPO_RESULT"'
+err_has 'no number in result.json: {"los": 0.028}' "and a message names the file that was looked at"
+
 printf '#!/bin/sh\necho > checking\nsleep 60\n' > slow.sh
 chmod +x slow.sh
 echo ./slow.sh > check
@@ -185,7 +306,7 @@ start=$(date +%s)
 ends
 status_is 143 "SIGTERM ends a check as well"
 ok "at once" test $(($(date +%s) - start)) -lt 5
-ok "and the trial has failed" test "$(states check)" = " 1 FAIL "
+ok "and the trial has failed, and waits" test "$(states check)" = " 1 FAIL 1 WAITING "
 
 cat > broken.sh << 'EOS'
 #!/bin/sh
@@ -199,7 +320,7 @@ run hpo-sweep run s.yaml --study broken --require check -j 2 --retries 1 --trial
     'echo > "$HPO_TRIAL_DIR/ready"; sleep 60'
 status_is 4 "a check that fails ends a run"
 err_has "trial 1: the check of --require failed: see $PWD/broken.trials/000001/stderr" "and is named"
-ok "the trials that ran have failed" test "$(states broken)" = " 2 FAIL "
+ok "the trials that ran have failed, and wait" test "$(states broken)" = " 2 FAIL 2 WAITING "
 
 # Killed: one whose parts have groups of their own, as a launcher's, must be told to end.
 cat > parts.sh << 'EOS'

@@ -69,7 +69,7 @@ for sampler in random qmc; do
 done
 
 printf 'a: choice([1, 2])\nb: randint(0, 3)\n' > grid.yaml
-run hpo-sweep run grid.yaml --sampler grid -- echo '{a}' '{b}'
+run hpo-sweep run grid.yaml --sampler grid -- echo at '{a}' '{b}'
 status_is 0 "a grid needs no budget"
 hpo-sweep show -S grid.db | sed 's/.*  a=/a=/' | sort > list
 ok "and every point is tried once" test "$(uniq list | wc -l) $(wc -l < list)" = "6 6"
@@ -235,7 +235,10 @@ pid=$!
 while ! [ -f slow.trials/000000/params.json ]; do sleep 0.1; done
 run hpo-sweep run s.yaml --study slow --trials 5 -- sleep 30
 status_is 75 "a second run ends at once"
-err_empty "and says nothing"
+err_is "hpo-sweep: s.db.lck: another run holds it" "and says why"
+run hpo-sweep run s.yaml -q --study slow --trials 5 -- sleep 30
+status_is 75 "with -q as well"
+err_empty "without a word"
 kill -TERM $pid
 status=0
 wait $pid || status=$?
@@ -250,8 +253,8 @@ kill -KILL $pid
 wait $pid 2> /dev/null
 hpo-sweep run s.yaml --study killed --trials 2 -- echo 1
 hpo-sweep show -S s.db --study killed > list
-ok "after SIGKILL the next run takes the dead trial for failed" \
-    test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL COMPLETE "
+ok "after SIGKILL the next run takes the dead trial for failed, and tries its point again" \
+    test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL COMPLETE COMPLETE "
 # numbers below zero are no options
 hpo-sweep ask -S below.db --study below s.yaml > out
 run hpo-sweep report -S below.db 0 1 -0.5

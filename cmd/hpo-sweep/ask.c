@@ -33,7 +33,7 @@ static int take_lease(struct session *s, int number, double seconds, struct err 
 {
     if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
         return -1;
-    return session_lease(s, study_find(&s->study, number)->id, seconds, err);
+    return session_lease(s, study_find(&s->study, number)->id, seconds, NULL, err);
 }
 
 int ask_main(const char *program, int argc, char **argv)
@@ -70,8 +70,8 @@ int ask_main(const char *program, int argc, char **argv)
     }
     session_advise(&s, &cmd);
     x = xcalloc(s.file.space.n, sizeof(*x));
-    drawn = session_end_leases(&s, &err);
-    if (drawn == 0 && !session_is_full(&s, s.file.run_cap))
+    drawn = session_end_leases(&s, true, &err);
+    if (drawn == 0 && !session_is_full(&s, s.file.run_cap, 0))
         drawn = session_draw(&s, &number, x, &err);
     if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
         drawn = -1;

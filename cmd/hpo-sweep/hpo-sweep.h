@@ -38,7 +38,7 @@ struct wish {
     { OPT_LIST, '\0', "direction", &(w).directions, "WAY", \
       "minimize or maximize, one per objective", NULL, NULL }, \
     { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", NULL, NULL, NULL }, \
-    { OPT_U64, '\0', "seed", &(w).seed, "N", "seed of a new study", NULL, \
+    { OPT_U64, '\0', "seed", &(w).seed, "N", NULL, NULL, \
       &(w).has_seed }
 /* clang-format on */
 
@@ -78,18 +78,47 @@ int session_begin(struct session *s, struct err *err);
 int session_end(struct session *s, struct err *err);
 void session_close(struct session *s);
 
-/* Whether as many trials as CAP have begun; never when it is 0. */
-bool session_is_full(struct session *s, uint64_t cap);
+/* How many trials count: those that have ended, with BEGUN also those that run.  One
+ * that another trial tries again does not, nor do the first PARDONED that failed. */
+uint64_t session_done(struct session *s, uint64_t pardoned, bool begun);
+/* Whether as many as CAP count, those that run among them; never when it is 0. */
+bool session_is_full(struct session *s, uint64_t cap, uint64_t pardoned);
 /* Start the next trial: the first that waits, else a new point.  Returns 1 with X
  * filled and *number set, 0 when nothing is left to draw. */
 int session_draw(struct session *s, int *number, double *x, struct err *err);
 /* Let trial ID be another's after SECONDS without news of it: session_end_leases takes
- * it for failed then. */
-int session_lease(struct session *s, int64_t id, double seconds, struct err *err);
-/* Trials whose lease is over have failed; what they tried waits to be tried again. */
-int session_end_leases(struct session *s, struct err *err);
+ * it for failed then.  WORKER is the process that runs it, as job_identity_dup has it,
+ * or NULL. */
+int session_lease(struct session *s, int64_t id, double seconds, const char *worker,
+                  struct err *err);
 /* There is news of T: its lease, if it has one, begins again. */
 int session_renew(struct session *s, const struct study_trial *t, struct err *err);
+/* Trials whose lease is over, or, by session_reap, whose worker was of this host and is
+ * dead, have failed; with AGAIN what they tried waits to be tried again. */
+int session_end_leases(struct session *s, bool again, struct err *err);
+int session_reap(struct session *s, bool again, struct err *err);
+/* T fails because its worker was ended; with AGAIN, and unless that has happened three
+ * times to its point, what it tried waits to be tried again.  T may have moved. */
+int session_interrupt(struct session *s, struct study_trial *t, bool again,
+                      struct err *err);
+/* How often T's command was started before; and note it. */
+int session_attempt(const struct study_trial *t);
+int session_note_attempt(struct session *s, int64_t id, int attempt, struct err *err);
+
+/* Attributes of a trial, the user's, that say how its command ended. */
+#define SESSION_STATUS_KEY "exit_status"
+#define SESSION_SIGNAL_KEY "signal"
+#define SESSION_REASON_KEY "reason"
+
+struct ending {
+    int status;         /* as from exit, -1 for none */
+    int signal;         /* that ended the command, 0 for none */
+    const char *reason; /* one line, or NULL */
+};
+
+/* Note on T, which is not finished, how it ended. */
+int session_explain(struct session *s, const struct study_trial *t,
+                    const struct ending *end, struct err *err);
 /* The trial whose number TEXT says, which runs, or may be WAITING; NULL with *err set
  * when there is none. */
 struct study_trial *session_trial(struct session *s, const char *text, bool waiting,
@@ -101,11 +130,28 @@ int session_finish(struct session *s, struct study_trial *t, enum study_state st
 /* Note the constraints of T, a list as JSON: those above 0 are violated. */
 int session_constrain(struct session *s, const struct study_trial *t, const char *json,
                       struct err *err);
-/* Enqueue what T, which has failed, tried.  T may have moved afterwards. */
+/* Enqueue what T, which has failed, tried, as its next attempt.  T may have moved
+ * afterwards. */
 int session_hand_on(struct session *s, const struct study_trial *t, struct err *err);
 /* Whether the study's pruner would stop T; rungs passed are noted. */
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,
                   struct err *err);
+
+/* The reason that is noted on T, owned; NULL without one. */
+char *session_reason_dup(const struct study_trial *t);
+/* Try again, once each, the points whose trials have all failed. */
+int session_retry_failed(struct session *s, struct err *err);
+
+/* What is known of the points that were tried. */
+struct points {
+    int *failed;    /* [nfailed]: the last trial of each point whose trials all failed;
+                       owned */
+    size_t nfailed; /* without those that run, wait, or are infeasible */
+    size_t filled;  /* points that have a value or are infeasible */
+};
+
+void points_init(struct points *p, const struct session *s);
+void points_clear(struct points *p);
 
 /* How much each parameter matters, the most important first; names are borrowed. */
 struct importances {

@@ -2,10 +2,13 @@
 bin_PROGRAMS += bin/hpo-sweep
 bin_hpo_sweep_SOURCES = \
     %D%/ask.c \
+    %D%/ending.c \
     %D%/hpo-sweep.h \
+    %D%/lease.c \
     %D%/loop.c \
     %D%/main.c \
     %D%/plot.c \
+    %D%/points.c \
     %D%/progress.c \
     %D%/run.c \
     %D%/run.h \

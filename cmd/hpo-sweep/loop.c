@@ -14,6 +14,7 @@
 /* Record that the check found JOB's point infeasible: samplers keep away from there. */
 static int record_infeasible(struct loop *l, struct job *job, struct err *err)
 {
+    const struct ending end = { .status = 1, .reason = "infeasible, says --require" };
     struct session *s = l->s;
     struct study_trial *t;
 
@@ -21,6 +22,7 @@ static int record_infeasible(struct loop *l, struct job *job, struct err *err)
         return -1;
     t = study_find(&s->study, job->number);
     if (session_constrain(s, t, "[1.0]", err) < 0 ||
+        session_explain(s, t, &end, err) < 0 ||
         session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
         return -1;
     job_clear(job);
@@ -40,7 +42,7 @@ static void forgo(struct job *job)
 static int start(struct loop *l, struct job *job, const double *x, bool *started,
                  struct err *err)
 {
-    int infeasible = l->require && !job->attempt ? spawn_feasible(l, job, x, err) : 0;
+    int infeasible = l->require && !job->tries ? spawn_feasible(l, job, x, err) : 0;
 
     *started = infeasible != 1;
     if (infeasible < 0)
@@ -55,6 +57,17 @@ static int start(struct loop *l, struct job *job, const double *x, bool *started
 uint64_t loop_budget(const struct loop *l)
 {
     return l->o->trials ? (uint64_t)l->o->trials : l->s->file.run_cap;
+}
+
+/* The failed trials that do not count. */
+static uint64_t pardoned(const struct loop *l)
+{
+    return (uint64_t)(l->o->pardoned < 0 ? l->o->trials : l->o->pardoned);
+}
+
+uint64_t loop_done(const struct loop *l)
+{
+    return session_done(l->s, pardoned(l), false);
 }
 
 /* Whether the best trial is as good as the file's metric asks for. */
@@ -75,7 +88,7 @@ bool loop_may_draw(const struct loop *l)
     if (l->signal || l->failure.kind || l->draining || l->gave_up || l->exhausted ||
         l->running == l->o->jobs || clock_seconds() >= l->end)
         return false;
-    return !session_is_full(l->s, loop_budget(l)) && !on_target(l);
+    return !session_is_full(l->s, loop_budget(l), pardoned(l)) && !on_target(l);
 }
 
 /* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */
@@ -84,7 +97,7 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
 {
     struct session *s = l->s;
     int number, ret = session_draw(s, &number, x, err);
-    struct str owner = { 0 };
+    const struct study_trial *t;
 
     *drawn = ret > 0;
     l->exhausted |= ret == 0;
@@ -92,13 +105,12 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
         return ret;
     if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
         return -1;
-    *job = (struct job){ .number = number, .slot = (int)(job - l->jobs) };
+    t = &s->study.trials[number];
+    *job = (struct job){ .number = number,
+                         .slot = (int)(job - l->jobs),
+                         .attempt = session_attempt(t) };
     job->dir = str_dupf("%s/%06d", l->base, number);
-    str_add_json(&owner, l->identity);
-    ret = s->st->ops->set_attr(s->st, s->study.id, s->study.trials[number].id, true,
-                               OWNER_KEY, owner.s, err);
-    str_clear(&owner);
-    return ret;
+    return session_lease(s, t->id, RUN_LEASE, l->identity, err);
 }
 
 /* Note how JOB's command ended in the joblog. */
@@ -123,19 +135,15 @@ static bool ended_well(const struct job *job)
     return WIFEXITED(job->status) && !WEXITSTATUS(job->status) && !job->killed;
 }
 
-/* Whether JOB ended well, with its values, and its constraints if it has some. */
+/* Whether JOB ended well, with its values, and its constraints if it has some; WHY says
+ * why it has none. */
 static bool measured(const struct loop *l, const struct job *job, double *values,
-                     char **constraints)
+                     char **constraints, struct str *why)
 {
     size_t n = l->s->study.nobjectives;
 
-    if (!ended_well(job) || !measure_read(values, n, &l->o->measure, job->dir) ||
-        !measure_constraints(constraints, &l->o->measure, job->dir))
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (isnan(values[i]))
-            return false;
-    return true;
+    return ended_well(job) && measure_read(values, n, &l->o->measure, job->dir, why) &&
+           measure_constraints(constraints, &l->o->measure, job->dir, why);
 }
 
 /* Failures in a row end the run for good, however those end that run beside them. */
@@ -147,46 +155,80 @@ static void count_failure(struct loop *l, bool failed)
     l->gave_up = l->o->failures && l->failures >= l->o->failures;
 }
 
-/* Record that T has ended, OK or not. */
-static int record(struct loop *l, struct study_trial *t, bool ok, const double *values,
-                  const char *constraints, struct err *err)
+/* Trial NUMBER is one of this run's. */
+static void note_end(struct loop *l, int number)
+{
+    l->ended = xgrow(l->ended, &l->ended_cap, l->nended + 1, sizeof(*l->ended));
+    l->ended[l->nended++] = number;
+}
+
+/* Record that T, which JOB ran, has its VALUES. */
+static int record(struct loop *l, struct job *job, struct study_trial *t,
+                  const double *values, const char *constraints, struct err *err)
 {
     struct session *s = l->s;
+    size_t n = s->study.nobjectives;
 
+    measure_keep(values, n, job->dir, NULL); /* which the command may have removed */
     if (constraints && session_constrain(s, t, constraints, err) < 0)
         return -1;
-    if (session_finish(s, t, ok ? STUDY_COMPLETE : STUDY_FAIL, values,
-                       s->study.nobjectives, err) < 0)
+    count_failure(l, false);
+    return session_finish(s, t, STUDY_COMPLETE, values, n, err);
+}
+
+/* Record that T, which JOB ran, has none, WHY if it ended well. */
+static int record_failure(struct loop *l, const struct job *job, struct study_trial *t,
+                          struct str *why, struct err *err)
+{
+    struct session *s = l->s;
+    struct ending end;
+    bool cut_short;
+
+    ending_find(&end, &cut_short, why, l, job);
+    if (session_explain(s, t, &end, err) < 0)
         return -1;
-    return !ok && l->signal && l->o->requeue ? session_hand_on(s, t, err) : 0;
+    if (cut_short)
+        return session_interrupt(s, t, l->o->requeue, err);
+    count_failure(l, true);
+    return session_finish(s, t, STUDY_FAIL, NULL, 0, err);
+}
+
+/* Start JOB, which failed, once more. */
+static int try_again(struct loop *l, struct job *job, struct err *err)
+{
+    job->attempt++;
+    job->tries++;
+    return session_note_attempt(l->s, study_find(&l->s->study, job->number)->id,
+                                job->attempt, err);
 }
 
 /* Record how JOB ended; *again when it is to be started once more instead. */
 static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
-    size_t n = l->s->study.nobjectives;
-    double *values = xcalloc(n, sizeof(*values));
+    double *values = xcalloc(l->s->study.nobjectives, sizeof(*values));
     char *constraints = NULL;
+    struct str why = { 0 };
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
-    bool ok = !told && measured(l, job, values, &constraints);
+    bool ok = !told && measured(l, job, values, &constraints, &why);
     int ret = l->log >= 0 && job->start > 0 ? log_end(l, job, err) : 0;
 
-    if (ok) /* the directory may be the command's to remove */
-        measure_keep(values, n, job->dir, NULL);
     *again =
-        !told && !ok && !l->signal && !l->failure.kind && job->attempt < l->o->retries;
-    if (ret == 0 && !told && !*again)
-        ret = record(l, t, ok, values, constraints, err);
+        !told && !ok && !l->signal && !l->failure.kind && job->tries < l->o->retries;
+    if (ret == 0 && *again)
+        ret = try_again(l, job, err);
+    else if (ret == 0 && ok)
+        ret = record(l, job, t, values, constraints, err);
+    else if (ret == 0 && !told)
+        ret = record_failure(l, job, t, &why, err);
+    else if (t)
+        count_failure(l, t->state == STUDY_FAIL);
     free(values);
     free(constraints);
-    if (ret == 0 && *again) {
-        job->attempt++;
-        return 0;
-    }
-    l->no_value = !told && !ok && ended_well(job);
-    if (!told || t)
-        count_failure(l, told ? t->state == STUDY_FAIL : !ok);
+    str_clear(&why);
+    if (*again)
+        return ret;
+    note_end(l, job->number);
     job_clear(job);
     l->running--;
     return ret;
@@ -268,13 +310,29 @@ static bool some_ended(const struct loop *l)
     return false;
 }
 
+/* Say of the trials that run that they do, from time to time. */
+static int renew_leases(struct loop *l, struct err *err)
+{
+    if (clock_seconds() - l->renewed < RUN_NEWS)
+        return 0;
+    l->renewed = clock_seconds();
+    for (int i = 0; i < l->o->jobs; i++) {
+        const struct study_trial *t =
+            l->jobs[i].dir ? study_find(&l->s->study, l->jobs[i].number) : NULL;
+
+        if (t && !study_finished(t) && session_renew(l->s, t, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* One transaction: reports, trials that ended, and new ones to start (or once more),
  * which are marked in FRESH. */
 static int transact(struct loop *l, double *points, bool *fresh, struct err *err)
 {
     size_t n = l->s->file.space.n;
 
-    if (session_begin(l->s, err) < 0)
+    if (session_begin(l->s, err) < 0 || renew_leases(l, err) < 0)
         return -1;
     for (int i = 0; i < l->o->jobs; i++)
         if (l->jobs[i].dir && watch(l, &l->jobs[i], err) < 0)
@@ -285,6 +343,8 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
             return -1;
     }
     if (l->s->st->ops->load(l->s->st, &l->s->study, l->s->name, err) < 0)
+        return -1;
+    if (loop_may_draw(l) && session_end_leases(l->s, l->o->requeue, err) < 0)
         return -1;
     for (int i = 0; i < l->o->jobs; i++) {
         if (l->jobs[i].dir || !loop_may_draw(l))
@@ -309,6 +369,7 @@ static void enforce(struct loop *l)
             continue;
         if (!job->killed && (l->signal || l->failure.kind ||
                              (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
+            job->timed_out = !l->signal && !l->failure.kind;
             job->killed = now;
             job_kill(job, SIGTERM);
         } else if (job->killed && (l->hurry || now - job->killed > JOB_GRACE)) {
@@ -345,22 +406,38 @@ static void launch(struct loop *l, const double *points, const bool *fresh, bool
     }
 }
 
+/* What ended a command may be about to end the run, as when Slurm signals all processes
+ * of a job: wait a little for it, so that the trial is not taken for failed. */
+static void expect_signal(struct loop *l)
+{
+    double start = clock_seconds();
+    bool expected = false;
+
+    for (int i = 0; i < l->o->jobs; i++)
+        expected |= ended(&l->jobs[i]) && ending_may_be_ours(&l->jobs[i]);
+    while (expected && !l->signal && clock_seconds() - start < 0.5)
+        signals_wait(l);
+}
+
 /* Wait for a child, a signal or the next tick; returns whether there is something to
  * record. */
 static bool wait_for_news(struct loop *l)
 {
-    bool tick, news;
+    bool tick = false, news;
 
     collect(l); /* what ended while others were started */
+    if (!some_ended(l)) {
+        tick = !signals_wait(l);
+        collect(l);
+    }
+    enforce(l);
+    expect_signal(l);
     if (some_ended(l))
         return true;
-    tick = !signals_wait(l);
-    collect(l);
-    enforce(l);
     news = tick && l->pruning; /* the commands may report by themselves */
     for (int i = 0; i < l->o->jobs; i++)
         news |= tick && job_reported(&l->jobs[i]);
-    return news || some_ended(l);
+    return news || clock_seconds() - l->renewed >= RUN_NEWS;
 }
 
 /* End JOB at once, when nothing can be recorded any more. */
@@ -382,6 +459,7 @@ int loop_run(struct loop *l, struct err *err)
     int ret = -1;
 
     signals_block(l);
+    l->renewed = clock_seconds();
     do {
         do {
             if (transact(l, points, fresh, err) < 0)

@@ -8,13 +8,12 @@
 
 struct progress progress_begin(const struct loop *l)
 {
-    return (struct progress){ .begun = clock_seconds(),
-                              .finished = study_count_finished(&l->s->study) };
+    return (struct progress){ .begun = clock_seconds(), .finished = loop_done(l) };
 }
 
 /* Seconds to the end, as far as the trials so far tell; NaN when nothing does. */
-static double time_left(const struct progress *p, const struct loop *l, size_t finished,
-                        double now)
+static double time_left(const struct progress *p, const struct loop *l,
+                        uint64_t finished, double now)
 {
     double goal = (double)loop_budget(l), done = (double)(finished - p->finished);
     double left = NAN;
@@ -38,10 +37,10 @@ static void show(struct progress *p, const struct loop *l, double now)
 {
     const struct study *s = &l->s->study;
     const struct study_trial *best = s->nobjectives == 1 ? study_best(s) : NULL;
-    size_t finished = study_count_finished(s);
+    uint64_t finished = loop_done(l);
     double left = time_left(p, l, finished, now);
 
-    fprintf(stderr, "\r%zu", finished);
+    fprintf(stderr, "\r%" PRIu64, finished);
     if (loop_budget(l))
         fprintf(stderr, " of %" PRIu64, loop_budget(l));
     fprintf(stderr, " done, %d running", l->running);

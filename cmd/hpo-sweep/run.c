@@ -46,28 +46,6 @@ static bool parse_until(double *out, const char *text)
     return true;
 }
 
-/* Trials that this host's dead processes left running have failed. */
-static int reap(struct session *s, bool requeue, struct err *err)
-{
-    for (size_t i = 0; i < s->study.n; i++) {
-        struct study_trial *t = &s->study.trials[i];
-        const char *owner = study_attr(&t->system, OWNER_KEY);
-        size_t n = owner ? strlen(owner) : 0;
-        char *identity;
-        bool dead;
-
-        if (t->state != STUDY_RUNNING || n < 2)
-            continue;
-        identity = xstrndup(owner + 1, n - 2); /* a JSON string of plain words */
-        dead = job_is_dead(identity);
-        free(identity);
-        if (dead && (session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0 ||
-                     (requeue && session_hand_on(s, t, err) < 0)))
-            return -1;
-    }
-    return 0;
-}
-
 static int check_budget(const struct loop *l, struct err *err)
 {
     if (loop_budget(l) || l->s->sampler.sampler->ends || isfinite(l->end))
@@ -121,37 +99,21 @@ static int hold_directory(struct loop *l, struct err *err)
 static int execute(struct loop *l, struct err *err)
 {
     struct session *s = l->s;
-    int ret = -1;
 
     if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0 ||
         check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0 ||
-        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0 ||
-        (loop_may_draw(l) && hold_directory(l, err) < 0))
+        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0)
         return -1;
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
-    if (reap(s, l->o->requeue, err) == 0 && session_end_leases(s, err) == 0 &&
-        session_end(s, err) == 0)
-        ret = loop_run(l, err);
-    return ret;
-}
-
-/* The status of a run that came to its end. */
-static int outcome(const struct loop *l, struct err *err)
-{
-    if (l->signal)
-        return 128 + l->signal;
-    if (l->gave_up)
-        return err_set(err, ERR_NO, "%d trials in a row failed%s in %s", l->failures,
-                       l->no_value ? ", the last without a value: see stdout"
-                                   : ": see stderr",
-                       l->base);
-    for (size_t i = 0; i < l->s->study.n; i++)
-        if (l->s->study.trials[i].state == STUDY_COMPLETE)
-            return 0;
-    return 1;
+    if (session_reap(s, l->o->requeue, err) < 0 ||
+        session_end_leases(s, l->o->requeue, err) < 0 ||
+        (l->o->retry_failed && session_retry_failed(s, err) < 0) ||
+        (loop_may_draw(l) && hold_directory(l, err) < 0) || session_end(s, err) < 0)
+        return -1;
+    return loop_run(l, err);
 }
 
 /* What the words of the options mean. */
@@ -192,8 +154,20 @@ static int deal_devices(struct runner_options *o, const char *list, int per,
     return 0;
 }
 
+/* What the objectives are called: by the options, else by the file. */
+static void name_objectives(struct runner_options *o, const struct sweepfile *f)
+{
+    size_t n = o->wish.metrics.n ? o->wish.metrics.n : f->nmetrics;
+
+    o->measure.names = xcalloc(n + 1, sizeof(*o->measure.names));
+    o->measure.nnames = n;
+    for (size_t i = 0; i < n; i++)
+        o->measure.names[i] =
+            o->wish.metrics.n ? o->wish.metrics.v[i] : f->metrics[i].name;
+}
+
 /* Run the sweep of the open session to its end; the exit status, or -1. */
-static int run_sweep(struct loop *l, struct err *err)
+static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
 {
     char *here = getcwd(NULL, 0);
     int ret;
@@ -204,12 +178,13 @@ static int run_sweep(struct loop *l, struct err *err)
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
     ret = execute(l, err);
     if (ret == 0)
-        ret = outcome(l, err);
+        ret = ending_report(l, cmd);
     if (l->log >= 0)
         close(l->log);
     if (l->base_held >= 0)
         close(l->base_held);
     free(l->jobs);
+    free(l->ended);
     words_free(l->require);
     free(l->program);
     free(l->program_path);
@@ -223,12 +198,13 @@ static int run_sweep(struct loop *l, struct err *err)
 int run_main(const char *program, int argc, char **argv)
 {
     static const char *const objectives[] = { "plain", "hf", NULL };
-    struct runner_options o = { .jobs = 1, .failures = 3 };
+    static const char *const failing[] = { "all", "any", "never", NULL };
+    struct runner_options o = { .jobs = 1, .failures = 3, .pardoned = -1 };
     struct runner_times times = { 0 };
     struct opt_list keys = { 0 }, regexes = { 0 };
     const char *devices = NULL;
-    int per_trial = 1, objective = 0;
-    bool has_jobs = false;
+    int per_trial = 1, objective = 0, fail_on = 0;
+    bool has_jobs = false, requeue = false, no_requeue = false;
     /* clang-format off */
     const struct opt opts[] = {
         WISH_OPTIONS(o.wish),
@@ -240,7 +216,8 @@ int run_main(const char *program, int argc, char **argv)
           "GPUs to deal to trials: 0,1,2,3", NULL, NULL },
         { OPT_STRING, '\0', "require", &o.require, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "shell", &o.shell, NULL, NULL, NULL, NULL },
-        { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "no progress", NULL, NULL },
+        { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "say nothing but errors", NULL,
+          NULL },
         { OPT_STRING, '\0', "until", &times.until, "HH:MM", NULL, NULL, NULL },
         { OPT_STRING, '\0', "trial-timeout", &times.timeout, "TIME", NULL, NULL,
           NULL },
@@ -254,9 +231,12 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "metric-regex", &regexes, "REGEX", NULL, NULL, NULL },
         { OPT_STRING, '\0', "joblog", &o.joblog, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "share", &o.share, NULL, NULL, NULL, NULL },
-        { OPT_FLAG, '\0', "requeue", &o.requeue, NULL, NULL, NULL, NULL },
-        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
-          "say when another run goes on", NULL, NULL },
+        { OPT_FLAG, '\0', "requeue", &requeue, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "no-requeue", &no_requeue, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "retry-failed", &o.retry_failed, NULL, NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "fail-on", &fail_on, "WHAT", NULL, failing, NULL },
+        { OPT_INT, '\0', "max-failures", &o.pardoned, "N", NULL, NULL, NULL },
+        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL, "say when another run goes on, also with -q", NULL, NULL },
         { .type = OPT_END },
     };
     /* clang-format on */
@@ -281,21 +261,27 @@ int run_main(const char *program, int argc, char **argv)
     o.measure.regexes = regexes.v;
     o.measure.nregexes = regexes.n;
     o.measure.hf = objective == 1;
+    o.fail_on = fail_on;
+    o.requeue = !no_requeue;
     l.command = cmd_command(&cmd, argc, argv);
+    if (requeue && no_requeue)
+        return cmd_usage(&cmd, "--requeue and --no-requeue exclude one another");
     if (read_times(&l, &o, &times, &err) == 0 &&
         deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
         guard_open(&l.guard, o.jobs, &err) == 0 &&
         session_open_sweep(&s, operand[0], &o.wish, &err) == 0) {
         session_advise(&s, &cmd);
-        ret = run_sweep(&l, &err);
+        name_objectives(&o, &s.file);
+        ret = run_sweep(&l, &cmd, &err);
     }
     guard_close(&l.guard);
     devices_clear(&o.devices);
     free(keys.v);
     free(regexes.v);
+    free(o.measure.names);
     session_close(&s);
     wish_clear(&o.wish);
-    if (ret < 0 && err.kind == ERR_LOCKED && !o.verbose)
+    if (ret < 0 && err.kind == ERR_LOCKED && o.quiet && !o.verbose)
         ret = ERR_LOCKED; /* what cron need not mail */
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, ret);
 }

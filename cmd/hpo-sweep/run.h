@@ -14,14 +14,17 @@
 struct runner_options {
     struct wish wish;
     int jobs, trials, failures, retries;
+    int pardoned; /* failed trials that do not count, -1: as many as TRIALS */
+    enum { FAIL_ON_ALL, FAIL_ON_ANY, FAIL_ON_NEVER } fail_on;
     double timeout;
     const char *require, *joblog;
     struct measure measure;
     struct devices devices; /* no slots: the environment's are left alone */
     bool no_devices;        /* each trial sees none */
     bool shell, quiet, verbose;
-    bool share;   /* the study, with other runs that do */
-    bool requeue; /* what was cut short */
+    bool share;        /* the study, with other runs that do */
+    bool requeue;      /* what was cut short */
+    bool retry_failed; /* what failed by itself */
 };
 
 struct loop {
@@ -43,18 +46,23 @@ struct loop {
     bool exhausted, pruning;
     struct err failure; /* what ends the run once the trials have been ended */
     bool gave_up;       /* after too many failures in a row */
-    bool no_value;      /* the last trial ended well, but without its values */
-    sigset_t signals;   /* that are waited for */
-    int signal;         /* that ends the run, or 0 */
-    bool hurry;         /* there was another */
-    bool draining;      /* was told to start nothing more */
+    int *ended; /* [nended]: trials of this run, in the order they ended; owned */
+    size_t nended, ended_cap;
+    double renewed;   /* when the leases of the trials that run last were */
+    sigset_t signals; /* that are waited for */
+    int signal;       /* that ends the run, or 0 */
+    bool hurry;       /* there was another */
+    bool draining;    /* was told to start nothing more */
 };
 
-/* The attribute of a trial that says who runs it: job_identity_dup. */
-#define OWNER_KEY "hpo-sweep:owner"
+/* Seconds without news after which a run on another host is taken for dead, and between
+ * two pieces of news. */
+enum { RUN_LEASE = 900, RUN_NEWS = 180 };
 
 /* The finished trials to reach, 0 for no such bound. */
 uint64_t loop_budget(const struct loop *l);
+/* How many of the trials that count have ended. */
+uint64_t loop_done(const struct loop *l);
 /* Whether another trial may be begun now. */
 bool loop_may_draw(const struct loop *l);
 /* Run trials until there are enough, or until what ends it sooner. */
@@ -66,12 +74,23 @@ void signals_block(struct loop *l);
 /* Wait for one, or for a child, and note it; false when none came in a tenth of a
  * second. */
 bool signals_wait(struct loop *l);
+/* "SIGTERM" of its number; or "signal 99". */
+const char *signals_name(char buf[16], int sig);
+
+/* Why JOB failed, in one line: WHY it has no values if it ended well, and whether it
+ * was cut short because the run ends.  Fills *end, whose reason becomes WHY's text. */
+void ending_find(struct ending *end, bool *cut_short, struct str *why,
+                 const struct loop *l, const struct job *job);
+/* Whether a signal ended JOB, or so it says, that may come to the run as well. */
+bool ending_may_be_ours(const struct job *job);
+/* The status of a run that came to its end, and a line of what became of its trials. */
+int ending_report(struct loop *l, const struct cmd *cmd);
 
 /* The line on the terminal. */
 struct progress {
     bool shown;
     double begun, last; /* by clock_seconds() */
-    size_t finished;    /* when the run began */
+    uint64_t finished;  /* when the run began */
 };
 
 struct progress progress_begin(const struct loop *l);

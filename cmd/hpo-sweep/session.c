@@ -12,8 +12,6 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 
-#define LEASE_KEY "hpo-sweep:lease" /* [seconds, end since the epoch] */
-
 bool session_duration(double *out, const char *text)
 {
     static const char units[] = "smhd";
@@ -428,89 +426,6 @@ static int write_point(struct session *s, int64_t id, const double *x, int gener
     return s->st->ops->set_attr(s->st, s->study.id, id, true, key, text, err);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-int session_lease(struct session *s, int64_t id, double seconds, struct err *err)
-{
-    char json[64];
-
-    snprintf(json, sizeof(json), "[%.3f, %.3f]", seconds, now() + seconds);
-    return s->st->ops->set_attr(s->st, s->study.id, id, true, LEASE_KEY, json, err);
-}
-
-/* The lease of T: its length, and when it ends. */
-static bool read_lease(const struct study_trial *t, double *seconds, double *end)
-{
-    const char *json = study_attr(&t->system, LEASE_KEY);
-
-    return json && sscanf(json, "[%lf, %lf]", seconds, end) == 2;
-}
-
-int session_renew(struct session *s, const struct study_trial *t, struct err *err)
-{
-    double seconds, end;
-
-    return read_lease(t, &seconds, &end) ? session_lease(s, t->id, seconds, err) : 0;
-}
-
-/* With the attributes that Optuna gives a trial tried again
- * (optuna/storages/_callbacks.py): the first that failed, and all that did. */
-int session_hand_on(struct session *s, const struct study_trial *t, struct err *err)
-{
-    const char *first = study_attr(&t->system, "failed_trial");
-    const char *history = study_attr(&t->system, "retry_history");
-    size_t n = history ? strcspn(history, "]") : 0;
-    struct str fixed = { 0 }, number = { 0 }, all = { 0 };
-    int64_t id;
-    int new, ret = -1;
-
-    for (size_t i = 0; i < t->nparams; i++) {
-        str_add(&fixed, i ? ", " : "{");
-        str_add_json(&fixed, s->study.names[t->params[i].name]);
-        str_add(&fixed, ": ");
-        dist_write_value(&fixed, t->params[i].dist, t->params[i].value);
-    }
-    str_add(&fixed, fixed.len ? "}" : "{}");
-    str_addf(&number, "%d", t->number);
-    str_addn(&all, history ? history : "[", history ? n : 1);
-    str_addf(&all, "%s%d]", n > 1 ? ", " : "", t->number);
-    if (s->st->ops->add_trial(s->st, &s->study, STUDY_WAITING, &id, &new, err) == 0 &&
-        s->st->ops->set_attr(s->st, s->study.id, id, true, "fixed_params", fixed.s,
-                             err) == 0 &&
-        s->st->ops->set_attr(s->st, s->study.id, id, true, "failed_trial",
-                             first ? first : number.s, err) == 0)
-        ret = s->st->ops->set_attr(s->st, s->study.id, id, true, "retry_history", all.s,
-                                   err);
-    str_clear(&fixed);
-    str_clear(&number);
-    str_clear(&all);
-    return ret;
-}
-
-int session_end_leases(struct session *s, struct err *err)
-{
-    double seconds, end, clock = now();
-    bool some = false;
-
-    for (size_t i = study_first_open(&s->study); i < s->study.n; i++) {
-        struct study_trial *t = &s->study.trials[i];
-
-        if (t->state != STUDY_RUNNING || !read_lease(t, &seconds, &end) || end > clock)
-            continue;
-        if (session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0 ||
-            session_hand_on(s, t, err) < 0)
-            return -1;
-        some = true;
-    }
-    return some ? load(s, err) : 0;
-}
-
 static const struct study_trial *first_waiting(struct study *s)
 {
     for (size_t i = study_first_open(s); i < s->n; i++)
@@ -519,13 +434,21 @@ static const struct study_trial *first_waiting(struct study *s)
     return NULL;
 }
 
-bool session_is_full(struct session *s, uint64_t cap)
+uint64_t session_done(struct session *s, uint64_t pardoned, bool begun)
 {
-    uint64_t begun = s->study.n;
+    struct study_counts c;
+    uint64_t failed, done;
 
-    for (size_t i = study_first_open(&s->study); i < s->study.n; i++)
-        begun -= s->study.trials[i].state == STUDY_WAITING;
-    return cap && begun >= cap;
+    study_count(&c, &s->study);
+    failed = c.failed - c.infeasible;
+    failed -= c.retried < failed ? c.retried : failed;
+    done = c.complete + c.pruned + c.infeasible + failed + (begun ? c.running : 0);
+    return done - (failed < pardoned ? failed : pardoned);
+}
+
+bool session_is_full(struct session *s, uint64_t cap, uint64_t pardoned)
+{
+    return cap && session_done(s, pardoned, true) >= cap;
 }
 
 int session_draw(struct session *s, int *number, double *x, struct err *err)
@@ -537,8 +460,6 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
     struct history h;
     int64_t id;
 
-    if (session_end_leases(s, err) < 0)
-        return -1;
     waiting = first_waiting(&s->study);
     next = waiting ? waiting->number : (int)s->study.n;
     id = waiting ? waiting->id : 0;

@@ -1,4 +1,5 @@
 /* signals - what the runner waits for besides its clocks */
+#include <stdio.h>
 #include <time.h>
 
 #include "cmd/hpo-sweep/run.h"
@@ -38,4 +39,25 @@ bool signals_wait(struct loop *l)
             l->signal = l->signal ? l->signal : sig;
         }
     return sig > 0;
+}
+
+const char *signals_name(char buf[16], int sig)
+{
+    static const struct {
+        int sig;
+        const char *name;
+    } names[] = {
+        { SIGHUP, "SIGHUP" },   { SIGINT, "SIGINT" },   { SIGQUIT, "SIGQUIT" },
+        { SIGILL, "SIGILL" },   { SIGTRAP, "SIGTRAP" }, { SIGABRT, "SIGABRT" },
+        { SIGBUS, "SIGBUS" },   { SIGFPE, "SIGFPE" },   { SIGKILL, "SIGKILL" },
+        { SIGUSR1, "SIGUSR1" }, { SIGSEGV, "SIGSEGV" }, { SIGUSR2, "SIGUSR2" },
+        { SIGPIPE, "SIGPIPE" }, { SIGALRM, "SIGALRM" }, { SIGTERM, "SIGTERM" },
+        { SIGXCPU, "SIGXCPU" }, { SIGXFSZ, "SIGXFSZ" }, { SIGSYS, "SIGSYS" },
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (names[i].sig == sig)
+            return names[i].name;
+    snprintf(buf, 16, "signal %d", sig);
+    return buf;
 }

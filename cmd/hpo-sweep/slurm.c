@@ -56,7 +56,7 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
             "\n#SBATCH --signal=B:TERM@60\n"
             "# Tasks draw their trials from one study; the storage must be on a file\n"
             "# system that all nodes see.\n"
-            "exec hpo-sweep run --share --requeue --quiet");
+            "exec hpo-sweep run --share --quiet");
     add_option(out, "storage", w->where.storage);
     add_option(out, "study", w->where.study);
     add_option(out, "sampler", w->sampler);

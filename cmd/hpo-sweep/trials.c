@@ -32,6 +32,19 @@ static void add_time(struct str *out, const char *key, const char *time)
         str_add(out, "null");
 }
 
+/* How T's command ended, where that was noted. */
+static void add_ending(struct str *out, const struct study_trial *t)
+{
+    static const char *const keys[] = { SESSION_STATUS_KEY, SESSION_SIGNAL_KEY,
+                                        SESSION_REASON_KEY };
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+        const char *json = study_attr(&t->user, keys[i]);
+
+        str_addf(out, ", \"%s\": %s", keys[i], json ? json : "null");
+    }
+}
+
 static void print_json(const struct study *s, const struct study_trial *t)
 {
     struct str out = { 0 };
@@ -50,6 +63,7 @@ static void print_json(const struct study *s, const struct study_trial *t)
     str_addc(&out, '}');
     add_time(&out, "start", t->start);
     add_time(&out, "complete", t->complete);
+    add_ending(&out, t);
     str_addc(&out, '}');
     puts(out.s);
     str_clear(&out);
@@ -58,6 +72,7 @@ static void print_json(const struct study *s, const struct study_trial *t)
 void print_trial(const struct study *s, const struct study_trial *t, bool json)
 {
     struct str out = { 0 };
+    char *reason;
 
     if (json) {
         print_json(s, t);
@@ -73,6 +88,10 @@ void print_trial(const struct study *s, const struct study_trial *t, bool json)
         str_addf(&out, "  %s=", s->names[t->params[i].name]);
         dist_write_word(&out, t->params[i].dist, t->params[i].value);
     }
+    reason = session_reason_dup(t);
+    if (reason)
+        str_addf(&out, "  (%s)", reason);
+    free(reason);
     puts(out.s);
     str_clear(&out);
 }

@@ -39,18 +39,20 @@ static void use(const char *ask, const char *text, size_t len)
     const char *feed = memchr(text, '\n', len);
     char *first = xstrndup(text, feed ? (size_t)(feed - text) : len), *constraints;
     struct err err = { 0 };
+    struct str why = { 0 };
     double values[2];
     int64_t step;
 
     if (fs_write_file(path, text, len, false, &err) == 0)
         for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++)
             if (measure_check(&requests[i], 1, &err) == 0)
-                measure_read(values, 1, &requests[i], directory);
-    measure_read(values, 2, &requests[0], directory);
-    if (measure_constraints(&constraints, &requests[3], directory))
+                measure_read(values, 1, &requests[i], directory, &why);
+    measure_read(values, 2, &requests[0], directory, &why);
+    if (measure_constraints(&constraints, &requests[3], directory, &why))
         free(constraints);
     for (size_t i = 0; i < 3; i += 2)
         measure_report(&step, values, &requests[i], first);
+    str_clear(&why);
     free(first);
     free(path);
 }

@@ -61,12 +61,12 @@ char *job_identity_dup(pid_t pid)
     return out;
 }
 
-bool job_is_dead(const char *identity)
+/* Whether IDENTITY is of this host; then *same says whether its process is there. */
+static bool is_ours(const char *identity, bool *same)
 {
     char host[256] = "", *now;
     size_t n;
     int pid;
-    bool dead;
 
     gethostname(host, sizeof(host) - 1);
     n = strlen(host);
@@ -74,10 +74,23 @@ bool job_is_dead(const char *identity)
         sscanf(identity + n, " %*s %d", &pid) != 1 || pid < 1)
         return false;
     now = job_identity_dup(pid);
-    dead =
-        !now || strcmp(now, identity) != 0; /* another boot or start: another process */
+    *same = now && !strcmp(now, identity); /* another boot or start: another process */
     free(now);
-    return dead;
+    return true;
+}
+
+bool job_is_dead(const char *identity)
+{
+    bool same;
+
+    return is_ours(identity, &same) && !same;
+}
+
+bool job_is_alive(const char *identity)
+{
+    bool same;
+
+    return is_ours(identity, &same) && same;
 }
 
 char *job_which(const char *program, const char *path)
@@ -188,6 +201,7 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     job->start = clock_seconds();
     job->start_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     job->killed = 0;
+    job->timed_out = false;
     ret = 0;
 out:
     if (out >= 0)

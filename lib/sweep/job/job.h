@@ -17,12 +17,14 @@ enum { JOB_GRACE = 10 }; /* seconds between SIGTERM and SIGKILL */
 struct job {
     pid_t pid; /* also its process group's id; 0: not running */
     int number, slot;
-    int attempt;        /* from 0 */
+    int attempt;        /* of the point, from 0 */
+    int tries;          /* of this trial before, in this run */
     char *dir;          /* owned */
     char *command;      /* what runs, for a log, or NULL; owned */
     double start;       /* seconds on the monotonic clock */
     double start_time;  /* seconds since the epoch */
     double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
+    bool timed_out;     /* which is why */
     uint64_t report_at; /* bytes of the report file read */
     size_t judged;      /* reports that the pruner has seen */
     int status;         /* as from waitpid, when it has ended */
@@ -31,8 +33,10 @@ struct job {
 /* What identifies a process beyond its number: "HOST BOOT PID START" of PID, of this
  * one when 0.  NULL when there is no such process. */
 char *job_identity_dup(pid_t pid);
-/* True when IDENTITY is of this host and its process is gone. */
+/* Whether IDENTITY is of this host and its process is gone, or is there; both are false
+ * for another host. */
 bool job_is_dead(const char *identity);
+bool job_is_alive(const char *identity);
 
 /* The path of PROGRAM as the shell would find it, or NULL; owned. */
 char *job_which(const char *program, const char *path);

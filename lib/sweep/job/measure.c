@@ -54,28 +54,100 @@ static bool json_values(double *values, size_t n, const struct json *j)
     return true;
 }
 
-/* The last N numbers of the last line that is not empty. */
-static bool line_values(double *values, size_t n, char *text)
+/* Append TEXT[n] as part of a message: one line, and not too long. */
+static void add_snippet(struct str *out, const char *text, size_t n)
 {
-    size_t end = strlen(text);
+    enum { MOST = 80 };
+    size_t end;
+
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        n--;
+    end = n;
+    if (n > MOST)
+        for (end = MOST; end > 0 && (text[end] & 0xc0) == 0x80;)
+            end--;
+    for (size_t i = 0; i < end; i++)
+        str_addc(out, (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i]);
+    str_add(out, end < n ? "..." : "");
+}
+
+/* The number that WORD is, or that follows '=' or ':' in it after a name. */
+static bool word_value(double *out, const char *word)
+{
+    size_t n = strcspn(word, "=:");
+
+    if (str_double(word, out))
+        return true;
+    return word[n] && (isalpha((unsigned char)*word) || *word == '_') &&
+           str_double(word + n + 1, out);
+}
+
+/* The words of a line; v borrows from a copy of it. */
+struct line {
+    char *copy, **v; /* [n] */
+    size_t n, cap;
+    bool bare; /* all of them are numbers, without names */
+};
+
+static void split_line(struct line *l, const char *text, size_t n)
+{
+    char *save = NULL;
+    double ignored;
+
+    *l = (struct line){ .copy = xstrndup(text, n), .bare = true };
+    for (char *w = strtok_r(l->copy, " \t\r\v\f", &save); w;
+         w = strtok_r(NULL, " \t\r\v\f", &save)) {
+        l->v = xgrow(l->v, &l->cap, l->n + 1, sizeof(*l->v));
+        l->v[l->n++] = w;
+        l->bare &= str_double(w, &ignored);
+    }
+}
+
+/* The last N words of LINE, which are to be numbers. */
+static bool take_words(double *values, size_t n, const struct line *l, struct str *why)
+{
+    const char *wrong = NULL;
+
+    for (size_t i = 0; i < n && i < l->n && !wrong; i++)
+        if (!word_value(&values[n - 1 - i], l->v[l->n - 1 - i]))
+            wrong = l->v[l->n - 1 - i];
+    if (wrong) {
+        str_add(why, "no number in its output: ");
+        add_snippet(why, wrong, strlen(wrong));
+    } else if (!l->n) {
+        str_add(why, "no number in its output: it is empty");
+    } else if (l->n < n || (l->bare && l->n > n)) {
+        str_addf(why, "not the right count of numbers: %zu for %zu objective%s", l->n,
+                 n, n > 1 ? "s" : "");
+    }
+    return !why->len;
+}
+
+/* The numbers at the end of the last line that is not empty of TEXT, which is that of
+ * the file NAME. */
+static bool line_values(double *values, size_t n, const char *text, const char *name,
+                        struct str *why)
+{
+    size_t end = strlen(text), start;
+    struct line l;
+    bool ok;
 
     while (end > 0 && isspace((unsigned char)text[end - 1]))
-        text[--end] = '\0';
-    for (size_t i = n; i > 0; i--) {
-        char *word;
-
-        while (end > 0 && strchr(" \t,;=:", text[end - 1]))
-            text[--end] = '\0';
-        while (end > 0 && !strchr(" \t\n,;=:", text[end - 1]))
-            end--;
-        word = text + end;
-        if (!str_double(word, &values[i - 1]))
-            return false;
-        if (i > 1 && end > 0 && text[end - 1] == '\n')
-            return false;
-        *word = '\0';
+        end--;
+    for (start = end; start > 0 && text[start - 1] != '\n';)
+        start--;
+    split_line(&l, text + start, end - start);
+    ok = take_words(values, n, &l, why);
+    if (!ok && end > start) {
+        str_addf(why, "; the last line of %s is '", name);
+        add_snippet(why, text + start, end - start);
+        str_addc(why, '\'');
+    } else if (!ok) {
+        str_addf(why, " (%s)", name);
     }
-    return true;
+    free(l.copy);
+    free(l.v);
+    return ok;
 }
 
 /* The number at KEY below J: members divided by dots (a member whose name holds the
@@ -150,7 +222,12 @@ static bool read_object(double *values, size_t n, const struct measure *m,
     for (size_t i = 0; i < m->nkeys; i++)
         if (!find_number(&values[i], root, m->keys[i]) || isnan(values[i]))
             return false;
-    return m->nkeys ? true : json_values(values, n, root);
+    if (m->nkeys || json_values(values, n, root))
+        return true;
+    for (size_t i = 0; i < m->nnames; i++)
+        if (!find_number(&values[i], root, m->names[i]) || isnan(values[i]))
+            return false;
+    return m->nnames == n;
 }
 
 /* Python writes what JSON does not have, NaN and infinities, as bare words.  They
@@ -288,30 +365,72 @@ static char *read_dup(const char *dir, const char *name)
     return text;
 }
 
+/* What was asked for and not found, and where it was looked for. */
+static void explain_asked(struct str *why, const struct measure *m, bool result)
+{
+    const char *const *names = m->nregexes ? m->regexes : m->keys;
+    size_t n = m->nregexes ? m->nregexes : m->nkeys;
+
+    if (m->hf)
+        str_add(why, "no metrics of numbers alone");
+    else
+        str_add(why, m->nregexes ? "no number that matches " : "no number");
+    for (size_t i = 0; i < n; i++) {
+        str_add(why, i ? ", '" : m->nregexes ? "'" : " at '");
+        add_snippet(why, names[i], strlen(names[i]));
+        str_addc(why, '\'');
+    }
+    str_addf(why, " in %s",
+             m->nregexes ? "stdout"
+             : m->file   ? m->file
+             : result    ? "result.json, nor in a line of JSON of stdout"
+                         : "a line of JSON of stdout");
+}
+
 static bool read_asked(double *values, size_t n, const struct measure *m,
-                       const char *dir)
+                       const char *dir, struct str *why)
 {
     char *text = m->nregexes ? NULL : read_dup(dir, m->file ? m->file : "result.json");
     bool ok = text && read_json(values, n, m, text, strlen(text));
 
+    ok = ok || (!m->file && read_output(values, n, m, dir));
+    if (!ok && m->file && !text)
+        str_addf(why, "no number: %s cannot be read", m->file);
+    else if (!ok)
+        explain_asked(why, m, text != NULL);
     free(text);
-    return ok || (!m->file && read_output(values, n, m, dir));
+    return ok;
 }
 
-bool measure_read(double *values, size_t n, const struct measure *m, const char *dir)
+/* Of result.json, which is TEXT: JSON, or a line of numbers. */
+static bool read_result(double *values, size_t n, const struct measure *m,
+                        const char *text, struct str *why)
+{
+    const char *first = text + strspn(text, " \t\r\n");
+
+    if (read_json(values, n, m, text, strlen(text)))
+        return true;
+    if (*first != '{' && *first != '[')
+        return line_values(values, n, text, "result.json", why);
+    str_add(why, "no number in result.json: ");
+    add_snippet(why, first, strlen(first));
+    return false;
+}
+
+bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
+                  struct str *why)
 {
     char *text, *path;
     bool ok, whole;
 
     if (m->file || m->nkeys || m->nregexes || m->hf)
-        return read_asked(values, n, m, dir);
+        return read_asked(values, n, m, dir, why);
     if ((text = read_dup(dir, "result.json"))) {
-        ok =
-            read_json(values, n, m, text, strlen(text)) || line_values(values, n, text);
+        ok = read_result(values, n, m, text, why);
     } else {
         path = fs_join_dup(dir, "stdout");
         text = tail_dup(path, TAIL_BYTES, &whole);
-        ok = text && line_values(values, n, text);
+        ok = line_values(values, n, text ? text : "", "stdout", why);
         free(path);
     }
     free(text);
@@ -334,7 +453,8 @@ static bool print_constraints(struct str *out, const struct json *list)
     return true;
 }
 
-bool measure_constraints(char **json, const struct measure *m, const char *dir)
+bool measure_constraints(char **json, const struct measure *m, const char *dir,
+                         struct str *why)
 {
     char *text = read_dup(dir, m->file ? m->file : "result.json");
     struct json_doc doc;
@@ -350,6 +470,9 @@ bool measure_constraints(char **json, const struct measure *m, const char *dir)
         ok = !list || print_constraints(&out, list);
         if (ok && list)
             *json = str_steal(&out);
+        if (!ok)
+            str_addf(why, "no numbers: the constraints in %s",
+                     m->file ? m->file : "result.json");
         json_clear(&doc);
     }
     str_clear(&out);

@@ -237,20 +237,36 @@ bool study_finished(const struct study_trial *t)
            t->state == STUDY_FAIL;
 }
 
-size_t study_count_finished(const struct study *s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s->n; i++)
-        n += study_finished(&s->trials[i]);
-    return n;
-}
-
 size_t study_first_open(struct study *s)
 {
     while (s->open < s->n && study_finished(&s->trials[s->open]))
         s->open++;
     return s->open;
+}
+
+static void count_trial(struct study_counts *c, const struct study_trial *t)
+{
+    size_t *const states[STUDY_NSTATES] = {
+        [STUDY_RUNNING] = &c->running, [STUDY_COMPLETE] = &c->complete,
+        [STUDY_PRUNED] = &c->pruned,   [STUDY_FAIL] = &c->failed,
+        [STUDY_WAITING] = &c->waiting,
+    };
+
+    ++*states[t->state];
+    c->infeasible += t->state == STUDY_FAIL && t->system.n && study_violation(t) > 0;
+    c->retried += study_attr(&t->system, STUDY_RETRY_KEY) != NULL;
+}
+
+/* What is before the first open trial is counted once. */
+void study_count(struct study_counts *c, struct study *s)
+{
+    size_t open = study_first_open(s);
+
+    while (s->counted < open)
+        count_trial(&s->past, &s->trials[s->counted++]);
+    *c = s->past;
+    for (size_t i = open; i < s->n; i++)
+        count_trial(c, &s->trials[i]);
 }
 
 /* "constraints" is a list (Optuna 4), "constraints:KEY" a number (Optuna 5). */

@@ -59,6 +59,14 @@ struct study_trial {
     struct study_attrs user, system;
 };
 
+/* How many trials there are of each kind. */
+struct study_counts {
+    size_t waiting, running, complete, pruned;
+    size_t failed;     /* with the infeasible and the retried ones */
+    size_t infeasible; /* failed because a constraint is violated */
+    size_t retried;    /* failed, and another trial tries the same again */
+};
+
 struct study {
     int64_t id;
     char *name;
@@ -72,6 +80,8 @@ struct study {
     size_t nnames, names_cap;
     struct study_dist *dists; /* private: distributions by their JSON text */
     size_t open;              /* private: see study_first_open */
+    struct study_counts past; /* private: of the first `counted` trials */
+    size_t counted;           /* private */
 };
 
 void study_clear(struct study *s);
@@ -105,7 +115,7 @@ struct study_trial *study_find(const struct study *s, int number);
 const struct study_param *
 study_find_param(const struct study *s, const struct study_trial *t, const char *name);
 bool study_finished(const struct study_trial *t);
-size_t study_count_finished(const struct study *s);
+void study_count(struct study_counts *c, struct study *s);
 /* The index of the first trial that is not finished, s->n without one: what is before
  * it will not change any more, and most loops may begin here. */
 size_t study_first_open(struct study *s);
@@ -143,5 +153,10 @@ char *study_space_text(const struct space *space);
 #define STUDY_ID_KEY     "hpo-sweep:id" /* that no other study has */
 #define STUDY_PRUNER_KEY "hpo-sweep:pruner"
 #define STUDY_NAMES_KEY  "study:metric_names"
+
+/* Optuna's attributes of a trial that tries a failed one again: the number of the first
+ * that failed, and of all of them. */
+#define STUDY_FAILED_KEY "failed_trial"
+#define STUDY_RETRY_KEY  "retry_history"
 
 #endif
