@@ -362,7 +362,7 @@ ok "at once" test $(($(date +%s) - start)) -lt 8
 printf 'true\n  {x} {y}\n' > check
 run hpo-sweep run s.yaml --study never --require check --trials 1 -- echo 1
 status_is 3 "an unknown name in a check is refused"
-err_is "hpo-sweep: check:2: '{y}': no parameter 'y'; '{{' is a brace" "with file and line"
+err_is "hpo-sweep: check:2: '{y}': no parameter 'y'; did you mean 'x'?" "with file and line"
 cat > w.yaml << 'EOS'
 method: random
 run_cap: 1
@@ -375,7 +375,47 @@ ok "a sweep file's command may name parameters, and have braces of its own" \
 sed 's/x={x}/x={z}/' w.yaml > z.yaml
 run hpo-sweep run z.yaml
 status_is 3 "an unknown name there is refused"
-err_is "hpo-sweep: z.yaml:4:44: command: no parameter 'z'" "with file, line and key"
+err_is "hpo-sweep: z.yaml:4:44: command: no parameter 'z'; did you mean 'x'?" "with file, line and key"
+
+# braces WORD... - what the words become
+printf 'lr: choice([0.5])\nbs: choice([3])\n' > braces.yaml
+braces() {
+    rm -rf braces.db* braces.trials
+    run hpo-sweep run braces.yaml --sampler grid "$@"
+}
+# shellcheck disable=SC2016 # the command's own
+{
+    braces -- sh -c 'printf "%s\n" "$@"; echo 1' x '{"a":{"lr":{lr}}}' '{{"a":{{"lr":{lr}}}}}' '{print $1}' \
+        '${lr}' '${{lr}}' '{}' '{lr}-{bs}' '{1..5}' '{{lr}}'
+    printf '%s\n' '{"a":{"lr":0.5}}' '{"a":{"lr":0.5}}' '{print $1}' '${lr}' '${{lr}}' '{}' 0.5-3 '{1..5}' '{lr}' 1 > want
+    ok "braces around anything but a parameter are left alone" cmp want braces.trials/000000/stdout
+    braces --replace=@ -- sh -c 'printf "%s\n" "$@"; echo 1' x '{lr} @lr@ @@ a@b.c' '{"a":@bs@}'
+    printf '%s\n' '{lr} 0.5 @ a@b.c' '{"a":3}' 1 > want
+    ok "with --replace=@ all of them are" cmp want braces.trials/000000/stdout
+    run hpo-sweep slurm braces.yaml --trials 3 --replace=@ -- echo '@lr@' '{x}'
+    out_has "--trials=3 --replace=@ braces.yaml -- echo @lr@ '{x}'" "also in Slurm's tasks"
+}
+rm -rf braces.db* braces.trials
+# no_file STATUS-2-CAUSE OPTION... - such a run is a usage error, which leaves nothing
+no_file() {
+    cause=$1
+    shift
+    run hpo-sweep run braces.yaml "$@"
+    err_has "$cause" "a usage error: $cause"
+    ok "which leaves no file" sh -c '! ls -d braces.[dt]* > ls.out 2>&1'
+}
+no_file "'{lrr}': no parameter 'lrr'; did you mean 'lr'?" --trials 1 -- echo '{lrr}'
+no_file "'{foo}': no parameter 'foo'; the nearest is 'lr'; '{{' is a brace" --trials 1 -- echo '{foo}'
+no_file "'@lrr@': no parameter 'lrr'; did you mean 'lr'?" --trials 1 --replace @ -- echo '@lrr@'
+no_file "with --shell {lr} is not replaced: write \$HPO_lr" --trials 1 --shell -- 'echo {lr}'
+no_file "--shell and --replace exclude one another" --trials 1 --shell --replace @ -- 'echo 1'
+no_file "no sampler 'foo'" --trials 1 --sampler foo -- echo 1
+no_file "no pruner 'foo'" --trials 1 --pruner foo -- echo 1
+no_file "2 values for 1 objective" --trials 1 --metric-key a --metric-key b -- echo 1
+no_file "nosuch: no such program" --trials 1 -- nosuch
+no_file "no command: write it after --" --trials 1
+no_file "tpe has no end" -- echo 1
+no_file "3 jobs, but devices for 2" --trials 1 --devices 0,1 -j 3 -- echo 1
 
 hpo-sweep ask w.yaml --study cap > out
 run hpo-sweep ask w.yaml --study cap

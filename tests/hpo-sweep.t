@@ -114,7 +114,7 @@ status_is 2 "a sampler without an end needs a budget"
 run hpo-sweep run s.yaml --trials 1 -- no-such-program
 status_is 2 "the program is looked up before the first trial"
 run hpo-sweep run s.yaml --trials 1 -- echo '{y}'
-err_has "'{y}': no parameter 'y'" "an unknown name is refused"
+err_has "'{y}': no parameter 'y'; did you mean" "an unknown name is refused"
 sed 's/-5, 5/-5, 6/' s.yaml > t.yaml
 run hpo-sweep ask t.yaml -S s.db --study tpe
 status_is 3 "another search space is refused"

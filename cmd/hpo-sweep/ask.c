@@ -64,7 +64,9 @@ int ask_main(const char *program, int argc, char **argv)
 
     if (lease && !session_duration(&seconds, lease))
         return cmd_usage(&cmd, "'%s' is not a time", lease);
-    if (session_open_sweep(&s, operand[0], &w, &err) < 0) {
+    if (session_read_sweep(&s, operand[0], &w, &err) < 0 ||
+        session_open_study(&s, &w, &err) < 0) {
+        session_close(&s);
         wish_clear(&w);
         return cmd_fail(&cmd, &err);
     }
@@ -155,17 +157,20 @@ int enqueue_main(const char *program, int argc, char **argv)
     int64_t id;
     int number, ret = 0;
 
-    if (session_open_sweep(&s, operand[0], &w, &err) < 0) {
+    if (session_read_sweep(&s, operand[0], &w, &err) < 0) {
         wish_clear(&w);
         return cmd_fail(&cmd, &err);
     }
-    session_advise(&s, &cmd);
     str_addc(&fixed, '{');
     named = xcalloc(s.file.space.n, sizeof(*named));
     for (char **word = operand + 1; *word && ret == 0; word++)
         ret = add_fixed(&fixed, named, &s.file.space, *word, &err);
     free(named);
     str_addc(&fixed, '}');
+    if (ret == 0)
+        ret = session_open_study(&s, &w, &err);
+    if (ret == 0)
+        session_advise(&s, &cmd);
     if (ret == 0)
         ret = s.st->ops->add_trial(s.st, &s.study, STUDY_WAITING, &id, &number, &err);
     if (ret == 0)

@@ -68,9 +68,12 @@ struct session {
  * one there.  It is loaded, between begin and end when CHANGE. */
 int session_open(struct session *s, const struct where *w, bool change,
                  struct err *err);
-/* Open, or begin, the study of the sweep file PATH, alone and loaded. */
-int session_open_sweep(struct session *s, const char *path, const struct wish *w,
+/* Read the sweep file PATH into *S, which then knows its study's name and storage, and
+ * check W as far as that goes without them: nothing is opened or made. */
+int session_read_sweep(struct session *s, const char *path, const struct wish *w,
                        struct err *err);
+/* Open, or begin, its study, alone and loaded. */
+int session_open_study(struct session *s, const struct wish *w, struct err *err);
 /* Print what a person should know of the storage, once in its life. */
 void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */

@@ -100,8 +100,7 @@ static int execute(struct loop *l, struct err *err)
 {
     struct session *s = l->s;
 
-    if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0 ||
-        check_budget(l, err) < 0 ||
+    if (check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0 ||
         s->st->ops->hold(s->st, s->name, l->o->share, err) < 0)
         return -1;
@@ -166,7 +165,25 @@ static void name_objectives(struct runner_options *o, const struct sweepfile *f)
             o->wish.metrics.n ? o->wish.metrics.v[i] : f->metrics[i].name;
 }
 
-/* Run the sweep of the open session to its end; the exit status, or -1. */
+/* What is wrong with the options is said before anything is opened. */
+static int check_run(struct loop *l, struct err *err)
+{
+    const struct sweepfile *f = &l->s->file;
+    const struct wish *w = &l->o->wish;
+    size_t n = w->directions.n ? w->directions.n
+               : f->nmetrics   ? f->nmetrics
+               : w->metrics.n  ? w->metrics.n
+                               : 1;
+
+    if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0)
+        return -1;
+    if (storage_exists(l->s->url)) /* the study may say how many objectives there are */
+        return 0;
+    return check_budget(l, err) < 0 ? -1 : measure_check(&l->o->measure, n, err);
+}
+
+/* Run the sweep of the session, whose file is read, to its end; the exit status, or
+ * -1. */
 static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
 {
     char *here = getcwd(NULL, 0);
@@ -176,7 +193,13 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
     l->url = storage_absolute_dup(l->s->url);
     l->identity = job_identity_dup(0);
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
-    ret = execute(l, err);
+    ret = check_run(l, err);
+    if (ret == 0)
+        ret = session_open_study(l->s, &l->o->wish, err);
+    if (ret == 0) {
+        session_advise(l->s, cmd);
+        ret = execute(l, err);
+    }
     if (ret == 0)
         ret = ending_report(l, cmd);
     if (l->log >= 0)
@@ -212,10 +235,10 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_INT, '\0', "trials", &o.trials, "N", "finished trials to reach", NULL,
           NULL },
         { OPT_STRING, '\0', "time-budget", &times.budget, "TIME", NULL, NULL, NULL },
-        { OPT_STRING, '\0', "devices", &devices, "LIST",
-          "GPUs to deal to trials: 0,1,2,3", NULL, NULL },
+        { OPT_STRING, '\0', "devices", &devices, "LIST", NULL, NULL, NULL },
         { OPT_STRING, '\0', "require", &o.require, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "shell", &o.shell, NULL, NULL, NULL, NULL },
+        { OPT_STRING, '\0', "replace", &o.mark, "MARK", NULL, NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "say nothing but errors", NULL,
           NULL },
         { OPT_STRING, '\0', "until", &times.until, "HH:MM", NULL, NULL, NULL },
@@ -236,7 +259,7 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "retry-failed", &o.retry_failed, NULL, NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "fail-on", &fail_on, "WHAT", NULL, failing, NULL },
         { OPT_INT, '\0', "max-failures", &o.pardoned, "N", NULL, NULL, NULL },
-        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL, "say when another run goes on, also with -q", NULL, NULL },
+        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL, "with -q, say when another run goes on", NULL, NULL },
         { .type = OPT_END },
     };
     /* clang-format on */
@@ -269,8 +292,7 @@ int run_main(const char *program, int argc, char **argv)
     if (read_times(&l, &o, &times, &err) == 0 &&
         deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
         guard_open(&l.guard, o.jobs, &err) == 0 &&
-        session_open_sweep(&s, operand[0], &o.wish, &err) == 0) {
-        session_advise(&s, &cmd);
+        session_read_sweep(&s, operand[0], &o.wish, &err) == 0) {
         name_objectives(&o, &s.file);
         ret = run_sweep(&l, &cmd, &err);
     }

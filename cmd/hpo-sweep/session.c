@@ -305,11 +305,9 @@ int wish_check(const struct wish *w, struct sampler_choice *sampler,
     return ret == 0 && pruner ? check_pruner(pruner, n, err) : ret;
 }
 
-int session_open_sweep(struct session *s, const char *path, const struct wish *w,
+int session_read_sweep(struct session *s, const char *path, const struct wish *w,
                        struct err *err)
 {
-    const char *seed;
-
     *s = (struct session){ 0 };
     if (sweepfile_read(&s->file, path, err) < 0)
         return -1;
@@ -335,25 +333,34 @@ int session_open_sweep(struct session *s, const char *path, const struct wish *w
         s->url = str_dupf("%s.db", stem);
         free(stem);
     }
+    /* Where there is a study, it may say how many objectives there are. */
+    if (!storage_exists(s->url) && wish_check(w, &s->sampler, &s->file, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    session_close(s);
+    return -1;
+}
+
+int session_open_study(struct session *s, const struct wish *w, struct err *err)
+{
+    const char *seed;
+
     if (storage_open(&s->st, s->url, true, err) < 0 ||
         s->st->ops->begin(s->st, true, err) < 0)
-        goto fail;
+        return -1;
     s->open = true;
     if (find_or_create(s, w, err) < 0 ||
         study_check_space(&s->study, &s->file.space, err) < 0 ||
         choose_sampler(&s->sampler, &s->file, s->study.nobjectives, w, err) < 0 ||
         note_beginning(s, w, err) < 0 ||
         note_pruner(s, w->pruner ? w->pruner : s->file.pruner, err) < 0)
-        goto fail;
+        return -1;
     seed = study_attr(&s->study.system, STUDY_SEED_KEY);
-    if (!seed || !str_u64(seed, &s->seed)) {
-        err_set(err, ERR_INPUT, "%s: study '%s' has no seed", s->st->name, s->name);
-        goto fail;
-    }
+    if (!seed || !str_u64(seed, &s->seed))
+        return err_set(err, ERR_INPUT, "%s: study '%s' has no seed", s->st->name,
+                       s->name);
     return 0;
-fail:
-    session_close(s);
-    return -1;
 }
 
 void session_advise(const struct session *s, const struct cmd *cmd)

@@ -12,6 +12,7 @@
 struct array {
     struct wish wish;
     int tasks, at_once, trials, per_trial;
+    const char *mark; /* of --replace, or NULL */
     const char *output;
 };
 
@@ -73,6 +74,7 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
         add_option(out, "devices", "all");
         add_number(out, "devices-per-trial", (uint64_t)a->per_trial);
     }
+    add_option(out, "replace", a->mark);
     str_addc(out, ' ');
     words_quote(out, sweep);
     if (command) {
@@ -90,6 +92,8 @@ static int check(const struct array *a, const char *path, char *const *command,
     struct sweepfile file;
     int ret;
 
+    if (a->mark && !*a->mark)
+        return err_set(err, ERR_USAGE, "--replace takes a mark such as @");
     if (!strcmp(path, "-"))
         return err_set(err, ERR_USAGE, "the tasks cannot read standard input");
     if (sweepfile_read(&file, path, err) < 0)
@@ -98,7 +102,7 @@ static int check(const struct array *a, const char *path, char *const *command,
     if (ret == 0 && !a->trials && !file.run_cap && !sampler.sampler->ends)
         ret = err_set(err, ERR_USAGE, "a sweep without an end: give --trials");
     if (ret == 0 && command)
-        ret = words_check(command, &file.space, err);
+        ret = words_check(command, &file.space, a->mark, err);
     else if (ret == 0 && !sweepfile_has_command(&file))
         ret = err_set(err, ERR_USAGE, "no command: write it after --");
     sweepfile_clear(&file);
@@ -115,6 +119,8 @@ int slurm_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "tasks", &a.tasks, "N", "tasks of the array", NULL, NULL },
         { OPT_COUNT, '\0', "at-once", &a.at_once, "N", "tasks that may run at once",
           NULL, NULL },
+        { OPT_STRING, '\0', "replace", &a.mark, "MARK",
+          "@: name parameters as @lr@, not {lr}", NULL, NULL },
         { OPT_COUNT, '\0', "devices-per-trial", &a.per_trial, "N",
           "deal a task's GPUs to trials", NULL, NULL },
         { OPT_STRING, 'o', "output", &a.output, "FILE", "the script", NULL, NULL },

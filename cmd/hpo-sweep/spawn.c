@@ -113,7 +113,7 @@ static char **words_new(struct loop *l, const struct job *job, const double *x,
         words[1] = xstrdup("-c");
         words[2] = xstrdup(l->command[0]);
     } else if (l->command) {
-        words = words_expand_new(l->command, &l->s->file.space, x);
+        words = words_expand_new(l->command, &l->s->file.space, x, l->o->mark);
     } else {
         char *json = str_dupf("%s/params.json", job->dir);
 
@@ -183,7 +183,7 @@ static int await(struct loop *l, struct job *job)
 
 int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err)
 {
-    char **words = words_expand_new(l->require, &l->s->file.space, x);
+    char **words = words_expand_new(l->require, &l->s->file.space, x, l->o->mark);
     char *path = job_which(words[0], getenv("PATH"));
     int status;
 
@@ -226,6 +226,29 @@ static int check_variables(const struct space *space, struct err *err)
     return ret;
 }
 
+/* The one word of --shell names no parameter in braces: nothing is replaced there. */
+static int check_shell(const struct loop *l, struct err *err)
+{
+    const struct space *space = &l->s->file.space;
+    const char *name;
+    char *variable;
+    int at;
+
+    if (!l->command || !l->command[0] || l->command[1])
+        return err_set(err, ERR_USAGE, "--shell takes one word after --");
+    if (l->o->mark)
+        return err_set(err, ERR_USAGE, "--shell and --replace exclude one another");
+    at = words_find_name(l->command[0], space);
+    if (at < 0)
+        return check_variables(space, err);
+    name = space->params[at].name;
+    variable = variable_dup(name);
+    err_set(err, ERR_USAGE, "with --shell {%s} is not replaced: write $%s", name,
+            variable);
+    free(variable);
+    return -1;
+}
+
 /* What can be known to be wrong before the first trial. */
 int spawn_check(struct loop *l, struct err *err)
 {
@@ -237,11 +260,11 @@ int spawn_check(struct loop *l, struct err *err)
 
     if (!l->command && !sweepfile_has_command(f))
         return err_set(err, ERR_USAGE, "no command: write it after --");
-    if (l->o->shell && (!l->command || !l->command[0] || l->command[1]))
-        return err_set(err, ERR_USAGE, "--shell takes one word after --");
-    if (l->o->shell && check_variables(&f->space, err) < 0)
-        return -1;
-    if (l->command && !l->o->shell && words_check(l->command, &f->space, err) < 0)
+    if (l->o->mark && !*l->o->mark)
+        return err_set(err, ERR_USAGE, "--replace takes a mark such as @");
+    if (l->o->shell
+            ? check_shell(l, err) < 0
+            : l->command && words_check(l->command, &f->space, l->o->mark, err) < 0)
         return -1;
     x = xcalloc(f->space.n, sizeof(*x));
     rng_init(&rng, 0, 0);
@@ -263,7 +286,7 @@ static int read_line(struct loop *l, size_t *n, char *line, struct err *err)
         l->require = xrealloc(l->require, (*n + 2) * sizeof(*l->require));
         l->require[*n] = xstrdup(w);
         l->require[++*n] = NULL;
-        if (words_check(l->require + *n - 1, &l->s->file.space, err) < 0)
+        if (words_check(l->require + *n - 1, &l->s->file.space, l->o->mark, err) < 0)
             return -1;
     }
     return 0;

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/sweep/storage/storage.h"
@@ -67,6 +68,14 @@ int storage_open(struct storage **st, const char *url, bool create, struct err *
         return -1;
     (*st)->held = -1;
     return 0;
+}
+
+bool storage_exists(const char *url)
+{
+    const char *where;
+    const struct scheme *scheme = find_scheme(url, &where);
+
+    return (scheme && scheme->keep) || fs_exists(where);
 }
 
 void storage_close(struct storage *st)
