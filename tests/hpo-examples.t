@@ -9,7 +9,7 @@ if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
 fi
 
 states() {
-    hpo-sweep show -S window.db | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' '
+    trials -S window.db | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' '
 }
 
 mkdir sweep
@@ -31,10 +31,10 @@ hpo-sweep importance -S window.db > list
 ok "and windows matter, threads do not" grep -q '^1.0000  window$' list
 ok "as score says without the sweep" test "$(awk '{ printf "%.4g", $3 }' best)" = \
     "$(tp-run score --window 256 bard/heldout.txt bard | awk '{ printf "%.4g", $NF }')"
-hpo-sweep show -S window.db > before
+trials -S window.db > before
 run env HOME="$scratch" sh -c "$line"
 status_is 0 "run again by cron, it is left alone"
-hpo-sweep show -S window.db > after
+trials -S window.db > after
 ok "to the byte" cmp before after
 
 rm -f window.db*

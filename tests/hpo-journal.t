@@ -14,12 +14,12 @@ run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
 status_is 0 "a sweep is kept in a journal"
 ok "of lines of JSON" grep -q '^{"op_code":0,' j.log
 ok "no lock is left" test ! -L j.log.lock
-hpo-sweep show -S $j > out
+trials -S $j > out
 ok "five trials are there" test "$(grep -c COMPLETE out)" = 5
 run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
 status_is 0 "and is done"
 hpo-sweep run -q -S $j --trials 7 s.yaml -- echo '{x}'
-ok "more trials are appended" test "$(hpo-sweep show -S $j | grep -c COMPLETE)" = 7
+ok "more trials are appended" test "$(trials -S $j | grep -c COMPLETE)" = 7
 
 # by hand
 number() { hpo-sweep ask -S $j --json s.yaml | sed 's/.*"trial": *\([0-9]*\).*/\1/'; }
@@ -38,7 +38,7 @@ status_is 0 "a line that has no end is not read"
 ok "nor does it hide the others" test "$(grep -c COMPLETE out)" = 8
 run hpo-sweep run -q -S $j --trials 9 s.yaml -- echo '{x}'
 status_is 0 "the next writer cuts it off"
-ok "and goes on" test "$(hpo-sweep show -S $j | grep -c COMPLETE)" = 9
+ok "and goes on" test "$(trials -S $j | grep -c COMPLETE)" = 9
 ok "leaving whole lines" sh -c '! grep -qv "^{.*}$" j.log'
 
 # but nothing of a file that is no journal
@@ -68,7 +68,7 @@ for i in 1 2 3 4 5; do
     rm -f kill.log.lock
 done
 hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 1 -- echo 1
-hpo-sweep show -S journal:kill.log > out
+trials -S journal:kill.log > out
 ok "no trial is there without what tells whose it is" sh -c '! grep RUNNING out'
 
 # many at once
@@ -79,7 +79,7 @@ for w in 1 2 3 4 5 6 7 8; do
     done) &
 done
 wait
-hpo-sweep show -S journal:w.log > out
+trials -S journal:w.log > out
 ok "8 workers make 40 trials, each number once" \
     test "$(awk '$2 == "COMPLETE" { print $1 }' out | sort -un | wc -l)" = 40
 
@@ -107,8 +107,8 @@ for version in 4.9 5.0; do
     ok "its best is Optuna's" test "$(awk '{ print $1 }' out)" = 0
     run hpo-sweep run -q --storage journal:o.log one.json --trials 8 -- echo '{x}'
     status_is 0 "it is run on"
-    hpo-sweep show -S journal:o.log --study one > out
-    out_has "     5  COMPLETE          0.25  x=0.25  n=3  q=0.5  k=null" "with what was enqueued first"
+    trials -S journal:o.log --study one > out
+    out_has "0.25  0.25         3  0.5   null" "with what was enqueued first"
     ok "and what was running stays" test "$(awk '{ print $2 }' out | tr '\n' ' ')" = \
         "COMPLETE COMPLETE PRUNED COMPLETE RUNNING COMPLETE COMPLETE COMPLETE "
 done

@@ -9,7 +9,7 @@ if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
 fi
 
 states() {
-    hpo-sweep show -S s.db --study "$1" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
+    trials -S s.db --study "$1" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
 }
 # until COMMAND... - wait for it, ten seconds at most
 until_true() {
@@ -85,7 +85,7 @@ hpo-sweep export -S bound.db --study fine - > out
 out_has '"constraints":[-1, -0.5]' "constraints are kept as Optuna's"
 hpo-sweep run bound.yaml --study word --sampler grid --trials 1 --max-failures 0 -- ./bound.sh '{x}' '"a"'
 ok "what is no constraint is a failure" \
-    test "$(hpo-sweep show -S bound.db --study word | awk '{ print $2 }')" = FAIL
+    test "$(trials -S bound.db --study word | awk '{ print $2 }')" = FAIL
 hpo-sweep ask bound.yaml --study told > out
 run hpo-sweep tell -S bound.db --study told 0 1 --constraint=-1 --constraint 0.5
 status_is 0 "tell takes constraints"
@@ -164,7 +164,7 @@ echo "$1"
 EOS
 chmod +x once.sh
 again() {
-    hpo-sweep show -S s.db --study "$1" | awk '{ print $2, $4 }' | uniq -f 1 | wc -l
+    trials -S s.db --study "$1" | awk '{ print $2, $4 }' | uniq -f 1 | wc -l
 }
 for sig in TERM INT HUP KILL; do
     for option in '' --requeue --no-requeue; do
@@ -229,7 +229,7 @@ err_has "4 of 4 trials reached: 0 complete, 4 failed: exit status 1 (4)" "a swee
 # shellcheck disable=SC2016 # the command's own variable
 run hpo-sweep run s.yaml --study pardon --trials 4 --max-failures 2 --shell -- 'test $((HPO_TRIAL_NUMBER % 2)) = 0 && echo 1'
 ok "failures do not count for --trials, as many as --max-failures says" \
-    test "$(states pardon | tr ' ' '\n' | grep -c COMPLETE)$(hpo-sweep show -S s.db --study pardon | wc -l)" = 36
+    test "$(states pardon | tr ' ' '\n' | grep -c COMPLETE)$(trials -S s.db --study pardon | wc -l)" = 36
 run hpo-sweep run s.yaml --study dies --trials 1 --max-failures 0 -- sh -c 'kill -SEGV $$'
 hpo-sweep show -S s.db --study dies --json > out
 out_has '"exit_status": null, "signal": 11, "reason": "killed by SIGSEGV"}' "a command that dies by a signal has failed"
@@ -437,14 +437,14 @@ for storage in side.db journal:side.log; do
         hpo-sweep run s.yaml -S $storage --study many --sampler random --seed 1 --trials $((n * 20)) -- echo 1
         hpo-sweep run s.yaml -S $storage --study few --sampler random --seed 2 --trials $n -- echo 2
     done
-    for study in many few; do hpo-sweep show -S $storage --study $study; done > "${storage%%[.:]*}.list"
+    for study in many few; do trials -S $storage --study $study; done > "${storage%%[.:]*}.list"
 done
 ok "studies side by side are each read whole" test "$(wc -l < side.list)" = 63
 ok "as from a journal" cmp side.list journal.list
 for x in 1 2 3; do hpo-sweep enqueue s.yaml --study queue x=$x; done
 hpo-sweep run s.yaml --study queue --trials 4 -j 2 -- echo '{x}'
 ok "what is enqueued runs once each, first" \
-    test "$(hpo-sweep show -S s.db --study queue | awk 'NR < 4 { print $3 }' | tr '\n' ' ')" = "1 2 3 "
+    test "$(trials -S s.db --study queue | awk 'NR < 4 { print $3 }' | tr '\n' ' ')" = "1 2 3 "
 
 # On a terminal.
 if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then

@@ -9,7 +9,7 @@ if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
 fi
 
 states() {
-    hpo-sweep show -S "$1" --study "$2" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
+    trials -S "$1" --study "$2" | awk '{ print $2 }' | uniq -c | tr -s ' \n' ' '
 }
 
 printf 'x: uniform(-5, 5)\n' > s.yaml
@@ -192,7 +192,7 @@ printf 'method: random\nmetric: {name: loss, goal: minimize, target: 3}\nrun_cap
 printf 'parameters: {x: {values: [4]}}\n' >> target.yaml
 # shellcheck disable=SC2016 # the command's own variable
 hpo-sweep run target.yaml --shell -- 'echo $((5 - HPO_TRIAL_NUMBER))'
-ok "a sweep ends at its metric's target" test "$(hpo-sweep show -S target.db | wc -l)" = 3
+ok "a sweep ends at its metric's target" test "$(trials -S target.db | wc -l)" = 3
 
 hpo-sweep ask s.yaml --study lease --lease 1s > first
 hpo-sweep ask s.yaml --study lease --lease 1h > second
@@ -211,9 +211,9 @@ printf 'method: grid\nparameters: {x: {values: [1, 2]}}\n' > grid.yaml
 for i in 1 2; do hpo-sweep ask grid.yaml --lease 0.2 > asked; done
 sleep 0.3
 hpo-sweep run grid.yaml -- echo '{x}'
-hpo-sweep show -S grid.db | awk '{ print $2, $4 }' > got
+trials -S grid.db | awk '{ print $2, $4 }' > got
 ok "an exhausted grid goes on with what is handed on" \
-    test "$(tr '\n' ' ' < got)" = "FAIL x=1 FAIL x=2 COMPLETE x=1 COMPLETE x=2 "
+    test "$(tr '\n' ' ' < got)" = "FAIL 1 FAIL 2 COMPLETE 1 COMPLETE 2 "
 printf 'run_cap: 1\n' | cat - grid.yaml > cap.yaml
 hpo-sweep ask cap.yaml --lease 0.2 > asked
 run hpo-sweep ask cap.yaml
@@ -291,9 +291,9 @@ while [ $i -lt 50 ]; do
     wait $pid 2> /dev/null
     i=$((i + 1))
 done
-n=$(hpo-sweep show -S s.db --study kill | wc -l)
+n=$(trials -S s.db --study kill | wc -l)
 hpo-sweep run s.yaml --study kill --sampler random -j 2 --trials $((n + 1)) -- echo 1
-hpo-sweep show -S s.db --study kill > list
+trials -S s.db --study kill > list
 n=$(wc -l < list)
 ok "after 50 kills no trial is lost or doubled" test "$(awk '{ print $1 }' list | sort -un | wc -l) \
 $(awk 'END { print $1 }' list)" = "$n $((n - 1))"

@@ -34,9 +34,97 @@ run hpo-sweep enqueue s.yaml x=9
 status_is 2 "a value outside its distribution is refused"
 run hpo-sweep tell -S s.db --state failed 1
 run hpo-sweep show -S s.db
-out_has "     1  FAIL                 -  x=1.0  opt=adam" "show lists every trial"
+ok "show lists every trial, below a header" \
+    test "$(awk '{ print $1, $2, $3 }' out | tr '\n' ' ')$(awk 'NR == 3 { print $4, $5 }' out)" = \
+    "trial state value 0 COMPLETE 1.5 1 FAIL - 1 adam"
 run hpo-sweep best -S s.db --json
 out_has '"trial": 0, "state": "COMPLETE", "values": [1.5]' "best prints the best"
+
+# What show prints, and how a study is named.
+mkdir table
+cat > table/t.yaml << 'EOF'
+lr: loguniform(1e-5, 1)
+opt: choice([a, "b\nc\td"])
+m: uniform(0, 1) if opt == a
+EOF
+(
+    cd table || exit
+    hpo-sweep run t.yaml --seed 1 --trials 6 --metric loss -- echo '{lr}'
+    hpo-sweep run t.yaml -q --trials 8 --max-failures 0 -- sh -c 'exit 7'
+    hpo-sweep enqueue t.yaml lr=0.5 opt=a
+)
+cd table || exit 99
+run hpo-sweep show
+status_is 0 "the only study of the directory is meant where none is named"
+ok "a trial is a line, whatever its values" test "$(wc -l < out)" = 10
+ok "the header names objective and parameters" test "$(head -n 1 out | tr -s ' ')" = "trial state loss lr opt m reason"
+ok "what is empty is a dash, what waits shows what it is to be, why it failed is at the end" \
+    test "$(sed -n '8p;10p' out | tr -s ' ' | cut -d ' ' -f 2-4,6,8- | tr '\n' ';')" = "6 FAIL - a exit status 7;8 WAITING - a;"
+ok "numbers are short" sh -c '! grep -E "[0-9.]{12}" out'
+cp out shown
+for how in "t.yaml" "t.db" "-S t.db" "./t.db --study t" "sqlite:///t.db"; do
+    run hpo-sweep show $how
+    ok "the same study is named by $how" cmp shown out
+done
+run hpo-sweep show --top 2 t.yaml
+ok "--top lists the best" test "$(awk '{ print $3 }' out | tr '\n' ' ')" = \
+    "loss $(hpo-sweep show --state complete --tsv | tail -n +2 | cut -f 3 | sort -g | head -n 2 | tr '\n' ' ')"
+run hpo-sweep show --sort=-lr --state complete --precision 3 --tsv
+ok "--sort goes by a parameter, backwards too" sh -c 'tail -n +2 out | cut -f 4 > lrs; sort -gr lrs | cmp lrs'
+ok "--precision says how many digits" sh -c '! grep -qE "[1-9][0-9]{3}" lrs'
+ok "--tsv has a tab between two columns" test "$(head -n 1 out)" = "trial	state	loss	lr	opt	m	reason"
+run hpo-sweep show --sort none
+status_is 2 "an unknown key is refused"
+run hpo-sweep show --state ended
+status_is 2 "and so is an unknown state"
+run hpo-sweep best --shell
+# shellcheck disable=SC1091
+lr='' && . ./out
+ok "best --shell is read by a shell" test "$(hpo-sweep best --format 'a={lr} {value} {trial}')" = \
+    "a=$lr $lr $(hpo-sweep best | awk '{ print $1 }')"
+run hpo-sweep best --format '{lrr}'
+err_has "no parameter 'lrr'; did you mean 'lr'?" "a template names the nearest parameter"
+run hpo-sweep importance t.yaml
+status_is 0 "importance takes a sweep file"
+run hpo-sweep pareto t.db
+status_is 0 "and pareto a storage"
+run hpo-sweep plot
+err_has "there are history, front, reports, parallel, importance" "plot without a kind lists the kinds"
+cp t.db u.db
+run hpo-sweep best
+err_has "which study? name one of t.db, u.db" "candidates are listed where there are several"
+printf 'x: 1\n' > none.yaml
+run hpo-sweep best none.yaml
+err_is "hpo-sweep: none.yaml: the sweep has not begun: there is no none.db" "a sweep without a study is named"
+status_is 3 "as bad input"
+mkdir empty
+run sh -c 'cd empty && hpo-sweep show'
+err_has "there is none here" "where there is none, that is said"
+cd .. || exit 99
+
+# Values that are infinite, or none.
+printf 'x: choice([1, 2, 3, 4])\n' > inf.yaml
+run hpo-sweep ask inf.yaml --sampler grid
+run hpo-sweep best inf.yaml
+status_is 1 "no best without a complete trial"
+err_is "hpo-sweep: no trial of 'inf' is complete, of 1" "which is said"
+for value in inf 5; do
+    hpo-sweep ask inf.yaml --sampler grid > asked
+    hpo-sweep tell -S inf.db "$(sed -n 's/^trial.//p' asked)" $value
+    run hpo-sweep best inf.yaml
+    out_has "COMPLETE  $(printf %12s $value)" "the best is $value"
+    [ $value = 5 ] || err_is "hpo-sweep: no trial of 'inf' has a finite value" "infinite ones are said to be"
+done
+err_empty "a finite one is not"
+hpo-sweep ask inf.yaml --sampler grid > asked
+hpo-sweep tell -S inf.db 3 -inf
+run hpo-sweep best inf.yaml
+out_has " 5  x=3" "and is preferred to any other"
+run hpo-sweep tell -S inf.db 0 nan
+status_is 0 "nan is told"
+err_is "hpo-sweep: trial 0: nan is no value: the trial is recorded as FAIL" "and recorded as a failure"
+hpo-sweep show inf.db --json > out
+out_has '"state": "FAIL", "values": [], "params": {"x": 1}' "that has no value"
 
 cat > f.sh << 'EOF'
 #!/bin/sh
@@ -47,7 +135,7 @@ chmod +x f.sh
 run hpo-sweep run s.yaml --study tpe --seed 2 --trials 40 -j 2 -- ./f.sh '{x}'
 status_is 0 "run reaches its trials"
 err_empty "and says nothing"
-hpo-sweep show -S s.db --study tpe > list
+trials -S s.db --study tpe > list
 ok "all trials are complete" test "$(grep -c COMPLETE list)" = 40
 run hpo-sweep best -S s.db --study tpe
 ok "the search comes near the optimum" awk '{ exit !($3 < 0.05) }' out
@@ -63,7 +151,7 @@ for sampler in random qmc; do
     for jobs in 1 3; do
         hpo-sweep run s.yaml --study $sampler$jobs --sampler $sampler --seed 5 --trials 12 \
             -j $jobs -- echo '{x}'
-        hpo-sweep show -S s.db --study $sampler$jobs > $sampler$jobs.list
+        trials -S s.db --study $sampler$jobs > $sampler$jobs.list
     done
     ok "draws of $sampler do not depend on the number of jobs" cmp ${sampler}1.list ${sampler}3.list
 done
@@ -71,7 +159,7 @@ done
 printf 'a: choice([1, 2])\nb: randint(0, 3)\n' > grid.yaml
 run hpo-sweep run grid.yaml --sampler grid -- echo at '{a}' '{b}'
 status_is 0 "a grid needs no budget"
-hpo-sweep show -S grid.db | sed 's/.*  a=/a=/' | sort > list
+trials -S grid.db | cut -c 23- | sort > list
 ok "and every point is tried once" test "$(uniq list | wc -l) $(wc -l < list)" = "6 6"
 run hpo-sweep ask grid.yaml --sampler grid
 status_is 1 "with nothing left to draw, ask says no"
@@ -96,7 +184,7 @@ chmod +x train.sh
 printf 'x: choice([1, 9])\n' > prune.yaml
 for x in 1 1 9; do hpo-sweep enqueue prune.yaml x=$x; done
 hpo-sweep run prune.yaml --pruner median:startup=2 --trials 3 -- ./train.sh '{x}'
-hpo-sweep show -S prune.db > list
+trials -S prune.db > list
 ok "a trial that reports worse values than the median is stopped" \
     test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "COMPLETE COMPLETE PRUNED "
 hpo-sweep ask prune.yaml > /dev/null
@@ -182,7 +270,7 @@ echo 'test {x} -lt 5' > check
 printf 'x: randint(0, 10)\n' > require.yaml
 run hpo-sweep run require.yaml --sampler grid --require check -- echo '{x}'
 status_is 0 "a check runs before each trial"
-hpo-sweep show -S require.db > list
+trials -S require.db > list
 ok "and what it refuses is infeasible" \
     test "$(awk '{ print $2 }' list | uniq -c | tr -s ' \n' ' ')" = " 5 COMPLETE 5 FAIL "
 echo 'test {x} -lt five' > check
@@ -194,7 +282,7 @@ for version in 4.9 5.0; do
     cp "$data/sweep/optuna-$version.db" theirs.db
     chmod u+w theirs.db
     run hpo-sweep show -S theirs.db --study theirs
-    ok "a study that Optuna $version made is read whole" test "$(awk '{ print $2 }' out | sort |
+    ok "a study that Optuna $version made is read whole" test "$(tail -n +2 out | awk '{ print $2 }' | sort |
         uniq -c | tr -s ' \n' ' ')" = " 30 COMPLETE 1 FAIL 1 WAITING "
     run hpo-sweep best -S theirs.db --study theirs
     out_is "    23  COMPLETE       1.01988  x=0.5109261052049328  n=20  c=a" "with its best trial"
@@ -220,7 +308,7 @@ printf '{"h": {"type": "categorical", "choices": [[64, 64], [128], null]}}\n' > 
 run hpo-sweep run lists.json --sampler grid -- echo '{h}' 1
 status_is 0 "a choice may be a list"
 run hpo-sweep show -S lists.db
-out_has "h=[64,64]" "and is shown as one"
+out_has " [64,64]" "and is shown as one"
 run hpo-sweep enqueue lists.json 'h=[128]'
 status_is 0 "and enqueued"
 cat > foreign.jsonl << 'EOF'
@@ -252,7 +340,7 @@ while ! [ -f killed.trials/000000/params.json ]; do sleep 0.1; done
 kill -KILL $pid
 wait $pid 2> /dev/null
 hpo-sweep run s.yaml --study killed --trials 2 -- echo 1
-hpo-sweep show -S s.db --study killed > list
+trials -S s.db --study killed > list
 ok "after SIGKILL the next run takes the dead trial for failed, and tries its point again" \
     test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL COMPLETE COMPLETE "
 # numbers below zero are no options

@@ -23,7 +23,7 @@ together() {
 
 # number URL TRIAL-STATE: how many different numbers trials of that state have
 number() {
-    hpo-sweep show -S "$1" | awk -v state="$2" '$2 == state { print $1 }' | sort -un | wc -l
+    trials -S "$1" | awk -v state="$2" '$2 == state { print $1 }' | sort -un | wc -l
 }
 
 # shellcheck disable=SC2317 # called by together
@@ -59,7 +59,7 @@ for kind in sqlite journal; do
     trials=800
     together 16 work
     ok "16 workers make 800 trials, each number once" \
-        test "$(number "$url" COMPLETE) $(hpo-sweep show -S "$url" | wc -l)" = "800 800"
+        test "$(number "$url" COMPLETE) $(trials -S "$url" | wc -l)" = "800 800"
     ok "without an error" test ! -s errors
     ok "and each trial was run once" test "$(cat log.* | cut -f 1 | grep -c '^[0-9]') $(
         cat log.* | cut -f 1 | grep '^[0-9]' | sort -u | wc -l)" = "800 800"
@@ -69,7 +69,7 @@ for kind in sqlite journal; do
     [ $kind = sqlite ] && url=hand.db || url=journal:hand.jsonl
     together 8 by_hand
     ok "8 shells that ask and tell make 40 trials" \
-        test "$(number "$url" COMPLETE) $(hpo-sweep show -S "$url" | wc -l)" = "40 40"
+        test "$(number "$url" COMPLETE) $(trials -S "$url" | wc -l)" = "40 40"
     ok "without an error" test ! -s errors
 
     [ $kind = sqlite ] && url=queue.db || url=journal:queue.jsonl
@@ -79,8 +79,8 @@ for kind in sqlite journal; do
     rm -rf log.* s.trials
     trials=80
     together 16 work
-    hpo-sweep show -S "$url" | awk '{ print $2, $NF }' | sort > ran
-    seq 1001 1080 | sed 's/.*/COMPLETE x=0.&/' | sed 's/0$//' | sort > expected
+    trials -S "$url" | awk '{ print $2, $NF }' | sort > ran
+    seq 1001 1080 | sed 's/.*/COMPLETE 0.&/' | sed 's/0$//' | sort > expected
     ok "80 enqueued trials run once each" cmp expected ran
     ok "without an error" test ! -s errors
 done

@@ -13,6 +13,7 @@
 #   json FILE KEY                 the value of KEY in a one-line JSON object
 #   list FILE KEY [N]             the Nth list called KEY in a longer one, commas between
 #   near WANT GOT TOLERANCE       succeeds when the numbers are that near
+#   trials OPTION...              what hpo-sweep shows of a study, without the header
 #   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
@@ -107,6 +108,10 @@ list() {
 
 near() {
     awk "BEGIN { d = $1 - ($2); exit !(d <= $3 && -d <= $3) }"
+}
+
+trials() {
+    hpo-sweep show "$@" | tail -n +2
 }
 
 use_model() {

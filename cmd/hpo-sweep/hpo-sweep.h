@@ -68,6 +68,10 @@ struct session {
  * one there.  It is loaded, between begin and end when CHANGE. */
 int session_open(struct session *s, const struct where *w, bool change,
                  struct err *err);
+/* The same to read alone, of FILE if it is not NULL: a storage, or the sweep file of a
+ * study.  Where nothing names a study, it is the only one of the working directory. */
+int session_open_file(struct session *s, const struct where *w, const char *file,
+                      struct err *err);
 /* Read the sweep file PATH into *S, which then knows its study's name and storage, and
  * check W as far as that goes without them: nothing is opened or made. */
 int session_read_sweep(struct session *s, const char *path, const struct wish *w,

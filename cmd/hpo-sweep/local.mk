@@ -2,7 +2,9 @@
 bin_PROGRAMS += bin/hpo-sweep
 bin_hpo_sweep_SOURCES = \
     %D%/ask.c \
+    %D%/best.c \
     %D%/ending.c \
+    %D%/find.c \
     %D%/hpo-sweep.h \
     %D%/lease.c \
     %D%/loop.c \
@@ -13,6 +15,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \
+    %D%/show.c \
     %D%/signals.c \
     %D%/slurm.c \
     %D%/spawn.c \

@@ -35,39 +35,21 @@ static struct chart frame(struct canvas *canvas, const struct chart_axis *ax,
                            .ay = *ay };
 }
 
-/* What objective K is called. */
-static char *objective_dup(const struct study *s, size_t k)
-{
-    const char *json = study_attr(&s->system, STUDY_NAMES_KEY);
-    const struct json *j;
-    struct json_doc doc;
-    char *name = NULL;
-
-    if (json && json_parse(&doc, STUDY_NAMES_KEY, json, strlen(json), NULL) == 0) {
-        j = doc.root->type == JSON_ARRAY ? doc.root->first : NULL;
-        for (size_t i = 0; j && i < k; i++)
-            j = j->next;
-        if (j && json_string(j))
-            name = xstrdup(j->text);
-        json_clear(&doc);
-    }
-    return name                 ? name
-           : s->nobjectives > 1 ? str_dupf("value %zu", k)
-                                : xstrdup("value");
-}
-
 static bool complete(const struct study_trial *t)
 {
     return t->state == STUDY_COMPLETE && study_violation(t) <= 0;
 }
 
-/* Ends of the values on AXIS: logarithmic when they are positive and wide. */
-static void fit_values(struct chart_axis *axis, const struct study *s, size_t k)
+/* Ends of the values on AXIS, the pruned trials' among them if PRUNED: logarithmic when
+ * they are positive and wide. */
+static void fit_values(struct chart_axis *axis, const struct study *s, size_t k,
+                       bool pruned)
 {
     struct chart_axis plain = { 0 };
 
     for (size_t i = 0; i < s->n; i++)
-        if (s->trials[i].state == STUDY_COMPLETE)
+        if (s->trials[i].state == STUDY_COMPLETE ||
+            (pruned && s->trials[i].state == STUDY_PRUNED))
             chart_fit(&plain, s->trials[i].values[k]);
     axis->log = plain.fitted && plain.min > 0 && plain.max / plain.min > 1000;
     if (plain.fitted) {
@@ -79,7 +61,7 @@ static void fit_values(struct chart_axis *axis, const struct study *s, size_t k)
 
 static void draw_history(struct canvas *canvas, const struct study *s)
 {
-    char *name = objective_dup(s, 0);
+    char *name = study_objective_dup(s, 0);
     struct chart_axis ax = { .label = "trial", .integer = true };
     struct chart_axis ay = { .label = name };
     double best = NAN;
@@ -89,7 +71,7 @@ static void draw_history(struct canvas *canvas, const struct study *s)
     chart_fit(&ax, 0);
     chart_fit(&ax, s->n ? (double)(s->n - 1) : 1);
     chart_settle(&ax);
-    fit_values(&ay, s, 0);
+    fit_values(&ay, s, 0, true);
     c = frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     for (size_t i = 0; i < s->n; i++) {
@@ -137,12 +119,12 @@ static bool on_front(const struct study *s, const struct study_trial *t)
 
 static void draw_front(struct canvas *canvas, const struct study *s)
 {
-    char *names[2] = { objective_dup(s, 0), objective_dup(s, 1) };
+    char *names[2] = { study_objective_dup(s, 0), study_objective_dup(s, 1) };
     struct chart_axis ax = { .label = names[0] }, ay = { .label = names[1] };
     struct chart c;
 
-    fit_values(&ax, s, 0);
-    fit_values(&ay, s, 1);
+    fit_values(&ax, s, 0, false);
+    fit_values(&ay, s, 1, false);
     c = frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     for (int front = 0; front < 2; front++)
@@ -161,7 +143,7 @@ static void draw_front(struct canvas *canvas, const struct study *s)
 
 static void draw_reports(struct canvas *canvas, const struct study *s)
 {
-    char *name = objective_dup(s, 0);
+    char *name = study_objective_dup(s, 0);
     struct chart_axis ax = { .label = "step", .integer = true };
     struct chart_axis ay = { .label = name };
     static const struct {
@@ -169,18 +151,25 @@ static void draw_reports(struct canvas *canvas, const struct study *s)
         enum study_state state;
         int colour;
     } kinds[] = { { "complete", STUDY_COMPLETE, 0 }, { "pruned", STUDY_PRUNED, 1 } };
+    size_t left_out = 0;
+    struct str title = { 0 };
     struct chart c;
 
     for (size_t i = 0; i < s->n; i++)
         for (size_t k = 0; k < s->trials[i].nreports; k++) {
             chart_fit(&ax, (double)s->trials[i].steps[k]);
             chart_fit(&ay, s->trials[i].reports[k]);
+            left_out += !isfinite(s->trials[i].reports[k]);
         }
     ay.log = ay.fitted && ay.min > 0 && ay.max / ay.min > 1000;
     chart_settle(&ax);
     chart_settle(&ay);
     c = frame(canvas, &ax, &ay);
-    chart_begin(&c, s->name);
+    str_add(&title, s->name);
+    if (left_out)
+        str_addf(&title, " (%zu reports are not finite and left out)", left_out);
+    chart_begin(&c, title.s);
+    str_clear(&title);
     for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
         for (size_t i = 0; i < s->n; i++) {
             const struct study_trial *t = &s->trials[i];
@@ -277,7 +266,7 @@ static struct parallel_axis *axes_new(const struct study *s, const struct space 
         }
     }
     axes[space->n].scale.label = objective;
-    fit_values(&axes[space->n].scale, s, 0);
+    fit_values(&axes[space->n].scale, s, 0, false);
     return axes;
 }
 
@@ -307,7 +296,7 @@ static double *rows_new(size_t *n, const struct study *s, const struct space *sp
 
 static int draw_parallel(const struct study *s, const char *path, struct err *err)
 {
-    char *objective = objective_dup(s, 0);
+    char *objective = study_objective_dup(s, 0);
     struct parallel p = { .title = s->name, .high_is_good = s->maximize[0] };
     struct parallel_axis *axes;
     struct canvas *canvas;
@@ -384,39 +373,69 @@ static int draw(const struct study *s, int kind, const char *path, struct err *e
     return canvas_close(canvas, err);
 }
 
+/* Which of KINDS, up to NULL, WORD is; -1 for none. */
+static int find_kind(const char *const *kinds, const char *word)
+{
+    for (int i = 0; kinds[i]; i++)
+        if (!strcmp(kinds[i], word))
+            return i;
+    return -1;
+}
+
+/* Take KINDS' word out of the operands, of which there is one or, with a file, two, in
+ * either order. */
+static int take_kind(const char *const *kinds, char **operand, const char **file)
+{
+    int first = operand[0] ? find_kind(kinds, operand[0]) : -1;
+    int second = operand[0] && operand[1] ? find_kind(kinds, operand[1]) : -1;
+
+    *file = first >= 0 ? operand[1] : operand[0];
+    return first >= 0 ? first : second;
+}
+
+static int refuse_kind(const struct cmd *cmd, const char *const *kinds,
+                       const char *word)
+{
+    struct str all = { 0 };
+    int ret;
+
+    for (int i = 0; kinds[i]; i++)
+        str_addf(&all, "%s%s", i ? ", " : "", kinds[i]);
+    ret = word ? cmd_usage(cmd, "'%s' is no kind of picture; there are %s", word, all.s)
+               : cmd_usage(cmd, "a kind of picture is missing; there are %s", all.s);
+    str_clear(&all);
+    return ret;
+}
+
 int plot_main(const char *program, int argc, char **argv)
 {
-    static const char *const kinds[NKINDS] = { "history", "front", "reports",
-                                               "parallel", "importance" };
+    static const char *const kinds[NKINDS + 1] = { "history",  "front",      "reports",
+                                                   "parallel", "importance", NULL };
     struct where w = { 0 };
-    const char *output = NULL;
+    const char *output = NULL, *file;
     const struct opt opts[] = {
         WHERE_OPTIONS(w),
         { OPT_STRING, 'o', "output", &output, "FILE", "picture: .svg, .png or .pdf",
           NULL, NULL },
         { .type = OPT_END },
     };
-    const struct cmd cmd = {
-        .name = "plot",
-        .program = program,
-        .opts = opts,
-        .synopsis = "[OPTION]... history|front|reports|parallel|importance",
-        .min_args = 1,
-        .max_args = 1,
-        .summary = "Draw a study"
-    };
+    const struct cmd cmd = { .name = "plot",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... KIND [FILE]",
+                             .max_args = 2,
+                             .summary = "Draw a study: history, front, reports, "
+                                        "parallel or importance" };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
-    int kind = 0, ret;
+    int kind = take_kind(kinds, operand, &file), ret;
 
-    while (kind < NKINDS && strcmp(operand[0], kinds[kind]))
-        kind++;
-    if (kind == NKINDS)
-        return cmd_usage(&cmd, "'%s' is no kind of picture", operand[0]);
+    if (kind < 0)
+        return refuse_kind(&cmd, kinds, operand[0]);
     if (!output || !canvas_can_draw(output))
         return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");
-    if (session_open(&s, &w, false, &err) < 0)
+    if (session_open_file(&s, &w, file, &err) < 0)
         return cmd_fail(&cmd, &err);
     ret = draw(&s.study, kind, output, &err);
     session_close(&s);

@@ -259,7 +259,8 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "retry-failed", &o.retry_failed, NULL, NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "fail-on", &fail_on, "WHAT", NULL, failing, NULL },
         { OPT_INT, '\0', "max-failures", &o.pardoned, "N", NULL, NULL, NULL },
-        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL, "with -q, say when another run goes on", NULL, NULL },
+        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
+          "with -q, say when another run goes on", NULL, NULL },
         { .type = OPT_END },
     };
     /* clang-format on */

@@ -1,4 +1,5 @@
 /* tell - finish a trial, note a value on the way, ask whether to go on */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,6 +39,17 @@ static int constrain(struct session *s, const struct study_trial *t,
     return ret;
 }
 
+/* What is told with a NaN among its values fails, which is said. */
+static int refuse_nan(struct session *s, const struct study_trial *t,
+                      const double *values, size_t n, bool *refused, struct err *err)
+{
+    const struct ending end = { .status = -1, .reason = "nan is no value" };
+
+    for (size_t i = 0; i < n; i++)
+        *refused |= isnan(values[i]);
+    return *refused ? session_explain(s, t, &end, err) : 0;
+}
+
 int tell_main(const char *program, int argc, char **argv)
 {
     static const char *const states[] = { "complete", "pruned", "failed", NULL };
@@ -66,6 +78,7 @@ int tell_main(const char *program, int argc, char **argv)
     struct session s;
     struct err err = { 0 };
     double *values = NULL;
+    bool refused = false;
     size_t n;
 
     if (state && operand[1])
@@ -75,8 +88,12 @@ int tell_main(const char *program, int argc, char **argv)
     t = session_trial(&s, operand[0], meant[state] == STUDY_FAIL, &err);
     if (t && parse_values(&values, &n, operand + 1, &err) == 0 &&
         constrain(&s, t, &constraints, &err) == 0 &&
+        refuse_nan(&s, t, values, n, &refused, &err) == 0 &&
         session_finish(&s, t, meant[state], values, n, &err) == 0)
         ret = session_end(&s, &err);
+    if (ret == 0 && refused)
+        cmd_warn(&cmd, "trial %s: nan is no value: the trial is recorded as FAIL",
+                 operand[0]);
     free(values);
     free(constraints.v);
     session_close(&s);

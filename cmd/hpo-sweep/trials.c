@@ -1,4 +1,4 @@
-/* trials - list trials: all, the best, the Pareto front; and what mattered */
+/* trials - print a trial, list the Pareto front; and what mattered */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ void print_trial(const struct study *s, const struct study_trial *t, bool json)
     str_clear(&out);
 }
 
-/* What the four commands do with the loaded study; returns the exit status, or -1. */
+/* What the two commands do with the loaded study; returns the exit status, or -1. */
 typedef int (*listing)(const struct study *s, bool json, struct err *err);
 
 static int list_main(const struct cmd *shape, const char *program, int argc,
@@ -111,41 +111,21 @@ static int list_main(const struct cmd *shape, const char *program, int argc,
         { .type = OPT_END },
     };
     struct cmd cmd = *shape;
+    char **operand;
     struct session s;
     struct err err = { 0 };
     int status;
 
     cmd.program = program;
     cmd.opts = opts;
-    cmd.synopsis = "[OPTION]...";
-    cmd_parse(&cmd, argc, argv);
-    if (session_open(&s, &w, false, &err) < 0)
+    cmd.synopsis = "[OPTION]... [FILE]";
+    cmd.max_args = 1;
+    operand = cmd_parse(&cmd, argc, argv);
+    if (session_open_file(&s, &w, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     status = list(&s.study, json, &err);
     session_close(&s);
     return status < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, status);
-}
-
-static int list_all(const struct study *s, bool json, struct err *err)
-{
-    (void)err;
-    for (size_t i = 0; i < s->n; i++)
-        print_trial(s, &s->trials[i], json);
-    return 0;
-}
-
-static int list_best(const struct study *s, bool json, struct err *err)
-{
-    const struct study_trial *best = study_best(s);
-
-    if (s->nobjectives > 1)
-        return err_set(err, ERR_USAGE,
-                       "'%s' has %zu objectives, and no best trial: see "
-                       "pareto",
-                       s->name, s->nobjectives);
-    if (best)
-        print_trial(s, best, json);
-    return best ? 0 : 1;
 }
 
 /* Complete and feasible trials that no other dominates. */
@@ -238,20 +218,6 @@ static int list_importance(const struct study *s, bool json, struct err *err)
     }
     importances_clear(&all);
     return n ? 0 : 1;
-}
-
-int trials_main(const char *program, int argc, char **argv)
-{
-    static const struct cmd cmd = { .name = "show", .summary = "List the trials" };
-
-    return list_main(&cmd, program, argc, argv, list_all);
-}
-
-int best_main(const char *program, int argc, char **argv)
-{
-    static const struct cmd cmd = { .name = "best", .summary = "Print the best trial" };
-
-    return list_main(&cmd, program, argc, argv, list_best);
 }
 
 int pareto_main(const char *program, int argc, char **argv)

@@ -300,15 +300,42 @@ bool study_better(const struct study *s, const struct study_trial *a,
 const struct study_trial *study_best(const struct study *s)
 {
     const struct study_trial *best = NULL;
+    bool finite = false;
 
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
+        bool is_finite;
 
-        if (t->state == STUDY_COMPLETE && (!best || study_better(s, t, best)) &&
-            !(study_violation(t) > 0))
+        if (t->state != STUDY_COMPLETE || study_violation(t) > 0)
+            continue;
+        is_finite = isfinite(t->values[0]);
+        if (!best || is_finite > finite ||
+            (is_finite == finite && study_better(s, t, best))) {
             best = t;
+            finite = is_finite;
+        }
     }
     return best;
+}
+
+char *study_objective_dup(const struct study *s, size_t k)
+{
+    const char *json = study_attr(&s->system, STUDY_NAMES_KEY);
+    const struct json *j;
+    struct json_doc doc;
+    char *name = NULL;
+
+    if (json && json_parse(&doc, STUDY_NAMES_KEY, json, strlen(json), NULL) == 0) {
+        j = doc.root->type == JSON_ARRAY ? doc.root->first : NULL;
+        for (size_t i = 0; j && i < k; i++)
+            j = j->next;
+        if (j && json_string(j))
+            name = xstrdup(j->text);
+        json_clear(&doc);
+    }
+    return name                 ? name
+           : s->nobjectives > 1 ? str_dupf("value %zu", k)
+                                : xstrdup("value");
 }
 
 static enum past_state past_state(enum study_state s)

@@ -124,8 +124,12 @@ double study_violation(const struct study_trial *t);
 /* Whether A is better than B by the first objective; both complete. */
 bool study_better(const struct study *s, const struct study_trial *a,
                   const struct study_trial *b);
-/* The best complete feasible trial, or NULL. */
+/* The best complete feasible trial, one with a finite value if there is one; or NULL.
+ */
 const struct study_trial *study_best(const struct study *s);
+
+/* What objective K is called: by the study, else "value"; owned. */
+char *study_objective_dup(const struct study *s, size_t k);
 
 /* The study as a sampler sees it, waiting trials and number EXCEPT left out.
  * GENERATION_KEY as in struct sampler.  Release with history_clear. */
