@@ -239,15 +239,25 @@ status_is 2 "no trial is the best of several objectives"
 hpo-sweep run s.yaml -S a.db --study twin --share --seed 1 --trials 2 -- sh -c 'while ! [ -f go ]; do sleep 0.1; done; echo 1' &
 pid=$!
 while ! [ -f twin.trials/000000/params.json ]; do sleep 0.1; done
-run hpo-sweep run s.yaml -S b.db --study twin --share --seed 1 --trials 1 -v -- echo 1
-status_is 75 "a study of the same name elsewhere does not share its trials' directory"
-err_has "twin.trials: another run holds it" "which is said with -v"
+run hpo-sweep run s.yaml -S b.db --study twin --share --seed 1 --trials 1 -- echo 5
+status_is 0 "a study of the same name elsewhere runs beside it"
+ok "in a directory of its own" test "$(cat twin@b.db.trials/000000/stdout)" = 5
 run hpo-sweep run s.yaml -S sqlite:///a.db --study twin --share --trials 2 -- echo 2
-status_is 0 "the same study does"
+status_is 0 "the same study shares the directory"
 : > go
 wait $pid
-run hpo-sweep run s.yaml -S b.db --study twin --share --trials 1 -- echo 1
-status_is 0 "and afterwards another may"
+ok "and nothing there is written over" test "$(cat twin.trials/*/stdout | tr '\n' ' ')" = "1 2 "
+run hpo-sweep run s.yaml -S b.db --study twin --trials 2 -- echo 6
+ok "nor afterwards" test "$(cat twin.trials/*/stdout twin@b.db.trials/*/stdout | tr '\n' ' ')" = "1 2 5 6 "
+rm a.db*
+run hpo-sweep run s.yaml -S a.db --study twin --trials 1 -- echo 7
+ok "a storage that is made anew has its directory again" test "$(cat twin.trials/000000/stdout)" = 7
+cp a.db c.db
+run hpo-sweep run s.yaml -S c.db --study twin --trials 2 -- echo 8
+ok "a copy has one of its own" test "$(ls twin@c.db.trials)" = 000001
+mv a.db d.db
+run hpo-sweep run s.yaml -S d.db --study twin --trials 2 -- echo 9
+ok "a storage that was moved keeps it" test "$(cat twin.trials/000001/stdout)" = 9
 
 hpo-sweep run s.yaml --study busy --trials 5 -- sleep 30 &
 pid=$!

@@ -3,6 +3,7 @@ bin_PROGRAMS += bin/hpo-sweep
 bin_hpo_sweep_SOURCES = \
     %D%/ask.c \
     %D%/best.c \
+    %D%/directory.c \
     %D%/ending.c \
     %D%/find.c \
     %D%/hpo-sweep.h \

@@ -1,11 +1,8 @@
 /* run - run a command for one trial after another */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,47 +52,6 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
-static bool try_lock(const struct loop *l, int how)
-{
-    return flock(l->base_held, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-}
-
-/* Whether those who share the directory run the same study: the first of them writes
- * down which. */
-static bool is_of_study(const struct loop *l, bool first)
-{
-    const char *id = study_attr(&l->s->study.system, STUDY_ID_KEY);
-    char *path = fs_join_dup(l->base, ".study"), *there = NULL;
-    bool same;
-
-    if (first)
-        fs_write_file(path, id, strlen(id), false, NULL);
-    same = fs_read_file(&there, NULL, path, 64, NULL) < 0 || !strcmp(there, id);
-    free(there);
-    free(path);
-    return same;
-}
-
-/* Runs of other studies stay out of the trials' directory: they would take each other's
- * results.  Where directories cannot be locked, it is left to the user. */
-static int hold_directory(struct loop *l, struct err *err)
-{
-    bool held;
-
-    if (fs_mkdirs(l->base, err) < 0)
-        return -1;
-    l->base_held = open(l->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (l->base_held < 0)
-        return err_errno(err, "%s", l->base);
-    held = try_lock(l, LOCK_EX);
-    if (l->o->share) {
-        bool first = held;
-
-        held = try_lock(l, LOCK_SH) && is_of_study(l, first);
-    }
-    return held ? 0 : err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
-}
-
 static int execute(struct loop *l, struct err *err)
 {
     struct session *s = l->s;
@@ -110,7 +66,7 @@ static int execute(struct loop *l, struct err *err)
     if (session_reap(s, l->o->requeue, err) < 0 ||
         session_end_leases(s, l->o->requeue, err) < 0 ||
         (l->o->retry_failed && session_retry_failed(s, err) < 0) ||
-        (loop_may_draw(l) && hold_directory(l, err) < 0) || session_end(s, err) < 0)
+        (loop_may_draw(l) && directory_hold(l, err) < 0) || session_end(s, err) < 0)
         return -1;
     return loop_run(l, err);
 }

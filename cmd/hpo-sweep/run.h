@@ -69,6 +69,10 @@ bool loop_may_draw(const struct loop *l);
 /* Run trials until there are enough, or until what ends it sooner. */
 int loop_run(struct loop *l, struct err *err);
 
+/* Take the directory of the trials, l->base: runs of other studies stay out of it, for
+ * they would take each other's results.  ERR_LOCKED when another run has it. */
+int directory_hold(struct loop *l, struct err *err);
+
 /* From here on signals are waited for: SIGTERM, SIGINT and SIGHUP end the run, SIGUSR1
  * lets the trials that run be the last. */
 void signals_block(struct loop *l);
