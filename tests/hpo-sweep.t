@@ -203,7 +203,7 @@ run hpo-sweep run s.yaml --trials 1 -- no-such-program
 status_is 2 "the program is looked up before the first trial"
 run hpo-sweep run s.yaml --trials 1 -- echo '{y}'
 err_has "'{y}': no parameter 'y'; did you mean" "an unknown name is refused"
-sed 's/-5, 5/-5, 6/' s.yaml > t.yaml
+sed 's/-5, 5/-5, 4/' s.yaml > t.yaml
 run hpo-sweep ask t.yaml -S s.db --study tpe
 status_is 3 "another search space is refused"
 err_has "x was " "with the difference"
@@ -255,6 +255,71 @@ refused 2 "$no_step" "$p"'IntDistribution", "attributes": {"low": 0, "high": 1, 
     "Optuna's step below zero"
 refused 2 'there are no choices' "$p"'CategoricalDistribution", "attributes": {"choices": []}}}' \
     "Optuna's empty list of choices"
+refused 1 'a list: write uniform(0, 1), or loguniform, for a range, choice(\[0, 1\]) for two values' 'x: [0, 1]\n' \
+    'a list for a range'
+refused 1 'write x: loguniform(0.001, 1)' 'x: {low: 0.001, high: 1, scale: log}\n' 'an object for a range'
+refused 1 'write x: randint(1, 9)' 'x: {type: int, min: 1, max: 8}\n' 'and one of integers'
+refused 4 'write distribution: log_uniform_values for a logarithmic scale' \
+    'method: random\nparameters:\n  x:\n    scale: log\n    min: 1\n    max: 2\n' "W&B with a scale"
+p='n: randint(1, 6)\nu: uniform(0, 1)\nx: choice([1, 2]) if '
+refused 3 "'n' is never >= 9" "${p}n >= 9\n" "a condition that never holds"
+refused 3 "9 is no value of 'n'" "${p}n in [3, 9]\n" "a number outside its range"
+refused 3 "'u' has no end of values: compare it by < or >" "${p}u == 0.5\n" "one value of a continuous range"
+refused 3 '"a" is not a number' "${p}n > a\n" "a comparison with a word"
+printf 'x: choice(8, 16, 32)\n' > choice.yaml
+hpo-sweep run choice.yaml --sampler grid -- echo '{x}'
+ok "choice(8, 16, 32) is a list" test "$(trials choice.yaml | awk '{ print $4 }' | tr '\n' ' ')" = "8 16 32 "
+
+# Conditions on numbers.
+cat > cond.yaml << 'EOF'
+n: randint(1, 6)
+a: choice([x, y]) if n >= 3
+b: choice([1, 2, 3]) if n in [2, 5]
+c: choice([7, 8]) if b > 1
+d: choice([0, 1]) if n != 4
+EOF
+hpo-sweep run cond.yaml --sampler grid -- echo 1
+hpo-sweep show cond.yaml --tsv | tail -n +2 > list
+ok "a grid knows how many points conditions on numbers leave" \
+    test "$(wc -l < list) $(cut -f 4- list | sort -u | wc -l)" = "38 38"
+ok "each of them as they say" awk -F '\t' 'NR == 1 { next }
+    { n = $4; d = $5; b = $6; c = $7; a = $8 }
+    (n >= 3) != (a != "") || (n == 2 || n == 5) != (b != "") || (b > 1) != (c != "") || (n != 4) != (d != "") {
+        print; bad = 1 } END { exit bad }' list
+printf 'u: uniform(0, 1)\nhigh: choice([1, 2]) if u > 0.5\nlow: uniform(0, 1) if u <= 0.5\n' > split.yaml
+for sampler in tpe random qmc; do
+    hpo-sweep run split.yaml --study $sampler --sampler $sampler --seed 1 --trials 30 -- echo 'u={u}'
+    hpo-sweep show split.yaml --study $sampler --json > list
+    ok "$sampler draws one of two branches at a number" \
+        test "$(grep -c '"high"' list) $(grep -c '"low"' list) $(grep '"high"' list | grep -c '"low"')" = \
+        "$(grep -c '"u": 0\.[5-9]' list) $(grep -c '"u": 0\.[0-4]' list) 0"
+done
+sed 's/> 0.5/> 0.25/' split.yaml > other.yaml
+run hpo-sweep ask other.yaml -S split.db --study tpe
+err_has "the condition of high was {\"u\":[[0.5" "another number is another space"
+
+# Ranges may widen; priors may not change.
+printf 'x: uniform(-5, 5)\nn: randint(0, 4)\n' > wide.yaml
+hpo-sweep run wide.yaml --trials 3 -- echo 1
+printf 'x: uniform(-6, 5)\nn: randint(-1, 9)\n' > wide.yaml
+run hpo-sweep run wide.yaml --trials 6 -- echo 1
+status_is 0 "a study goes on in wider ranges"
+printf 'x: uniform(-6, 5)\nn: randint(0, 9)\n' > wide.yaml
+run hpo-sweep run wide.yaml --trials 9 -- echo 1
+status_is 3 "but not in narrower ones"
+err_has "n was" "of which the first is named"
+for pair in 'randn(0, 1)|randn(0, 2)' 'randn(0, 1)|uniform(-5, 5)'; do
+    rm -f prior.db*
+    printf 'x: %s\n' "${pair%|*}" > prior.yaml
+    hpo-sweep ask prior.yaml > asked
+    run hpo-sweep ask prior.yaml
+    status_is 0 "a study has its prior, ${pair%|*}"
+    printf 'x: %s\n' "${pair#*|}" > prior.yaml
+    run hpo-sweep ask prior.yaml
+    status_is 3 "another is refused, ${pair#*|}"
+    err_has "the prior of x was [\"normal\",0,1] and is" "with the difference"
+done
+
 printf 'x: loguniform(0, 1)\n' > log.yaml
 run hpo-sweep ask log.yaml
 status_is 3 "log with zero is refused"

@@ -182,7 +182,8 @@ static void test_refusals(void)
             "s.yaml:2:5: lr: unknown distribution 'lognormal'");
     refused("lr: uniform(1)\n", "s.yaml:1:5: lr: uniform takes 2 numbers, not 1");
     refused("a: choice([1, 1.0])\n", "s.yaml:1:4: a: 1 is listed twice");
-    refused("a: [1, 2]\n", "s.yaml:1:4: a: a list: write choice([...])");
+    refused("a: [1, 2]\n", "s.yaml:1:4: a: a list: write uniform(1, 2), or loguniform, "
+                           "for a range, choice([1, 2]) for two values");
     refused("a: uniform(0, 1) if b == 1\n",
             "s.yaml:1:4: a: depends on 'b', which is not another parameter");
     refused("a: choice([1]) if b == 1\nb: choice([1]) if a == 1\n",
@@ -212,7 +213,7 @@ static void test_refusals(void)
     refused("parameters: {a: {value: 1}}\ncommand: [\"${program}\"]\n",
             "s.yaml:2:11: command: ${program} without a 'program'");
     refused("parameters: {a: {value: 1}}\ncommand: [x, \"-{b}\"]\n",
-            "s.yaml:2:14: command: no parameter 'b'");
+            "s.yaml:2:14: command: no parameter 'b'; did you mean 'a'?");
     refused("method: annealing\nparameters: {a: {value: 1}}\n",
             "s.yaml:1:9: 'method' is one of grid, random, bayes");
     refused("{\"x\": {\"name\": \"FloatDistribution\", \"attributes\": {\"low\": 0, "
@@ -312,7 +313,7 @@ static void test_commands(void)
         "[at=there][p.json]"
         "[{\"lr\": 0.5, \"flag\": false, \"w\": \"a 'b' $(c)\"}]");
     command_is("command: [\"{w}{wide}{größe}\"]",
-               "s.yaml:2:11: command: no parameter 'wide'");
+               "s.yaml:2:11: command: no parameter 'wide'; the nearest is 'w'");
     command_is("command: [\"{w}{a b}{größe}\"]", "[a 'b' $(c){a b}{größe}]");
     command_is("command: [\"${envvar:NOWHERE}\"]",
                "the command needs the variable NOWHERE, which is not set");

@@ -185,14 +185,15 @@ static int note_names(struct session *s, const struct wish *w, struct err *err)
 }
 
 /* What a study keeps from its start. */
-static int note_beginning(struct session *s, const struct wish *w, struct err *err)
+static int note_beginning(struct session *s, const struct wish *w, bool wider,
+                          struct err *err)
 {
     char *space = study_space_text(&s->file.space);
     char *seed = str_dupf("%" PRIu64, w->has_seed ? w->seed : fresh_seed());
     char *id = str_dupf("%" PRIu64, fresh_seed());
     int ret = 0;
 
-    if (!study_attr(&s->study.system, STUDY_SPACE_KEY))
+    if (wider || !study_attr(&s->study.system, STUDY_SPACE_KEY))
         ret = set_study_attr(s, STUDY_SPACE_KEY, space, err);
     if (ret == 0 && !study_attr(&s->study.system, STUDY_SEED_KEY)) {
         ret = set_study_attr(s, STUDY_SEED_KEY, seed, err);
@@ -345,15 +346,16 @@ fail:
 int session_open_study(struct session *s, const struct wish *w, struct err *err)
 {
     const char *seed;
+    int wider;
 
     if (storage_open(&s->st, s->url, true, err) < 0 ||
         s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;
     if (find_or_create(s, w, err) < 0 ||
-        study_check_space(&s->study, &s->file.space, err) < 0 ||
+        (wider = study_check_space(&s->study, &s->file.space, err)) < 0 ||
         choose_sampler(&s->sampler, &s->file, s->study.nobjectives, w, err) < 0 ||
-        note_beginning(s, w, err) < 0 ||
+        note_beginning(s, w, wider > 0, err) < 0 ||
         note_pruner(s, w->pruner ? w->pruner : s->file.pruner, err) < 0)
         return -1;
     seed = study_attr(&s->study.system, STUDY_SEED_KEY);

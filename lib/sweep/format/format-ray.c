@@ -244,14 +244,12 @@ static int scan_choices(struct scanner *s, struct space_param *p)
     struct list args = { 0 };
     int ret = -1;
 
+    bool listed = take(s, "["); /* or choice(8, 16, 32) */
+
     p->dist.kind = DIST_CATEGORICAL;
-    if (!take(s, "[")) {
-        fail(s, "expected a list [...]");
+    if (scan_scalars(s, listed ? "]" : ")", &args) < 0)
         goto out;
-    }
-    if (scan_scalars(s, "]", &args) < 0)
-        goto out;
-    if (!take(s, ")")) {
+    if (listed && !take(s, ")")) {
         fail(s, "expected ')'");
         goto out;
     }
@@ -333,6 +331,47 @@ static int scan_text(struct formats_reader *r, const struct json *j, const char 
                : 0;
 }
 
+/* A list alone could be a range or its values: ask back with the lines to write. */
+static int refuse_list(const struct formats_reader *r, const struct json *j,
+                       const char *name)
+{
+    double low, high;
+
+    if (j->n == 2 && json_double(j->first, &low) && json_double(j->first->next, &high))
+        return json_error(r->doc, j, r->err,
+                          "%s: a list: write uniform(%.17g, %.17g), or loguniform, for "
+                          "a range, choice([%.17g, %.17g]) for two values",
+                          name, low, high, low, high);
+    return formats_error(r, j, name, "a list: write choice([...])");
+}
+
+/* The member of J called by one of two names. */
+static const struct json *either(const struct json *j, const char *a, const char *b)
+{
+    return json_get(j, a) ? json_get(j, a) : json_get(j, b);
+}
+
+/* An object such as {min: 1, max: 2, scale: log}, which is no group of parameters: say
+ * which line to write. */
+static int refuse_range(const struct formats_reader *r, const struct json *j,
+                        const char *name)
+{
+    const struct json *scale = either(j, "scale", "log"), *type = json_get(j, "type");
+    const struct json *low = either(j, "min", "low"), *high = either(j, "max", "high");
+    bool log = (json_string(scale) && str_starts(scale->text, "log")) ||
+               (scale && json_is_true(scale));
+    bool whole = json_string(type) && str_starts(type->text, "int");
+    double a, b;
+
+    if (!low || !high || !json_double(low, &a) || !json_double(high, &b))
+        return 0;
+    for (const struct json *k = j->first; k; k = k->next)
+        if (k->type == JSON_OBJECT || k->type == JSON_ARRAY)
+            return 0;
+    return json_error(r->doc, j, r->err, "%s: write %s: %s%s(%.17g, %.17g)", name, name,
+                      log ? "log" : "", whole ? "randint" : "uniform", a, b + whole);
+}
+
 /* {"grid_search": [...]} is Ray's own spelling of a list. */
 static int read_param(struct formats_reader *r, const struct json *j, const char *name)
 {
@@ -346,7 +385,7 @@ static int read_param(struct formats_reader *r, const struct json *j, const char
     } else if (list) {
         ret = formats_choices(&p.dist, r, list, name);
     } else if (j->type == JSON_ARRAY) {
-        ret = formats_error(r, j, name, "a list: write choice([...])");
+        ret = refuse_list(r, j, name);
     } else {
         json_print(&text, j);
         set_constant(&p, str_steal(&text));
@@ -367,7 +406,9 @@ static int read_params(struct formats_reader *r, const struct json *obj,
         char *name = str_dupf("%s%s%s", prefix, *prefix ? "." : "", j->key);
         int ret;
 
-        if (j->type == JSON_OBJECT && !json_get(j, "grid_search"))
+        if (j->type == JSON_OBJECT && refuse_range(r, j, name) < 0)
+            ret = -1;
+        else if (j->type == JSON_OBJECT && !json_get(j, "grid_search"))
             ret = read_params(r, j, name, depth + 1);
         else
             ret = read_param(r, j, name);
@@ -378,20 +419,32 @@ static int read_params(struct formats_reader *r, const struct json *obj,
     return 0;
 }
 
-/* " if NAME == VALUE" or " if NAME in [VALUE, ...]" */
+/* A comparison other than "==" at S, which is taken; NULL when there is none. */
+static const char *take_comparison(struct scanner *s)
+{
+    static const char *const ops[] = { "<=", ">=", "!=", "<", ">" };
+
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
+        if (take(s, ops[i]))
+            return ops[i];
+    return NULL;
+}
+
+/* " if NAME == VALUE", another comparison, or " if NAME in [VALUE, ...]" */
 static int scan_condition(struct scanner *s, size_t i)
 {
     struct formats_reader r = *s->r;
     struct list values = { 0 };
+    const char *op = NULL;
     char *parent, *text;
     size_t n;
     int ret = -1;
 
     skip_blanks(s);
-    n = strcspn(s->p, " \t=");
+    n = strcspn(s->p, " \t=<>!");
     parent = xstrndup(s->p, n);
     s->p += n;
-    if (take(s, "==")) {
+    if (take(s, "==") || (op = take_comparison(s))) {
         if (scan_scalar(s, &text) < 0)
             goto out;
         list_add(&values, text);
@@ -399,7 +452,7 @@ static int scan_condition(struct scanner *s, size_t i)
         if (scan_scalars(s, "]", &values) < 0)
             goto out;
     } else {
-        fail(s, "expected '== value' or 'in [values]'");
+        fail(s, "expected '== value', '>= number' or 'in [values]'");
         goto out;
     }
     skip_blanks(s);
@@ -407,10 +460,9 @@ static int scan_condition(struct scanner *s, size_t i)
         fail(s, "something after the condition");
         goto out;
     }
-    for (size_t k = 0; k < values.n; k++)
-        if (formats_condition(&r, s->node, i, parent, values.texts[k]) < 0)
-            goto out;
-    ret = 0;
+    ret = op ? formats_compare(&r, s->node, i, parent, op, values.texts[0]) : 0;
+    for (size_t k = 0; !op && k < values.n && ret == 0; k++)
+        ret = formats_condition(&r, s->node, i, parent, values.texts[k]);
 out:
     free(parent);
     list_clear(&values);
@@ -433,12 +485,12 @@ static bool ends_in_condition(const struct space *space, const char *text)
     bool found = false;
 
     while (!found && (text = strstr(text, " if "))) {
-        size_t n = strcspn(text += strlen(" if "), " \t=");
+        size_t n = strcspn(text += strlen(" if "), " \t=<>!");
         const char *after = text + n + strspn(text + n, " \t");
         char *name = xstrndup(text, n);
 
         found = space_find(space, name) >= 0 &&
-                (str_starts(after, "==") || str_starts(after, "in "));
+                (strchr("=<>!", *after) || str_starts(after, "in "));
         free(name);
     }
     return found;

@@ -226,6 +226,13 @@ static int check_leaf(struct formats_reader *r, const struct json *j, const char
                                        "b",
                                        NULL };
 
+    const struct json *scale =
+        json_get(j, "scale") ? json_get(j, "scale") : json_get(j, "log");
+
+    if (scale)
+        return formats_error(r, scale, name,
+                             "write distribution: log_uniform_values for a "
+                             "logarithmic scale");
     if (formats_check_keys(r, j, name, all) < 0)
         return -1;
     for (const struct json *k = d ? j->first : NULL; k; k = k->next) {

@@ -39,10 +39,15 @@ int formats_number(double *out, const struct formats_reader *r, const struct jso
 int formats_choices(struct dist *d, const struct formats_reader *r,
                     const struct json *list, const char *name);
 
-/* Let parameter I depend on the one named PARENT having the choice with JSON text
- * VALUE; call once per value. */
+/* Let parameter I depend on the one named PARENT having the value of the JSON text
+ * VALUE, a choice or a number; call once per value. */
 int formats_condition(struct formats_reader *r, const struct json *j, size_t i,
                       const char *parent, const char *value);
+
+/* Let parameter I depend on PARENT's comparing to NUMBER by OP: one of "<", "<=", ">",
+ * ">=" and "!=". */
+int formats_compare(struct formats_reader *r, const struct json *j, size_t i,
+                    const char *parent, const char *op, const char *value);
 
 /* Choices of step Q between LOW and HIGH, rounded to multiples of Q as W&B and Ray do;
  * integers when Q is one. */

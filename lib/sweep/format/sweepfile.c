@@ -110,33 +110,134 @@ int formats_add(struct formats_reader *r, const struct json *j, struct space_par
     return -1;
 }
 
-int formats_condition(struct formats_reader *r, const struct json *j, size_t i,
-                      const char *parent, const char *value)
+/* The parameter PARENT that parameter I is to depend on, -1 with the error set. */
+static int find_parent(struct formats_reader *r, const struct json *j, size_t i,
+                       const char *parent)
 {
     struct space *s = &r->file->space;
     struct space_param *p = &s->params[i];
-    int from = space_find(s, parent), choice;
+    int from = space_find(s, parent);
 
     if (from < 0 || from == (int)i)
         return json_error(r->doc, j, r->err,
-                          "%s: depends on '%s', which is not another "
-                          "parameter",
-                          p->name, parent);
-    if (s->params[from].dist.kind != DIST_CATEGORICAL)
-        return json_error(r->doc, j, r->err,
-                          "%s: depends on '%s', which is not a list "
-                          "of choices",
+                          "%s: depends on '%s', which is not another parameter",
                           p->name, parent);
     if (p->parent >= 0 && p->parent != from)
         return formats_error(r, j, p->name, "depends on more than one parameter");
-    choice = dist_find_choice(&s->params[from].dist, value);
+    p->parent = from;
+    if (s->params[from].dist.kind == DIST_CATEGORICAL && !p->when)
+        p->when = xcalloc(s->params[from].dist.nchoices, sizeof(*p->when));
+    return from;
+}
+
+static void add_range(struct space_param *p, double low, double high)
+{
+    p->ranges = xrealloc(p->ranges, (p->nranges + 1) * sizeof(*p->ranges));
+    p->ranges[p->nranges++] = (struct space_range){ low, high };
+}
+
+int formats_condition(struct formats_reader *r, const struct json *j, size_t i,
+                      const char *parent, const char *value)
+{
+    struct space_param *p = &r->file->space.params[i];
+    int from = find_parent(r, j, i, parent), choice;
+    const struct dist *d;
+    double number;
+
+    if (from < 0)
+        return -1;
+    d = &r->file->space.params[from].dist;
+    if (d->kind != DIST_CATEGORICAL) {
+        if (!str_double(value, &number) || !dist_contains(d, number))
+            return json_error(r->doc, j, r->err, "%s: %s is no value of '%s'", p->name,
+                              value, parent);
+        if (d->step == 0 && !dist_single(d))
+            return json_error(r->doc, j, r->err,
+                              "%s: '%s' has no end of values: compare it by < or >",
+                              p->name, parent);
+        add_range(p, number, number);
+        return 0;
+    }
+    choice = dist_find_choice(d, value);
     if (choice < 0)
         return json_error(r->doc, j, r->err, "%s: %s is no choice of '%s'", p->name,
                           value, parent);
-    if (!p->when)
-        p->when = xcalloc(s->params[from].dist.nchoices, sizeof(*p->when));
-    p->parent = from;
     p->when[choice] = true;
+    return 0;
+}
+
+static bool compares(double x, const char *op, double y)
+{
+    switch (*op) {
+    case '<':
+        return op[1] ? x <= y : x < y;
+    case '>':
+        return op[1] ? x >= y : x > y;
+    default:
+        return x != y;
+    }
+}
+
+/* The choices that are numbers and compare so; all texts are unequal to any other. */
+static bool compare_choices(struct space_param *p, const struct dist *d, const char *op,
+                            const char *value)
+{
+    int same = dist_find_choice(d, value);
+    double x, y;
+    bool some = false;
+
+    for (size_t c = 0; c < d->nchoices; c++) {
+        if (*op == '!')
+            p->when[c] = (int)c != same;
+        else if (str_double(value, &y) && str_double(d->choices[c], &x))
+            p->when[c] = compares(x, op, y);
+        some |= p->when[c];
+    }
+    return some;
+}
+
+/* The part of D's range that compares so: for a strict comparison, up to the next
+ * number there is. */
+static bool compare_number(struct space_param *p, const struct dist *d, const char *op,
+                           double y)
+{
+    bool whole = d->kind == DIST_INT, strict = !op[1] || *op == '!';
+    double below = !strict ? y : whole ? ceil(y) - 1 : nextafter(y, -INFINITY);
+    double above = !strict ? y : whole ? floor(y) + 1 : nextafter(y, INFINITY);
+    bool some = false;
+
+    if (*op != '>') {
+        add_range(p, -INFINITY, below);
+        some |= d->low <= below;
+    }
+    if (*op != '<') {
+        add_range(p, above, INFINITY);
+        some |= d->high >= above;
+    }
+    return some;
+}
+
+int formats_compare(struct formats_reader *r, const struct json *j, size_t i,
+                    const char *parent, const char *op, const char *value)
+{
+    struct space_param *p = &r->file->space.params[i];
+    int from = find_parent(r, j, i, parent);
+    const struct dist *d;
+    double number;
+    bool some;
+
+    if (from < 0)
+        return -1;
+    d = &r->file->space.params[from].dist;
+    if (d->kind == DIST_CATEGORICAL)
+        some = compare_choices(p, d, op, value);
+    else if (str_double(value, &number))
+        some = compare_number(p, d, op, number);
+    else
+        return json_error(r->doc, j, r->err, "%s: %s is not a number", p->name, value);
+    if (!some)
+        return json_error(r->doc, j, r->err, "%s: '%s' is never %s %s", p->name, parent,
+                          op, value);
     return 0;
 }
 

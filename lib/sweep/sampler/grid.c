@@ -7,28 +7,11 @@
 
 static const struct setting settings[] = { { .name = NULL } };
 
-/* The value of parameter I with index K, in ascending order. */
-static double nth_value(const struct dist *d, uint64_t k)
-{
-    if (d->kind == DIST_CATEGORICAL)
-        return (double)k;
-    return d->step > 0 ? dist_nth(d, (double)k) : d->low;
-}
-
 static uint64_t nth_index(const struct dist *d, double value)
 {
     if (d->kind == DIST_CATEGORICAL)
         return (uint64_t)value;
     return d->step > 0 ? (uint64_t)floor((value - d->low) / d->step + 0.5) : 0;
-}
-
-/* True when the number of points after parameter I depends on its value. */
-static bool is_parent(const struct space *s, size_t i)
-{
-    for (size_t k = i + 1; k < s->n; k++)
-        if (s->params[k].parent == (int)i)
-            return true;
-    return false;
 }
 
 /* Points of the parameters from I on, given the values X of those before I; the
@@ -44,12 +27,12 @@ static uint64_t count_from(const struct space *s, double *x, size_t i)
         return count_from(s, x, i + 1);
     }
     n = space_count(&s->params[i].dist);
-    if (!is_parent(s, i)) {
-        x[i] = nth_value(&s->params[i].dist, 0);
+    if (!space_is_parent(s, i)) {
+        x[i] = space_nth(&s->params[i].dist, 0);
         return n * count_from(s, x, i + 1);
     }
     for (uint64_t k = 0; k < n; k++) {
-        x[i] = (double)k;
+        x[i] = space_nth(&s->params[i].dist, k);
         total += count_from(s, x, i + 1);
     }
     return total;
@@ -66,19 +49,19 @@ static void nth_point(double *x, const struct space *s, uint64_t k)
             x[i] = NAN;
             continue;
         }
-        x[i] = nth_value(d, 0);
+        x[i] = space_nth(d, 0);
         below = count_from(s, x, i + 1);
-        if (!is_parent(s, i)) {
+        if (!space_is_parent(s, i)) {
             value = k / below;
             k %= below;
         } else {
             while (k >= below) {
                 k -= below;
-                x[i] = (double)++value;
+                x[i] = space_nth(d, ++value);
                 below = count_from(s, x, i + 1);
             }
         }
-        x[i] = nth_value(d, value);
+        x[i] = space_nth(d, value);
     }
 }
 
@@ -99,12 +82,12 @@ static bool point_index(const double *point, const struct space *s, double *x,
         if (isnan(point[i]) || space_nearest(d, point[i]) != point[i])
             return false;
         value = nth_index(d, point[i]);
-        if (!is_parent(s, i)) {
+        if (!space_is_parent(s, i)) {
             x[i] = point[i];
             k += value * count_from(s, x, i + 1);
         } else {
             for (uint64_t v = 0; v < value; v++) {
-                x[i] = (double)v;
+                x[i] = space_nth(d, v);
                 k += count_from(s, x, i + 1);
             }
         }
@@ -123,7 +106,7 @@ static int check(const struct space *space, const double *set, struct err *err)
                            "grid: '%s' has no end of values: give it a step or a list",
                            space->params[i].name);
     if (!space_size(space))
-        return err_set(err, ERR_USAGE, "grid: the space has more than 2^64 points");
+        return err_set(err, ERR_USAGE, "grid: the space has too many points");
     return 0;
 }
 

@@ -8,12 +8,16 @@
 #include "lib/sweep/space/special.h"
 #include "lib/sweep/space/truncnorm.h"
 
+/* Values of a number on which others depend that are counted one by one. */
+enum { MOST_VALUES = 1 << 20 };
+
 static void param_clear(struct space_param *p)
 {
     free(p->name);
     dist_clear(&p->dist);
     free(p->weights);
     free(p->when);
+    free(p->ranges);
 }
 
 void space_clear(struct space *s)
@@ -38,11 +42,24 @@ int space_find(const struct space *s, const char *name)
     return -1;
 }
 
+/* Whether P is in force when its parent has VALUE. */
+static bool meets(const struct space *s, const struct space_param *p, double value)
+{
+    if (isnan(value))
+        return false;
+    if (s->params[p->parent].dist.kind == DIST_CATEGORICAL)
+        return p->when[(size_t)value];
+    for (size_t i = 0; i < p->nranges; i++)
+        if (value >= p->ranges[i].low && value <= p->ranges[i].high)
+            return true;
+    return false;
+}
+
 bool space_active(const struct space *s, const double *x, size_t i)
 {
     const struct space_param *p = &s->params[i];
 
-    return p->parent < 0 || (!isnan(x[p->parent]) && p->when[(size_t)x[p->parent]]);
+    return p->parent < 0 || meets(s, p, x[p->parent]);
 }
 
 void space_settle(const struct space *s, double *x)
@@ -152,33 +169,52 @@ uint64_t space_count(const struct dist *d)
     return n < 0x1p53 ? (uint64_t)n : 0;
 }
 
+double space_nth(const struct dist *d, uint64_t k)
+{
+    if (d->kind == DIST_CATEGORICAL)
+        return (double)k;
+    return d->step > 0 ? dist_nth(d, (double)k) : d->low;
+}
+
+bool space_is_parent(const struct space *s, size_t i)
+{
+    for (size_t k = i + 1; k < s->n; k++)
+        if (s->params[k].parent == (int)i)
+            return true;
+    return false;
+}
+
 /* Points of the parameters that depend on I, given I's value VALUE. */
-static bool count_children(const struct space *s, size_t i, size_t value,
+static bool count_children(const struct space *s, size_t i, double value,
                            uint64_t *out);
 
-/* Points of parameter I and all that depends on it; false when there is no end. */
+/* Points of parameter I and all that depends on it; false when there is no end, or too
+ * many values to look at. */
 static bool count_param(const struct space *s, size_t i, uint64_t *out)
 {
     const struct dist *d = &s->params[i].dist;
-    uint64_t total = 0, children;
+    uint64_t total = 0, children, n = space_count(d);
 
-    if (d->kind != DIST_CATEGORICAL) {
-        *out = space_count(d);
-        return *out > 0;
+    if (!space_is_parent(s, i)) {
+        *out = n;
+        return n > 0;
     }
-    for (size_t c = 0; c < d->nchoices; c++)
-        if (!count_children(s, i, c, &children) || !mem_add(&total, total, children))
+    if (!n || n > MOST_VALUES)
+        return false;
+    for (uint64_t k = 0; k < n; k++)
+        if (!count_children(s, i, space_nth(d, k), &children) ||
+            !mem_add(&total, total, children))
             return false;
     *out = total;
     return true;
 }
 
-static bool count_children(const struct space *s, size_t i, size_t value, uint64_t *out)
+static bool count_children(const struct space *s, size_t i, double value, uint64_t *out)
 {
     uint64_t total = 1, one;
 
     for (size_t k = i + 1; k < s->n; k++)
-        if (s->params[k].parent == (int)i && s->params[k].when[value])
+        if (s->params[k].parent == (int)i && meets(s, &s->params[k], value))
             if (!count_param(s, k, &one) || !mem_mul(&total, total, one))
                 return false;
     *out = total;
@@ -202,9 +238,18 @@ static bool same_condition(const struct space *s, size_t i, size_t k)
 
     if (p->parent != q->parent)
         return false;
-    return p->parent < 0 ||
-           !memcmp(p->when, q->when,
-                   s->params[p->parent].dist.nchoices * sizeof(*p->when));
+    if (p->parent < 0)
+        return true;
+    if (s->params[p->parent].dist.kind == DIST_CATEGORICAL)
+        return !memcmp(p->when, q->when,
+                       s->params[p->parent].dist.nchoices * sizeof(*p->when));
+    if (p->nranges != q->nranges)
+        return false;
+    for (size_t r = 0; r < p->nranges; r++)
+        if (p->ranges[r].low != q->ranges[r].low ||
+            p->ranges[r].high != q->ranges[r].high)
+            return false;
+    return true;
 }
 
 size_t space_groups(const struct space *s, size_t *group)

@@ -29,8 +29,12 @@ struct space_param {
     enum space_shape shape;
     double a, b;
     double *weights; /* [dist.nchoices], sum 1; owned; SPACE_WEIGHTED alone */
-    int parent;      /* the categorical parameter this one depends on, or -1 */
+    int parent;      /* the parameter this one depends on, or -1 */
     bool *when;      /* [parent's nchoices]: active for these; owned */
+    struct space_range {
+        double low, high; /* both included; may be infinite */
+    } * ranges;           /* [nranges]: of a parent that is a number, instead; owned */
+    size_t nranges;
 };
 
 struct space {
@@ -60,6 +64,10 @@ void space_scale_bounds(const struct dist *d, double *low, double *high);
 
 /* Number of values of D, or 0 when continuous. */
 uint64_t space_count(const struct dist *d);
+/* The value of D with index K, in ascending order. */
+double space_nth(const struct dist *d, uint64_t k);
+/* Whether another parameter depends on parameter I. */
+bool space_is_parent(const struct space *s, size_t i);
 /* Number of points, conditions respected, or 0 when there is no end or it does not
  * fit 64 bits. */
 uint64_t space_size(const struct space *s);

@@ -455,7 +455,8 @@ void study_space(struct space *space, const struct study *s)
         }
 }
 
-/* When parameter I is in force, as {"parent":[choices]}; "null" if always. */
+/* When parameter I is in force, as {"parent":[choices]}, or {"parent":[[low,high]]}
+ * with null for no end; "null" if always. */
 static char *condition_dup(const struct space *space, size_t i)
 {
     const struct space_param *p = &space->params[i], *parent;
@@ -473,8 +474,59 @@ static char *condition_dup(const struct space *space, size_t i)
             str_addf(&out, "%s%s", some ? "," : "", parent->dist.choices[k]);
             some = true;
         }
+    for (size_t k = 0; k < p->nranges; k++) {
+        const double ends[] = { p->ranges[k].low, p->ranges[k].high };
+
+        for (int e = 0; e < 2; e++) {
+            str_add(&out, e ? "," : k ? ",[" : "[");
+            if (isfinite(ends[e]))
+                str_add_double(&out, ends[e]);
+            else
+                str_add(&out, "null");
+        }
+        str_addc(&out, ']');
+    }
     str_add(&out, "]}");
     return str_steal(&out);
+}
+
+/* How the values of parameter P are spread over its range, as ["normal",0,1] and the
+ * like; "null" if evenly. */
+static char *prior_dup(const struct space_param *p)
+{
+    static const char *const names[] = {
+        [SPACE_LOG] = "log",
+        [SPACE_NORMAL] = "normal",
+        [SPACE_LOGNORMAL] = "lognormal",
+        [SPACE_BETA] = "beta",
+        [SPACE_WEIGHTED] = "weighted",
+    };
+    struct str out = { 0 };
+    const double ab[] = { p->a, p->b };
+    bool two = p->shape == SPACE_NORMAL || p->shape == SPACE_LOGNORMAL ||
+               p->shape == SPACE_BETA;
+    const double *numbers = p->shape == SPACE_WEIGHTED ? p->weights : ab;
+    size_t n = two ? 2 : p->shape == SPACE_WEIGHTED ? p->dist.nchoices : 0;
+
+    if (p->shape == SPACE_FLAT)
+        return xstrdup("null");
+    str_addf(&out, "[\"%s\"", names[p->shape]);
+    for (size_t i = 0; i < n; i++) {
+        str_addc(&out, ',');
+        str_add_double(&out, numbers[i]);
+    }
+    str_addc(&out, ']');
+    return str_steal(&out);
+}
+
+/* Add KEY to the object that OUT ends in, unless JSON is null; which is freed. */
+static void add_member(struct str *out, const char *key, char *json)
+{
+    if (strcmp(json, "null") != 0) {
+        out->s[--out->len] = '\0';
+        str_addf(out, ", \"%s\": %s}", key, json);
+    }
+    free(json);
 }
 
 char *study_space_text(const struct space *space)
@@ -489,13 +541,8 @@ char *study_space_text(const struct space *space)
         str_add_json(&out, p->name);
         str_add(&out, ": ");
         dist_write(&out, &p->dist);
-        if (p->parent >= 0) { /* one more member of the object */
-            char *condition = condition_dup(space, i);
-
-            out.s[--out.len] = '\0';
-            str_addf(&out, ", \"if\": %s}", condition);
-            free(condition);
-        }
+        add_member(&out, "if", condition_dup(space, i));
+        add_member(&out, "prior", prior_dup(p));
     }
     str_addc(&out, '}');
     return str_steal(&out);
@@ -509,64 +556,91 @@ static int differs(const struct study *s, const char *name, const char *old,
                    s->name, name, old, new);
 }
 
-/* Compare parameter I's condition with that in OLD. */
-static int check_condition(const struct study *s, const struct space *space, size_t i,
-                           const struct json *old, struct err *err)
+/* Compare NOW, which is freed, with the member KEY of OLD: WHAT of parameter NAME. */
+static int check_member(const struct study *s, const char *name, const char *what,
+                        const struct json *old, const char *key, char *now,
+                        struct err *err)
 {
-    char *now = condition_dup(space, i);
     struct str then = { 0 };
     int ret = 0;
 
-    if (json_get(old, "if"))
-        json_print(&then, json_get(old, "if"));
+    if (json_get(old, key))
+        json_print(&then, json_get(old, key));
     else
         str_add(&then, "null");
     if (strcmp(then.s, now) != 0)
         ret = err_set(err, ERR_INPUT,
-                      "study '%s' has another search space: the condition of %s was "
-                      "%.200s and is %.200s",
-                      s->name, space->params[i].name, then.s, now);
+                      "study '%s' has another search space: the %s of %s was %.200s "
+                      "and is %.200s",
+                      s->name, what, name, then.s, now);
     str_clear(&then);
     free(now);
     return ret;
 }
 
-/* Compare with what the study was begun with. */
+/* Whether NEW has all values of OLD, and more. */
+static bool widens(const struct dist *old, const struct dist *new)
+{
+    return old->kind == new->kind && old->kind != DIST_CATEGORICAL &&
+           old->log == new->log &&
+           old->step == new->step &&dist_contains(new, old->low) &&
+           dist_contains(new, old->high);
+}
+
+/* Compare parameter I with J, what it was: 0 the same, 1 wider, -1 with *err set. */
+static int check_param(const struct study *s, const struct space *space, size_t i,
+                       const struct json_doc *doc, const struct json *j,
+                       struct err *err)
+{
+    const struct space_param *p = &space->params[i];
+    struct str now = { 0 }, then = { 0 };
+    struct dist old = { 0 };
+    int ret = 0;
+
+    dist_write(&now, &p->dist);
+    if (!j) {
+        ret = differs(s, p->name, "not in it", now.s, err);
+        goto out;
+    }
+    if (dist_read(&old, doc, j, err) < 0 ||
+        check_member(s, p->name, "condition", j, "if", condition_dup(space, i), err) <
+            0 ||
+        check_member(s, p->name, "prior", j, "prior", prior_dup(p), err) < 0) {
+        ret = -1;
+        goto out;
+    }
+    ret = !dist_same(&old, &p->dist);
+    if (ret && !widens(&old, &p->dist)) {
+        dist_write(&then, &old);
+        ret = differs(s, p->name, then.s, now.s, err);
+    }
+out:
+    dist_clear(&old);
+    str_clear(&now);
+    str_clear(&then);
+    return ret;
+}
+
+/* Compare with what the study was begun with; the same results. */
 static int check_begun(const struct study *s, const struct space *space,
                        const char *text, struct err *err)
 {
     struct json_doc doc;
-    struct str now = { 0 }, then = { 0 };
+    bool wider = false;
     int ret = 0;
 
     if (json_parse(&doc, STUDY_SPACE_KEY, text, strlen(text), err) < 0)
         return -1;
-    for (size_t i = 0; i < space->n && ret == 0; i++) {
-        const struct space_param *p = &space->params[i];
-        const struct json *j = json_get(doc.root, p->name);
-        struct dist old = { 0 };
-
-        str_reset(&now);
-        str_reset(&then);
-        dist_write(&now, &p->dist);
-        if (!j)
-            ret = differs(s, p->name, "not in it", now.s, err);
-        else if (dist_read(&old, &doc, j, err) < 0)
-            ret = -1;
-        else if (!dist_same(&old, &p->dist)) {
-            dist_write(&then, &old);
-            ret = differs(s, p->name, then.s, now.s, err);
-        } else
-            ret = check_condition(s, space, i, j, err);
-        dist_clear(&old);
+    for (size_t i = 0; i < space->n && ret >= 0; i++) {
+        ret = check_param(s, space, i, &doc, json_get(doc.root, space->params[i].name),
+                          err);
+        wider |= ret > 0;
     }
-    for (const struct json *j = doc.root->first; j && ret == 0; j = j->next)
+    for (const struct json *j = doc.root->first; j && ret >= 0; j = j->next)
         if (space_find(space, j->key) < 0)
             ret = differs(s, j->key, "in it", "not", err);
-    str_clear(&now);
-    str_clear(&then);
     json_clear(&doc);
-    return ret;
+    return ret < 0 ? -1 : wider;
 }
 
 /* Optuna lets ranges change within a study, but neither kind, scale nor choices. */

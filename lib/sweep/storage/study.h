@@ -145,8 +145,8 @@ void study_curves_free(struct curve *curves, size_t n);
 void study_space(struct space *space, const struct study *s);
 
 /* Refuse SPACE when a trial of S has one of its parameters with another kind, scale or
- * list of choices, or the study was begun with other parameters; the error names the
- * difference. */
+ * list of choices, or the study was begun with other parameters, conditions or priors;
+ * the error names the difference.  Ranges may become wider: then the result is 1. */
 int study_check_space(const struct study *s, const struct space *space,
                       struct err *err);
 /* The text that is kept in the study for that purpose. */
