@@ -298,6 +298,31 @@ sed 's/> 0.5/> 0.25/' split.yaml > other.yaml
 run hpo-sweep ask other.yaml -S split.db --study tpe
 err_has "the condition of high was {\"u\":[[0.5" "another number is another space"
 
+# A study may begin with what another has found.
+printf 'x: uniform(-5, 5)\nopt: choice([a, b])\n' > old.yaml
+hpo-sweep run old.yaml --seed 1 --sampler random --trials 20 -- echo 'x={x}'
+hpo-sweep run old.yaml -q --trials 21 --max-failures 0 -- false
+printf 'x: uniform(-5, 9)\nopt: choice([b, a, c])\n' > new.yaml
+run hpo-sweep run new.yaml --warm-start old.yaml --seed 2 --sampler random --trials 3 -- echo 'x={x}'
+status_is 0 "a study begins with another's trials"
+err_empty "all of them"
+ok "which do not count for --trials" test "$(trials new.yaml --state complete | wc -l)" = 23
+ok "they are the same" test "$(hpo-sweep show new.yaml --tsv | sed -n 2,21p | cut -f 3- | cksum)" = \
+    "$(hpo-sweep show old.yaml --tsv | sed -n 2,21p | cut -f 3- | cksum)"
+run hpo-sweep run new.yaml --warm-start old.db --sampler random --trials 4 -- echo 'x={x}'
+ok "once" test "$(trials new.yaml --state complete | wc -l)" = 24
+printf 'x: uniform(0, 9)\n' > half.yaml
+n=$(hpo-sweep show old.db --tsv --state complete --precision 17 | awk -F '\t' 'NR > 1 && $4 >= 0' | wc -l)
+run hpo-sweep run half.yaml -S new.db --warm-start new --sampler random --trials 1 -- echo 5
+err_has "24 trials of 'new' are in the space and taken over" "those outside the space are left out"
+ok "and some are" test "$(trials new.db --study half | wc -l)" -gt "$n"
+run hpo-sweep run half.yaml -S new.db --study third --warm-start none --trials 1 -- echo 1
+err_has "--warm-start: no study 'none' in new.db" "a study that is not there is refused"
+run hpo-sweep run half.yaml -S new.db --study fourth --direction maximize --warm-start new --trials 1 -- echo 1
+err_has "study 'new' has other objectives" "and one with other objectives"
+run hpo-sweep run s.yaml --study tpe --warm-start random --trials 60 -- echo 1
+err_has "--warm-start is for a study that begins: 'tpe' has 40 trials" "and a study that has begun"
+
 # Ranges may widen; priors may not change.
 printf 'x: uniform(-5, 5)\nn: randint(0, 4)\n' > wide.yaml
 hpo-sweep run wide.yaml --trials 3 -- echo 1

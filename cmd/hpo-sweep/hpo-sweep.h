@@ -78,6 +78,11 @@ int session_read_sweep(struct session *s, const char *path, const struct wish *w
                        struct err *err);
 /* Open, or begin, its study, alone and loaded. */
 int session_open_study(struct session *s, const struct wish *w, struct err *err);
+/* Let the study, which has no trials, begin with those of the study NAME that have
+ * values and fit the space: *TAKEN of *TOTAL.  NAME is one of the same storage, a
+ * storage or a sweep file.  Nothing is done when an earlier run has done so. */
+int session_warm_start(struct session *s, const char *name, size_t *taken,
+                       size_t *total, struct err *err);
 /* Print what a person should know of the storage, once in its life. */
 void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */

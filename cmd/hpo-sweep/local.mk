@@ -22,5 +22,6 @@ bin_hpo_sweep_SOURCES = \
     %D%/spawn.c \
     %D%/tell.c \
     %D%/transport.c \
-    %D%/trials.c
+    %D%/trials.c \
+    %D%/warm.c
 bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)

@@ -52,13 +52,29 @@ static int check_budget(const struct loop *l, struct err *err)
                    l->s->sampler.sampler->name);
 }
 
-static int execute(struct loop *l, struct err *err)
+/* Begin with another study's trials, if that is asked for. */
+static int warm_start(struct loop *l, const struct cmd *cmd, struct err *err)
+{
+    size_t taken, total;
+
+    if (!l->o->warm)
+        return 0;
+    if (session_warm_start(l->s, l->o->warm, &taken, &total, err) < 0)
+        return -1;
+    if (total && (taken < total || cmd_progress(l->o->quiet)))
+        cmd_warn(cmd, "%zu of %zu trials of '%s' are in the space and taken over",
+                 taken, total, l->o->warm);
+    return 0;
+}
+
+static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
 {
     struct session *s = l->s;
 
     if (check_budget(l, err) < 0 ||
         measure_check(&l->o->measure, s->study.nobjectives, err) < 0 ||
-        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0)
+        s->st->ops->hold(s->st, s->name, l->o->share, err) < 0 ||
+        warm_start(l, cmd, err) < 0)
         return -1;
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
@@ -154,7 +170,7 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
         ret = session_open_study(l->s, &l->o->wish, err);
     if (ret == 0) {
         session_advise(l->s, cmd);
-        ret = execute(l, err);
+        ret = execute(l, cmd, err);
     }
     if (ret == 0)
         ret = ending_report(l, cmd);
@@ -192,6 +208,7 @@ int run_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_STRING, '\0', "time-budget", &times.budget, "TIME", NULL, NULL, NULL },
         { OPT_STRING, '\0', "devices", &devices, "LIST", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "warm-start", &o.warm, "STUDY", NULL, NULL, NULL },
         { OPT_STRING, '\0', "require", &o.require, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "shell", &o.shell, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "replace", &o.mark, "MARK", NULL, NULL, NULL },

@@ -18,6 +18,7 @@ struct runner_options {
     enum { FAIL_ON_ALL, FAIL_ON_ANY, FAIL_ON_NEVER } fail_on;
     double timeout;
     const char *require, *joblog;
+    const char *warm; /* the study to begin with, or NULL */
     const char *mark; /* of --replace: @ for @lr@; NULL for braces */
     struct measure measure;
     struct devices devices; /* no slots: the environment's are left alone */

@@ -451,7 +451,8 @@ uint64_t session_done(struct session *s, uint64_t pardoned, bool begun)
     study_count(&c, &s->study);
     failed = c.failed - c.infeasible;
     failed -= c.retried < failed ? c.retried : failed;
-    done = c.complete + c.pruned + c.infeasible + failed + (begun ? c.running : 0);
+    done = c.complete + c.pruned - c.given + c.infeasible + failed +
+           (begun ? c.running : 0);
     return done - (failed < pardoned ? failed : pardoned);
 }
 

@@ -1,4 +1,5 @@
 /* transport - write studies to a file, and read them from one */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,13 +73,53 @@ static int print(const char *url, const char *name, struct err *err)
     return ret;
 }
 
+/* What may stand beside a database while it is open. */
+static void unlink_all(const char *path)
+{
+    static const char *const suffixes[] = { "", "-wal", "-shm", "-journal", ".lock" };
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        char *name = str_dupf("%s%s", path, suffixes[i]);
+
+        unlink(name);
+        free(name);
+    }
+}
+
+/* Studies of FILE to URL, where there may be no storage yet: then it is made under
+ * another name, so that it appears whole. */
+static int import(const char *url, const char *file, const char *name, struct err *err)
+{
+    size_t at = storage_exists(url) ? 0 : strlen(url) - strlen(storage_path(url));
+    char *from = journal_dup(file), *temporary, *to;
+    int ret;
+
+    if (storage_exists(url)) {
+        ret = copy(url, from, name, err);
+        free(from);
+        return ret;
+    }
+    temporary = str_dupf("%s.%ld.tmp", url + at, (long)getpid());
+    to = str_dupf("%.*s%s", (int)at, url, temporary);
+    ret = copy(to, from, name, err);
+    /* not over what somebody else has made meanwhile; some file systems have no links
+     */
+    if (ret == 0 && link(temporary, url + at) < 0 &&
+        (errno == EEXIST || rename(temporary, url + at) < 0))
+        ret = err_errno(err, "%s", url + at);
+    unlink_all(temporary);
+    free(temporary);
+    free(to);
+    free(from);
+    return ret;
+}
+
 static int run(const struct cmd *cmd, const struct where *w, const char *file,
                bool writes)
 {
     const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
     const char *name = w->study || w->storage ? w->study : getenv("HPO_STUDY");
     struct err err = { 0 };
-    char *from;
     int ret;
 
     if (!url)
@@ -87,9 +128,7 @@ static int run(const struct cmd *cmd, const struct where *w, const char *file,
         ret =
             strcmp(file, "-") ? export(file, url, name, &err) : print(url, name, &err);
     } else {
-        from = journal_dup(file);
-        ret = copy(url, from, name, &err);
-        free(from);
+        ret = import(url, file, name, &err);
     }
     return ret < 0 ? cmd_fail(cmd, &err) : cmd_finish(cmd, 0);
 }

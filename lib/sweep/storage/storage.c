@@ -70,6 +70,14 @@ int storage_open(struct storage **st, const char *url, bool create, struct err *
     return 0;
 }
 
+const char *storage_path(const char *url)
+{
+    const char *where;
+
+    find_scheme(url, &where);
+    return where;
+}
+
 bool storage_exists(const char *url)
 {
     const char *where;

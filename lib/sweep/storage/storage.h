@@ -56,6 +56,8 @@ extern const struct storage_ops sqlite_storage, journal_storage, postgres_storag
 /* Open URL: "sqlite:///PATH", "journal:PATH", "postgresql://...", or a path, which is
  * SQLite's. */
 int storage_open(struct storage **st, const char *url, bool create, struct err *err);
+/* What of URL is a file's path, the end of it; a server's is URL. */
+const char *storage_path(const char *url);
 /* Whether URL is a server, or a file that is there. */
 bool storage_exists(const char *url);
 void storage_close(struct storage *st); /* NULL is fine */

@@ -255,6 +255,7 @@ static void count_trial(struct study_counts *c, const struct study_trial *t)
     ++*states[t->state];
     c->infeasible += t->state == STUDY_FAIL && t->system.n && study_violation(t) > 0;
     c->retried += study_attr(&t->system, STUDY_RETRY_KEY) != NULL;
+    c->given += study_attr(&t->system, STUDY_GIVEN_KEY) != NULL;
 }
 
 /* What is before the first open trial is counted once. */

@@ -65,6 +65,7 @@ struct study_counts {
     size_t failed;     /* with the infeasible and the retried ones */
     size_t infeasible; /* failed because a constraint is violated */
     size_t retried;    /* failed, and another trial tries the same again */
+    size_t given;      /* complete or pruned, taken over from another study */
 };
 
 struct study {
@@ -156,6 +157,7 @@ char *study_space_text(const struct space *space);
 #define STUDY_SEED_KEY   "hpo-sweep:seed"
 #define STUDY_ID_KEY     "hpo-sweep:id" /* that no other study has */
 #define STUDY_PRUNER_KEY "hpo-sweep:pruner"
+#define STUDY_GIVEN_KEY  "hpo-sweep:given" /* of a trial: its number elsewhere */
 #define STUDY_NAMES_KEY  "study:metric_names"
 
 /* Optuna's attributes of a trial that tries a failed one again: the number of the first
