@@ -74,6 +74,7 @@ shell_tests = \
     %D%/hpo-journal.t \
     %D%/hpo-postgres.t \
     %D%/hpo-running.t \
+    %D%/hpo-slurm.t \
     %D%/hpo-disk.t \
     %D%/hpo-transfer.t \
     %D%/hpo-workers.t \
