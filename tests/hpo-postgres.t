@@ -53,7 +53,7 @@ status_is 0 "a sweep is kept in a database"
 run hpo-sweep run -q -S "$db" --trials 5 s.yaml -- echo '{x}'
 status_is 0 "and is done"
 hpo-sweep run -q -S file.db --study s --seed 1 --trials 5 s.yaml -- echo '{x}'
-trials -S file.db > expected
+hpo-sweep show -S file.db > expected
 run hpo-sweep show -S "$db"
 ok "its trials are those of a file" cmp out expected
 ok "with times that have their decimals" \
@@ -88,7 +88,7 @@ hpo-sweep export -S "$db" studies.journal
 run hpo-sweep import -S "$two" studies.journal
 status_is 0 "studies are exported, and imported into another database"
 for study in s a b; do
-    trials -S "$db" --study $study > expected
+    hpo-sweep show -S "$db" --study $study > expected
     run hpo-sweep show -S "$two" --study $study
     ok "$study is there" cmp out expected
 done
@@ -123,7 +123,7 @@ kill -KILL $pid
 wait $pid 2> /dev/null
 run hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- echo 1
 status_is 0 "after SIGKILL the next run goes on"
-ok "and takes the dead trial for failed" test "$(trials -S "$db" --study long | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 2 COMPLETE 1 FAIL "
+ok "and takes the dead trial for failed" test "$(trials -S "$db" --study long | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 3 COMPLETE 1 FAIL "
 
 # what is wrong
 run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"

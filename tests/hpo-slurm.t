@@ -107,4 +107,13 @@ until_true 60 is_over
 hpo-sweep show limit.yaml --study cancel > list
 ok "so is what scancel ends" test "$(awk 'NR > 1 { print $2, $4 }' list | tr '\n' ' ')" = \
     "FAIL 1 COMPLETE 1 COMPLETE 2 "
+
+# A task that reaches its limit is queued again by itself.  (Slurm lets it wait for two minutes.)
+hpo-sweep slurm limit.yaml --study again --sampler grid --tasks 1 --requeue -o again.sh -- \
+    sh -c '[ "$1" = 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 300; echo "$1"' sh '{x}'
+run sbatch -Q --time=1 again.sh
+until_true 330 is_over
+hpo-sweep show limit.yaml --study again > list
+ok "with --requeue a task begins again after its limit" test "$(awk 'NR > 1 { print $2, $4 }' list | tr '\n' ' ')" = \
+    "COMPLETE 1 FAIL 2 COMPLETE 2 "
 done_testing

@@ -12,6 +12,7 @@
 struct array {
     struct wish wish;
     int tasks, at_once, trials, per_trial;
+    bool requeue;     /* tasks that reach their limit */
     const char *mark; /* of --replace, or NULL */
     const char *output;
 };
@@ -43,21 +44,13 @@ static void add_name(struct str *out, const char *path)
         str_addc(out, strchr("\"'` \t\n$\\%", *p) ? '_' : *p);
 }
 
-static void write_script(struct str *out, const struct array *a, char *const *sweep,
-                         char *const *command)
+/* The command that is a task. */
+static void add_run(struct str *out, const struct array *a, char *const *sweep,
+                    char *const *command)
 {
     const struct wish *w = &a->wish;
 
-    str_add(out, "#!/bin/sh\n#SBATCH --job-name=");
-    add_name(out, sweep[0]);
-    str_addf(out, "\n#SBATCH --array=0-%d", a->tasks - 1);
-    if (a->at_once)
-        str_addf(out, "%%%d", a->at_once);
-    str_add(out,
-            "\n#SBATCH --signal=B:TERM@60\n"
-            "# Tasks draw their trials from one study; the storage must be on a file\n"
-            "# system that all nodes see.\n"
-            "exec hpo-sweep run --share --quiet");
+    str_add(out, "hpo-sweep run --share --quiet");
     add_option(out, "storage", w->where.storage);
     add_option(out, "study", w->where.study);
     add_option(out, "sampler", w->sampler);
@@ -81,7 +74,37 @@ static void write_script(struct str *out, const struct array *a, char *const *sw
         str_add(out, " -- ");
         words_quote(out, command);
     }
-    str_addc(out, '\n');
+}
+
+/* Slurm never requeues a job that reaches its limit: the task asks for it.  It has
+ * SIGUSR1 then and SIGTERM when it is cancelled, so that it can be. */
+static const char at_limit[] =
+    " &\n"
+    "run=$!\n"
+    "limit=\n"
+    "trap 'limit=yes; kill -TERM $run' USR1\n"
+    "trap 'kill -TERM $run' TERM\n"
+    "while wait $run; status=$?; kill -0 $run 2> /dev/null; do :; done\n"
+    "[ -z \"$limit\" ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
+    "exit $status\n";
+
+static void write_script(struct str *out, const struct array *a, char *const *sweep,
+                         char *const *command)
+{
+    str_add(out, "#!/bin/sh\n#SBATCH --job-name=");
+    add_name(out, sweep[0]);
+    str_addf(out, "\n#SBATCH --array=0-%d", a->tasks - 1);
+    if (a->at_once)
+        str_addf(out, "%%%d", a->at_once);
+    str_addf(out,
+             "\n#SBATCH --signal=B:%s@60\n%s"
+             "# Tasks draw their trials from one study; the storage must be on a file\n"
+             "# system that all nodes see.\n%s",
+             a->requeue ? "USR1" : "TERM",
+             a->requeue ? "#SBATCH --requeue\n#SBATCH --open-mode=append\n" : "",
+             a->requeue ? "" : "exec ");
+    add_run(out, a, sweep, command);
+    str_add(out, a->requeue ? at_limit : "\n");
 }
 
 /* What a task would refuse is refused here. */
@@ -119,6 +142,8 @@ int slurm_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "tasks", &a.tasks, "N", "tasks of the array", NULL, NULL },
         { OPT_COUNT, '\0', "at-once", &a.at_once, "N", "tasks that may run at once",
           NULL, NULL },
+        { OPT_FLAG, '\0', "requeue", &a.requeue, NULL,
+          "tasks that reach their limit begin again", NULL, NULL },
         { OPT_STRING, '\0', "replace", &a.mark, "MARK",
           "@: name parameters as @lr@, not {lr}", NULL, NULL },
         { OPT_COUNT, '\0', "devices-per-trial", &a.per_trial, "N",
