@@ -79,7 +79,7 @@ ok "together" test "$(cat s.trials/*/task | sort -u | wc -l)" -gt 1
 # A limit of a minute, and the script's signal a minute before it: the trial is cut short at once or nearly.
 printf 'x: choice([1, 2])\n' > limit.yaml
 hpo-sweep slurm limit.yaml --sampler grid --tasks 1 -o limit.sh -- \
-    sh -c '[ -f fast ] || { [ "$1" = 1 ] || sleep 300; }; echo "$1"' sh '{x}'
+    sh -c '[ -f fast ] || { [ "$1" = 1 ] || sleep 300 || exit; }; echo "$1"' sh '{x}'
 run sbatch -Q --time=1 limit.sh
 until_true 150 is_over
 hpo-sweep show limit.yaml > list
@@ -96,7 +96,7 @@ ok "the next array tries it" test "$(awk 'NR > 1 { print $2, $4 }' list | tr '\n
 # scancel without a signal sends SIGTERM to the steps and SIGKILL after KillWait.
 rm -f fast
 hpo-sweep slurm limit.yaml --study cancel --sampler grid --tasks 1 -o cancel.sh -- \
-    sh -c '[ -f fast ] || sleep 300; echo "$1"' sh '{x}'
+    sh -c '[ -f fast ] || sleep 300 || exit; echo "$1"' sh '{x}'
 run sbatch -Q --time=10 cancel.sh
 until_true 30 test -f cancel.trials/000000/stdout
 scancel "$(squeue -h -o %A | head -n 1)"
@@ -110,7 +110,7 @@ ok "so is what scancel ends" test "$(awk 'NR > 1 { print $2, $4 }' list | tr '\n
 
 # A task that reaches its limit is queued again by itself.  (Slurm lets it wait for two minutes.)
 hpo-sweep slurm limit.yaml --study again --sampler grid --tasks 1 --requeue -o again.sh -- \
-    sh -c '[ "$1" = 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 300; echo "$1"' sh '{x}'
+    sh -c '[ "$1" = 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 300 || exit; echo "$1"' sh '{x}'
 run sbatch -Q --time=1 again.sh
 until_true 330 is_over
 hpo-sweep show limit.yaml --study again > list
