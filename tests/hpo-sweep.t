@@ -8,6 +8,9 @@ if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
     exit
 fi
 
+run hpo-sweep --version
+out_has "+pcre2 +libpq" "--version names what values are matched with, and PostgreSQL's library"
+
 cat > s.yaml << 'EOF'
 x: uniform(-5, 5)
 opt: choice([sgd, adam])
