@@ -47,7 +47,7 @@ tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_try_options_LDADD = $(program_libs)
@@ -100,6 +100,7 @@ shell_tests = \
     %D%/tp-shard-memory.t \
     %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \
+    %D%/tp-shard-rows.t \
     %D%/tp-shard-safety.t \
     %D%/tp-shard.t
 dist_check_SCRIPTS += $(shell_tests)

@@ -82,12 +82,38 @@ is_rows() {
     [ "$(rows "$1" "$2")" = "$3" ] || { rows "$1" "$2"; return 1; }
 }
 
-ok "NeoX: the q of a rank's heads, then the k, then the v" is_rows neox.weight 1 \
-    '[[36,4],[48,4],[60,4],[40,4],[52,4],[64,4],[44,4],[56,4],[68,4]],[[0,10]]'
+ok "NeoX: the q, k and v of a rank's heads, as they were" is_rows neox.weight 1 \
+    '[[36,36]],[[0,10]]'
 ok "Falcon: a rank's group" is_rows falcon.weight 1 '[[20,20]],[[0,10]]'
 ok "Conv1D: columns of each block" is_rows conv1d.weight 0 '[[0,10]],[[0,12],[24,4],[32,4]]'
-ok "CodeGen: a rank's blocks, q, v and k apart" is_rows codegen.weight 0 \
-    '[[0,4],[12,4],[4,4],[16,4],[8,4],[20,4]],[[0,10]]'
-ok "gpt-oss: the even columns, then the odd" is_rows gpt_oss.bias 1 \
-    '[[8,1],[10,1],[12,1],[14,1],[9,1],[11,1],[13,1],[15,1]]'
+ok "CodeGen: the heads of a rank's blocks" is_rows codegen.weight 0 \
+    '[[0,24]],[[0,10]]'
+ok "gpt-oss: gate and up side by side" is_rows gpt_oss.bias 1 \
+    '[[8,8]]'
+
+# checkpoints of version 1, whose cut axes were stored segment by segment and unit by unit
+old=$data/version-1/layouts
+ok "version 1: intact" tp-shard verify "$old"
+ok "version 1: it has the same values" tp-shard diff "$old" model
+tp-shard merge -q "$old" merged
+ok "version 1: every layout comes back" cmp model/model.safetensors merged/model.safetensors
+for mesh in tp=3 tp=2,ep=3 tp=5,pp=2; do
+    rm -rf recut direct
+    tp-shard reshard -q --mesh=$mesh "$old" recut
+    tp-shard split -q --family "$family" --mesh=$mesh model direct
+    ok "version 1: cutting anew for $mesh is as from the model" diff -r direct recut
+done
+rm -rf cut
+tp-shard split -q --family "$family" --tp 3 model cut
+ok "version 2 has other bytes" test \
+    "$(cmp -s cut/rank-tp0-pp0.safetensors "$old/rank-tp0-pp0.safetensors"; echo $?)" = 1
+
+# read plainly, parts have the rows that the plan names, in the original's order
+for mesh in tp=2 tp=3 tp=4,ep=2 tp=5,pp=2 tp=6,ep=3; do
+    rm -rf cut
+    tp-shard split -q --family "$family" --mesh=$mesh model cut
+    tp-shard plan --json --family "$family" --mesh=$mesh model > plan
+    ok "parts hold the rows that the plan names for $mesh" \
+        "$top_builddir/tests/plain-rows" plan cut model/model.safetensors
+done
 done_testing

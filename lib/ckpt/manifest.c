@@ -564,9 +564,11 @@ static int read_version(struct reader *r, struct err *err)
 
     if (read_u64(r, &version, err) < 0)
         return -1;
-    if (version != MANIFEST_VERSION)
-        return jsonlex_error(&r->lex, err, "version %" PRIu64 "; this program reads %d",
-                             version, MANIFEST_VERSION);
+    if (version < MANIFEST_BY_UNIT || version > MANIFEST_VERSION)
+        return jsonlex_error(&r->lex, err,
+                             "version %" PRIu64 "; this program reads %d to %d",
+                             version, MANIFEST_BY_UNIT, MANIFEST_VERSION);
+    r->m->version = (int)version;
     return 0;
 }
 

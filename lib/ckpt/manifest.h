@@ -13,7 +13,9 @@
 #include "lib/base/pool.h"
 #include "lib/ckpt/tensor.h"
 
-enum { MANIFEST_VERSION = 1, MANIFEST_AXES = 5 };
+/* Version 1 had cut axes segment by segment and unit by unit; version 2 has them in the
+ * order of the original. */
+enum { MANIFEST_VERSION = 2, MANIFEST_BY_UNIT = 1, MANIFEST_AXES = 5 };
 
 extern const char MANIFEST_NAME[]; /* "checkpoint.json" */
 
@@ -50,6 +52,7 @@ struct manifest_tensor {
 };
 
 struct manifest {
+    int version;             /* as read; what is written has MANIFEST_VERSION */
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* rank files: tp * ep * pp */
     const int *stages;  /* [pp] layers of each pipeline stage; NULL: dealt evenly */

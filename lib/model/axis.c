@@ -442,7 +442,7 @@ void axis_print(struct str *out, const struct axis *a, const struct axis_scope *
 
 /* ---- runs ---- */
 
-/* A leaf read in the part's storage order: one loop for each dealt symbol over the
+/* A leaf read unit by unit: one loop for each dealt symbol over the
  * units of its share, then one for each free digit. */
 struct loop {
     int sym;               /* dealt symbol, or -1 for a free digit */
@@ -592,8 +592,8 @@ static int by_start(const void *a, const void *b)
 }
 
 /* The same in the order of the axis: a block may lie across segments. */
-static void ordered_runs(struct runs *out, const struct axis *a,
-                         const struct axis_scope *scope, const struct share *share)
+static void ordered_elements(struct runs *out, const struct axis *a,
+                             const struct axis_scope *scope, const struct share *share)
 {
     struct runs r;
     size_t cap = 0;
@@ -620,14 +620,23 @@ static uint64_t elements(const struct axis *a)
 void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
                const struct share *share)
 {
+    if (a->block == 1)
+        element_runs(out, a, scope, share);
+    else
+        axis_ordered_runs(out, a, scope, share);
+}
+
+void axis_ordered_runs(struct runs *out, const struct axis *a,
+                       const struct axis_scope *scope, const struct share *share)
+{
     struct runs fine;
     size_t cap = 0;
 
     if (a->block == 1) {
-        element_runs(out, a, scope, share);
+        ordered_elements(out, a, scope, share);
         return;
     }
-    ordered_runs(&fine, a, scope, share);
+    ordered_elements(&fine, a, scope, share);
     *out = (struct runs){ 0 };
     for (size_t i = 0; i < fine.n; i++) {
         uint64_t first = fine.v[i].start / a->block;
@@ -647,7 +656,7 @@ bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
 
     if (a->block == 1)
         return true;
-    ordered_runs(&fine, a, scope, share);
+    ordered_elements(&fine, a, scope, share);
     for (size_t i = 0; i < fine.n; i++) {
         uint64_t end = fine.v[i].start + fine.v[i].count;
 

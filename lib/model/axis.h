@@ -87,15 +87,19 @@ struct run {
 };
 
 struct runs {
-    struct run *v; /* in the part's storage order: segment, unit, rest */
+    struct run *v;
     size_t n;
     uint64_t count; /* elements held: the sum of the counts */
 };
 
 /* The runs of A held by a part whose share of symbol i is SHARE[i] (the whole range
- * where it is not cut).  The caller releases with runs_clear. */
+ * where it is not cut), as programs have them in memory: segment by segment, in each
+ * unit by unit, then the rest.  The caller releases with runs_clear. */
 void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
                const struct share *share);
+/* The same in the order of the axis, as files have them. */
+void axis_ordered_runs(struct runs *out, const struct axis *a,
+                       const struct axis_scope *scope, const struct share *share);
 /* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs'
  * count. */
 uint64_t axis_count(const struct axis *a, const char *segment,

@@ -161,6 +161,14 @@ int model_dealt_over(const struct model *m, int sym);
 struct share *model_shares(const struct model *m, const struct mesh *mesh,
                            const int coord[MESH_NAXES]);
 
+/* The order of a part's elements along each axis. */
+enum slice_order {
+    SLICE_ORIGINAL,     /* that of the original: rank files */
+    SLICE_CUTS_BY_UNIT, /* where the mesh cuts the tensor, segment by segment and in
+                          each unit by unit: rank files of version 1 */
+    SLICE_BY_UNIT       /* so in every tensor: programs in memory */
+};
+
 /* What the part at COORD of MESH stores of a tensor.  The part's elements are the
  * product of the axes' runs, row-major in that order, and its stored shape is each
  * axis' count, that of the first with its padding. */
@@ -182,9 +190,8 @@ struct cutter;
 int cutter_open(struct cutter **out, const struct model *m, const struct mesh *mesh,
                 const int coord[MESH_NAXES], struct err *err);
 void cutter_free(struct cutter *c);
-/* From now on tensors that the mesh does not cut come in storage order as well, as
- * programs want them in memory; files have those as the original had them. */
-void cutter_set_ordered(struct cutter *c);
+/* Choose the order before the first slice is asked for; it is ORIGINAL until then. */
+void cutter_set_order(struct cutter *c, enum slice_order order);
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out);
 
 #endif

@@ -132,7 +132,7 @@ struct cutter {
     bool (*cut)[MESH_NAXES]; /* [ndefs]: mesh axes that cut the definition's tensors */
     struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: made when first asked for */
     bool *known;                         /* [ndefs] */
-    bool ordered;
+    enum slice_order order;
 };
 
 int model_dealt_over(const struct model *m, int sym)
@@ -191,9 +191,9 @@ int cutter_open(struct cutter **out, const struct model *m, const struct mesh *m
     return 0;
 }
 
-void cutter_set_ordered(struct cutter *c)
+void cutter_set_order(struct cutter *c, enum slice_order order)
 {
-    c->ordered = true;
+    c->order = order;
 }
 
 void cutter_free(struct cutter *c)
@@ -333,13 +333,14 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
     }
     if (!c->known[t->kind]) {
         for (int k = 0; k < t->ndim; k++)
-            axis_runs(&c->runs[t->kind][k], t->axis[k], &c->model->scope, c->share);
+            (c->order == SLICE_ORIGINAL ? axis_ordered_runs : axis_runs)(
+                &c->runs[t->kind][k], t->axis[k], &c->model->scope, c->share);
         c->known[t->kind] = true;
     }
     for (int k = 0; k < t->ndim; k++) {
         out->runs[k] = &c->runs[t->kind][k];
         out->cut |= out->runs[k]->count != t->axis[k]->size ||
-                    (c->ordered && !in_order(out->runs[k]));
+                    (c->order == SLICE_BY_UNIT && !in_order(out->runs[k]));
     }
     if (c->mesh.pad_vocab && t->ndim)
         out->pad = padding_of(c, t->axis[0], out->runs[0]);

@@ -282,6 +282,8 @@ static int make_cutters(struct checkpoint *c, struct err *err)
             err->kind = ERR_INPUT;
             return -1;
         }
+        if (c->manifest.version == MANIFEST_BY_UNIT)
+            cutter_set_order(f->cutter[p], SLICE_CUTS_BY_UNIT);
     }
     f->offset = xmalloc(c->ntensors * (size_t)f->nparts * sizeof(*f->offset));
     for (size_t i = 0; i < c->ntensors * (size_t)f->nparts; i++)
@@ -484,7 +486,7 @@ int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *me
         loader_close(l);
         return -1;
     }
-    cutter_set_ordered(l->cutter);
+    cutter_set_order(l->cutter, SLICE_BY_UNIT);
     l->cut = cut_new();
     *out = l;
     return 0;
@@ -518,46 +520,39 @@ static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size
     return 0;
 }
 
-static int read_from_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
-                            struct err *err)
+/* The loader's own part, as a source of one part. */
+static int read_own_part(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                         struct err *err)
 {
+    const struct loader *l = arg;
+
     (void)part;
-    (void)err;
-    memcpy(buf, (const char *)arg + offset, n);
-    return 0;
+    return read_from_files(l->ckpt, l->part, offset, buf, n, err);
 }
 
-/* Is all of tensor T in the part, and in another order than a program wants? */
-static bool is_out_of_order(struct loader *l, size_t t)
+static bool same_runs(const struct runs *a, const struct runs *b)
 {
-    struct slice s;
-
-    cutter_slice(l->cutter, t, &s);
-    for (int k = 0; k < s.ndim; k++)
-        if (s.runs[k]->count != l->ckpt->model->tensor[t].axis[k]->size)
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->v[i].start != b->v[i].start || a->v[i].count != b->v[i].count)
             return false;
-    return s.cut && !s.pad;
+    return true;
 }
 
-/* Bring the BYTES of input I at BUF, all of it as the original had it, to storage
- * order. */
-static int put_in_order(struct loader *l, size_t i, void *buf, uint64_t bytes,
-                        struct err *err)
+/* Does the part's file have tensor T's bytes as the program wants them? */
+static bool is_as_wanted(const struct loader *l, size_t t)
 {
-    struct cut_tensor t = checkpoint_cut_tensor(l->ckpt, i, l->ckpt->tensor[i].dtype);
-    void *copy = mem_alloc(bytes, t.name, err);
-    const struct cut_side from = { .nparts = 1, .io = read_from_memory, .arg = copy };
-    const struct cut_side to = {
-        .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
-    };
-    int ret;
+    struct slice file, wanted;
 
-    if (!copy)
-        return -1;
-    memcpy(copy, buf, (size_t)bytes);
-    ret = cut_copy(l->cut, &t, &from, &to, NULL, NULL, NULL, NULL, err);
-    free(copy);
-    return ret;
+    cutter_slice(l->ckpt->files->cutter[l->part], t, &file);
+    cutter_slice(l->cutter, t, &wanted);
+    if (!file.cut && !wanted.cut)
+        return true;
+    for (int k = 0; k < wanted.ndim; k++)
+        if (!same_runs(file.runs[k], wanted.runs[k]))
+            return false;
+    return file.cut == wanted.cut;
 }
 
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
@@ -568,18 +563,27 @@ int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
     struct cut_side to = {
         .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
     };
+    struct cut_side from = {
+        .nparts = 1, .io = read_own_part, .arg = l, .replicas = true
+    };
+    struct cut_tensor ct = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
     uint64_t bytes;
+    uint32_t crc;
 
     if (l->part < 0)
-        return checkpoint_copy(c, l->cut, i, c->tensor[i].dtype, &to, NULL, NULL, NULL,
-                               err);
+        return checkpoint_copy(c, l->cut, i, ct.to, &to, NULL, NULL, NULL, err);
     if (loader_bytes(l, t, &bytes, err) < 0)
         return -1;
     if (!bytes)
         return 0;
     f->tensor = i;
-    if (read_from_files(c, l->part, 0, buf, (size_t)bytes, err) < 0 ||
-        check_crc(c, i, l->part, hash_crc32(0, buf, (size_t)bytes), err) < 0)
+    from.cutter = &f->cutter[l->part];
+    if (is_as_wanted(l, t)) {
+        if (read_from_files(c, l->part, 0, buf, (size_t)bytes, err) < 0)
+            return -1;
+        crc = hash_crc32(0, buf, (size_t)bytes);
+    } else if (cut_copy(l->cut, &ct, &from, &to, &crc, NULL, NULL, NULL, err) < 0) {
         return -1;
-    return is_out_of_order(l, t) ? put_in_order(l, i, buf, bytes, err) : 0;
+    }
+    return check_crc(c, i, l->part, crc, err);
 }

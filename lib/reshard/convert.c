@@ -124,7 +124,7 @@ static char *identity_dup(const struct convert *c)
     const struct checkpoint *k = c->to.from;
     struct str s = { 0 };
 
-    str_add(&s, c->opt->mesh ? "cut" : "merge");
+    str_addf(&s, "%s version=%d", c->opt->mesh ? "cut" : "merge", MANIFEST_VERSION);
     for (int a = 0; c->opt->mesh && a < MESH_NAXES; a++)
         str_addf(&s, " %s=%d", mesh_axis_names[a], c->to.mesh.size[a]);
     for (int i = 0; c->opt->mesh && c->to.mesh.stages && i < c->to.mesh.size[MESH_PP];

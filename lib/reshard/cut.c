@@ -251,7 +251,8 @@ static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
         if (flat || !p->slice.cut)
             for (int k = 0; k < c->ndim; k++)
                 p->slice.runs[k] = &c->whole[k];
-        p->used = p->slice.held && (!reading || owns_some(c, &p->slice));
+        p->used =
+            p->slice.held && (!reading || api->replicas || owns_some(c, &p->slice));
         if (!p->used)
             continue;
         if (cut_part_bytes(&p->bytes, &p->used, api, i, t, dtype, err) < 0)
@@ -267,6 +268,8 @@ static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
             add_piece(p, 0, 1, true);
         else if (add_pieces(c, p, dtype, c->row_axis + 1, 0, true, err) < 0)
             return err_prefix(err, "%s", t->name);
+        for (size_t k = 0; api->replicas && k < p->npieces; k++)
+            p->piece[k].owned = true;
     }
     return 0;
 }
@@ -387,7 +390,7 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
     for (size_t k = 0; k < r->n; local += r->v[k++].count) {
         uint64_t from = r->v[k].start > r0 ? r->v[k].start : r0;
         uint64_t to = r->v[k].start + r->v[k].count;
-        bool owned = p->outer_owned && r->v[k].owned;
+        bool owned = s->api->replicas || (p->outer_owned && r->v[k].owned);
         unsigned char *bytes, *rows;
         uint64_t offset, size, count;
 

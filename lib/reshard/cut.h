@@ -26,6 +26,8 @@ struct cut_side {
         *cutter; /* [nparts]; NULL: one part that holds all of every tensor */
     cut_io *io;  /* a source's reads, a target's writes */
     void *arg;
+    bool replicas; /* of a source: read those too.  Without them each element is read
+                      where it is owned, once */
 };
 
 /* The tensor to copy. */

@@ -378,7 +378,9 @@ int target_init(struct target *to, struct checkpoint *from, const struct mesh *m
         if (make_cutters(to, err) < 0)
             return -1;
     }
-    to->side = (struct cut_side){ to->nparts, to->cutter, write_to_files, to };
+    to->side = (struct cut_side){
+        .nparts = to->nparts, .cutter = to->cutter, .io = write_to_files, .arg = to
+    };
     places = from->ntensors * (size_t)to->nparts;
     to->dtype = xcalloc(from->ntensors, sizeof(*to->dtype));
     to->offset = xcalloc(places, sizeof(*to->offset));
