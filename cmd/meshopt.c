@@ -24,5 +24,10 @@ int mesh_from_options(struct mesh *out, const struct mesh_options *m,
         return -1;
     if (m->pad_given)
         out->pad_vocab = (uint64_t)m->pad_vocab;
+    if (m->keep_vocab && m->pad_given && m->pad_vocab)
+        return err_set(err, ERR_USAGE, "--keep-vocab contradicts --pad-vocab");
+    out->keep_vocab = m->keep_vocab;
+    if (m->keep_vocab)
+        out->pad_vocab = 0;
     return 0;
 }

@@ -10,7 +10,7 @@ struct mesh_options {
     int tp, sp, ep, dp, pp;
     const char *spec; /* --mesh */
     int pad_vocab;
-    bool pad_given;
+    bool pad_given, keep_vocab;
 };
 
 /* Rows of an option table: those that cut weights. */
@@ -27,6 +27,12 @@ struct mesh_options {
     {                                                                             \
         OPT_INT, '\0', "pad-vocab", &(m).pad_vocab, "N",                          \
             "equal rows of the vocabulary, a multiple of N", NULL, &(m).pad_given \
+    }
+
+#define KEEP_OPTION(m)                                          \
+    {                                                           \
+        OPT_FLAG, '\0', "keep-vocab", &(m).keep_vocab, NULL,    \
+            "give every rank all of the vocabulary", NULL, NULL \
     }
 
 /* And those that do not. */

@@ -97,6 +97,7 @@ shell_tests = \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-disk.t \
     %D%/tp-shard-export.t \
+    %D%/tp-shard-keep.t \
     %D%/tp-shard-memory.t \
     %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \

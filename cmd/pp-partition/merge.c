@@ -30,6 +30,7 @@ int merge_main(const char *program, int argc, char **argv)
     if (mesh_set(&mesh, size, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);
     } else {
+        mesh.keep_vocab = ckpt->mesh.keep_vocab;
         if (mesh.size[MESH_TP] > 1 || mesh.size[MESH_EP] > 1) /* else as the original */
             opt.mesh = &mesh;
         status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);

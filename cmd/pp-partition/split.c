@@ -43,6 +43,7 @@ int split_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     } else {
         mesh.stages = stages;
+        mesh.keep_vocab = ckpt->mesh.keep_vocab;
         opt.mesh = &mesh;
         status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }

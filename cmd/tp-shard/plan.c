@@ -174,6 +174,7 @@ int plan_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         MESH_OPTIONS(m),
         PAD_OPTION(m),
+        KEEP_OPTION(m),
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16",
           NULL, NULL },
         FAMILY_OPTION(family),

@@ -7,8 +7,9 @@ int split_main(const char *program, int argc, char **argv)
     const char *dtype = NULL, *family = NULL;
     struct write_options w = { 0 };
     const struct opt opts[] = {
-        MESH_OPTIONS(m),       PAD_OPTION(m),    DTYPE_OPTION(dtype),
-        FAMILY_OPTION(family), WRITE_OPTIONS(w), { .type = OPT_END },
+        MESH_OPTIONS(m),     PAD_OPTION(m),         KEEP_OPTION(m),
+        DTYPE_OPTION(dtype), FAMILY_OPTION(family), WRITE_OPTIONS(w),
+        { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "split",

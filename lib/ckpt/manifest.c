@@ -84,6 +84,8 @@ static void put_head(struct str *b, const struct manifest *m)
         str_addc(b, ']');
     if (m->pad_vocab)
         str_addf(b, ",\n\"pad_vocab\":%" PRIu64, m->pad_vocab);
+    if (m->keep_vocab)
+        str_add(b, ",\n\"keep_vocab\":true");
     str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
     str_add_json(b, m->config);
     str_addf(b, ",\n\"family\":%s", m->family);
@@ -572,14 +574,24 @@ static int read_version(struct reader *r, struct err *err)
     return 0;
 }
 
-static int read_cast(struct reader *r, struct err *err)
+static int read_bool(struct reader *r, bool *out, struct err *err)
 {
     if (jsonlex_next(&r->lex, err) < 0)
         return -1;
     if (r->lex.token != JSONLEX_TRUE && r->lex.token != JSONLEX_FALSE)
         return jsonlex_error(&r->lex, err, "expected true or false");
-    r->m->cast = r->lex.token == JSONLEX_TRUE;
+    *out = r->lex.token == JSONLEX_TRUE;
     return 0;
+}
+
+static int read_cast(struct reader *r, struct err *err)
+{
+    return read_bool(r, &r->m->cast, err);
+}
+
+static int read_keeping(struct reader *r, struct err *err)
+{
+    return read_bool(r, &r->m->keep_vocab, err);
 }
 
 static int read_padding(struct reader *r, struct err *err)
@@ -659,9 +671,10 @@ static const struct {
     { "crc32", skip_value },
     /* these may be missing */
     { "pad_vocab", read_padding },
+    { "keep_vocab", read_keeping },
     { "stages", read_stages },
 };
-enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 2 };
+enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 3 };
 
 static int read_members(struct reader *r, struct err *err)
 {

@@ -57,6 +57,7 @@ struct manifest {
     int nparts;              /* rank files: tp * ep * pp */
     const int *stages;  /* [pp] layers of each pipeline stage; NULL: dealt evenly */
     uint64_t pad_vocab; /* each rank has a multiple of this of rows; 0: no padding */
+    bool keep_vocab;    /* each rank has all of the vocabulary */
     bool cast;          /* types were changed on the way here */
     const char *config; /* text of config.json */
     const char *family; /* the flattened family, JSON text */

@@ -16,6 +16,7 @@ void mesh_one(struct mesh *m)
     m->nranks = 1;
     m->stages = NULL;
     m->pad_vocab = 0;
+    m->keep_vocab = false;
 }
 
 int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
@@ -36,6 +37,7 @@ int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base
     out.nranks = (int)nranks;
     out.stages = base && base->size[MESH_PP] == out.size[MESH_PP] ? base->stages : NULL;
     out.pad_vocab = base ? base->pad_vocab : 0;
+    out.keep_vocab = false;
     *m = out;
     return 0;
 }

@@ -7,6 +7,7 @@
 #ifndef LIB_MODEL_MESH_H
 #define LIB_MODEL_MESH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
@@ -20,6 +21,8 @@ struct mesh {
                              Borrowed: lives as long as whoever gave it says */
     uint64_t pad_vocab;   /* each rank's rows of the vocabulary are a multiple of this,
                              the same on every rank; 0: as they fall */
+    bool keep_vocab;      /* every part has all of the vocabulary.  Of files only: what
+                             runs deals it */
 };
 
 extern const char *const mesh_axis_names[MESH_NAXES + 1]; /* "tp" ... and NULL */
@@ -28,8 +31,8 @@ extern const char *const mesh_axis_names[MESH_NAXES + 1]; /* "tp" ... and NULL *
 void mesh_one(struct mesh *m);
 
 /* Fill *m from sizes, 0 meaning "not named": the size that BASE has, or 1 when BASE is
- * NULL; so is the padding, and the stages where pp stays.  A size above 2^20 or a
- * product above 2^30 is ERR_USAGE; *m untouched then. */
+ * NULL; so is the padding, and the stages where pp stays; the vocabulary is dealt.  A
+ * size above 2^20 or a product above 2^30 is ERR_USAGE; *m untouched then. */
 int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
              struct err *err);
 

@@ -7,7 +7,7 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
-static const char PADDED[] = "vocab"; /* the symbol that is padded */
+static const char VOCAB[] = "vocab"; /* the symbol that is padded, or kept whole */
 
 enum { PAD_MAX = 1 << 24 };
 
@@ -24,7 +24,7 @@ static int check_padding(const struct model *m, const struct mesh *mesh,
                        (unsigned long long)mesh->pad_vocab, PAD_MAX);
     for (int i = 0; i < s->ndeals; i++)
         dealt |=
-            s->deal[i].group < 0 && !strcmp(m->scope.sym[s->deal[i].sym].name, PADDED);
+            s->deal[i].group < 0 && !strcmp(m->scope.sym[s->deal[i].sym].name, VOCAB);
     if (!dealt)
         return err_set(err, ERR_NO,
                        "--pad-vocab: family %s does not deal its vocabulary",
@@ -34,7 +34,7 @@ static int check_padding(const struct model *m, const struct mesh *mesh,
             const struct axis *a = &s->def[i].axis[k];
             int sym = axis_dealt(a, &m->scope);
 
-            if (sym >= 0 && !strcmp(m->scope.sym[sym].name, PADDED) &&
+            if (sym >= 0 && !strcmp(m->scope.sym[sym].name, VOCAB) &&
                 (k > 0 || a->n > 1 || a->leaf[0].n > 1))
                 return err_set(
                     err, ERR_NO,
@@ -67,7 +67,8 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
         const struct axis_symbol *sym = &m->scope.sym[d->sym];
 
         used[d->over] = true;
-        if ((uint64_t)mesh->size[d->over] > sym->value)
+        if ((uint64_t)mesh->size[d->over] > sym->value &&
+            !(mesh->keep_vocab && !strcmp(sym->name, VOCAB)))
             return err_set(err, ERR_NO, "%s %d: the model has %llu %s",
                            mesh_axis_names[d->over], mesh->size[d->over],
                            (unsigned long long)sym->value, sym->name);
@@ -108,9 +109,11 @@ struct share *model_shares(const struct model *m, const struct mesh *mesh,
     for (int i = 0; i < m->state->ndeals; i++) {
         const struct deal_def *d = &m->state->deal[i];
         int parts = mesh->size[d->over], part = coord[d->over];
+        bool vocab = d->group < 0 && !strcmp(m->scope.sym[d->sym].name, VOCAB);
 
-        if (d->group < 0 && mesh->pad_vocab &&
-            !strcmp(m->scope.sym[d->sym].name, PADDED))
+        if (vocab && mesh->keep_vocab)
+            continue;
+        if (vocab && mesh->pad_vocab)
             share[d->sym] =
                 deal_padded(m->scope.sym[d->sym].value,
                             common_multiple(mesh->pad_vocab, d->grain), parts, part);
@@ -146,6 +149,14 @@ int model_dealt_over(const struct model *m, int sym)
     return -1;
 }
 
+/* The same for the cutter's mesh, which may keep the vocabulary whole. */
+static int over_axis(const struct cutter *c, int sym)
+{
+    if (sym >= 0 && c->mesh.keep_vocab && !strcmp(c->model->scope.sym[sym].name, VOCAB))
+        return -1;
+    return model_dealt_over(c->model, sym);
+}
+
 static void find_cuts(struct cutter *c, size_t def)
 {
     const struct model_state *s = c->model->state;
@@ -154,14 +165,14 @@ static void find_cuts(struct cutter *c, size_t def)
     for (int k = 0; k < d->ndim; k++)
         for (int i = 0; i < d->axis[k].n; i++)
             for (int j = 0; j < d->axis[k].leaf[i].n; j++) {
-                int over = model_dealt_over(c->model, d->axis[k].leaf[i].digit[j].sym);
+                int over = over_axis(c, d->axis[k].leaf[i].digit[j].sym);
 
                 if (over >= 0)
                     c->cut[def][over] = true;
             }
     for (int k = 0; k < 2; k++)
-        if (d->capture[k] >= 0 && model_dealt_over(c->model, d->capture[k]) >= 0)
-            c->cut[def][model_dealt_over(c->model, d->capture[k])] = true;
+        if (d->capture[k] >= 0 && over_axis(c, d->capture[k]) >= 0)
+            c->cut[def][over_axis(c, d->capture[k])] = true;
     c->cut[def][MESH_PP] = d->section >= 0;
 }
 

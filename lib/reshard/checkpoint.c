@@ -92,6 +92,7 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
         err->kind = ERR_INPUT;
         goto out;
     }
+    c->mesh.keep_vocab = m->keep_vocab;
     c->ntensors = m->ntensors;
     c->tensor = xcalloc(m->ntensors, sizeof(*c->tensor));
     for (size_t i = 0; i < m->ntensors; i++)
@@ -461,7 +462,8 @@ static bool same_stages(const struct mesh *a, const struct mesh *b)
     return !memcmp(a->stages, b->stages, n * sizeof(*a->stages));
 }
 
-/* Is MESH, but for sp and dp, that of the files? */
+/* Is MESH, but for sp and dp, that of the files?  Parts with all of the vocabulary have
+ * that of any share. */
 static bool same_parts(const struct checkpoint *c, const struct mesh *mesh)
 {
     return c->sharded && mesh->size[MESH_TP] == c->mesh.size[MESH_TP] &&

@@ -132,6 +132,8 @@ static char *identity_dup(const struct convert *c)
         str_addf(&s, "%s%d", i ? "," : " stages=", c->to.mesh.stages[i]);
     if (c->opt->mesh && c->to.mesh.pad_vocab)
         str_addf(&s, " pad_vocab=%" PRIu64, c->to.mesh.pad_vocab);
+    if (c->opt->mesh && c->to.mesh.keep_vocab)
+        str_add(&s, " keep_vocab");
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
     if (k->model)
         str_addf(&s, " family=%08" PRIx32,
@@ -390,6 +392,7 @@ static int write_manifest(struct convert *c, struct err *err)
     struct manifest m = { .nparts = c->to.nparts,
                           .stages = c->to.mesh.stages,
                           .pad_vocab = c->to.mesh.pad_vocab,
+                          .keep_vocab = c->to.mesh.keep_vocab,
                           .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
                           .config = k->sharded ? k->manifest.config : k->source.config,
                           .family = model_family_text(k->model) };
