@@ -95,6 +95,7 @@ shell_tests = \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
+    %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
     %D%/tp-shard-export.t \
     %D%/tp-shard-keep.t \

@@ -6,9 +6,15 @@ int reshard_main(const char *program, int argc, char **argv)
     struct mesh_options m = { 0 };
     const char *dtype = NULL;
     struct write_options w = { 0 };
+    bool configs = false;
     const struct opt opts[] = {
-        MESH_OPTIONS(m),     PAD_OPTION(m),    KEEP_OPTION(m),
-        DTYPE_OPTION(dtype), WRITE_OPTIONS(w), { .type = OPT_END },
+        MESH_OPTIONS(m),
+        PAD_OPTION(m),
+        KEEP_OPTION(m),
+        DTYPE_OPTION(dtype),
+        RANK_CONFIGS_OPTION(configs),
+        WRITE_OPTIONS(w),
+        { .type = OPT_END },
     };
     const struct cmd cmd = {
         .name = "reshard",
@@ -35,6 +41,7 @@ int reshard_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     } else {
         opt.mesh = &mesh;
+        opt.rank_configs = configs;
         status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }
     checkpoint_close(ckpt);

@@ -6,9 +6,15 @@ int split_main(const char *program, int argc, char **argv)
     struct mesh_options m = { 0 };
     const char *dtype = NULL, *family = NULL;
     struct write_options w = { 0 };
+    bool configs = false;
     const struct opt opts[] = {
-        MESH_OPTIONS(m),     PAD_OPTION(m),         KEEP_OPTION(m),
-        DTYPE_OPTION(dtype), FAMILY_OPTION(family), WRITE_OPTIONS(w),
+        MESH_OPTIONS(m),
+        PAD_OPTION(m),
+        KEEP_OPTION(m),
+        DTYPE_OPTION(dtype),
+        RANK_CONFIGS_OPTION(configs),
+        FAMILY_OPTION(family),
+        WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -36,6 +42,7 @@ int split_main(const char *program, int argc, char **argv)
     if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     opt.mesh = &mesh;
+    opt.rank_configs = configs;
     status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     checkpoint_close(ckpt);
     return status;

@@ -32,6 +32,12 @@ int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutt
             "store weights as f32, f16 or bf16", NULL, NULL \
     }
 
+#define RANK_CONFIGS_OPTION(given)                                           \
+    {                                                                        \
+        OPT_FLAG, '\0', "rank-configs", &(given), NULL,                      \
+            "make each part a directory that transformers opens", NULL, NULL \
+    }
+
 /* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);

@@ -41,14 +41,26 @@ void manifest_part_coord(const int mesh[MANIFEST_AXES], int p, int coord[MANIFES
     coord[PP] = p / mesh[TP] / mesh[EP];
 }
 
-char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p)
+/* "FIRST-tp0-pp0LAST", "-ep0" in it when there are several. */
+static char *part_name_dup(const char *first, const int mesh[MANIFEST_AXES], int p,
+                           const char *last)
 {
     int c[MANIFEST_AXES];
 
     manifest_part_coord(mesh, p, c);
     if (mesh[EP] > 1)
-        return str_dupf("rank-tp%d-pp%d-ep%d.safetensors", c[TP], c[PP], c[EP]);
-    return str_dupf("rank-tp%d-pp%d.safetensors", c[TP], c[PP]);
+        return str_dupf("%s-tp%d-pp%d-ep%d%s", first, c[TP], c[PP], c[EP], last);
+    return str_dupf("%s-tp%d-pp%d%s", first, c[TP], c[PP], last);
+}
+
+char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p)
+{
+    return part_name_dup("rank", mesh, p, ".safetensors");
+}
+
+char *manifest_config_dir_dup(const int mesh[MANIFEST_AXES], int p)
+{
+    return part_name_dup("hf", mesh, p, "");
 }
 
 /* ---- writing ---- */
@@ -170,6 +182,9 @@ static int write_members(struct writer *w, const struct manifest *m, struct err 
         str_add(b, i ? ",\n" : "\n");
         put_file(b, m, &m->file[i]);
     }
+    for (int p = 0; m->rank_config && p < m->nparts; p++)
+        str_addf(b, "%s\"%08" PRIx32 "\"", p ? "," : "],\n\"rank_configs\":[",
+                 m->rank_config[p]);
     str_add(b, "],\n\"tensors\":[");
     for (size_t i = 0; i < m->ntensors; i++) {
         str_add(b, i ? ",\n" : "\n");
@@ -622,6 +637,31 @@ static int read_stages(struct reader *r, struct err *err)
     return -1;
 }
 
+/* A CRC-32 for each part. */
+static int read_rank_configs(struct reader *r, struct err *err)
+{
+    size_t nparts = (size_t)r->m->nparts, n = 0;
+    uint32_t *crc;
+
+    if (!nparts)
+        return jsonlex_error(&r->lex, err, "the mesh must come first");
+    if (want(r, JSONLEX_ARRAY, "an array of CRC-32s", err) < 0)
+        return -1;
+    crc = pool_take(&r->m->pool, nparts * sizeof(*crc), sizeof(*crc));
+    while (jsonlex_next(&r->lex, err) == 0) {
+        if (r->lex.token == JSONLEX_ARRAY_END && n == nparts) {
+            r->m->rank_config = crc;
+            return 0;
+        }
+        if (r->lex.token == JSONLEX_ARRAY_END || n == nparts)
+            return jsonlex_error(&r->lex, err, "not one CRC-32 for each of %zu parts",
+                                 nparts);
+        if (parse_crc(r, &crc[n++], err) < 0)
+            return -1;
+    }
+    return -1;
+}
+
 static int read_config(struct reader *r, struct err *err)
 {
     return read_text(r, &r->m->config, err);
@@ -672,9 +712,10 @@ static const struct {
     /* these may be missing */
     { "pad_vocab", read_padding },
     { "keep_vocab", read_keeping },
+    { "rank_configs", read_rank_configs },
     { "stages", read_stages },
 };
-enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 3 };
+enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 4 };
 
 static int read_members(struct reader *r, struct err *err)
 {

@@ -67,12 +67,16 @@ struct manifest {
     size_t nfiles;
     struct manifest_tensor *tensor;
     size_t ntensors;
+    const uint32_t
+        *rank_config; /* [nparts] CRC-32 of the parts' config.json; NULL: none */
     struct pool pool; /* private: holds what manifest_read made */
 };
 
 /* The name of part P's file: "rank-tp0-pp0.safetensors", "-ep0" added when ep > 1.
  * A fresh text. */
 char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p);
+/* The directory in which it is a model of its own: "hf-tp0-pp0".  A fresh text. */
+char *manifest_config_dir_dup(const int mesh[MANIFEST_AXES], int p);
 /* Its coordinates tp, sp, ep, dp, pp, in the mesh's order. */
 void manifest_part_coord(const int mesh[MANIFEST_AXES], int p,
                          int coord[MANIFEST_AXES]);

@@ -207,6 +207,10 @@ static void table_remove(struct family_table *t, const char *key)
 static int table_merge(struct family_table *t, const struct json_doc *doc,
                        const struct json *obj, struct err *err)
 {
+    if (obj && obj->type == JSON_NULL) {
+        t->n = 0;
+        return 0;
+    }
     if (obj && obj->type != JSON_OBJECT)
         return json_error(doc, obj, err, "expected an object");
     for (const struct json *j = obj ? obj->first : NULL; j; j = j->next) {
@@ -423,10 +427,10 @@ static int section_merge(struct family *f, const struct json_doc *doc,
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = { "family", "summary", "example",  "extends",
-                                         "match",  "symbols", "captures", "deal",
-                                         "rope",   "tensors", "carry",    "forward",
-                                         NULL };
+    static const char *const known[] = {
+        "family", "summary", "example", "extends", "match",   "symbols",     "captures",
+        "deal",   "rope",    "tensors", "carry",   "forward", "part_config", NULL
+    };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -452,6 +456,7 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
         { "deal", offsetof(struct family, deal) },
         { "rope", offsetof(struct family, rope) },
         { "tensors", offsetof(struct family, tensors) },
+        { "part_config", offsetof(struct family, part_config) },
     };
     const struct json *forward = json_get(doc->root, "forward");
 
@@ -541,8 +546,9 @@ int family_read(struct family **out, const struct family_library *lib, const cha
 
 void family_free(struct family *f)
 {
-    struct family_table *tables[] = { &f->symbols, &f->captures, &f->deal,
-                                      &f->rope,    &f->tensors,  &f->carry };
+    struct family_table *tables[] = { &f->symbols,    &f->captures, &f->deal,
+                                      &f->rope,       &f->tensors,  &f->carry,
+                                      &f->part_config };
 
     if (!f)
         return;
@@ -715,6 +721,8 @@ void family_print(struct str *out, const struct family *f)
     print_table(out, "deal", &f->deal);
     print_table(out, "rope", &f->rope);
     print_table(out, "tensors", &f->tensors);
+    if (f->part_config.n)
+        print_table(out, "part_config", &f->part_config);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
         str_add(out, i ? ", " : "");

@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/family.c %D%/family.h \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
+    %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \
     %D%/shard.c \
     %D%/state.h

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/partconfig.h"
 #include "lib/program/program.h"
 
 /* A name that is a symbol, a tensor or a rotary table may not be another of them
@@ -139,7 +140,8 @@ int family_check(struct str *report, const struct family *f, struct err *err)
                        f->name);
     family_print(&text, f);
     json_print(&config, f->example);
-    if (model_open_flat(&m, f->name, str_text(&config), str_text(&text), err) < 0)
+    if (model_open_flat(&m, f->name, str_text(&config), str_text(&text), err) < 0 ||
+        partconfig_check(m, err) < 0)
         goto out;
     mesh_one(&mesh);
     if (is_run(m) && (check_read(m, err) < 0 || check_programs(m, &mesh, err) < 0))

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/rankconfig.h"
 
 enum { CHUNK = 1 << 18 };
 
@@ -208,6 +210,51 @@ static void check_file(const char *dir, const char *name, uint64_t size, uint32_
     free(path);
 }
 
+/* The directory in which part P is a model of its own: its config.json, and its
+ * weights, which must be the rank file by another name. */
+static void check_rank_config(const struct checkpoint *c, int p, struct report *r)
+{
+    const struct manifest *m = &c->manifest;
+    char *dir = manifest_config_dir_dup(m->mesh, p);
+    char *config = str_dupf("%s/config.json", dir);
+    char *weights = str_dupf("%s/%s", dir, RANKCONFIG_WEIGHTS);
+    char *path = fs_join_dup(c->path, config), *link = fs_join_dup(c->path, weights);
+    char *rank = fs_join_dup(c->path, m->file[p].name);
+    struct stat of_link, of_rank;
+    struct err err = { 0 };
+    uint64_t size;
+
+    if (!fs_exists(path))
+        note(r, config, NULL, "missing");
+    else if (fs_size(&size, path, &err) < 0)
+        note_error(r, config, path, &err);
+    else
+        check_file(c->path, config, size, m->rank_config[p], r);
+    if (stat(link, &of_link) < 0)
+        note(r, weights, NULL, errno == ENOENT ? "missing" : strerror(errno));
+    else if (stat(rank, &of_rank) == 0 &&
+             (of_link.st_ino != of_rank.st_ino || of_link.st_dev != of_rank.st_dev))
+        note(r, weights, NULL, "is not the rank file");
+    free(dir);
+    free(config);
+    free(weights);
+    free(path);
+    free(link);
+    free(rank);
+}
+
+static void check_rank_configs(struct audit *a, const struct checkpoint *c)
+{
+    for (int p = 0; c->manifest.rank_config && p < c->manifest.nparts; p++) {
+        struct report r = { 0 };
+
+        if (a->part && !a->part[p])
+            continue;
+        check_rank_config(c, p, &r);
+        tell(a, &r);
+    }
+}
+
 /* Rank files that the manifest does not list. */
 static int find_foreign(struct audit *a, const struct checkpoint *c, struct err *err)
 {
@@ -297,6 +344,7 @@ int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err)
     free(w.report);
     free(thread);
     tensor_index_clear(&index);
+    check_rank_configs(a, c);
     return a->part ? 0 : find_foreign(a, c, err);
 }
 

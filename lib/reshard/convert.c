@@ -18,6 +18,7 @@
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/rankconfig.h"
 #include "lib/reshard/target.h"
 
 enum { READ_BACK = 1 << 20 };
@@ -27,6 +28,7 @@ struct convert {
     struct convert_result *result;
     struct outdir out;
     struct target to;
+    struct rankconfig configs;
     uint32_t *whole_crc;         /* [ntensors] of what was read, from an uncut source */
     struct manifest_file *small; /* small files, names borrowed from the source */
     size_t nsmall;
@@ -134,6 +136,8 @@ static char *identity_dup(const struct convert *c)
         str_addf(&s, " pad_vocab=%" PRIu64, c->to.mesh.pad_vocab);
     if (c->opt->mesh && c->to.mesh.keep_vocab)
         str_add(&s, " keep_vocab");
+    if (c->opt->rank_configs)
+        str_add(&s, " rank_configs");
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
     if (k->model)
         str_addf(&s, " family=%08" PRIx32,
@@ -395,7 +399,8 @@ static int write_manifest(struct convert *c, struct err *err)
                           .keep_vocab = c->to.mesh.keep_vocab,
                           .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
                           .config = k->sharded ? k->manifest.config : k->source.config,
-                          .family = model_family_text(k->model) };
+                          .family = model_family_text(k->model),
+                          .rank_config = c->configs.crc };
     char *path = fs_join_dup(c->out.partial, MANIFEST_NAME);
     int ret = -1;
 
@@ -452,6 +457,7 @@ static int open_output(struct convert *c, const char *path, struct err *err)
 static void clear(struct convert *c)
 {
     target_clear(&c->to);
+    rankconfig_clear(&c->configs);
     free(c->whole_crc);
     free(c->small);
     outdir_close(&c->out);
@@ -473,14 +479,16 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (!opt->mesh && !ckpt->sharded)
         return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
                        ckpt->path, MANIFEST_NAME);
-    if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0)
+    if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0 ||
+        (opt->rank_configs && rankconfig_make(&c.configs, ckpt, opt->mesh, err) < 0))
         goto out;
     c.to.progress = opt->progress;
     c.to.arg = opt->arg;
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
     if (checkpoint_open_files(ckpt, -1, err) < 0 || open_output(&c, path, err) < 0 ||
         target_begin(&c.to, c.out.partial, err) < 0 || copy_tensors(&c, err) < 0 ||
-        (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0)
+        (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0 ||
+        (opt->rank_configs && rankconfig_write(&c.configs, c.out.partial, err) < 0))
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
         goto out;

@@ -17,6 +17,7 @@ struct convert_options {
     const struct mesh *mesh; /* to cut to; NULL: merge to Hugging Face's form */
     const enum dtype *dtype; /* real floating tensors become this, or NULL */
     bool force;              /* replace our own output */
+    bool rank_configs;       /* and a directory for each part (rankconfig.h) */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *arg;
 };

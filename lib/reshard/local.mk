@@ -7,4 +7,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
     %D%/outline.c %D%/outline.h \
+    %D%/rankconfig.c %D%/rankconfig.h \
     %D%/target.c %D%/target.h
