@@ -101,7 +101,7 @@ for mesh in tp=3 tp=2,ep=3 tp=5,pp=2; do
     rm -rf recut direct
     tp-shard reshard -q --mesh=$mesh "$old" recut
     tp-shard split -q --family "$family" --mesh=$mesh model direct
-    ok "version 1: cutting anew for $mesh is as from the model" diff -r direct recut
+    ok "version 1: cutting anew for $mesh is as from the model" diff -r -x checkpoint.json direct recut
 done
 rm -rf cut
 tp-shard split -q --family "$family" --tp 3 model cut

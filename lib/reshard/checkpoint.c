@@ -171,6 +171,14 @@ out:
     return ret;
 }
 
+static void free_cutters(struct checkpoint_files *f)
+{
+    for (int p = 0; f->cutter && p < f->nparts; p++)
+        cutter_free(f->cutter[p]);
+    free(f->cutter);
+    f->cutter = NULL;
+}
+
 static void close_files(struct checkpoint_files *f)
 {
     if (!f)
@@ -178,9 +186,7 @@ static void close_files(struct checkpoint_files *f)
     for (int i = 0; i < f->nfiles; i++)
         if (f->fd[i] >= 0)
             close(f->fd[i]);
-    for (int p = 0; f->cutter && p < f->nparts; p++)
-        cutter_free(f->cutter[p]);
-    free(f->cutter);
+    free_cutters(f);
     free(f->fd);
     free(f->offset);
     free(f->crc);
@@ -281,6 +287,7 @@ static int make_cutters(struct checkpoint *c, struct err *err)
         manifest_part_coord(c->manifest.mesh, p, coord);
         if (cutter_open(&f->cutter[p], c->model, &c->mesh, coord, err) < 0) {
             err->kind = ERR_INPUT;
+            free_cutters(f);
             return -1;
         }
         if (c->manifest.version == MANIFEST_BY_UNIT)
