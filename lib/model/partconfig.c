@@ -125,6 +125,15 @@ static bool deals_vocabulary(const struct model *m)
     return false;
 }
 
+/* Has a weight scales and the like beside it, of its quantisation? */
+static bool is_quantised(const struct model *m)
+{
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        if (m->state->def[i].companion_of >= 0)
+            return true;
+    return false;
+}
+
 /* What no config.json can say whatever its keys are. */
 static int check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
 {
@@ -136,6 +145,9 @@ static int check_mesh(const struct model *m, const struct mesh *mesh, struct err
         return err_set(err, ERR_USAGE,
                        "--rank-configs: the vocabulary is cut; --keep-vocab leaves it "
                        "whole");
+    if (is_quantised(m))
+        return err_set(err, ERR_NO,
+                       "--rank-configs: quantised weights cannot be opened by parts");
     if (!m->state->family->part_config.n)
         return err_set(err, ERR_NO,
                        "--rank-configs: config.json cannot say a part of a model of "
@@ -181,7 +193,7 @@ int partconfig_print(struct str *out, const struct model *m, const char *name,
     size_t before = out->len;
     int ret = -1;
 
-    if (mesh->size[MESH_TP] == 1 && mesh->size[MESH_EP] == 1) {
+    if (mesh->size[MESH_TP] == 1 && mesh->size[MESH_EP] == 1 && !mesh->pad_vocab) {
         str_add(out, config);
         return 0;
     }
