@@ -110,7 +110,8 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config devices family index journal json manifest measure pickle safetensors schedule space tokenizer
+fuzz_names = calibration checkpoint config devices family index journal json layout manifest measure pickle safetensors \
+    schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -120,12 +121,14 @@ fuzz_programs = \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
+    %D%/fuzz/fuzz-layout \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
+    %D%/fuzz/fuzz-study \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
@@ -137,6 +140,8 @@ tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_layout_SOURCES = %D%/fuzz/fuzz-layout.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
+tests_fuzz_fuzz_layout_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
@@ -144,6 +149,8 @@ tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/drive
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
+tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh

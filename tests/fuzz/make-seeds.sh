@@ -115,3 +115,137 @@ tp-shard families | sed 's/ .*//' | while read -r family; do
     tp-shard families "$family" | sed -n 's/^  "example": \(.*\),$/\1/p' > "$corpus/config/example-$family"
 done
 echo "$seeds checkpoints"
+
+# stages of a model of 8 layers, in Megatron's notation and as numbers; some are wrong
+mkdir -p "$corpus/layout"
+n=0
+while read -r line; do
+    n=$((n + 1))
+    printf '%s' "$line" > "$corpus/layout/$(printf '%02d' $n)"
+done << 'EOF'
+Et*8L
+Etttt|ttttL
+Et*4|t*4L
+E|t*8|L
+E|t*4|t*4|L
+Et|tt|tt|tttL
+(Et)|t*7L
+E(tt)*4L
+E(tt|)*4L
+E(t|)*8L
+E(tt|)*3ttL
+Et*2|(tt|)*2ttL
+E,t,t,t,t,|,t,t,t,t,L
+Et*1|t*7L
+Et*7|tL
+Et*8|L
+E|t*8L
+E||t*8L
+E(t*2|)*4L
+E(t*2)*4L
+EtttttttttL
+EtttttttL
+Et*9L
+Et*0L
+Et*L
+Et*-1L
+Et*99999999999L
+E(tt
+Ett)*2L
+E((t)*2)*4L
+tE*8L
+LtE
+Et*8LL
+EEt*8L
+Et*8m
+Et*8mL
+t*8
+|
+(|)*8
+*
+8
+4,4
+1,2,3,2
+2,2,2,2
+8,0
+0,8
+0,0,8,0
+3,5
+4,4,
+,4,4
+4;4
+-1,9
+4,-4,8
+1,1,1,1,1,1,1,1
+9999999999999,1
+4 4
+EOF
+
+# what may have become of a study: values of other types, rows that lack or contradict others
+mkdir -p "$corpus/study"
+n=0
+while read -r line; do
+    n=$((n + 1))
+    printf '%s\n' "$line" > "$corpus/study/$(printf '%02d' $n).sql"
+done << 'EOF'
+SELECT 1;
+UPDATE trials SET state = 'DONE';
+UPDATE trials SET state = '';
+UPDATE trials SET number = 0;
+UPDATE trials SET number = -1;
+UPDATE trials SET number = 9223372036854775807;
+UPDATE trials SET number = NULL;
+UPDATE trials SET number = number + 100;
+UPDATE trials SET number = 3 - number;
+UPDATE trials SET number = 'one';
+UPDATE trials SET study_id = 2;
+UPDATE trials SET datetime_start = 'yesterday';
+UPDATE trials SET datetime_start = 5, datetime_complete = 6.5;
+UPDATE trials SET datetime_complete = x'00ff';
+DELETE FROM trials;
+DELETE FROM trials WHERE number = 1;
+DELETE FROM studies;
+DELETE FROM study_directions;
+DELETE FROM study_directions WHERE objective = 0;
+DELETE FROM version_info;
+UPDATE version_info SET schema_version = 13;
+UPDATE version_info SET schema_version = NULL;
+UPDATE version_info SET library_version = 'x';
+UPDATE studies SET study_name = '';
+UPDATE studies SET study_name = x'ff00';
+INSERT INTO studies VALUES (2, 't'), (3, 'u'), (4, 'v'), (5, 'w'); UPDATE trials SET study_id = number + 1;
+UPDATE study_directions SET direction = 'UP';
+UPDATE study_directions SET objective = objective + 1;
+UPDATE study_directions SET objective = -1;
+UPDATE study_directions SET objective = 2147483647 WHERE objective = 1;
+INSERT INTO study_directions VALUES (3, 'MINIMIZE', 1, 2);
+UPDATE trial_params SET param_value = 99;
+UPDATE trial_params SET param_value = 'a';
+UPDATE trial_params SET param_value = NULL;
+UPDATE trial_params SET param_value = -0.5;
+UPDATE trial_params SET param_value = 9e999;
+UPDATE trial_params SET param_name = 'x' WHERE param_id > 1; UPDATE trial_params SET trial_id = param_id;
+UPDATE trial_params SET param_name = NULL;
+UPDATE trial_params SET distribution_json = '{}';
+UPDATE trial_params SET distribution_json = 'null';
+UPDATE trial_params SET distribution_json = NULL;
+UPDATE trial_params SET distribution_json = '{"name": "UniformDistribution", "attributes": {"low": 0, "high": 1}}';
+UPDATE trial_params SET distribution_json = '{"name": "IntDistribution", "attributes": {"low": 5, "high": 1}}';
+UPDATE trial_params SET distribution_json = '{"name": "IntDistribution", "attributes": {"log": true, "low": 0, "high": 9, "step": 2}}';
+UPDATE trial_params SET distribution_json = '{"name": "CategoricalDistribution", "attributes": {"choices": []}}';
+UPDATE trial_params SET distribution_json = '{"name": "FloatDistribution", "attributes": {"low": NaN, "high": Infinity}}';
+UPDATE trial_values SET value = NULL;
+UPDATE trial_values SET value_type = 'NAN';
+UPDATE trial_values SET objective = 7;
+UPDATE trial_values SET objective = -7, value = 'x';
+UPDATE trial_intermediate_values SET step = -1 - step;
+UPDATE trial_intermediate_values SET step = 9223372036854775807 - step;
+UPDATE trial_intermediate_values SET intermediate_value_type = 'INF_NEG';
+UPDATE trial_system_attributes SET value_json = '{';
+UPDATE trial_system_attributes SET "key" = NULL;
+UPDATE study_user_attributes SET value_json = x'22ff22';
+DROP TABLE trials;
+DROP TABLE version_info;
+ALTER TABLE trials RENAME COLUMN state TO status;
+CREATE TABLE more (a, b);
+EOF
