@@ -480,6 +480,55 @@ static void test_constraints(void)
     sweepfile_clear(&f);
 }
 
+/* The draws of two samplers from the same random history of 30 trials. */
+static bool draws_agree(const char *text, const char *one, const char *other)
+{
+    struct sampler_choice a, b;
+    struct sweepfile f;
+    struct history h;
+    double x[8], y[8];
+    bool same = true;
+    int generation;
+
+    parse(&f, text);
+    sampler_parse(&a, "random", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 30; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &a, &f.space, &h, 4, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, f.space.n * sizeof(*x));
+        t->loss[0] = cos(3.0 * i);
+    }
+    sampler_parse(&a, one, &err);
+    sampler_parse(&b, other, &err);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        sampler_draw(x, &generation, &a, &f.space, &h, seed, 30, NULL);
+        sampler_draw(y, &generation, &b, &f.space, &h, seed, 30, NULL);
+        for (size_t k = 0; k < f.space.n; k++)
+            same &= x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
+    }
+    history_clear(&h);
+    sweepfile_clear(&f);
+    return same;
+}
+
+static void test_groups(void)
+{
+    static const char *const flat = "a: uniform(0, 1)\nb: uniform(0, 1)\n";
+    static const char *const alone = "c: choice([p, q])\na: uniform(0, 1) if c == p\n";
+    static const char *const branch = "c: choice([p, q])\na: uniform(0, 1) if c == p\n"
+                                      "b: uniform(0, 1) if c == p\n";
+
+    tap_ok(draws_agree(flat, "tpe", "tpe:group=yes"),
+           "without conditions tpe draws as with group=yes");
+    tap_ok(draws_agree(alone, "tpe", "tpe:group=yes"),
+           "and where each branch has one parameter");
+    tap_ok(!draws_agree(branch, "tpe", "tpe:group=yes"),
+           "but a branch's parameters are drawn together by group=yes alone");
+}
+
 /* Trials whose check failed before they ran teach the estimator as well. */
 static void test_failed_check(void)
 {
@@ -525,5 +574,6 @@ int main(void)
     test_distinct();
     test_constraints();
     test_failed_check();
+    test_groups();
     return tap_done();
 }
