@@ -322,7 +322,8 @@ static void test_commands(void)
 static void test_draws(void)
 {
     static const char *const specs[] = { "random", "qmc",     "qmc:sequence=halton",
-                                         "tpe",    "nsga-ii", "cma-es" };
+                                         "tpe",    "nsga-ii", "cma-es",
+                                         "gp" };
     struct sweepfile f;
 
     parse(&f, "opt: choice([sgd, adam])\nm: uniform(0.5, 1) if opt == sgd\n"
@@ -450,7 +451,8 @@ static void test_distinct(void)
 /* Points with x > 0.3 violate a constraint, and the loss falls with x. */
 static void test_constraints(void)
 {
-    static const char *const specs[] = { "tpe", "nsga-ii:population=20" };
+    static const char *const specs[] = { "tpe", "nsga-ii:population=20",
+                                         "gp:fitted=60" };
     struct sweepfile f;
 
     parse(&f, "x: uniform(0, 1)\ny: uniform(0, 1)\n");
@@ -477,6 +479,47 @@ static void test_constraints(void)
                specs[s], feasible);
         history_clear(&h);
     }
+    sweepfile_clear(&f);
+}
+
+/* The least of (x - 0.3)^2 + (log10(lr) + 3)^2 / 9 and a penalty for b, in 30 trials.
+ */
+static void test_gp(void)
+{
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[4], least = INFINITY, first[4];
+    int generation;
+
+    parse(&f, "x: uniform(0, 1)\nlr: loguniform(1e-5, 1)\nb: choice([p, q])\n"
+              "m: randint(0, 5) if b == q\n");
+    sampler_parse(&c, "gp", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 30; i++) {
+        double log_rate;
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 2, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        log_rate = log10(x[1]) + 3;
+        t->loss[0] = (x[0] - 0.3) * (x[0] - 0.3) + log_rate * log_rate / 9 +
+                     (x[2] > 0 ? 0.1 * fabs(x[3] - 2) : 0.05);
+        least = fmin(least, t->loss[0]);
+    }
+    tap_ok(least < 1e-3, "gp finds the least of a smooth function: %g after 30 trials",
+           least);
+    sampler_draw(first, &generation, &c, &f.space, &h, 2, 30, NULL);
+    memcpy(history_add(&h, 30, PAST_RUNNING)->x, first, sizeof(first));
+    sampler_draw(x, &generation, &c, &f.space, &h, 2, 31, NULL);
+    tap_ok(x[0] != first[0] || x[1] != first[1], "and tries not what runs already");
+    for (size_t i = 0; i < h.n; i++)
+        h.trials[i].loss[0] = i % 2 ? INFINITY : 1;
+    tap_ok(sampler_draw(x, &generation, &c, &f.space, &h, 2, 32, NULL) == 1 &&
+               dist_contains(&f.space.params[0].dist, x[0]),
+           "infinite and equal losses are borne");
+    history_clear(&h);
     sweepfile_clear(&f);
 }
 
@@ -575,5 +618,6 @@ int main(void)
     test_constraints();
     test_failed_check();
     test_groups();
+    test_gp();
     return tap_done();
 }

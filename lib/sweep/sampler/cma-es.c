@@ -38,22 +38,6 @@ static bool serves(const struct space_param *p)
     return p->dist.kind != DIST_CATEGORICAL && p->parent < 0 && !dist_single(&p->dist);
 }
 
-static double to_unit(const struct dist *d, double value)
-{
-    double low, high;
-
-    space_scale_bounds(d, &low, &high);
-    return (space_to_scale(d, value) - low) / (high - low);
-}
-
-static double from_unit(const struct dist *d, double u)
-{
-    double low, high;
-
-    space_scale_bounds(d, &low, &high);
-    return space_from_scale(d, low + u * (high - low));
-}
-
 static bool has_all(const struct past *t, const size_t *which, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -87,7 +71,7 @@ static void replay(struct cma *s, const struct history *h, const struct space *s
                 continue;
             for (size_t k = 0; k < s->n; k++)
                 points[count * s->n + k] =
-                    to_unit(&space->params[which[k]].dist, t->x[which[k]]);
+                    space_to_unit(&space->params[which[k]].dist, t->x[which[k]]);
             losses[count++] = t->loss[0];
         }
         begin = next;
@@ -130,7 +114,7 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     replay(&state, task->history, space, which);
     cma_ask(&state, unit, 10 * (int)n, task->rng);
     for (size_t i = 0; i < n; i++)
-        x[which[i]] = from_unit(&space->params[which[i]].dist, unit[i]);
+        x[which[i]] = space_from_unit(&space->params[which[i]].dist, unit[i]);
     *generation = state.generation;
     cma_clear(&state);
 out:
