@@ -364,6 +364,8 @@ struct curve *study_curves_new(const struct study *s)
                                     .steps = t->steps,
                                     .values = t->reports,
                                     .n = t->nreports,
+                                    .value = t->nvalues ? t->values[0] : NAN,
+                                    .infeasible = study_violation(t) > 0,
                                     .rungs = rungs,
                                     .nrungs = n };
     }
