@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/sweep/sampler/fanova.h"
 #include "lib/sweep/sampler/sampler.h"
 #include "lib/sweep/format/sweepfile.h"
 #include "tests/tap.h"
@@ -523,6 +524,39 @@ static void test_gp(void)
     sweepfile_clear(&f);
 }
 
+/* Parts that can be told by hand: of 4 x + 2 y + 3 [c = q] with c one of three, the
+ * variances are 16/12, 4/12 and 9 * 2/9. */
+static void test_fanova(void)
+{
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[4], out[4], all = 16.0 / 12 + 4.0 / 12 + 2;
+    int generation;
+
+    parse(&f, "x: uniform(0, 1)\ny: loguniform(1, 100)\nc: choice([p, q, r])\n"
+              "z: randint(0, 9)\n");
+    sampler_parse(&c, "qmc", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 512; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        t->loss[0] = 4 * x[0] + log10(x[1]) + 3 * (x[2] == 1);
+    }
+    history_add(&h, 512, PAST_COMPLETE)->loss[0] = INFINITY;
+    fanova_importance(out, &h, &f.space);
+    tap_ok(fabs(out[0] - 16.0 / 12 / all) < 0.02 &&
+               fabs(out[1] - 4.0 / 12 / all) < 0.02 && fabs(out[2] - 2 / all) < 0.02 &&
+               out[3] < 0.01,
+           "fanova parts the variance: %.3f %.3f %.3f %.3f", out[0], out[1], out[2],
+           out[3]);
+    history_clear(&h);
+    sweepfile_clear(&f);
+}
+
 /* The draws of two samplers from the same random history of 30 trials. */
 static bool draws_agree(const char *text, const char *one, const char *other)
 {
@@ -618,6 +652,7 @@ int main(void)
     test_constraints();
     test_failed_check();
     test_groups();
+    test_fanova();
     test_gp();
     return tap_done();
 }

@@ -3,6 +3,7 @@ bin_PROGRAMS += bin/hpo-sweep
 bin_hpo_sweep_SOURCES = \
     %D%/ask.c \
     %D%/hpo-sweep.h \
+    %D%/importance.c \
     %D%/loop.c \
     %D%/main.c \
     %D%/plot.c \

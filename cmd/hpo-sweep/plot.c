@@ -343,7 +343,7 @@ static int draw_importance(const struct study *s, const char *path, struct err *
     struct canvas *canvas;
     int ret;
 
-    importances_init(&all, s);
+    importances_init(&all, s, IMPORTANCE_PED_ANOVA);
     names = xcalloc(all.n + 1, sizeof(*names));
     values = xcalloc(all.n + 1, sizeof(*values));
     for (size_t i = 0; i < all.n; i++) {
