@@ -37,4 +37,30 @@ run hpo-sweep importance -S s.db --study two --method fanova
 status_is 2 "fanova serves one objective"
 run hpo-sweep importance -S s.db --study two
 status_is 0 "the best by Pareto rank serve several"
+if hpo-sweep --version | grep -q '+cairo'; then
+    for kind in slice contour rank timeline edf; do
+        run hpo-sweep plot -S s.db --study s $kind -o $kind.svg
+        status_is 0 "plot draws $kind"
+        ok "as a picture" grep -q '</svg>' $kind.svg
+    done
+    run hpo-sweep plot -S s.db --study s contour --param x --param momentum -o two.svg
+    status_is 0 "contour of two parameters"
+    run hpo-sweep plot -S s.db --study s contour --param x -o one.svg
+    status_is 2 "of one it is refused"
+    err_has "hpo-sweep: a picture of pairs takes two parameters, not 1" "with the reason"
+    run hpo-sweep plot -S s.db --study s rank --param x --param y -o y.svg
+    status_is 2 "so is a parameter that is not there"
+    err_has "hpo-sweep: 's' has no parameter 'y'" "by name"
+    run hpo-sweep plot -S s.db --study s history --param x -o y.svg
+    status_is 2 "history takes no parameters"
+    ok "and nothing is written" test ! -e one.svg -a ! -e y.svg
+    printf 'x: uniform(0, 1)\n' > none.yaml
+    hpo-sweep ask none.yaml > ask
+    for kind in slice timeline edf; do
+        run hpo-sweep plot -S none.db $kind -o none.svg
+        status_is 0 "$kind of a study without values is a picture"
+    done
+else
+    skip "plot draws a study" "built without cairo"
+fi
 done_testing

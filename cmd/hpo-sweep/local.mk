@@ -6,7 +6,9 @@ bin_hpo_sweep_SOURCES = \
     %D%/importance.c \
     %D%/loop.c \
     %D%/main.c \
+    %D%/panels.c \
     %D%/plot.c \
+    %D%/plot.h \
     %D%/progress.c \
     %D%/run.c \
     %D%/run.h \
@@ -15,6 +17,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/slurm.c \
     %D%/spawn.c \
     %D%/tell.c \
+    %D%/timeline.c \
     %D%/transport.c \
     %D%/trials.c
 bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)
