@@ -212,7 +212,7 @@ static void test_cma(void)
 
         for (size_t i = 0; i < n; i++)
             mean[i] = 0.5;
-        cma_init(&s, n, mean, 1.0 / 6, 0);
+        cma_init(&s, n, mean, 1.0 / 6, 0, false);
         tap_ok(s.population == size(c, "population") &&
                    near(s.mu_eff, number(json_get(c, "mu_eff")), 1e-12) &&
                    near(s.c1, number(json_get(c, "c1")), 1e-12) &&

@@ -557,6 +557,42 @@ static void test_fanova(void)
     sweepfile_clear(&f);
 }
 
+/* Many parameters: the diagonal alone is learnt, and a draw takes no time to speak of.
+ */
+static void test_many(void)
+{
+    enum { N = 300, TRIALS = 800 };
+    struct str text = { 0 };
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[N], early = 0, late = 0;
+    int generation;
+
+    for (int i = 0; i < N; i++)
+        str_addf(&text, "p%d: uniform(-5, 5)\n", i);
+    parse(&f, text.s);
+    sampler_parse(&c, "cma-es", &err);
+    history_init(&h, N, 1);
+    for (int i = 0; i < TRIALS; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        t->generation = generation;
+        for (int k = 0; k < N; k++)
+            t->loss[0] += (1 + k % 9) * (x[k] - 1) * (x[k] - 1);
+        early += i < 100 ? t->loss[0] / 100 : 0;
+        late += i >= TRIALS - 100 ? t->loss[0] / 100 : 0;
+    }
+    tap_ok(late < 0.75 * early, "cma-es learns %d parameters: loss %.0f, then %.0f", N,
+           early, late);
+    history_clear(&h);
+    sweepfile_clear(&f);
+    str_clear(&text);
+}
+
 /* The draws of two samplers from the same random history of 30 trials. */
 static bool draws_agree(const char *text, const char *one, const char *other)
 {
@@ -654,5 +690,6 @@ int main(void)
     test_groups();
     test_fanova();
     test_gp();
+    test_many();
     return tap_done();
 }

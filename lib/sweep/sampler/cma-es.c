@@ -10,7 +10,12 @@
 #include "lib/sweep/sampler/cma.h"
 #include "lib/sweep/sampler/sampler.h"
 
-enum { SET_POPULATION, SET_STARTUP, SET_SIGMA };
+enum { SET_POPULATION, SET_STARTUP, SET_SIGMA, SET_SEPARABLE };
+/* With more parameters a covariance is not learnt within the trials one has: its
+ * diagonal is, and takes no time. */
+enum { SEPARABLE = 100 };
+
+static const char *const separable[] = { "auto", "no", "yes", NULL };
 
 static const struct setting settings[] = {
     [SET_POPULATION] = { .name = "population",
@@ -30,6 +35,10 @@ static const struct setting settings[] = {
                     .min = 1e-10,
                     .max = 1,
                     .help = "first step size, as a part of the range" },
+    [SET_SEPARABLE] = { .name = "separable",
+                        .words = separable,
+                        .help = "learn no correlations: auto (above 100 parameters), "
+                                "yes or no" },
     { .name = NULL },
 };
 
@@ -110,7 +119,9 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     for (size_t i = 0; i < n; i++)
         unit[i] = 0.5;
     cma_init(&state, n, unit, task->set[SET_SIGMA],
-             isnan(population) ? 0 : (size_t)population);
+             isnan(population) ? 0 : (size_t)population,
+             task->set[SET_SEPARABLE] > 0 ? task->set[SET_SEPARABLE] > 1
+                                          : n > SEPARABLE);
     replay(&state, task->history, space, which);
     cma_ask(&state, unit, 10 * (int)n, task->rng);
     for (size_t i = 0; i < n; i++)

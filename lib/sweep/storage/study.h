@@ -71,7 +71,9 @@ struct study {
     char **names; /* [nnames]: of parameters, in the order they were met */
     size_t nnames, names_cap;
     struct study_dist *dists; /* private: distributions by their JSON text */
-    size_t open;              /* private: see study_first_open */
+    struct study_dist *last_dist,
+        *next_dist; /* private: its end; where to look first */
+    size_t open;    /* private: see study_first_open */
 };
 
 void study_clear(struct study *s);
