@@ -191,6 +191,7 @@ static void climb(const struct model *m, double *x, double *room)
 
         x[k] = space_from_unit(&m->space->params[k].dist, t[i]);
     }
+    settle(m->space, x); /* a number may have opened or closed a branch */
     free(way);
 }
 
