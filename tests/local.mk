@@ -70,6 +70,7 @@ shell_tests = \
     %D%/mem-estimate.t \
     %D%/mem-peak.t \
     %D%/mem-plan.t \
+    %D%/hpo-analysis.t \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \
     %D%/hpo-postgres.t \

@@ -50,6 +50,7 @@ static bool replay(const struct json *study, const struct pruner_choice *choice)
             task.n++;
         }
         if (step < 0) {
+            c->value = element(e, 2);
             c->state = prune ? PAST_PRUNED : PAST_COMPLETE;
             continue;
         }

@@ -6,7 +6,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/sampler/cma.h"
-#include "lib/sweep/sampler/importance.h"
+#include "lib/sweep/sampler/pedanova.h"
 #include "lib/sweep/sampler/pareto.h"
 #include "lib/sweep/sampler/parzen.h"
 #include "lib/sweep/sampler/qmc.h"
@@ -212,7 +212,7 @@ static void test_cma(void)
 
         for (size_t i = 0; i < n; i++)
             mean[i] = 0.5;
-        cma_init(&s, n, mean, 1.0 / 6, 0);
+        cma_init(&s, n, mean, 1.0 / 6, 0, false);
         tap_ok(s.population == size(c, "population") &&
                    near(s.mu_eff, number(json_get(c, "mu_eff")), 1e-12) &&
                    near(s.c1, number(json_get(c, "c1")), 1e-12) &&
@@ -284,7 +284,7 @@ static void test_importance(const struct space *space)
             flatten(t->x, json_get(r, "x"));
             flatten(t->loss, json_get(r, "losses"));
         }
-        importance_ped_anova(out, &h, space, -1, false);
+        pedanova_importance(out, &h, space, -1, false);
         for (size_t i = 0; i < space->n; i++)
             ok &= near(out[i], number(at(json_get(c, "importance"), i)), 1e-9);
         tap_ok(ok, "importances of %zu trials with %zu objectives are Optuna's", h.n,

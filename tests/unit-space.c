@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/sweep/sampler/fanova.h"
 #include "lib/sweep/sampler/sampler.h"
 #include "lib/sweep/format/sweepfile.h"
 #include "tests/tap.h"
@@ -323,7 +324,8 @@ static void test_commands(void)
 static void test_draws(void)
 {
     static const char *const specs[] = { "random", "qmc",     "qmc:sequence=halton",
-                                         "tpe",    "nsga-ii", "cma-es" };
+                                         "tpe",    "nsga-ii", "cma-es",
+                                         "gp" };
     struct sweepfile f;
 
     parse(&f, "opt: choice([sgd, adam])\nm: uniform(0.5, 1) if opt == sgd\n"
@@ -451,7 +453,8 @@ static void test_distinct(void)
 /* Points with x > 0.3 violate a constraint, and the loss falls with x. */
 static void test_constraints(void)
 {
-    static const char *const specs[] = { "tpe", "nsga-ii:population=20" };
+    static const char *const specs[] = { "tpe", "nsga-ii:population=20",
+                                         "gp:fitted=60" };
     struct sweepfile f;
 
     parse(&f, "x: uniform(0, 1)\ny: uniform(0, 1)\n");
@@ -479,6 +482,165 @@ static void test_constraints(void)
         history_clear(&h);
     }
     sweepfile_clear(&f);
+}
+
+/* The least of (x - 0.3)^2 + (log10(lr) + 3)^2 / 9 and a penalty for b, in 30 trials.
+ */
+static void test_gp(void)
+{
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[4], least = INFINITY, first[4];
+    int generation;
+
+    parse(&f, "x: uniform(0, 1)\nlr: loguniform(1e-5, 1)\nb: choice([p, q])\n"
+              "m: randint(0, 5) if b == q\n");
+    sampler_parse(&c, "gp", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 30; i++) {
+        double log_rate;
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 2, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        log_rate = log10(x[1]) + 3;
+        t->loss[0] = (x[0] - 0.3) * (x[0] - 0.3) + log_rate * log_rate / 9 +
+                     (x[2] > 0 ? 0.1 * fabs(x[3] - 2) : 0.05);
+        least = fmin(least, t->loss[0]);
+    }
+    tap_ok(least < 1e-3, "gp finds the least of a smooth function: %g after 30 trials",
+           least);
+    sampler_draw(first, &generation, &c, &f.space, &h, 2, 30, NULL);
+    memcpy(history_add(&h, 30, PAST_RUNNING)->x, first, sizeof(first));
+    sampler_draw(x, &generation, &c, &f.space, &h, 2, 31, NULL);
+    tap_ok(x[0] != first[0] || x[1] != first[1], "and tries not what runs already");
+    for (size_t i = 0; i < h.n; i++)
+        h.trials[i].loss[0] = i % 2 ? INFINITY : 1;
+    tap_ok(sampler_draw(x, &generation, &c, &f.space, &h, 2, 32, NULL) == 1 &&
+               dist_contains(&f.space.params[0].dist, x[0]),
+           "infinite and equal losses are borne");
+    history_clear(&h);
+    sweepfile_clear(&f);
+}
+
+/* Parts that can be told by hand: of 4 x + 2 y + 3 [c = q] with c one of three, the
+ * variances are 16/12, 4/12 and 9 * 2/9. */
+static void test_fanova(void)
+{
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[4], out[4], all = 16.0 / 12 + 4.0 / 12 + 2;
+    int generation;
+
+    parse(&f, "x: uniform(0, 1)\ny: loguniform(1, 100)\nc: choice([p, q, r])\n"
+              "z: randint(0, 9)\n");
+    sampler_parse(&c, "qmc", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 512; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        t->loss[0] = 4 * x[0] + log10(x[1]) + 3 * (x[2] == 1);
+    }
+    history_add(&h, 512, PAST_COMPLETE)->loss[0] = INFINITY;
+    fanova_importance(out, &h, &f.space);
+    tap_ok(fabs(out[0] - 16.0 / 12 / all) < 0.02 &&
+               fabs(out[1] - 4.0 / 12 / all) < 0.02 && fabs(out[2] - 2 / all) < 0.02 &&
+               out[3] < 0.01,
+           "fanova parts the variance: %.3f %.3f %.3f %.3f", out[0], out[1], out[2],
+           out[3]);
+    history_clear(&h);
+    sweepfile_clear(&f);
+}
+
+/* Many parameters: the diagonal alone is learnt, and a draw takes no time to speak of.
+ */
+static void test_many(void)
+{
+    enum { N = 300, TRIALS = 800 };
+    struct str text = { 0 };
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    double x[N], early = 0, late = 0;
+    int generation;
+
+    for (int i = 0; i < N; i++)
+        str_addf(&text, "p%d: uniform(-5, 5)\n", i);
+    parse(&f, text.s);
+    sampler_parse(&c, "cma-es", &err);
+    history_init(&h, N, 1);
+    for (int i = 0; i < TRIALS; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, sizeof(x));
+        t->generation = generation;
+        for (int k = 0; k < N; k++)
+            t->loss[0] += (1 + k % 9) * (x[k] - 1) * (x[k] - 1);
+        early += i < 100 ? t->loss[0] / 100 : 0;
+        late += i >= TRIALS - 100 ? t->loss[0] / 100 : 0;
+    }
+    tap_ok(late < 0.75 * early, "cma-es learns %d parameters: loss %.0f, then %.0f", N,
+           early, late);
+    history_clear(&h);
+    sweepfile_clear(&f);
+    str_clear(&text);
+}
+
+/* The draws of two samplers from the same random history of 30 trials. */
+static bool draws_agree(const char *text, const char *one, const char *other)
+{
+    struct sampler_choice a, b;
+    struct sweepfile f;
+    struct history h;
+    double x[8], y[8];
+    bool same = true;
+    int generation;
+
+    parse(&f, text);
+    sampler_parse(&a, "random", &err);
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 30; i++) {
+        struct past *t;
+
+        sampler_draw(x, &generation, &a, &f.space, &h, 4, i, NULL);
+        t = history_add(&h, i, PAST_COMPLETE);
+        memcpy(t->x, x, f.space.n * sizeof(*x));
+        t->loss[0] = cos(3.0 * i);
+    }
+    sampler_parse(&a, one, &err);
+    sampler_parse(&b, other, &err);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        sampler_draw(x, &generation, &a, &f.space, &h, seed, 30, NULL);
+        sampler_draw(y, &generation, &b, &f.space, &h, seed, 30, NULL);
+        for (size_t k = 0; k < f.space.n; k++)
+            same &= x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
+    }
+    history_clear(&h);
+    sweepfile_clear(&f);
+    return same;
+}
+
+static void test_groups(void)
+{
+    static const char *const flat = "a: uniform(0, 1)\nb: uniform(0, 1)\n";
+    static const char *const alone = "c: choice([p, q])\na: uniform(0, 1) if c == p\n";
+    static const char *const branch = "c: choice([p, q])\na: uniform(0, 1) if c == p\n"
+                                      "b: uniform(0, 1) if c == p\n";
+
+    tap_ok(draws_agree(flat, "tpe", "tpe:group=yes"),
+           "without conditions tpe draws as with group=yes");
+    tap_ok(draws_agree(alone, "tpe", "tpe:group=yes"),
+           "and where each branch has one parameter");
+    tap_ok(!draws_agree(branch, "tpe", "tpe:group=yes"),
+           "but a branch's parameters are drawn together by group=yes alone");
 }
 
 /* Trials whose check failed before they ran teach the estimator as well. */
@@ -526,5 +688,9 @@ int main(void)
     test_distinct();
     test_constraints();
     test_failed_check();
+    test_groups();
+    test_fanova();
+    test_gp();
+    test_many();
     return tap_done();
 }

@@ -170,12 +170,19 @@ struct importances {
     struct importance {
         const char *name;
         double importance;
-    } * v; /* [n] */
+        size_t trials; /* that have it, of all that count */
+    } * v;             /* [n] */
     size_t n;
+    size_t trials;      /* complete, with finite values: they count */
+    size_t infinite;    /* complete, with others */
+    bool distinct;      /* the values are not all the same */
     struct space space; /* owns the names */
 };
 
-void importances_init(struct importances *all, const struct study *s);
+enum importance_method { IMPORTANCE_PED_ANOVA, IMPORTANCE_FANOVA };
+
+void importances_init(struct importances *all, const struct study *s,
+                      enum importance_method method);
 void importances_clear(struct importances *all);
 
 int ask_main(const char *program, int argc, char **argv);

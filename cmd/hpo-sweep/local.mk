@@ -8,10 +8,13 @@ bin_hpo_sweep_SOURCES = \
     %D%/find.c \
     %D%/hpo-sweep.h \
     %D%/lease.c \
+    %D%/importance.c \
     %D%/loop.c \
     %D%/main.c \
+    %D%/panels.c \
     %D%/plot.c \
     %D%/points.c \
+    %D%/plot.h \
     %D%/progress.c \
     %D%/run.c \
     %D%/run.h \
@@ -21,6 +24,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/slurm.c \
     %D%/spawn.c \
     %D%/tell.c \
+    %D%/timeline.c \
     %D%/transport.c \
     %D%/trials.c \
     %D%/warm.c

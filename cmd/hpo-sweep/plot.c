@@ -1,17 +1,17 @@
-/* plot - pictures of a study: history, Pareto front, reports, parallel coordinates,
- * importance */
+/* plot - pictures of a study; here history, Pareto front, reports, parallel
+ * coordinates, importance */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "cmd/hpo-sweep/plot.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/plot/chart.h"
 #include "lib/plot/parallel.h"
 
-static const double WIDTH = 560, HEIGHT = 380;
+enum { WIDTH = 560, HEIGHT = 380 };
 
 enum kind {
     KIND_HISTORY,
@@ -19,12 +19,16 @@ enum kind {
     KIND_REPORTS,
     KIND_PARALLEL,
     KIND_IMPORTANCE,
+    KIND_SLICE,
+    KIND_CONTOUR,
+    KIND_RANK,
+    KIND_TIMELINE,
+    KIND_EDF,
     NKINDS
 };
 
-/* The frame of a picture whose axes are settled. */
-static struct chart frame(struct canvas *canvas, const struct chart_axis *ax,
-                          const struct chart_axis *ay)
+struct chart plot_frame(struct canvas *canvas, const struct chart_axis *ax,
+                        const struct chart_axis *ay)
 {
     return (struct chart){ .canvas = canvas,
                            .x = 56,
@@ -35,15 +39,13 @@ static struct chart frame(struct canvas *canvas, const struct chart_axis *ax,
                            .ay = *ay };
 }
 
-static bool complete(const struct study_trial *t)
+bool plot_complete(const struct study_trial *t)
 {
     return t->state == STUDY_COMPLETE && study_violation(t) <= 0;
 }
 
-/* Ends of the values on AXIS, the pruned trials' among them if PRUNED: logarithmic when
- * they are positive and wide. */
-static void fit_values(struct chart_axis *axis, const struct study *s, size_t k,
-                       bool pruned)
+void plot_fit_values(struct chart_axis *axis, const struct study *s, size_t k,
+                     bool pruned)
 {
     struct chart_axis plain = { 0 };
 
@@ -71,12 +73,12 @@ static void draw_history(struct canvas *canvas, const struct study *s)
     chart_fit(&ax, 0);
     chart_fit(&ax, s->n ? (double)(s->n - 1) : 1);
     chart_settle(&ax);
-    fit_values(&ay, s, 0, true);
-    c = frame(canvas, &ax, &ay);
+    plot_fit_values(&ay, s, 0, true);
+    c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
-        bool fine = complete(t);
+        bool fine = plot_complete(t);
 
         if (t->state == STUDY_COMPLETE || (t->state == STUDY_PRUNED && t->nvalues))
             chart_point(&c, (double)i, t->values[0], 2.5, canvas_colour(fine ? 0 : 1));
@@ -102,7 +104,7 @@ static bool on_front(const struct study *s, const struct study_trial *t)
         const struct study_trial *o = &s->trials[i];
         bool better = false, worse = false;
 
-        if (!complete(o))
+        if (!plot_complete(o))
             continue;
         for (size_t k = 0; k < s->nobjectives; k++) {
             double d = s->maximize[k] ? t->values[k] - o->values[k]
@@ -123,15 +125,15 @@ static void draw_front(struct canvas *canvas, const struct study *s)
     struct chart_axis ax = { .label = names[0] }, ay = { .label = names[1] };
     struct chart c;
 
-    fit_values(&ax, s, 0, false);
-    fit_values(&ay, s, 1, false);
-    c = frame(canvas, &ax, &ay);
+    plot_fit_values(&ax, s, 0, false);
+    plot_fit_values(&ay, s, 1, false);
+    c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     for (int front = 0; front < 2; front++)
         for (size_t i = 0; i < s->n; i++) {
             const struct study_trial *t = &s->trials[i];
 
-            if (complete(t) && on_front(s, t) == front)
+            if (plot_complete(t) && on_front(s, t) == front)
                 chart_point(&c, t->values[0], t->values[1], front ? 3.5 : 2,
                             canvas_colour(front));
         }
@@ -164,7 +166,7 @@ static void draw_reports(struct canvas *canvas, const struct study *s)
     ay.log = ay.fitted && ay.min > 0 && ay.max / ay.min > 1000;
     chart_settle(&ax);
     chart_settle(&ay);
-    c = frame(canvas, &ax, &ay);
+    c = plot_frame(canvas, &ax, &ay);
     str_add(&title, s->name);
     if (left_out)
         str_addf(&title, " (%zu reports are not finite and left out)", left_out);
@@ -189,9 +191,8 @@ static void draw_reports(struct canvas *canvas, const struct study *s)
     free(name);
 }
 
-/* The scale of the values of D, with room for what was tried. */
-static struct chart_axis param_scale(const struct study *s, const char *name,
-                                     const struct dist *d)
+struct chart_axis plot_param_scale(const struct study *s, const char *name,
+                                   const struct dist *d)
 {
     struct chart_axis a = { .label = name, .log = d->log };
 
@@ -237,7 +238,7 @@ static char *shortened(char *word)
     return out;
 }
 
-static char **choice_names_new(const struct dist *d)
+char **plot_choice_names_new(const struct dist *d)
 {
     char **names = xcalloc(d->nchoices + 1, sizeof(*names));
 
@@ -259,14 +260,14 @@ static struct parallel_axis *axes_new(const struct study *s, const struct space 
     for (size_t i = 0; i < space->n; i++) {
         const struct space_param *p = &space->params[i];
 
-        axes[i].scale = param_scale(s, p->name, &p->dist);
+        axes[i].scale = plot_param_scale(s, p->name, &p->dist);
         if (p->dist.kind == DIST_CATEGORICAL) {
-            axes[i].choices = choice_names_new(&p->dist);
+            axes[i].choices = plot_choice_names_new(&p->dist);
             axes[i].nchoices = p->dist.nchoices;
         }
     }
     axes[space->n].scale.label = objective;
-    fit_values(&axes[space->n].scale, s, 0, false);
+    plot_fit_values(&axes[space->n].scale, s, 0, false);
     return axes;
 }
 
@@ -281,7 +282,7 @@ static double *rows_new(size_t *n, const struct study *s, const struct space *sp
         const struct study_trial *t = &s->trials[i];
         double *row = rows + *n * width;
 
-        if (!complete(t) || !isfinite(t->values[0]))
+        if (!plot_complete(t) || !isfinite(t->values[0]))
             continue;
         for (size_t k = 0; k < space->n; k++) {
             const struct study_param *p = study_find_param(s, t, space->params[k].name);
@@ -332,7 +333,7 @@ static int draw_importance(const struct study *s, const char *path, struct err *
     struct canvas *canvas;
     int ret;
 
-    importances_init(&all, s);
+    importances_init(&all, s, IMPORTANCE_PED_ANOVA);
     names = xcalloc(all.n + 1, sizeof(*names));
     values = xcalloc(all.n + 1, sizeof(*values));
     for (size_t i = 0; i < all.n; i++) {
@@ -353,11 +354,14 @@ static int draw_importance(const struct study *s, const char *path, struct err *
     return ret;
 }
 
-static int draw(const struct study *s, int kind, const char *path, struct err *err)
+static int draw(const struct study *s, int kind, const struct opt_list *params,
+                const char *path, struct err *err)
 {
-    static void (*const drawers[])(struct canvas *,
-                                   const struct study *) = { draw_history, draw_front,
-                                                             draw_reports };
+    static void (*const drawers[])(struct canvas *, const struct study *) = {
+        [KIND_HISTORY] = draw_history,  [KIND_FRONT] = draw_front,
+        [KIND_REPORTS] = draw_reports,  [KIND_TIMELINE] = timeline_draw,
+        [KIND_EDF] = timeline_draw_edf,
+    };
     struct canvas *canvas;
 
     if (kind == KIND_FRONT && s->nobjectives != 2)
@@ -367,6 +371,10 @@ static int draw(const struct study *s, int kind, const char *path, struct err *e
         return draw_parallel(s, path, err);
     if (kind == KIND_IMPORTANCE)
         return draw_importance(s, path, err);
+    if (kind == KIND_SLICE)
+        return panels_slice(s, params, path, err);
+    if (kind == KIND_CONTOUR || kind == KIND_RANK)
+        return panels_pairs(s, params, kind == KIND_RANK, path, err);
     if (canvas_open(&canvas, path, WIDTH, HEIGHT, err) < 0)
         return -1;
     drawers[kind](canvas, s);
@@ -409,23 +417,40 @@ static int refuse_kind(const struct cmd *cmd, const char *const *kinds,
 
 int plot_main(const char *program, int argc, char **argv)
 {
-    static const char *const kinds[NKINDS + 1] = { "history",  "front",      "reports",
-                                                   "parallel", "importance", NULL };
+    static const char *const kinds[NKINDS + 1] = {
+        [KIND_HISTORY] = "history",
+        [KIND_FRONT] = "front",
+        [KIND_REPORTS] = "reports",
+        [KIND_PARALLEL] = "parallel",
+        [KIND_IMPORTANCE] = "importance",
+        [KIND_SLICE] = "slice",
+        [KIND_CONTOUR] = "contour",
+        [KIND_RANK] = "rank",
+        [KIND_TIMELINE] = "timeline",
+        [KIND_EDF] = "edf",
+        [NKINDS] = NULL,
+    };
     struct where w = { 0 };
+    struct opt_list params = { 0 };
     const char *output = NULL, *file;
     const struct opt opts[] = {
         WHERE_OPTIONS(w),
         { OPT_STRING, 'o', "output", &output, "FILE", "picture: .svg, .png or .pdf",
           NULL, NULL },
+        { OPT_LIST, '\0', "param", &params, "NAME",
+          "parameters of slice, contour and rank", NULL, NULL },
         { .type = OPT_END },
     };
-    const struct cmd cmd = { .name = "plot",
-                             .program = program,
-                             .opts = opts,
-                             .synopsis = "[OPTION]... KIND [FILE]",
-                             .max_args = 2,
-                             .summary = "Draw a study: history, front, reports, "
-                                        "parallel or importance" };
+    const struct cmd cmd = {
+        .name = "plot",
+        .program = program,
+        .opts = opts,
+        .synopsis = "[OPTION]... KIND [FILE]",
+        .max_args = 2,
+        .summary =
+            "Draw a study: history, front, reports, parallel, importance, slice,\n"
+            "contour, rank, timeline or edf"
+    };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
@@ -435,9 +460,12 @@ int plot_main(const char *program, int argc, char **argv)
         return refuse_kind(&cmd, kinds, operand[0]);
     if (!output || !canvas_can_draw(output))
         return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");
+    if (params.n && kind != KIND_SLICE && kind != KIND_CONTOUR && kind != KIND_RANK)
+        return cmd_usage(&cmd, "%s takes no --param", kinds[kind]);
     if (session_open_file(&s, &w, file, &err) < 0)
         return cmd_fail(&cmd, &err);
-    ret = draw(&s.study, kind, output, &err);
+    ret = draw(&s.study, kind, &params, output, &err);
+    free(params.v);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

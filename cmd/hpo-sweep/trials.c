@@ -1,4 +1,4 @@
-/* trials - print a trial, list the Pareto front; and what mattered */
+/* trials - print a trial, list the Pareto front */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/mem.h"
-#include "lib/sweep/sampler/importance.h"
 #include "lib/sweep/sampler/pareto.h"
 
 static void add_values(struct str *out, const struct study_trial *t)
@@ -156,70 +155,6 @@ static int list_front(const struct study *s, bool json, struct err *err)
     return n ? 0 : 1;
 }
 
-static int compare_importance(const void *a, const void *b)
-{
-    const struct importance *x = a, *y = b;
-
-    if (x->importance != y->importance)
-        return x->importance > y->importance ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-void importances_init(struct importances *all, const struct study *s)
-{
-    struct history h;
-    double *out;
-
-    study_space(&all->space, s);
-    study_history(&h, s, &all->space, NULL, -1);
-    all->n = all->space.n;
-    all->v = xcalloc(all->n + 1, sizeof(*all->v));
-    out = xcalloc(all->n + 1, sizeof(*out));
-    importance_ped_anova(out, &h, &all->space, -1, true);
-    for (size_t i = 0; i < all->n; i++)
-        all->v[i] = (struct importance){ all->space.params[i].name, out[i] };
-    qsort(all->v, all->n, sizeof(*all->v), compare_importance);
-    history_clear(&h);
-    free(out);
-}
-
-void importances_clear(struct importances *all)
-{
-    space_clear(&all->space);
-    free(all->v);
-}
-
-static int list_importance(const struct study *s, bool json, struct err *err)
-{
-    struct importances all;
-    size_t n, complete = 0;
-
-    (void)err;
-    for (size_t i = 0; i < s->n; i++)
-        complete += s->trials[i].state == STUDY_COMPLETE;
-    if (!complete)
-        return 1;
-    importances_init(&all, s);
-    n = all.n;
-    for (size_t i = 0; i < n; i++) {
-        struct str line = { 0 };
-
-        if (json) {
-            str_add(&line, "{\"type\": \"importance\", \"name\": ");
-            str_add_json(&line, all.v[i].name);
-            str_add(&line, ", \"importance\": ");
-            str_add_double(&line, all.v[i].importance);
-            str_addc(&line, '}');
-        } else {
-            str_addf(&line, "%.4f  %s", all.v[i].importance, all.v[i].name);
-        }
-        puts(line.s);
-        str_clear(&line);
-    }
-    importances_clear(&all);
-    return n ? 0 : 1;
-}
-
 int pareto_main(const char *program, int argc, char **argv)
 {
     static const struct cmd cmd = { .name = "pareto",
@@ -227,14 +162,4 @@ int pareto_main(const char *program, int argc, char **argv)
                                         "Print the trials that no other dominates" };
 
     return list_main(&cmd, program, argc, argv, list_front);
-}
-
-int importance_main(const char *program, int argc, char **argv)
-{
-    static const struct cmd cmd = {
-        .name = "importance",
-        .summary = "Say how much each parameter matters to being among the best"
-    };
-
-    return list_main(&cmd, program, argc, argv, list_importance);
 }

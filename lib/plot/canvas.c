@@ -29,6 +29,16 @@ struct colour canvas_colour(int i)
     return c;
 }
 
+struct colour canvas_shade(double t)
+{
+    static const struct colour pale = { 0.83, 0.88, 0.93 }, deep = { 0.02, 0.19, 0.42 };
+
+    t = t > 0 ? t < 1 ? t : 1 : 0;
+    return (struct colour){ pale.r + t * (deep.r - pale.r),
+                            pale.g + t * (deep.g - pale.g),
+                            pale.b + t * (deep.b - pale.b) };
+}
+
 enum format { FORMAT_SVG, FORMAT_PNG, FORMAT_PDF, FORMAT_NONE };
 
 static enum format format_of(const char *path)

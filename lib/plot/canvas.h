@@ -19,6 +19,8 @@ struct colour {
 /* Eight colours that stay apart for colour-blind eyes (Okabe and Ito 2008, "Color
  * Universal Design"), then the same again, lighter.  I may be any number from 0. */
 struct colour canvas_colour(int i);
+/* Shades from pale, at 0, to deep, at 1, for what is better or later. */
+struct colour canvas_shade(double t);
 extern const struct colour canvas_ink, canvas_faint, canvas_paper;
 
 enum align { ALIGN_LEFT, ALIGN_CENTRE, ALIGN_RIGHT };

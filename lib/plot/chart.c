@@ -19,7 +19,8 @@ void chart_fit(struct chart_axis *a, double v)
 /* The distance between ticks: 1, 2 or 5 times a power of ten, five or so of them. */
 static double step_of(const struct chart_axis *a)
 {
-    double rough = (a->max - a->min) / 5, power = pow(10, floor(log10(rough)));
+    double rough = (a->max - a->min) / (a->most ? a->most : 5),
+           power = pow(10, floor(log10(rough)));
     double lead = rough / power;
     double step = (lead <= 1.5 ? 1 : lead <= 3 ? 2 : lead <= 7 ? 5 : 10) * power;
 
@@ -28,6 +29,11 @@ static double step_of(const struct chart_axis *a)
 
 void chart_settle(struct chart_axis *a)
 {
+    if (a->names) {
+        a->min = -0.5;
+        a->max = (double)a->nnames - 0.5;
+        return;
+    }
     if (!a->fitted) {
         a->min = a->log ? 0.1 : 0;
         a->max = 1;
@@ -71,8 +77,15 @@ size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a)
     int decades = a->log ? (int)lround(log10(a->max / a->min)) : 0;
     size_t n = 0;
 
+    if (a->names) {
+        for (; n < a->nnames && n < CHART_TICKS; n++)
+            ticks[n] = (double)n;
+        return n;
+    }
     if (a->log) {
-        for (int i = 0; i <= decades && n < CHART_TICKS; i += decades / 8 + 1)
+        int every = decades / (a->most ? a->most : 8) + 1;
+
+        for (int i = 0; i <= decades && n < CHART_TICKS; i += every)
             ticks[n++] = a->min * pow(10, i);
         return n;
     }
@@ -92,10 +105,12 @@ void chart_number(char out[32], double v)
 /* A tick at V, with its line across the frame. */
 static void tick(const struct chart *c, bool vertical, double v)
 {
-    char text[32];
+    const struct chart_axis *a = vertical ? &c->ay : &c->ax;
+    char number[32];
+    const char *text = a->names ? a->names[(size_t)v] : number;
     double x, y;
 
-    chart_number(text, v);
+    chart_number(number, v);
     if (vertical) {
         chart_place(c, c->ax.min, v, &x, &y);
         canvas_line(c->canvas, c->x, y, c->x + c->w, y, 0.5, canvas_faint);
@@ -111,9 +126,16 @@ static void tick(const struct chart *c, bool vertical, double v)
 static void ticks(const struct chart *c, bool vertical)
 {
     double at[CHART_TICKS];
-    size_t n = chart_ticks(at, vertical ? &c->ay : &c->ax);
+    const struct chart_axis *a = vertical ? &c->ay : &c->ax;
+    size_t n = chart_ticks(at, a), every = 1;
+    double longest = vertical ? TEXT : 0;
 
-    for (size_t i = 0; i < n; i++)
+    /* Of names, as many as there is room for. */
+    for (size_t i = 0; i < a->nnames && !vertical; i++)
+        longest = fmax(longest, canvas_text_width(c->canvas, TEXT, a->names[i]) + 4);
+    if (a->names && n > 0)
+        every = (size_t)fmax(1, ceil(longest * (double)n / (vertical ? c->h : c->w)));
+    for (size_t i = 0; i < n; i += every)
         tick(c, vertical, at[i]);
 }
 
@@ -124,7 +146,9 @@ void chart_begin(struct chart *c, const char *title)
     ticks(c, true);
     canvas_line(c->canvas, c->x, c->y, c->x, c->y + c->h, 1, canvas_ink);
     canvas_line(c->canvas, c->x, c->y + c->h, c->x + c->w, c->y + c->h, 1, canvas_ink);
-    canvas_text(c->canvas, c->x - 30, c->y - 38, TITLE, ALIGN_LEFT, canvas_ink, title);
+    if (title)
+        canvas_text(c->canvas, c->x - 30, c->y - 38, TITLE, ALIGN_LEFT, canvas_ink,
+                    title);
     canvas_text(c->canvas, c->x - 30, c->y - 16, TEXT, ALIGN_LEFT, canvas_ink,
                 c->ay.label);
     canvas_text(c->canvas, c->x + c->w / 2, c->y + c->h + 27, TEXT, ALIGN_CENTRE,
@@ -156,6 +180,20 @@ void chart_legend(struct chart *c, const char *name, struct colour colour)
     c->legend -= canvas_text_width(c->canvas, TEXT, name) + 9;
     canvas_circle(c->canvas, c->legend, c->y - 16, 3.5, colour);
     c->legend -= 16;
+}
+
+void chart_shades(struct canvas *canvas, double x, double y, const char *pale,
+                  const char *deep)
+{
+    const int steps = 40;
+    const double width = 80;
+
+    canvas_text(canvas, x, y, TEXT, ALIGN_RIGHT, canvas_ink, deep);
+    x -= canvas_text_width(canvas, TEXT, deep) + 6 + width;
+    for (int i = 0; i < steps; i++)
+        canvas_rectangle(canvas, x + width * i / steps, y - 4, width / steps + 0.3, 8,
+                         canvas_shade((i + 0.5) / steps));
+    canvas_text(canvas, x - 6, y, TEXT, ALIGN_RIGHT, canvas_ink, pale);
 }
 
 double chart_bars_height(size_t n)

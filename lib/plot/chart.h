@@ -12,8 +12,11 @@
 
 struct chart_axis {
     const char *label;
-    bool log;        /* base 10; values that are not above 0 are left out */
-    bool integer;    /* ticks at whole numbers */
+    bool log;     /* base 10; values that are not above 0 are left out */
+    bool integer; /* ticks at whole numbers */
+    int most;     /* ticks where there is little room, about; 0 for five */
+    char **names; /* [nnames]: what 0, 1, ... are called, or none; borrowed */
+    size_t nnames;
     double min, max; /* private until chart_settle */
     bool fitted;
 };
@@ -37,7 +40,7 @@ struct chart {
     double legend; /* private: where the next entry goes */
 };
 
-/* Draw title, frame, ticks and labels of C, whose axes are settled. */
+/* Draw title (NULL: none), frame, ticks and labels of C, whose axes are settled. */
 void chart_begin(struct chart *c, const char *title);
 /* Where a value is drawn; false when it is outside the frame. */
 bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py);
@@ -52,6 +55,9 @@ void chart_legend(struct chart *c, const char *name, struct colour colour);
 /* A horizontal bar for each of N names, value written behind it, longest 1. */
 void chart_bars(struct canvas *canvas, const char *title, double width,
                 const char *const *names, const double *values, size_t n);
+/* A bar of shades that ends at X, Y, and what its ends mean on either side. */
+void chart_shades(struct canvas *canvas, double x, double y, const char *pale,
+                  const char *deep);
 /* The height chart_bars needs. */
 double chart_bars_height(size_t n);
 

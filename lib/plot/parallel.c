@@ -24,20 +24,6 @@ static double place(const struct parallel_axis *a, double v)
                     : TOP + HIGH * (1 - chart_fraction(&a->scale, v));
 }
 
-static struct colour between(struct colour a, struct colour b, double t)
-{
-    return (struct colour){ a.r + t * (b.r - a.r), a.g + t * (b.g - a.g),
-                            a.b + t * (b.b - a.b) };
-}
-
-/* Of a row at GOOD, 0 to 1. */
-static struct colour shade(double good)
-{
-    static const struct colour pale = { 0.83, 0.88, 0.93 }, deep = { 0.02, 0.19, 0.42 };
-
-    return between(pale, deep, fmin(fmax(good, 0), 1));
-}
-
 /* How good the row with the last column V is. */
 static double goodness(const struct parallel *p, double v)
 {
@@ -80,7 +66,7 @@ static void draw_rows(struct canvas *canvas, const struct parallel *p)
     qsort(r, p->nrows, sizeof(*r), compare_ranked);
     for (size_t i = 0; i < p->nrows; i++)
         if (i + 1 < p->nrows)
-            draw_row(canvas, p, r[i].row, 1, shade(r[i].good));
+            draw_row(canvas, p, r[i].row, 1, canvas_shade(r[i].good));
         else
             draw_row(canvas, p, r[i].row, 2, canvas_colour(5));
     free(r);
@@ -154,7 +140,7 @@ static void draw_scale(struct canvas *canvas, const struct parallel *p)
         double f = (i + 0.5) / steps;
 
         canvas_rectangle(canvas, x, TOP + HIGH * (1 - (i + 1.0) / steps), 8,
-                         HIGH / steps + 0.3, shade(p->high_is_good ? f : 1 - f));
+                         HIGH / steps + 0.3, canvas_shade(p->high_is_good ? f : 1 - f));
     }
 }
 

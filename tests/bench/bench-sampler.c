@@ -4,6 +4,9 @@
  *       one line per seed: the best loss, or the hypervolume below (11, 11)
  *   bench-sampler space OBJECTIVE
  *       its space as Optuna's distributions
+ *   bench-sampler draws SAMPLER SWEEP HISTORY N
+ *       the next point after HISTORY, lines of coordinates (nan: not in force) and
+ *       loss, for the seeds 0 to N - 1
  *   bench-sampler speed SAMPLER TRIALS
  *       milliseconds of one draw after so many trials of five parameters */
 #include <math.h>
@@ -106,6 +109,56 @@ static int print_space(const char *name)
     return 0;
 }
 
+static int read_history(struct history *h, const char *path)
+{
+    FILE *fp = fopen(path, "r");
+    double *row = xcalloc(h->nparams + 1, sizeof(*row)), value;
+    size_t n = 0;
+
+    while (fp && fscanf(fp, "%lf", &value) == 1) {
+        row[n++] = value;
+        if (n == h->nparams + 1) {
+            struct past *t = history_add(h, (int)h->n, PAST_COMPLETE);
+
+            memcpy(t->x, row, h->nparams * sizeof(*row));
+            t->loss[0] = value;
+            n = 0;
+        }
+    }
+    free(row);
+    if (!fp)
+        return err_set(&err, ERR_SYSTEM, "%s: cannot be read", path);
+    fclose(fp);
+    return 0;
+}
+
+static int draws(char **argv)
+{
+    struct sampler_choice c;
+    struct sweepfile f;
+    struct history h;
+    uint64_t n;
+
+    if (sampler_parse(&c, argv[0], &err) < 0 || sweepfile_read(&f, argv[1], &err) < 0)
+        return fail();
+    history_init(&h, f.space.n, 1);
+    if (read_history(&h, argv[2]) < 0 || !str_u64(argv[3], &n))
+        return fail();
+    for (uint64_t seed = 0; seed < n; seed++) {
+        double *x = xcalloc(f.space.n, sizeof(*x));
+        int generation;
+
+        sampler_draw(x, &generation, &c, &f.space, &h, seed, (int)h.n, NULL);
+        for (size_t i = 0; i < f.space.n; i++)
+            printf("%s%.17g", i ? "\t" : "", x[i]);
+        putchar('\n');
+        free(x);
+    }
+    history_clear(&h);
+    sweepfile_clear(&f);
+    return 0;
+}
+
 static double now_ms(void)
 {
     struct timespec t;
@@ -157,10 +210,13 @@ int main(int argc, char **argv)
         return quality(argv + 2);
     if (argc == 3 && !strcmp(argv[1], "space"))
         return print_space(argv[2]);
+    if (argc == 6 && !strcmp(argv[1], "draws"))
+        return draws(argv + 2);
     if (argc == 4 && !strcmp(argv[1], "speed"))
         return speed(argv + 2);
     fprintf(stderr, "usage: bench-sampler quality OBJECTIVE SAMPLER TRIALS FIRST SEEDS "
                     "[TABLE]\n       bench-sampler space OBJECTIVE\n"
+                    "       bench-sampler draws SAMPLER SWEEP HISTORY N\n"
                     "       bench-sampler speed SAMPLER TRIALS\n");
     return 2;
 }

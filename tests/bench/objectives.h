@@ -8,7 +8,8 @@ struct objective {
     const char *name;
     const char *space; /* as a sweep file in the short form */
     size_t ndims, nlosses;
-    /* LOSSES of the point X: numbers, or the index of the choice. */
+    /* LOSSES of the point X: numbers, the index of the choice, NaN when not in force.
+     */
     void (*evaluate)(double *losses, const double *x);
 };
 
@@ -20,8 +21,8 @@ int objectives_evaluate(const char *name, double *losses, const double *x);
 /* Its space, or NULL. */
 const char *objectives_space(const char *name);
 
-/* Give the objective NAME ("nas", "xgboost") its table: lines of ndims coordinates and
- * the loss.  Returns the number of rows, or -1. */
+/* Give the objective NAME ("nas", "xgboost", "deepar") its table: lines of ndims
+ * coordinates and the loss.  Returns the number of rows, or -1. */
 int objectives_load(const char *name, const char *path);
 
 #endif

@@ -5,7 +5,7 @@ usage: pruners.py > tests/data/sweep/pruners.json
 
 Each case replays a study: trials run one after another (or two interleaved), report a
 value at each step, and stop when the pruner says so.  What the pruner saw is kept whole
-in "events": [trial, step, value, prune]; a step of -1 ends the trial.
+in "events": [trial, step, value, prune]; a step of -1 ends the trial, with its value.
 """
 import json
 import math
@@ -36,6 +36,9 @@ CASES = [
     ("threshold:lower=0.1,upper=0.9", lambda: P.ThresholdPruner(lower=0.1, upper=0.9)),
     ("threshold:upper=0.7,warmup=4,interval=3", lambda: P.ThresholdPruner(upper=0.7, n_warmup_steps=4, interval_steps=3)),
     ("none", lambda: P.NopPruner()),
+    ("wilcoxon", lambda: P.WilcoxonPruner()),
+    ("wilcoxon:p=0.3,startup=5", lambda: P.WilcoxonPruner(p_threshold=0.3, n_startup_steps=5)),
+    ("wilcoxon:p=0.02,startup=0", lambda: P.WilcoxonPruner(p_threshold=0.02, n_startup_steps=0)),
 ]
 
 
@@ -47,17 +50,19 @@ def replay(spec, pruner, direction, seed):
     rng = np.random.RandomState(seed)
     study = optuna.create_study(direction=direction, study_name="fixture")
     events, running = [], {}
+    # a trial with one NaN is nothing that the Wilcoxon pruner judges
+    lengths, nan = ([20, 40, 62], 0.001) if spec.startswith("wilcoxon") else ([8, 20, 28], 0.03)
     for n in range(24):
         # Now and then two trials run side by side.
         count = 2 if rng.rand() < 0.3 else 1
         for _ in range(count):
             t = study.ask()
-            running[t.number] = (t, rng.rand(), int(rng.choice([8, 20, 28])), [0])
+            running[t.number] = (t, rng.rand(), int(rng.choice(lengths)), [0])
         while running:
             num = int(rng.choice(sorted(running)))
             t, level, last, step = running[num]
             value = level + 0.3 * rng.randn() / (1 + step[0]) + 0.4 / (1 + step[0])
-            if rng.rand() < 0.03:
+            if rng.rand() < nan:
                 value = math.nan
             value = round(value, 3) if rng.rand() < 0.7 else round(value, 1)
             t.report(value, step[0])
@@ -71,7 +76,7 @@ def replay(spec, pruner, direction, seed):
                 del running[num]
             elif step[0] >= last:
                 study.tell(t, level)
-                events.append([num, -1, 0, 0])
+                events.append([num, -1, level, 0])
                 del running[num]
     return {"pruner": spec, "maximize": direction == "maximize", "events": events}
 

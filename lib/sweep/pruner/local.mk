@@ -2,4 +2,5 @@
 lib_libshardutils_a_SOURCES += \
     %D%/halving.c \
     %D%/percentile.c \
-    %D%/pruner.c %D%/pruner.h
+    %D%/pruner.c %D%/pruner.h \
+    %D%/wilcoxon.c

@@ -73,8 +73,15 @@ const struct pruner pruner_patient = {
 };
 
 const struct pruner *const pruner_all[] = {
-    &pruner_none,      &pruner_median,  &pruner_percentile, &pruner_successive_halving,
-    &pruner_hyperband, &pruner_patient, &pruner_threshold,  NULL,
+    &pruner_none,
+    &pruner_median,
+    &pruner_percentile,
+    &pruner_successive_halving,
+    &pruner_hyperband,
+    &pruner_patient,
+    &pruner_threshold,
+    &pruner_wilcoxon,
+    NULL,
 };
 
 static const struct pruner *find(const char *name, size_t len)

@@ -22,6 +22,8 @@ struct curve {
     const int64_t *steps; /* [n], ascending */
     const double *values; /* [n], as reported; NaN is legal */
     size_t n;
+    double value;        /* the final one, as told; NaN without one */
+    bool infeasible;     /* a constraint is violated */
     const double *rungs; /* [nrungs]: values of the rungs completed, from rung 0 */
     size_t nrungs;
 };
@@ -51,7 +53,8 @@ struct pruner {
 };
 
 extern const struct pruner pruner_none, pruner_median, pruner_percentile,
-    pruner_successive_halving, pruner_hyperband, pruner_patient, pruner_threshold;
+    pruner_successive_halving, pruner_hyperband, pruner_patient, pruner_threshold,
+    pruner_wilcoxon;
 extern const struct pruner *const pruner_all[]; /* ends with NULL */
 
 /* A pruner as chosen: "median:warmup=5", "patient:patience=3+median". */

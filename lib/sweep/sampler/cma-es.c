@@ -10,7 +10,12 @@
 #include "lib/sweep/sampler/cma.h"
 #include "lib/sweep/sampler/sampler.h"
 
-enum { SET_POPULATION, SET_STARTUP, SET_SIGMA };
+enum { SET_POPULATION, SET_STARTUP, SET_SIGMA, SET_SEPARABLE };
+/* With more parameters a covariance is not learnt within the trials one has: its
+ * diagonal is, and takes no time. */
+enum { SEPARABLE = 100 };
+
+static const char *const separable[] = { "auto", "no", "yes", NULL };
 
 static const struct setting settings[] = {
     [SET_POPULATION] = { .name = "population",
@@ -30,28 +35,16 @@ static const struct setting settings[] = {
                     .min = 1e-10,
                     .max = 1,
                     .help = "first step size, as a part of the range" },
+    [SET_SEPARABLE] = { .name = "separable",
+                        .words = separable,
+                        .help = "learn no correlations: auto (above 100 parameters), "
+                                "yes or no" },
     { .name = NULL },
 };
 
 static bool serves(const struct space_param *p)
 {
     return p->dist.kind != DIST_CATEGORICAL && p->parent < 0 && !dist_single(&p->dist);
-}
-
-static double to_unit(const struct dist *d, double value)
-{
-    double low, high;
-
-    space_scale_bounds(d, &low, &high);
-    return (space_to_scale(d, value) - low) / (high - low);
-}
-
-static double from_unit(const struct dist *d, double u)
-{
-    double low, high;
-
-    space_scale_bounds(d, &low, &high);
-    return space_from_scale(d, low + u * (high - low));
 }
 
 static bool has_all(const struct past *t, const size_t *which, size_t n)
@@ -87,7 +80,7 @@ static void replay(struct cma *s, const struct history *h, const struct space *s
                 continue;
             for (size_t k = 0; k < s->n; k++)
                 points[count * s->n + k] =
-                    to_unit(&space->params[which[k]].dist, t->x[which[k]]);
+                    space_to_unit(&space->params[which[k]].dist, t->x[which[k]]);
             losses[count++] = t->loss[0];
         }
         begin = next;
@@ -126,11 +119,13 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     for (size_t i = 0; i < n; i++)
         unit[i] = 0.5;
     cma_init(&state, n, unit, task->set[SET_SIGMA],
-             isnan(population) ? 0 : (size_t)population);
+             isnan(population) ? 0 : (size_t)population,
+             task->set[SET_SEPARABLE] > 0 ? task->set[SET_SEPARABLE] > 1
+                                          : n > SEPARABLE);
     replay(&state, task->history, space, which);
     cma_ask(&state, unit, 10 * (int)n, task->rng);
     for (size_t i = 0; i < n; i++)
-        x[which[i]] = from_unit(&space->params[which[i]].dist, unit[i]);
+        x[which[i]] = space_from_unit(&space->params[which[i]].dist, unit[i]);
     *generation = state.generation;
     cma_clear(&state);
 out:

@@ -8,6 +8,7 @@
 #include "lib/base/mem.h"
 #include "lib/sweep/sampler/cma.h"
 #include "lib/sweep/sampler/linalg.h"
+#include "lib/sweep/space/truncnorm.h"
 
 static const double EPS = 1e-8;
 static const double SIGMA_MAX = 1e32;
@@ -34,32 +35,43 @@ static void set_weights(struct cma *s)
     s->c1 = 2 / ((n + 1.3) * (n + 1.3) + s->mu_eff);
     s->cmu = fmin(1 - s->c1 - 1e-8, 2 * (s->mu_eff - 2 + 1 / s->mu_eff) /
                                         ((n + 2) * (n + 2) + s->mu_eff));
-    least = fmin(1 + s->c1 / s->cmu, 1 + 2 * minus_eff / (s->mu_eff + 2));
+    if (s->separable) {
+        s->c1 *= (n + 2) / 3;
+        s->cmu = fmin(1 - s->c1, s->cmu * (n + 2) / 3);
+    }
+    least = s->separable
+                ? 0
+                : fmin(1 + s->c1 / s->cmu, 1 + 2 * minus_eff / (s->mu_eff + 2));
     least = fmin(least, (1 - s->c1 - s->cmu) / (n * s->cmu));
     for (size_t i = 0; i < s->population; i++)
         s->weights[i] *= s->weights[i] >= 0 ? 1 / positive : least / negative;
 }
 
 void cma_init(struct cma *s, size_t n, const double *mean, double sigma,
-              size_t population)
+              size_t population, bool separable)
 {
     double dn = (double)n;
+    size_t square = separable ? n : n * n;
 
     if (!population)
         population = 4 + (size_t)floor(3 * log(dn));
-    *s = (struct cma){ .n = n, .population = population, .sigma = sigma };
+    *s = (struct cma){
+        .n = n, .population = population, .sigma = sigma, .separable = separable
+    };
     s->weights = xcalloc(population, sizeof(double));
     s->mean = xcalloc(n, sizeof(double));
     s->p_sigma = xcalloc(n, sizeof(double));
     s->p_c = xcalloc(n, sizeof(double));
-    s->c = xcalloc(n * n, sizeof(double));
-    s->b = xcalloc(n * n, sizeof(double));
+    s->c = xcalloc(square, sizeof(double));
+    s->b = separable ? NULL : xcalloc(square, sizeof(double));
     s->d = xcalloc(n, sizeof(double));
-    s->work = xcalloc(n * n + 2 * n + population * n, sizeof(double));
+    s->work = xcalloc(square + 2 * n + population * n, sizeof(double));
     memcpy(s->mean, mean, n * sizeof(double));
     for (size_t i = 0; i < n; i++) {
-        s->c[i * n + i] = s->b[i * n + i] = 1;
+        s->c[separable ? i : i * n + i] = 1;
         s->d[i] = 1;
+        if (s->b)
+            s->b[i * n + i] = 1;
     }
     set_weights(s);
     s->c_sigma = (s->mu_eff + 2) / (dn + s->mu_eff + 5);
@@ -86,8 +98,12 @@ static void decompose(struct cma *s)
 {
     size_t n = s->n;
 
-    memcpy(s->work, s->c, n * n * sizeof(double));
-    linalg_eigen(s->d, s->b, s->work, n);
+    if (s->separable) {
+        memcpy(s->d, s->c, n * sizeof(double));
+    } else {
+        memcpy(s->work, s->c, n * n * sizeof(double));
+        linalg_eigen(s->d, s->b, s->work, n);
+    }
     for (size_t i = 0; i < n; i++)
         s->d[i] = sqrt(s->d[i] < 0 ? EPS : s->d[i]);
 }
@@ -113,10 +129,27 @@ static bool in_cube(const double *x, size_t n)
     return true;
 }
 
+/* Along the axes, drawing again until all are inside is to draw each inside. */
+static void draw_inside(const struct cma *s, double *x, struct rng *rng)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        double spread = s->sigma * s->d[i], u = rng_uniform(rng);
+
+        x[i] = s->mean[i] + spread * truncnorm_quantile(u, -s->mean[i] / spread,
+                                                        (1 - s->mean[i]) / spread);
+        x[i] = fmin(fmax(x[i], 0), 1);
+    }
+}
+
 void cma_ask(const struct cma *s, double *x, int tries, struct rng *rng)
 {
-    double *z = xcalloc(s->n, sizeof(*z));
+    double *z;
 
+    if (s->separable) {
+        draw_inside(s, x, rng);
+        return;
+    }
+    z = xcalloc(s->n, sizeof(*z));
     for (int i = 0; i < tries; i++) {
         draw_normal(s, x, z, rng);
         if (in_cube(x, s->n))
@@ -148,6 +181,10 @@ static void whiten(const struct cma *s, double *out, const double *y, double *z)
 {
     size_t n = s->n;
 
+    for (size_t k = 0; k < n && s->separable; k++)
+        out[k] = y[k] / s->d[k];
+    if (s->separable)
+        return;
     for (size_t k = 0; k < n; k++) {
         z[k] = 0;
         for (size_t i = 0; i < n; i++)
@@ -179,6 +216,14 @@ static void adapt_covariance(struct cma *s, const double *y, double h_sigma, dou
     for (size_t k = 0; k < s->population; k++)
         total += s->weights[k];
     keep = 1 + s->c1 * delta - s->c1 - s->cmu * total;
+    if (s->separable) {
+        for (size_t i = 0; i < n; i++)
+            s->c[i] = keep * s->c[i] + s->c1 * s->p_c[i] * s->p_c[i];
+        for (size_t k = 0; k < s->mu; k++)
+            for (size_t i = 0; i < n; i++)
+                s->c[i] += s->cmu * s->weights[k] * y[k * n + i] * y[k * n + i];
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
             s->c[i * n + j] = keep * s->c[i * n + j] + s->c1 * s->p_c[i] * s->p_c[j];
@@ -199,7 +244,8 @@ static void adapt_covariance(struct cma *s, const double *y, double h_sigma, dou
 void cma_tell(struct cma *s, const double *points, const double *losses)
 {
     size_t n = s->n;
-    double *t = s->work + n * n, *y = t + 2 * n; /* room: [2][n], [population][n] */
+    double *t = s->work + (s->separable ? n : n * n),
+           *y = t + 2 * n; /* room: [2][n], [population][n] */
     double *mean_step = xcalloc(n, sizeof(*mean_step)), norm, left, h_sigma, factor;
     struct scored *order = xcalloc(s->population, sizeof(*order));
 

@@ -1,4 +1,4 @@
-/* linalg - eigenvectors of small symmetric matrices */
+/* linalg - eigenvectors and Cholesky factors of small symmetric matrices */
 #include <float.h>
 #include <math.h>
 
@@ -51,4 +51,60 @@ void linalg_eigen(double *values, double *vectors, double *a, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         values[i] = a[i * n + i];
+}
+
+static double dot(const double *a, const double *b, size_t n)
+{
+    double sum = 0;
+
+    for (size_t k = 0; k < n; k++)
+        sum += a[k] * b[k];
+    return sum;
+}
+
+bool linalg_cholesky(double *a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++)
+            a[i * n + j] = (a[i * n + j] - dot(a + i * n, a + j * n, j)) / a[j * n + j];
+        a[i * n + i] -= dot(a + i * n, a + i * n, i);
+        if (!(a[i * n + i] > 0))
+            return false;
+        a[i * n + i] = sqrt(a[i * n + i]);
+    }
+    return true;
+}
+
+void linalg_solve_lower(const double *l, double *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        b[i] = (b[i] - dot(l + i * n, b, i)) / l[i * n + i];
+}
+
+void linalg_solve_upper(const double *l, double *b, size_t n)
+{
+    for (size_t i = n; i-- > 0;) { /* along the rows of L, which are columns here */
+        b[i] /= l[i * n + i];
+        for (size_t k = 0; k < i; k++)
+            b[k] -= l[i * n + k] * b[i];
+    }
+}
+
+void linalg_inverse(double *out, const double *l, size_t n)
+{
+    /* Row i of OUT is first column i of L^-1, from its diagonal on: OUT[i][k], k >= i.
+     * Its upper triangle is room that the product below has read by the time it
+     * writes the lower one. */
+    for (size_t i = 0; i < n; i++) {
+        double *column = out + i * n;
+
+        column[i] = 1 / l[i * n + i];
+        for (size_t k = i + 1; k < n; k++)
+            column[k] = -dot(l + k * n + i, column + i, k - i) / l[k * n + k];
+    }
+    for (size_t i = n; i-- > 0;) /* (L^-1)' L^-1, whose diagonals are read last */
+        for (size_t j = 0; j < i; j++)
+            out[i * n + j] = dot(out + i * n + i, out + j * n + i, n - i);
+    for (size_t i = 0; i < n; i++)
+        out[i * n + i] = dot(out + i * n + i, out + i * n + i, n - i);
 }

@@ -8,7 +8,7 @@
 
 const struct sampler *const sampler_all[] = {
     &sampler_tpe,    &sampler_random,  &sampler_qmc, &sampler_grid,
-    &sampler_cma_es, &sampler_nsga_ii, NULL,
+    &sampler_cma_es, &sampler_nsga_ii, &sampler_gp,  NULL,
 };
 
 /* With `distinct`, how often a point already taken is drawn again. */

@@ -38,7 +38,7 @@ struct sampler {
 };
 
 extern const struct sampler sampler_grid, sampler_random, sampler_qmc, sampler_tpe,
-    sampler_cma_es, sampler_nsga_ii;
+    sampler_cma_es, sampler_nsga_ii, sampler_gp;
 extern const struct sampler *const sampler_all[]; /* ends with NULL */
 
 /* A sampler as chosen: "tpe", "qmc:sequence=halton,scramble=no", "tpe:distinct". */

@@ -3,10 +3,14 @@
  * Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NIPS 2011), with
  * the rules of Optuna 5.  Trials are split into the best ("below") and the others
  * ("above"); of 24 points drawn from the density of the first, the one whose ratio to
- * the density of the others is largest is tried.  Parameters that are in force
- * together share one multivariate density with one objective; with several, each
- * parameter has its own.  Running trials count as bad ("constant liar"), so that
- * workers in parallel do not crowd one place. */
+ * the density of the others is largest is tried.
+ *
+ * Parameters that every finished trial has share one multivariate density; each of the
+ * others, those of a branch, has a density of its own, estimated from the trials that
+ * have it.  With group=yes, parameters that are in force together share a density
+ * instead, as with Optuna's group=True.  With several objectives every parameter has
+ * its own.  Running trials count as bad ("constant liar"), so that workers in parallel
+ * do not crowd one place. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +20,10 @@
 #include "lib/sweep/sampler/parzen.h"
 #include "lib/sweep/sampler/sampler.h"
 
-enum { SET_STARTUP, SET_CANDIDATES };
+enum { SET_STARTUP, SET_CANDIDATES, SET_GROUP };
 enum { BELOW_MAX = 25 };
+
+static const char *const no_yes[] = { "no", "yes", NULL };
 
 static const struct setting settings[] = {
     [SET_STARTUP] = { .name = "startup",
@@ -32,6 +38,9 @@ static const struct setting settings[] = {
                          .max = 1e6,
                          .integer = true,
                          .help = "points compared for each trial" },
+    [SET_GROUP] = { .name = "group",
+                    .words = no_yes,
+                    .help = "one density for all parameters of a branch: yes or no" },
     { .name = NULL },
 };
 
@@ -206,6 +215,30 @@ static size_t finished(const struct history *h)
     return n;
 }
 
+/* Whether every finished trial has parameter I. */
+static bool in_all(const struct history *h, size_t i)
+{
+    for (size_t t = 0; t < h->n; t++)
+        if (counts(&h->trials[t]) && isnan(h->trials[t].x[i]))
+            return false;
+    return true;
+}
+
+/* Which parameters share a density: writes the group of each to GROUP[n] and returns
+ * the number of groups, of which some may be empty. */
+static size_t group_params(size_t *group, const struct sampler_task *task)
+{
+    const struct space *space = task->space;
+    size_t ngroups = 1;
+
+    if (task->history->nobjectives == 1 && task->set[SET_GROUP] > 0)
+        return space_groups(space, group);
+    for (size_t i = 0; i < space->n; i++)
+        group[i] =
+            task->history->nobjectives == 1 && in_all(task->history, i) ? 0 : ngroups++;
+    return ngroups;
+}
+
 /* A group is chosen even when it will not be in force: its numbers cost little, and
  * the caller leaves it out. */
 static int draw(double *x, int *generation, const struct sampler_task *task)
@@ -220,13 +253,7 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
         return 1;
     group = xcalloc(space->n + 1, sizeof(*group));
     which = xcalloc(space->n + 1, sizeof(*which));
-    if (task->history->nobjectives > 1) {
-        ngroups = space->n;
-        for (size_t i = 0; i < space->n; i++)
-            group[i] = i;
-    } else {
-        ngroups = space_groups(space, group);
-    }
+    ngroups = group_params(group, task);
     split_trials(&split, task->history);
     for (size_t g = 0; g < ngroups; g++) {
         size_t n = 0;

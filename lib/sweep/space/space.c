@@ -92,6 +92,22 @@ void space_scale_bounds(const struct dist *d, double *low, double *high)
     *high = space_to_scale(d, d->high + half);
 }
 
+double space_to_unit(const struct dist *d, double value)
+{
+    double low, high;
+
+    space_scale_bounds(d, &low, &high);
+    return (space_to_scale(d, value) - low) / (high - low);
+}
+
+double space_from_unit(const struct dist *d, double u)
+{
+    double low, high;
+
+    space_scale_bounds(d, &low, &high);
+    return space_from_scale(d, low + u * (high - low));
+}
+
 double space_nearest(const struct dist *d, double value)
 {
     if (d->kind == DIST_CATEGORICAL)

@@ -59,6 +59,9 @@ double space_nearest(const struct dist *d, double value);
 /* VALUE on the scale on which D is searched (the logarithm when D.log), and back. */
 double space_to_scale(const struct dist *d, double value);
 double space_from_scale(const struct dist *d, double t);
+/* The same with the scale's ends at 0 and 1; of numbers that may differ. */
+double space_to_unit(const struct dist *d, double value);
+double space_from_unit(const struct dist *d, double u);
 /* The scale's ends; a stepped parameter's are half a step beyond its values. */
 void space_scale_bounds(const struct dist *d, double *low, double *high);
 

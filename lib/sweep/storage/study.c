@@ -109,8 +109,12 @@ void study_reset_trial(struct study_trial *t)
     *t = fresh;
 }
 
-static int find_name(struct study *s, const char *name)
+/* The index of NAME, which is mostly LIKELY: trials have their parameters in one
+ * order. */
+static int find_name(struct study *s, const char *name, size_t likely)
 {
+    if (likely < s->nnames && !strcmp(s->names[likely], name))
+        return (int)likely;
     for (size_t i = 0; i < s->nnames; i++)
         if (!strcmp(s->names[i], name))
             return (int)i;
@@ -127,9 +131,16 @@ static const struct dist *find_dist(struct study *s, int name, const char *text,
     struct json_doc doc;
     int ret;
 
-    for (d = s->dists; d; d = d->next)
-        if (d->name == name && !strcmp(d->text, text))
-            return &d->dist;
+    /* First from where the last one was found: trials have them in one order. */
+    for (int again = 0; again < 2; again++)
+        for (d = again ? s->dists : s->next_dist; d; d = d->next) {
+            if (again && d == s->next_dist)
+                break;
+            if (d->name == name && !strcmp(d->text, text)) {
+                s->next_dist = d->next;
+                return &d->dist;
+            }
+        }
     if (json_parse(&doc, s->names[name], text, len, err) < 0)
         return NULL;
     d = xcalloc(1, sizeof(*d) + len + 1);
@@ -141,15 +152,17 @@ static const struct dist *find_dist(struct study *s, int name, const char *text,
     }
     memcpy(d->text, text, len + 1);
     d->name = name;
-    d->next = s->dists;
-    s->dists = d;
+    d->next = NULL;
+    *(s->last_dist ? &s->last_dist->next : &s->dists) = d;
+    s->last_dist = d;
+    s->next_dist = NULL;
     return &d->dist;
 }
 
 int study_add_param(struct study *s, struct study_trial *t, const char *name,
                     double value, const char *dist, struct err *err)
 {
-    struct study_param p = { .name = find_name(s, name), .value = value };
+    struct study_param p = { .name = find_name(s, name, t->nparams), .value = value };
 
     p.dist = find_dist(s, p.name, dist, err);
     if (!p.dist)
@@ -408,6 +421,8 @@ struct curve *study_curves_new(const struct study *s)
                                     .steps = t->steps,
                                     .values = t->reports,
                                     .n = t->nreports,
+                                    .value = t->nvalues ? t->values[0] : NAN,
+                                    .infeasible = study_violation(t) > 0,
                                     .rungs = rungs,
                                     .nrungs = n };
     }

@@ -1,10 +1,10 @@
-/* importance - how much each parameter matters to being among the best */
+/* pedanova - how much each parameter matters to being among the best */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/sweep/sampler/importance.h"
+#include "lib/sweep/sampler/pedanova.h"
 #include "lib/sweep/sampler/pareto.h"
 #include "lib/sweep/space/truncnorm.h"
 
@@ -242,8 +242,8 @@ static double one_importance(const struct sample *s, const struct dist *d, size_
     return top_part * top_part / part * divergence(s, d, i) * quantile * quantile;
 }
 
-void importance_ped_anova(double *out, const struct history *h,
-                          const struct space *space, int objective, bool normalized)
+void pedanova_importance(double *out, const struct history *h,
+                         const struct space *space, int objective, bool normalized)
 {
     struct sample s;
     double sum = 0;

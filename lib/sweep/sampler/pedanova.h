@@ -1,10 +1,10 @@
-/* importance - how much each parameter matters to being among the best
+/* pedanova - how much each parameter matters to being among the best
  *
  * PED-ANOVA: Watanabe, Bansal and Hutter, "PED-ANOVA: Efficiently Quantifying
  * Hyperparameter Importance in Arbitrary Subspaces" (IJCAI 2023), with Optuna's
  * choices: the best tenth against all complete trials. */
-#ifndef LIB_SWEEP_SAMPLER_IMPORTANCE_H
-#define LIB_SWEEP_SAMPLER_IMPORTANCE_H
+#ifndef LIB_SWEEP_SAMPLER_PEDANOVA_H
+#define LIB_SWEEP_SAMPLER_PEDANOVA_H
 
 #include "lib/sweep/space/history.h"
 #include "lib/sweep/space/space.h"
@@ -13,7 +13,7 @@
  * NORMALIZED (all equal when they are all 0).  OBJECTIVE is the objective's index, or
  * -1 to take the best by Pareto rank.  Complete trials with finite losses count; with
  * fewer than two all importances are 0. */
-void importance_ped_anova(double *out, const struct history *h,
-                          const struct space *space, int objective, bool normalized);
+void pedanova_importance(double *out, const struct history *h,
+                         const struct space *space, int objective, bool normalized);
 
 #endif
