@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,6 +411,7 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
 {
     const char *best = NULL;
 
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit says EFBIG */
     if (argc < 2)
         return cmd_usage(cmd, "a command is missing");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))

@@ -100,6 +100,7 @@ shell_tests = \
     %D%/tp-shard-pad.t \
     %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t \
+    %D%/tp-shard-trust.t \
     %D%/tp-shard.t
 dist_check_SCRIPTS += $(shell_tests)
 TESTS += $(shell_tests)

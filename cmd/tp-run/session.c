@@ -159,7 +159,7 @@ static int find_stop_ids(struct session *s, struct err *err)
             free(path);
             continue;
         }
-        if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0) {
+        if (fs_read_regular(&text, NULL, path, 1 << 24, err) < 0) {
             free(path);
             return -1;
         }
@@ -261,7 +261,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     }
     if (c->sharded) {
         path = fs_join_dup(c->path, "checkpoint.json");
-        ret = fs_read_file(&text, &len, path, UINT64_C(1) << 32, err);
+        ret = fs_read_regular(&text, &len, path, UINT64_C(1) << 32, err);
         free(path);
         if (ret == 0)
             str_addn(&all, text, len);

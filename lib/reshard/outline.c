@@ -62,7 +62,7 @@ static bool lacks_files(const char *path, const char *dir)
     const cJSON *map, *name;
     bool lacks = false;
 
-    if (fs_read_file(&text, NULL, path, INDEX_MAX, &none) < 0)
+    if (fs_read_regular(&text, NULL, path, INDEX_MAX, &none) < 0)
         return false;
     index = cJSON_Parse(text);
     map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");

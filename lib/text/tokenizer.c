@@ -85,7 +85,7 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
     char *text;
     int ret;
 
-    if (fs_read_file(&text, NULL, path, MAX_FILE, err) < 0)
+    if (fs_read_regular(&text, NULL, path, MAX_FILE, err) < 0)
         return -1;
     ret = tokenizer_parse(out, path, text, err);
     free(text);
