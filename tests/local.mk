@@ -64,6 +64,7 @@ shell_tests = \
     %D%/experts.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
+    %D%/hostile-files.t \
     %D%/house.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \

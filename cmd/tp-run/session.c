@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -163,10 +164,12 @@ static int find_stop_ids(struct session *s, struct err *err)
             free(path);
             return -1;
         }
-        config = cJSON_Parse(text);
+        config = json_check_cost(path, text, strlen(text), err) < 0 ? NULL
+                                                                    : cJSON_Parse(text);
         free(text);
         if (!config) {
-            err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+            if (!err->kind)
+                err_set(err, ERR_INPUT, "%s: not valid JSON", path);
             free(path);
             return -1;
         }

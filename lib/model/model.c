@@ -484,8 +484,11 @@ static int open_with(struct model **out, struct family *f, cJSON *config,
 
 static cJSON *parse_config(const char *name, const char *text, struct err *err)
 {
-    cJSON *config = cJSON_Parse(text);
+    cJSON *config;
 
+    if (json_check_cost(name, text, strlen(text), err) < 0)
+        return NULL;
+    config = cJSON_Parse(text);
     if (!config) {
         err_set(err, ERR_INPUT, "%s: not valid JSON", name);
     } else if (!cJSON_IsObject(config)) {
