@@ -89,6 +89,7 @@ shell_tests = \
     %D%/roundtrip.t \
     %D%/stacks.t \
     %D%/tokenizer.t \
+    %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \

@@ -120,8 +120,9 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)
-        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids",
-                       s->checkpoint->path);
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
+                       s->checkpoint->path,
+                       !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
     for (size_t i = 0; i < tokens.n; i++) {
