@@ -29,15 +29,26 @@ static const char *program_name(const struct cmd *cmd)
 
 /* ---- diagnostics ---- */
 
+/* "program: text" on standard error, as one line whatever names are in it. */
+static void complain(const struct cmd *cmd, const char *fmt, va_list ap)
+{
+    struct str line = { 0 };
+    char text[4096];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    str_add_printable(&line, text);
+    fprintf(stderr, "%s: %s\n", program_name(cmd), str_text(&line));
+    str_clear(&line);
+}
+
 int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "%s: ", program_name(cmd));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    complain(cmd, fmt, ap);
     va_end(ap);
-    fputs("\nTry '", stderr);
+    fputs("Try '", stderr);
     print_name(stderr, cmd);
     fputs(" --help' for more.\n", stderr);
     return ERR_USAGE;
@@ -55,11 +66,18 @@ void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "%s: ", program_name(cmd));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    complain(cmd, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+}
+
+void cmd_puts(const char *line)
+{
+    struct str shown = { 0 };
+
+    str_add_printable(&shown, line);
+    puts(str_text(&shown));
+    str_clear(&shown);
 }
 
 int cmd_finish(const struct cmd *cmd, int status)

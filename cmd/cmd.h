@@ -82,6 +82,8 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
 int cmd_fail(const struct cmd *cmd, const struct err *err);
 void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Print LINE and a line feed on standard output, what names in it hold escaped. */
+void cmd_puts(const char *line);
 /* Flush standard output; returns STATUS, or 4 with a message when it cannot be
  * written.  Every successful path ends with it. */
 int cmd_finish(const struct cmd *cmd, int status);

@@ -88,6 +88,7 @@ shell_tests = \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \
+    %D%/terminal.t \
     %D%/tokenizer.t \
     %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \

@@ -73,7 +73,7 @@ void print_trial(const struct study *s, const struct study_trial *t, bool json)
         str_addf(&out, "  %s=", s->names[t->params[i].name]);
         dist_write_word(&out, t->params[i].dist, t->params[i].value);
     }
-    puts(out.s);
+    cmd_puts(out.s);
     str_clear(&out);
 }
 
@@ -214,7 +214,7 @@ static int list_importance(const struct study *s, bool json, struct err *err)
         } else {
             str_addf(&line, "%.4f  %s", all.v[i].importance, all.v[i].name);
         }
-        puts(line.s);
+        cmd_puts(line.s);
         str_clear(&line);
     }
     importances_clear(&all);
