@@ -80,6 +80,31 @@ void cmd_puts(const char *line)
     str_clear(&shown);
 }
 
+static const char *signalled; /* what signals end */
+
+static void say_signal(int sig)
+{
+    const char *words[] = { signalled, ": ended by signal ",
+                            sig == SIGINT ? "2 (SIGINT)\n" : "15 (SIGTERM)\n" };
+
+    for (int i = 0; i < 3; i++)
+        if (write(STDERR_FILENO, words[i], strlen(words[i])) < 0)
+            break;
+    raise(sig); /* its handler is gone */
+}
+
+void cmd_say_signals(const char *program)
+{
+    static const int sigs[] = { SIGINT, SIGTERM };
+    struct sigaction old,
+        say = { .sa_handler = say_signal, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
+
+    signalled = program;
+    for (int i = 0; i < 2; i++)
+        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(sigs[i], &say, NULL);
+}
+
 int cmd_finish(const struct cmd *cmd, int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -422,7 +422,7 @@ static int print_refused(struct generate *g, struct err *err)
 
 int generate_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct generate g = { .session = &session,
@@ -432,8 +432,7 @@ int generate_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
-        { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3",
-          NULL, NULL },
+        { OPT_LIST, '\0', "ids", &id_lists, "LIST", NULL, NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),

@@ -256,7 +256,7 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
 
 int logits_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct logits l = { .session = &session };
     const char *ids = NULL, *types = NULL, *prompt = NULL, *source = NULL;

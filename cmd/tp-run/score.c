@@ -221,7 +221,7 @@ static int print_refused(const struct score *s)
 
 int score_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct score s = { .session = &session };

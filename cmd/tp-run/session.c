@@ -338,6 +338,7 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
+    s->launcher.timeout_s = opt->timeout;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
