@@ -12,6 +12,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/model/quant.h"
 
 static const uint64_t NOT_THERE = UINT64_MAX;
 
@@ -207,12 +208,15 @@ struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
 {
     const struct tensor *t = &c->tensor[i];
 
-    return (struct cut_tensor){ .name = t->name,
-                                .model = c->which[i],
-                                .ndim = t->ndim,
-                                .shape = t->shape,
-                                .from = t->dtype,
-                                .to = dtype };
+    return (struct cut_tensor){
+        .name = t->name,
+        .model = c->which[i],
+        .ndim = t->ndim,
+        .shape = t->shape,
+        .from = t->dtype,
+        .to = dtype,
+        .group = c->which[i] < 0 ? 0 : quant_index_group(c->model, (size_t)c->which[i])
+    };
 }
 
 static const char *file_name(const struct checkpoint *c, int f)
