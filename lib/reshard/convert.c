@@ -14,6 +14,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
+#include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
@@ -45,10 +46,51 @@ static const char *small_name(const struct checkpoint *k, size_t i)
                       : k->source.small[i];
 }
 
+/* The type that a merge's weights have, where it is not the original's. */
+static const enum dtype *merged_type(const struct convert *c)
+{
+    const struct checkpoint *k = c->to.from;
+
+    if (c->opt->mesh || c->opt->dtype || !k->manifest.cast)
+        return c->opt->mesh ? NULL : c->opt->dtype;
+    for (size_t i = 0; i < k->ntensors; i++)
+        if (k->which[i] >= 0 && dtype_is_float(c->to.dtype[i]) &&
+            dtype_bits(c->to.dtype[i]) >= 16)
+            return &c->to.dtype[i];
+    return NULL;
+}
+
+/* config.json at *TEXT names the type of the weights: let it be TYPE. */
+static void name_type(char **text, size_t *n, enum dtype type)
+{
+    struct str out = { 0 };
+    struct jsonlex lex;
+    size_t copied = 0;
+
+    jsonlex_init(&lex, "config.json", *text, *n);
+    while (jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
+        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
+            (strcmp(lex.text.s, "dtype") != 0 &&
+             strcmp(lex.text.s, "torch_dtype") != 0))
+            continue;
+        if (jsonlex_next(&lex, NULL) < 0 || lex.token != JSONLEX_STRING)
+            continue;
+        str_addn(&out, *text + copied, lex.start - copied);
+        str_add_json(&out, dtype_pytorch(type));
+        copied = lex.end;
+    }
+    jsonlex_clear(&lex);
+    str_addn(&out, *text + copied, *n - copied);
+    free(*text);
+    *n = out.len;
+    *text = str_steal(&out);
+}
+
 static int copy_small(struct convert *c, size_t i, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
     const char *name = small_name(k, i);
+    const enum dtype *type = merged_type(c);
     char *from = fs_join_dup(k->path, name);
     char *text = NULL;
     struct stat st;
@@ -68,6 +110,8 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
         err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
         goto out;
     }
+    if (type && !strcmp(name, "config.json"))
+        name_type(&text, &n, *type);
     ret = outdir_write(&c->out, name, text, n, st.st_mode, err);
 out:
     free(text);
