@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,15 +29,26 @@ static const char *program_name(const struct cmd *cmd)
 
 /* ---- diagnostics ---- */
 
+/* "program: text" on standard error, as one line whatever names are in it. */
+static void complain(const struct cmd *cmd, const char *fmt, va_list ap)
+{
+    struct str line = { 0 };
+    char text[4096];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    str_add_printable(&line, text);
+    fprintf(stderr, "%s: %s\n", program_name(cmd), str_text(&line));
+    str_clear(&line);
+}
+
 int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "%s: ", program_name(cmd));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    complain(cmd, fmt, ap);
     va_end(ap);
-    fputs("\nTry '", stderr);
+    fputs("Try '", stderr);
     print_name(stderr, cmd);
     fputs(" --help' for more.\n", stderr);
     return ERR_USAGE;
@@ -54,11 +66,43 @@ void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "%s: ", program_name(cmd));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    complain(cmd, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+}
+
+void cmd_puts(const char *line)
+{
+    struct str shown = { 0 };
+
+    str_add_printable(&shown, line);
+    puts(str_text(&shown));
+    str_clear(&shown);
+}
+
+static const char *signalled; /* what signals end */
+
+static void say_signal(int sig)
+{
+    const char *words[] = { signalled, ": ended by signal ",
+                            sig == SIGINT ? "2 (SIGINT)\n" : "15 (SIGTERM)\n" };
+
+    for (int i = 0; i < 3; i++)
+        if (write(STDERR_FILENO, words[i], strlen(words[i])) < 0)
+            break;
+    raise(sig); /* its handler is gone */
+}
+
+void cmd_say_signals(const char *program)
+{
+    static const int sigs[] = { SIGINT, SIGTERM };
+    struct sigaction old,
+        say = { .sa_handler = say_signal, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
+
+    signalled = program;
+    for (int i = 0; i < 2; i++)
+        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(sigs[i], &say, NULL);
 }
 
 int cmd_finish(const struct cmd *cmd, int status)
@@ -410,6 +454,7 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
 {
     const char *best = NULL;
 
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit says EFBIG */
     if (argc < 2)
         return cmd_usage(cmd, "a command is missing");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))

@@ -82,6 +82,11 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
 int cmd_fail(const struct cmd *cmd, const struct err *err);
 void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Print LINE and a line feed on standard output, what names in it hold escaped. */
+void cmd_puts(const char *line);
+/* From now on SIGINT and SIGTERM, unless ignored, say one line before they end PROGRAM
+ * (a name that stays). */
+void cmd_say_signals(const char *program);
 /* Flush standard output; returns STATUS, or 4 with a message when it cannot be
  * written.  Every successful path ends with it. */
 int cmd_finish(const struct cmd *cmd, int status);

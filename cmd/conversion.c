@@ -32,19 +32,22 @@ static double seconds_since(const struct timespec *then)
            1e-9 * (double)(now.tv_nsec - then->tv_nsec);
 }
 
-/* One line on a terminal, renewed ten times a second: share, rate, time left. */
+/* One line on a terminal, renewed ten times a second: a bar, share, rate, time left. */
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
+    static const char filled[] = "####################",
+                      empty[] = "                    ";
     struct meter *m = arg;
     double elapsed = seconds_since(&m->began), rate = (double)done / elapsed;
+    double share = total ? (double)done / (double)total : 1;
+    int width = (int)sizeof(filled) - 1, bar = (int)(share * width);
     char size[32];
 
     if (done < total && seconds_since(&m->shown) < 0.1)
         return;
     clock_gettime(CLOCK_MONOTONIC, &m->shown);
-    fprintf(stderr, "\r%3.0f %%  %s/s  %.0f s left \033[K",
-            total ? 100.0 * (double)done / (double)total : 100.0,
-            str_human(size, (uint64_t)rate),
+    fprintf(stderr, "\r[%.*s%.*s] %3.0f %%  %s/s  %.0f s left \033[K", bar, filled,
+            width - bar, empty, 100 * share, str_human(size, (uint64_t)rate),
             rate > 0 ? (double)(total - done) / rate : 0);
     if (done >= total)
         fputs("\r\033[K", stderr);

@@ -21,10 +21,10 @@ struct write_options {
 };
 
 /* Rows of an option table. */
-#define FAMILY_OPTION(family)                             \
-    {                                                     \
-        OPT_STRING, '\0', "family", &(family), "FILE",    \
-            "take the model family from FILE", NULL, NULL \
+#define FAMILY_OPTION(family)                                 \
+    {                                                         \
+        OPT_STRING, '\0', "family", &(family), "FILE",        \
+            "the model family: a name, or a FILE", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                         \

@@ -72,4 +72,16 @@ if [ -w /dev/full ]; then
     tp-run --help > /dev/full 2> err || status=$?
     status_is 4 "output that cannot be written is an error of the machine"
 fi
+
+# hardened programs, where the build was to make them
+if command -v readelf > /dev/null && grep -q '^HARDEN_LDFLAGS = .*-z,now' "$top_builddir/Makefile"; then
+    for program in "$top_builddir"/bin/*; do
+        readelf -hdlW "$program" > elf 2>&1
+        ok "${program##*/} is bound before it runs, and its tables are read-only then" \
+            sh -c 'grep -q "BIND_NOW\|Flags:.* NOW" elf && grep -q GNU_RELRO elf'
+        ok "${program##*/} may lie anywhere" grep -q 'Type: *DYN' elf
+    done
+else
+    skip "programs are hardened" "not in this build"
+fi
 done_testing

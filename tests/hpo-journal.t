@@ -156,4 +156,12 @@ printf 'x: uniform(0, 1)\n' > sub.yaml
 run hpo-sweep run --storage journal:sub/s.jsonl --study s --trials 2 sub.yaml -- sh -c 'echo {x}'
 status_is 0 "a journal may lie in another directory"
 ok "with its lock beside it" test -e sub/s.jsonl.lck
+
+# another's lock
+ln -s s.jsonl sub/s.jsonl.lock
+(sleep 2 && rm sub/s.jsonl.lock) &
+run hpo-sweep enqueue --storage journal:sub/s.jsonl --study s sub.yaml x=0.5
+wait
+status_is 0 "another's lock is waited for"
+err_is "hpo-sweep: sub/s.jsonl.lock: waiting for another's lock" "which is told after a second"
 done_testing

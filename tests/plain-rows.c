@@ -92,6 +92,22 @@ static int list_indices(uint64_t **out, uint64_t *n, const struct json *runs,
     return 0;
 }
 
+/* Is element I of PART, of WIDTH bytes, element AT of WHOLE?  Numbers of GPTQ's groups
+ * are counted from the part's first: less by *BASE, which is set at the first. */
+static bool same(const unsigned char *part, uint64_t i, const unsigned char *whole,
+                 uint64_t at, uint64_t width, const char *name, int32_t *base)
+{
+    size_t n = strlen(name);
+    int32_t a, b;
+
+    if (n < 6 || strcmp(name + n - 6, ".g_idx") != 0)
+        return !memcmp(part + i * width, whole + at * width, (size_t)width);
+    memcpy(&a, part + i * width, sizeof(a));
+    memcpy(&b, whole + at * width, sizeof(b));
+    *base = i ? *base : b - a;
+    return b - a == *base;
+}
+
 /* Compare PART's bytes with the elements of WHOLE that AXES (NULL: all) names. */
 static int compare(const struct tensor *w, const unsigned char *whole,
                    const struct tensor *p, const unsigned char *part,
@@ -100,6 +116,7 @@ static int compare(const struct tensor *w, const unsigned char *whole,
     uint64_t *index[TENSOR_MAX_DIMS] = { 0 }, count[TENSOR_MAX_DIMS], total = 1;
     uint64_t width = (uint64_t)dtype_bits(w->dtype) / 8;
     const struct json *axis = axes ? axes->first : NULL;
+    int32_t base = 0;
     int ret = -1;
 
     if (!axes || !w->ndim)
@@ -123,7 +140,7 @@ static int compare(const struct tensor *w, const unsigned char *whole,
             stride *= w->shape[k];
             rest /= count[k];
         }
-        if (memcmp(part + i * width, whole + at * width, (size_t)width)) {
+        if (!same(part, i, whole, at, width, w->name, &base)) {
             err_set(err, ERR_NO, "element %llu is not the original's element %llu",
                     (unsigned long long)i, (unsigned long long)at);
             goto out;

@@ -2,7 +2,7 @@
 # quantised.t - quantised weights are cut with their companions
 . "$top_srcdir/tests/lib.sh"
 
-for kind in fp8 fp8-latent gptq awq int8 mxfp4 gpt-oss-bf16; do
+for kind in fp8 fp8-latent gptq awq int8 mxfp4 gpt-oss-bf16 ct-fp8 ct-w4a16; do
     model=$data/quantised/$kind
     for tp in 1 2 3 4; do
         case $kind$tp in mxfp44 | gpt-oss-bf164) continue ;; esac # three blocks of 32
@@ -31,6 +31,60 @@ ok "FP8 blocks that lie across two parts of a head go with their heads" \
     test "$(shape fp8-latent.2/rank-tp0-pp0.safetensors $p.self_attn.q_b_proj.weight_scale_inv)" = "[6,2]"
 ok "GPTQ packs rows" \
     test "$(shape gptq.2/rank-tp0-pp0.safetensors $p.mlp.down_proj.qweight)" = "[4,32]"
+
+# numbers FILE TENSOR: the int32 elements
+numbers() {
+    size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    at=$(head -c $((8 + size)) "$1" | tail -c +9 |
+        sed "s/.*\"$2\":[^}]*\"data_offsets\":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/")
+    od -An -v -w4 -tu4 -j $((8 + size + ${at% *})) -N $((${at#* } - ${at% *})) "$1" | tr -d ' '
+}
+for tp in 2 3; do
+    wrong=0
+    r=0
+    while [ $r -lt $tp ]; do
+        f=gptq.$tp/rank-tp$r-pp0.safetensors
+        numbers $f $p.mlp.down_proj.g_idx > g_idx
+        awk '$1 != int((NR - 1) / 16) { exit 1 }' g_idx || wrong=1
+        r=$((r + 1))
+    done
+    ok "GPTQ's groups are counted from 0 in each rank's file at tp $tp" test $wrong -eq 0
+done
+cp -R "$data/quantised/gptq" permuted
+chmod -R u+w permuted
+size=$(od -An -tu8 -N8 permuted/model.safetensors | tr -d ' ')
+printf '\002' | dd of=permuted/model.safetensors bs=1 seek=$((8 + size)) conv=notrunc 2> dd.err
+run tp-shard split -q --tp 2 permuted permuted.2
+status_is 3 "GPTQ whose rows are in another order than desc_act says is refused"
+err_is "tp-shard: $p.mlp.down_proj.g_idx: rows that are not in the order of their groups (row 0 in group 2) cannot be cut" \
+    "by name"
+run tp-shard split -q --tp 1 permuted permuted.1
+status_is 0 "but kept whole it can"
+ok "compressed-tensors packs columns" \
+    test "$(shape ct-w4a16.3/rank-tp1-pp0.safetensors $p.mlp.down_proj.weight_packed)" = "[32,2]"
+ok "with their scales" \
+    test "$(shape ct-w4a16.3/rank-tp1-pp0.safetensors $p.mlp.down_proj.weight_scale)" = "[32,1]"
+ok "scales of rows go with them" \
+    test "$(shape ct-fp8.2/rank-tp1-pp0.safetensors $p.mlp.up_proj.weight_scale)" = "[24,1]"
+ok "and are whole where columns are cut" \
+    test "$(shape ct-fp8.2/rank-tp1-pp0.safetensors $p.mlp.down_proj.weight_scale)" = "[32,1]"
+mkdir nf4
+cat > nf4/header << 'END'
+{"model.layers.0.mlp.down_proj.weight":{"dtype":"U8","shape":[768,1],"data_offsets":[0,768]},
+"model.layers.0.mlp.down_proj.weight.absmax":{"dtype":"U8","shape":[24],"data_offsets":[768,792]},
+"model.layers.0.mlp.down_proj.weight.quant_state.bitsandbytes__nf4":{"dtype":"U8","shape":[8],"data_offsets":[792,800]}}
+END
+length=$(wc -c < nf4/header)
+{
+    printf "$(printf '\\%03o\\%03o' $((length % 256)) $((length / 256)))\0\0\0\0\0\0"
+    cat nf4/header
+    head -c 800 /dev/zero
+} > nf4/model.safetensors
+sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantised/int8/config.json" > nf4/config.json
+run tp-shard split --tp 2 nf4 nf4.2
+status_is 3 "bitsandbytes of 4 bits as it is stored is refused"
+err_is "tp-shard: nf4: tensor model.layers.0.mlp.down_proj.weight.absmax: bitsandbytes weights of 4 bits cannot be cut" \
+    "by name"
 ok "AWQ packs columns" \
     test "$(shape awq.2/rank-tp0-pp0.safetensors $p.mlp.up_proj.qweight)" = "[32,4]"
 

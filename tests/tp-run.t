@@ -130,12 +130,69 @@ if [ -r "/proc/$$/task/$$/children" ]; then
     status=0
     wait "$pid" || status=$?
     status_is 143 "SIGTERM ends the run with 128 + 15"
-    err_empty "without a word"
+    err_is "tp-run: ended by signal 15 (SIGTERM)" "with one line"
     left=0
     for kid in $kids; do
         kill -0 "$kid" 2> /dev/null && left=$((left + 1))
     done
     ok "and no rank is left after it" test "$left" -eq 0
+
+    # a rank that does not answer
+    start_rank() {
+        : > out
+        tp-run generate "$@" --prompt 'ROMEO:' --temperature 1 --max-tokens 500 --prompt A --prompt B \
+            --prompt C --prompt D --prompt E --prompt F --prompt G --prompt H b2 > out 2> err &
+        pid=$!
+        while [ ! -s out ] && kill -0 "$pid" 2> /dev/null; do sleep 0.01; done
+        kids=$(kids_of "$pid")
+        victim=${kids% }
+        victim=${victim##* }
+        kill -STOP "$victim"
+    }
+    start_rank --rank-timeout 2
+    start=$(date +%s)
+    status=0
+    wait "$pid" || status=$?
+    end=$(date +%s)
+    status_is 4 "a rank that is stopped ends the run"
+    err_is "tp-run: rank 1 is stopped and has not answered for 2 s (--rank-timeout)" "with one line"
+    ok "after --rank-timeout" test $((end - start)) -le 8
+    left=0
+    for kid in $kids; do
+        kill -0 "$kid" 2> /dev/null && left=$((left + 1))
+    done
+    ok "and is not left" test "$left" -eq 0
+    start_rank --rank-timeout 3
+    sleep 1.5
+    kill -CONT "$victim"
+    status=0
+    wait "$pid" || status=$?
+    status_is 0 "one that goes on in time does no harm"
+    start_rank --rank-timeout 0
+    sleep 2.5
+    ok "with 0 it is waited for" kill -0 "$pid"
+    kill -INT "$pid"
+    status=0
+    wait "$pid" || status=$?
+    if [ "$status" -eq 130 ]; then
+        err_is "tp-run: ended by signal 2 (SIGINT)" "SIGINT says one line"
+    else
+        kill -TERM "$pid" 2> kill.err # a shell may start what is in the background deaf to it
+        wait "$pid"
+        skip "SIGINT says one line" "it is ignored here"
+    fi
+
+    # one rank
+    : > out
+    tp-run generate --prompt 'ROMEO:' --temperature 1 --max-tokens 500 --prompt A --prompt B \
+        --prompt C --prompt D --prompt E --prompt F --prompt G --prompt H "$bard" > out 2> err &
+    pid=$!
+    while [ ! -s out ] && kill -0 "$pid" 2> /dev/null; do sleep 0.01; done
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    status_is 143 "SIGTERM ends one rank as well"
+    same_text err "tp-run: ended by signal 15 (SIGTERM)" "with one line"
 else
     skip "a killed rank ends the run" "no /proc"
 fi

@@ -119,4 +119,36 @@ while IFS='	' read -r file verdict _; do
         ;;
     esac
 done < "$data/safetensors-cases/expected.tsv"
+
+# what a merge says of its type
+mkdir typed
+cp "$bard"/* typed
+chmod -R u+w typed
+sed -i 's/"\(torch_\)\{0,1\}dtype" *: *"[a-z0-9]*"/"torch_dtype": "float32"/' typed/config.json
+sed -i 's/^{/{"nested": {"dtype": "float32"},/' typed/config.json
+tp-shard split -q --tp 2 --dtype f16 typed typed2
+tp-shard merge -q typed2 typed1
+ok "a merge of weights whose type was changed names it in config.json" \
+    grep -q '"torch_dtype": "float16"' typed1/config.json
+ok "and changes nothing else there" test "$(diff typed/config.json typed1/config.json | grep -c '^[<>]')" -eq 2
+ok "inner keys among it" grep -q '"nested": {"dtype": "float32"}' typed1/config.json
+tp-shard split -q --tp 2 typed kept2
+tp-shard merge -q --dtype f16 kept2 kept1
+ok "so does a merge that changes it" cmp typed1/config.json kept1/config.json
+tp-shard merge -q kept2 same
+ok "one that does not leaves the file alone" cmp typed/config.json same/config.json
+
+# a family by its name, and what the limits are called
+sed 's/"model_type": *"[a-z]*"/"model_type": "unheard_of"/; s/LlamaForCausalLM/Unheard/' typed/config.json > config
+mv config typed/config.json
+run tp-shard split -q --tp 2 typed unknown2
+status_is 3 "a model of no known family is refused"
+run tp-shard split -q --tp 2 --family llama typed named2
+status_is 0 "but cut with --family and a name"
+run tp-shard plan --tp 2 --family lama typed
+err_has "no family is called 'lama'; the nearest is 'llama'" "a name that is none is told"
+run tp-shard plan --tp 200 "$data/models/qwen3-moe"
+err_is "tp-shard: tp 200: the model has 6 heads" "a limit has the name that users know"
+run tp-shard plan --tp 4 "$data/quantised/mxfp4"
+err_is "tp-shard: tp 4: the model's intermediate_size/32 is 3" "or that of the key in config.json"
 done_testing

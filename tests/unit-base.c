@@ -21,9 +21,9 @@ static void test_err(void)
 
     tap_ok(err_set(&err, ERR_INPUT, "%s: bad\nthing", "a\033b") == -1,
            "err_set returns -1");
-    tap_is(err.text, "a?b: bad?thing", "an error's text is one printable line");
+    tap_is(err.text, "a\\x1bb: bad\\nthing", "an error's text is one printable line");
     err_prefix(&err, "%s", "file");
-    tap_is(err.text, "file: a?b: bad?thing", "a prefix goes in front");
+    tap_is(err.text, "file: a\\x1bb: bad\\nthing", "a prefix goes in front");
     tap_ok(err.kind == ERR_INPUT, "a prefix keeps the kind");
 }
 

@@ -81,6 +81,16 @@ static int only_study(struct session *s, struct err *err)
     return ret;
 }
 
+/* Another process has the lock: a person may want to know why nothing happens. */
+static void say_waiting(const char *what)
+{
+    struct str shown = { 0 };
+
+    str_add_printable(&shown, what);
+    fprintf(stderr, "hpo-sweep: %s: waiting for another's lock\n", str_text(&shown));
+    str_clear(&shown);
+}
+
 int session_open(struct session *s, const struct where *w, bool change, struct err *err)
 {
     const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
@@ -92,6 +102,7 @@ int session_open(struct session *s, const struct where *w, bool change, struct e
     s->url = xstrdup(url);
     if (storage_open(&s->st, url, false, err) < 0)
         goto fail;
+    s->st->waits = say_waiting;
     if (s->st->ops->begin(s->st, change, err) < 0)
         goto fail;
     s->open = true;
@@ -348,8 +359,10 @@ int session_open_study(struct session *s, const struct wish *w, struct err *err)
     const char *seed;
     int wider;
 
-    if (storage_open(&s->st, s->url, true, err) < 0 ||
-        s->st->ops->begin(s->st, true, err) < 0)
+    if (storage_open(&s->st, s->url, true, err) < 0)
+        return -1;
+    s->st->waits = say_waiting;
+    if (s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;
     if (find_or_create(s, w, err) < 0 ||

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
@@ -31,16 +32,30 @@ static int copy(const char *to_url, const char *from_url, const char *name,
     return ret;
 }
 
-/* Studies of URL to FILE, which appears whole. */
+/* Studies of URL to FILE, which appears whole.  The journal that is written has a fresh
+ * file beside FILE, under a name that nobody could foresee and link elsewhere. */
 static int export(const char *file, const char *url, const char *name, struct err *err)
 {
-    char *temporary = str_dupf("%s.%ld.tmp", file, (long)getpid());
-    char *to = journal_dup(temporary);
-    int ret = copy(to, url, name, err);
+    char *temporary = str_dupf("%s.XXXXXX", file);
+    char *to = NULL;
+    mode_t mask = umask(0);
+    int fd, ret = -1;
 
-    if (ret == 0 && rename(temporary, file) < 0)
-        ret = err_errno(err, "%s", file);
-    unlink(temporary);
+    umask(mask);
+    fd = mkstemp(temporary);
+    if (fd < 0) {
+        err_errno(err, "%s", file);
+        free(temporary);
+        return -1;
+    }
+    to = journal_dup(temporary);
+    if (fchmod(fd, 0666 & ~mask) < 0)
+        err_errno(err, "%s", file);
+    else if (copy(to, url, name, err) == 0)
+        ret = rename(temporary, file) < 0 ? err_errno(err, "%s", file) : 0;
+    if (ret < 0)
+        unlink(temporary);
+    close(fd);
     free(temporary);
     free(to);
     return ret;

@@ -91,7 +91,7 @@ void print_trial(const struct study *s, const struct study_trial *t, bool json)
     if (reason)
         str_addf(&out, "  (%s)", reason);
     free(reason);
-    puts(out.s);
+    cmd_puts(out.s);
     str_clear(&out);
 }
 

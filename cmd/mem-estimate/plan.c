@@ -231,8 +231,11 @@ static void print(const struct planner_options *p, const struct planner_result *
                   const struct request *r, const char *device, bool json)
 {
     if (!json) {
-        printf("%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each\n", r->path,
-               p->gpus, device, p->global_batch, p->start.seq);
+        char *line = str_dupf("%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each",
+                              r->path, p->gpus, device, p->global_batch, p->start.seq);
+
+        cmd_puts(line);
+        free(line);
         printf("assumed: %s\n", str_text(&r->assumed));
         if (result->n)
             print_table(result, p->start.train);

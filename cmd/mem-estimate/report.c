@@ -256,10 +256,12 @@ void report_text(const struct report *r)
 {
     const struct request *q = r->request;
     uint64_t params = anatomy_params(q->outline.model);
-    char size[32];
+    char size[32], *line;
 
-    printf("%s: %s, %" PRIu64 " parameters\n", q->path, q->outline.model->family,
-           params);
+    line = str_dupf("%s: %s, %" PRIu64 " parameters", q->path, q->outline.model->family,
+                    params);
+    cmd_puts(line);
+    free(line);
     if (q->assumed.len)
         printf("assumed: %s\n", q->assumed.s);
     if (!q->layout)

@@ -420,7 +420,7 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
 
 int bench_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct bench b = { .session = &session, .repeat = 5 };
     const struct opt opts[] = {

@@ -13,9 +13,9 @@
 
 enum { CHUNK = 512 }; /* tokens of a prompt that are run at a time */
 
-enum finish { UNFINISHED, STOP, LENGTH, CONTEXT };
+enum finish { UNFINISHED, STOP, LENGTH, CONTEXT, REFUSED };
 
-static const char *const finish_names[] = { NULL, "stop", "length", "context" };
+static const char *const finish_names[] = { NULL, "stop", "length", "context", NULL };
 
 struct generate {
     struct session *session;
@@ -46,21 +46,24 @@ static bool is_stop(const struct session *s, int32_t id)
     return false;
 }
 
-/* Is there anything to be added to a text of N tokens, NEW of them new? */
+/* Is there anything to be added to a text of N tokens, NEW of them new?  The last token
+ * that the model reads tells one more, which is not read. */
 static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
 {
-    return new >= g->max_tokens                             ? LENGTH
-           : g->session->context &&n >= g->session->context ? CONTEXT
-                                                            : UNFINISHED;
+    return new >= g->max_tokens                            ? LENGTH
+           : g->session->context &&n > g->session->context ? CONTEXT
+                                                           : UNFINISHED;
 }
 
 /* ---- what is printed: text after text, the present one as it comes ---- */
 
-static void print_json(const struct generate *g, const struct text *t)
+static void print_json(const struct generate *g, const struct text *t, size_t line)
 {
     struct str out = { 0 };
 
     str_add(&out, "{\"type\":\"generation\",");
+    if (line)
+        str_addf(&out, "\"line\":%zu,", line);
     if (t->source->n) {
         str_add(&out, "\"source_ids\":");
         ids_print_json(&out, t->source);
@@ -104,8 +107,10 @@ static int print_texts(struct generate *g, struct err *err)
             print_words(g, t);
         if (!t->finish)
             break;
-        if (g->session->opt.json)
-            print_json(g, t);
+        if (g->session->opt.json && t->finish == REFUSED)
+            inputs_print_bad(&g->prompts, g->turn);
+        else if (g->session->opt.json)
+            print_json(g, t, g->prompts.v[g->turn].line);
         else
             putchar('\n');
     }
@@ -152,7 +157,8 @@ static int advance(struct generate *g, struct text *t, struct runner *r,
         step.n = t->prompt->n;
         t->start = clock_seconds();
     }
-    draw.position = t->prompt->n + t->ids.n;
+    /* another text draws otherwise, on every layout alike */
+    draw.position = ((uint64_t)(t - g->text) << 32) + t->prompt->n + t->ids.n;
     step.draw = &draw;
     if (runner_feed(r, &step, NULL, NULL, err) < 0)
         return -1;
@@ -177,6 +183,8 @@ static struct text *next_text(struct generate *g, const struct runner *r, size_t
         struct text *t = &g->text[*at];
 
         *at += (size_t)r->nreplicas;
+        if (t->finish == REFUSED)
+            continue;
         t->finish = end_of(g, t->prompt->n, 0);
         if (!t->finish)
             return t;
@@ -236,6 +244,8 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
         struct text *t = &g->text[i];
         uint64_t n = t->ids.n;
 
+        if (t->finish == REFUSED)
+            continue;
         if (replica == r->replica && replica > 0 &&
             (runner_give(r, last, &n, sizeof(n), err) < 0 ||
              runner_give(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
@@ -299,6 +309,7 @@ static void open_texts(struct generate *g, bool front)
     for (size_t i = 0; i < g->prompts.n; i++) {
         g->text[i].prompt = &g->prompts.v[i].ids;
         g->text[i].source = &g->prompts.v[i].source;
+        g->text[i].finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED;
         if (front && g->session->tokenizer)
             g->text[i].stream = token_stream_new(g->session->tokenizer, true);
     }
@@ -368,12 +379,17 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
     if (inputs_use(in, s, INPUT_PROMPT, err) < 0)
         return -1;
     for (size_t i = 0; i < in->n; i++) {
-        if (!in->v[i].ids.n)
-            return err_set(err, ERR_INPUT, "an empty prompt");
-        if (s->context && in->v[i].ids.n > s->context)
-            return err_set(err, ERR_INPUT,
-                           "the prompt has %zu tokens, the model takes %llu",
-                           in->v[i].ids.n, (unsigned long long)s->context);
+        const struct input *one = &in->v[i];
+
+        if (one->bad)
+            continue;
+        if (!one->ids.n)
+            err_set(err, ERR_INPUT, "an empty prompt");
+        else if (s->context && one->ids.n > s->context)
+            err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
+                    one->ids.n, (unsigned long long)s->context);
+        if (err->kind && inputs_refuse(in, s, i, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -388,29 +404,46 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
                         front ? read_prompts(g, prompts, ids, lines, err) : 0, err);
 }
 
+/* Which of the settings was given as an option. */
+struct given {
+    bool temperature, top_k, top_p;
+};
+
+/* Nothing but bad lines: what is printed of them, and no run. */
+static int print_refused(struct generate *g, struct err *err)
+{
+    int ret;
+
+    open_texts(g, false);
+    ret = launcher_is_front(&g->session->launcher) ? print_texts(g, err) : 0;
+    close_texts(g);
+    return ret;
+}
+
 int generate_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct generate g = { .session = &session,
                           .max_tokens = 128,
                           .sampling = { .top_p = 1 } };
+    struct given given = { 0 };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
-        { OPT_LIST, '\0', "ids", &id_lists, "LIST", "the prompt as ids, such as 1,2,3",
-          NULL, NULL },
+        { OPT_LIST, '\0', "ids", &id_lists, "LIST", NULL, NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(g.prompts),
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
           "most new tokens (default 128)", NULL, NULL },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
-          "sample at this temperature (default 0: greedy)", NULL, NULL },
+          "sample at this temperature (default 0: greedy)", NULL, &given.temperature },
         { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
-          NULL, NULL },
+          NULL, &given.top_k },
         { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
-          "from the likeliest tokens that sum to P", NULL, NULL },
+          "from the likeliest tokens that sum to P", NULL, &given.top_p },
         { OPT_U64, '\0', "seed", &g.sampling.seed, "S",
           "seed of the sampling (default 0)", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
@@ -432,11 +465,18 @@ int generate_main(const char *program, int argc, char **argv)
     if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
         status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
                                  "and at most 1");
+    else if ((given.top_k || given.top_p) && !given.temperature)
+        status = cmd_usage(&cmd, "--%s needs --temperature",
+                           given.top_k ? "top-k" : "top-p");
     else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
              take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
+    else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else if (g.prompts.nbad == g.prompts.n)
+        status = cmd_finish(&cmd, ERR_INPUT);
     else
-        status = session_run(&session, generate_rank, &g);
+        status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
     inputs_clear(&g.prompts);
     free(lines.v);
     free(prompts.v);

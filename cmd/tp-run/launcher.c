@@ -3,6 +3,7 @@
 #include "cmd/tp-run/launcher.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,13 +197,14 @@ int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_mai
                  void *arg)
 {
     struct err err = { 0 };
-    int sig;
+    int sig, status;
 
     fflush(stdout);
     if (!l->world) {
-        if (launch_ranks(nranks, main, arg, &sig, &err) == 0)
+        if (launch_ranks_within(nranks, l->timeout_s, main, arg, &sig, &err) == 0)
             return cmd_finish(cmd, 0);
-        return sig ? 128 + sig : cmd_fail(cmd, &err);
+        status = sig == SIGPIPE ? 0 : cmd_fail(cmd, &err);
+        return sig ? 128 + sig : status;
     }
     if (l->world->size != nranks) {
         err_set(&err, ERR_INPUT, "%d ranks have been started for a layout of %d",

@@ -9,6 +9,7 @@
 #include "lib/run/launch.h"
 
 struct launcher {
+    int timeout_s;      /* of a rank of ours that is stopped; 0: none */
     struct comm *world; /* of MPI; NULL: this program starts the ranks */
     int err_fd;         /* standard error, of a rank that keeps quiet; else -1 */
 };

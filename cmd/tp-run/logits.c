@@ -47,7 +47,7 @@ static int write_results(const struct logits *l, const char *path, bool traced,
     for (size_t i = 0; i < l->nresults; i++) {
         const struct result *r = &l->result[i];
 
-        if (r->traced == traced)
+        if (r->x && r->traced == traced)
             safetensors_header_add(&h, r->name, DTYPE_F32, 2, r->shape,
                                    result_bytes(r));
         total += r->traced == traced ? result_bytes(r) : 0;
@@ -62,7 +62,7 @@ static int write_results(const struct logits *l, const char *path, bool traced,
     for (size_t i = 0; i < l->nresults; i++) {
         const struct result *r = &l->result[i];
 
-        if (r->traced != traced)
+        if (!r->x || r->traced != traced)
             continue;
         memcpy(end, r->x, result_bytes(r));
         end += result_bytes(r);
@@ -96,7 +96,7 @@ static int take_outputs(struct logits *l, struct runner *r, size_t at, struct er
     const struct program *p = r->program;
     int replica = (int)(at % (size_t)r->nreplicas);
 
-    for (int i = 0; i < p->noutputs; i++) {
+    for (int i = l->inputs.v[at].bad ? p->noutputs : 0; i < p->noutputs; i++) {
         int stage = p->output[i].stage;
         uint64_t rows;
         size_t bytes;
@@ -163,8 +163,8 @@ static int run_inputs(struct logits *l, struct runner *r, struct err *err)
                                 .source = in->source.v,
                                 .nsource = in->source.n };
 
-        if (engine_step(r->engine, &step, 1, err) < 0 ||
-            give_outputs(l, r, at, err) < 0)
+        if (!in->bad && (engine_step(r->engine, &step, 1, err) < 0 ||
+                         give_outputs(l, r, at, err) < 0))
             return -1;
         for (; r->world->rank == 0 && taken + lag <= at; taken++)
             if (take_outputs(l, r, taken, err) < 0)
@@ -237,22 +237,26 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];
 
-        if (!one->ids.n)
-            return err_set(err, ERR_INPUT, "%s: no tokens", one->name);
+        if (one->bad)
+            continue;
         if (one->types.n && one->types.n != one->ids.n)
             return err_set(err, ERR_USAGE,
                            "--token-types has %zu numbers for %zu tokens", one->types.n,
                            one->ids.n);
-        if (s->context && one->ids.n > s->context)
-            return err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu",
-                           one->name, one->ids.n, (unsigned long long)s->context);
+        if (!one->ids.n)
+            err_set(err, ERR_INPUT, "%s: no tokens", one->name);
+        else if (s->context && one->ids.n > s->context)
+            err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu", one->name,
+                    one->ids.n, (unsigned long long)s->context);
+        if (err->kind && inputs_refuse(in, s, i, err) < 0)
+            return -1;
     }
     return 0;
 }
 
 int logits_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct logits l = { .session = &session };
     const char *ids = NULL, *types = NULL, *prompt = NULL, *source = NULL;
@@ -266,6 +270,7 @@ int logits_main(const char *program, int argc, char **argv)
           "a type for each token (default 0)", NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(l.inputs),
         { OPT_STRING, '\0', "source-ids", &source, "LIST",
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
@@ -301,8 +306,10 @@ int logits_main(const char *program, int argc, char **argv)
                          : 0,
                      &err) < 0)
         status = cmd_fail(&cmd, &err);
+    else if (l.inputs.nbad == l.inputs.n)
+        status = cmd_finish(&cmd, ERR_INPUT);
     else
-        status = session_run(&session, logits_rank, &l);
+        status = inputs_status(&l.inputs, session_run(&session, logits_rank, &l));
     inputs_clear(&l.inputs);
     free(lines.v);
     session_close(&session);

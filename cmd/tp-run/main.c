@@ -18,5 +18,6 @@ int main(int argc, char **argv)
                              .summary = "Run a transformer model on many ranks",
                              .subs = subs };
 
+    cmd_say_signals("tp-run");
     return cmd_dispatch(&cmd, argc, argv);
 }

@@ -41,15 +41,18 @@ static int see(void *arg, struct engine *e, struct err *err)
     return 0;
 }
 
-static void print_result(const struct score *s, const char *name,
+static void print_result(const struct score *s, const struct input *in,
                          const struct result *r)
 {
+    const char *name = in->name;
     double nll = r->sum / (double)r->counted;
     struct str out = { 0 };
 
     if (s->session->opt.json) {
         str_add(&out, "{\"type\":\"score\",\"file\":");
         str_add_json(&out, name);
+        if (in->line)
+            str_addf(&out, ",\"line\":%zu", in->line);
         str_addf(&out, ",\"tokens\":%" PRIu64 ",\"nll\":", r->counted);
         str_add_double(&out, nll);
         str_add(&out, ",\"perplexity\":");
@@ -71,10 +74,14 @@ static int print_until(struct score *s, struct runner *r, struct result *result,
         size_t i = s->printed;
         int replica = (int)(i % (size_t)r->nreplicas);
 
-        if (runner_take(r, replica, r->nstages - 1, &result[i], sizeof(*result), err) <
-            0)
-            return -1;
-        print_result(s, s->inputs.v[i].name, &result[i]);
+        if (s->inputs.v[i].bad && s->session->opt.json)
+            inputs_print_bad(&s->inputs, i);
+        if (!s->inputs.v[i].bad) {
+            if (runner_take(r, replica, r->nstages - 1, &result[i], sizeof(*result),
+                            err) < 0)
+                return -1;
+            print_result(s, &s->inputs.v[i], &result[i]);
+        }
         if (fflush(stdout) < 0)
             return err_errno(err, "standard output");
     }
@@ -118,7 +125,8 @@ static int score_documents(struct score *s, struct runner *r, struct err *err)
     int ret = 0;
 
     for (size_t i = (size_t)r->replica; i < s->inputs.n && ret == 0; i += step) {
-        ret = score_document(s, r, &s->inputs.v[i], err);
+        if (!s->inputs.v[i].bad)
+            ret = score_document(s, r, &s->inputs.v[i], err);
         result[i] = s->now;
         if (ret == 0)
             ret = print_until(s, r, result, i + 1 > lag ? i + 1 - lag : 0, err);
@@ -178,11 +186,14 @@ static int read_documents(struct score *s, char **file, int nfiles,
         return -1;
     if (inputs_use(in, s->session, INPUT_TARGET, err) < 0)
         return -1;
-    for (size_t i = 0; i < in->n; i++)
-        if (in->v[i].ids.n < 2)
-            return err_set(err, ERR_INPUT,
-                           "%s: %zu tokens; two are needed to predict one",
-                           in->v[i].name, in->v[i].ids.n);
+    for (size_t i = 0; i < in->n; i++) {
+        if (in->v[i].bad || in->v[i].ids.n >= 2)
+            continue;
+        err_set(err, ERR_INPUT, "%s: %zu tokens; two are needed to predict one",
+                in->v[i].name, in->v[i].ids.n);
+        if (inputs_refuse(in, s->session, i, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -198,9 +209,19 @@ static int set_window(struct score *s, struct err *err)
     return 0;
 }
 
+/* Nothing but bad lines: what is printed of them, and no run. */
+static int print_refused(const struct score *s)
+{
+    bool speaks = s->session->opt.json && launcher_is_front(&s->session->launcher);
+
+    for (size_t i = 0; speaks && i < s->inputs.n; i++)
+        inputs_print_bad(&s->inputs, i);
+    return ERR_INPUT;
+}
+
 int score_main(const char *program, int argc, char **argv)
 {
-    struct session_options opt = { 0 };
+    struct session_options opt = SESSION_DEFAULTS;
     struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct score s = { .session = &session };
@@ -209,6 +230,7 @@ int score_main(const char *program, int argc, char **argv)
           "score the ids in FILE instead of text", NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "score each line of FILE (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(s.inputs),
         { OPT_U64, '\0', "window", &s.window, "N",
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
         SESSION_OPTIONS(opt),
@@ -242,8 +264,10 @@ int score_main(const char *program, int argc, char **argv)
                          : 0,
                      &err) < 0)
         status = cmd_fail(&cmd, &err);
+    else if (s.inputs.nbad == s.inputs.n)
+        status = cmd_finish(&cmd, print_refused(&s));
     else
-        status = session_run(&session, score_rank, &s);
+        status = inputs_status(&s.inputs, session_run(&session, score_rank, &s));
     inputs_clear(&s.inputs);
     free(lines.v);
     free(ids.v);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -119,8 +120,9 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)
-        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give --ids",
-                       s->checkpoint->path);
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
+                       s->checkpoint->path,
+                       !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
     for (size_t i = 0; i < tokens.n; i++) {
@@ -159,14 +161,16 @@ static int find_stop_ids(struct session *s, struct err *err)
             free(path);
             continue;
         }
-        if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0) {
+        if (fs_read_regular(&text, NULL, path, 1 << 24, err) < 0) {
             free(path);
             return -1;
         }
-        config = cJSON_Parse(text);
+        config = json_check_cost(path, text, strlen(text), err) < 0 ? NULL
+                                                                    : cJSON_Parse(text);
         free(text);
         if (!config) {
-            err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+            if (!err->kind)
+                err_set(err, ERR_INPUT, "%s: not valid JSON", path);
             free(path);
             return -1;
         }
@@ -261,7 +265,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     }
     if (c->sharded) {
         path = fs_join_dup(c->path, "checkpoint.json");
-        ret = fs_read_file(&text, &len, path, UINT64_C(1) << 32, err);
+        ret = fs_read_regular(&text, &len, path, UINT64_C(1) << 32, err);
         free(path);
         if (ret == 0)
             str_addn(&all, text, len);
@@ -334,6 +338,7 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
+    s->launcher.timeout_s = opt->timeout;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);

@@ -16,30 +16,37 @@
 struct session_options {
     struct mesh_options mesh;
     const char *family, *sp_mode, *launcher, *backend;
-    int threads;
+    int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
     bool memory;
 };
 
-#define SESSION_OPTIONS(o)                                                           \
-    { OPT_COUNT,    '\0', "tp",                                                      \
-      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",       \
-      NULL,         NULL },                                                          \
-        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL }, \
-        { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },              \
-        { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },     \
-        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },              \
-        { OPT_STRING,     '\0',   "mesh",                                            \
-          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                   \
-          NULL,           NULL },                                                    \
-        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },       \
-        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },         \
-        { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },     \
-        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },       \
-        { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },    \
-        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },    \
-    {                                                                                \
-        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL          \
+enum { RANK_TIMEOUT_S = 300 }; /* by default */
+
+#define SESSION_DEFAULTS          \
+    {                             \
+        .timeout = RANK_TIMEOUT_S \
+    }
+#define SESSION_OPTIONS(o)                                                            \
+    { OPT_COUNT,    '\0', "tp",                                                       \
+      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
+      NULL,         NULL },                                                           \
+        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
+        { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },               \
+        { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },      \
+        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },               \
+        { OPT_STRING,     '\0',   "mesh",                                             \
+          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \
+          NULL,           NULL },                                                     \
+        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },        \
+        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
+        { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
+        { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL }, \
+        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
+    {                                                                                 \
+        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL           \
     }
 
 struct ids {

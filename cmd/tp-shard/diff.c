@@ -112,10 +112,7 @@ static void tell(void *arg, const struct compare_tensor *d)
         add_json(&s, d);
     else
         add_text(&s, d);
-    for (char *p = s.s; *p; p++)
-        if ((unsigned char)*p < ' ')
-            *p = '?';
-    puts(s.s);
+    cmd_puts(s.s);
     str_clear(&s);
 }
 

@@ -12,10 +12,13 @@ static int list(const struct family_library *lib, struct err *err)
     for (size_t i = 0; i < family_library_count(lib); i++) {
         const char *name = family_library_name(lib, i);
         struct family *f;
+        char *line;
 
         if (family_find(&f, lib, name, err) < 0)
             return -1;
-        printf("%-12s %s\n", name, f->summary ? f->summary : "");
+        line = str_dupf("%-12s %s", name, f->summary ? f->summary : "");
+        cmd_puts(line);
+        free(line);
         family_free(f);
     }
     return 0;

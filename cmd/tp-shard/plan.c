@@ -139,7 +139,7 @@ static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct er
     if (repeated > 1)
         str_addf(&line, " x%d", repeated);
     if (!json)
-        puts(line.s);
+        cmd_puts(line.s);
     ret = 0;
 out:
     str_clear(&line);

@@ -69,15 +69,18 @@ static void print_json(const struct checkpoint *c, size_t i)
 static void print_text(const struct checkpoint *c, size_t i, int width)
 {
     const struct tensor *t = &c->tensor[i];
-    struct str shape = { 0 };
+    struct str shape = { 0 }, name = { 0 };
     uint64_t bytes = 0;
     char size[32];
 
     dtype_bytes(&bytes, t->dtype, elements(t));
     add_shape(&shape, t, ", ");
-    printf("%-*s  %-7s %-22s %12s%s\n", width, t->name, dtype_name(t->dtype), shape.s,
-           str_human(size, bytes), c->model && c->which[i] < 0 ? "  carried" : "");
+    str_add_printable(&name, t->name);
+    printf("%-*s  %-7s %-22s %12s%s\n", width, str_text(&name), dtype_name(t->dtype),
+           shape.s, str_human(size, bytes),
+           c->model && c->which[i] < 0 ? "  carried" : "");
     str_clear(&shape);
+    str_clear(&name);
 }
 
 static void print_summary(const struct checkpoint *c, const struct totals *sum,
@@ -85,10 +88,14 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
 {
     bool first = true;
     char size[32];
+    struct str family = { 0 };
 
     if (json) {
-        printf("{\"type\":\"summary\",\"family\":");
-        printf(c->model ? "\"%s\"" : "null", c->model ? c->model->family : "");
+        if (c->model)
+            str_add_json(&family, c->model->family);
+        printf("{\"type\":\"summary\",\"family\":%s",
+               c->model ? str_text(&family) : "null");
+        str_clear(&family);
         printf(",\"params\":%" PRIu64 ",\"tensors\":%zu,\"bytes\":%" PRIu64
                ",\"dtypes\":{",
                sum->params, sum->tensors, sum->bytes);

@@ -43,11 +43,8 @@ static void print_finding(void *arg, const char *file, const char *tensor,
         if (tensor)
             str_addf(&line, "%s: ", tensor);
         str_add(&line, text);
-        for (char *p = line.s; *p; p++)
-            if ((unsigned char)*p < ' ')
-                *p = '?';
     }
-    puts(line.s);
+    cmd_puts(line.s);
     str_clear(&line);
 }
 

@@ -5,23 +5,28 @@
 #include <string.h>
 
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 
-/* Make TEXT printable as one line: foreign names may hold anything. */
-static void make_printable(char *text)
-{
-    for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7f)
-            *p = '?';
-}
-
-/* *err becomes HEAD and, unless NULL, ": " and TAIL. */
+/* *err becomes HEAD and, unless NULL, ": " and TAIL, made printable as one line:
+ * foreign names may hold anything. */
 static void put(struct err *err, enum err_kind kind, const char *head, const char *tail)
 {
-    char text[sizeof(err->text)];
+    char text[sizeof(err->text)], shown[STR_PRINTABLE];
+    const char *from = text;
+    size_t n = 0;
 
     snprintf(text, sizeof(text), "%s%s%s", head, tail ? ": " : "", tail ? tail : "");
-    make_printable(text);
-    memcpy(err->text, text, sizeof(text));
+    while (*from) {
+        size_t len;
+
+        from += str_printable(shown, from);
+        len = strlen(shown);
+        if (n + len >= sizeof(err->text))
+            break;
+        memcpy(err->text + n, shown, len);
+        n += len;
+    }
+    err->text[n] = '\0';
     err->kind = kind;
 }
 

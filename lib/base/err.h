@@ -3,7 +3,7 @@
  * A function that can fail takes `struct err *err` last, returns 0, or -1 with
  * *err set.  The text is complete enough to print after "program: ": it names
  * the file, tensor or rank and the cause.  Control characters that came from
- * foreign bytes are shown as '?', so the text is always one line. */
+ * foreign bytes are escaped (str_add_printable), so the text is always one line. */
 #ifndef LIB_BASE_ERR_H
 #define LIB_BASE_ERR_H
 

@@ -1,5 +1,5 @@
 /* fs - whole reads and writes, and outputs that appear whole or not at all */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath, fdopendir */
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,19 +17,15 @@
 
 enum { TRANSFER_MAX = 1 << 30, TEMPORARY_NAMES = 1000 };
 
-int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
-                 struct err *err)
+/* Read all that the open FD, called NAME, has. */
+static int read_all(char **out, size_t *len, int fd, const char *name, uint64_t max,
+                    struct err *err)
 {
-    bool standard = !strcmp(path, "-");
-    const char *name = standard ? "standard input" : path;
-    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     char *buf = NULL;
     size_t n = 0, cap = 0;
     struct stat st;
     int ret = -1;
 
-    if (fd < 0)
-        return err_errno(err, "%s", path);
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= max)
         buf = xgrow(buf, &cap, (size_t)st.st_size + 2, 1);
     for (;;) {
@@ -60,8 +56,54 @@ int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
     ret = 0;
 out:
     free(buf);
+    return ret;
+}
+
+int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                 struct err *err)
+{
+    bool standard = !strcmp(path, "-");
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    int ret;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = read_all(out, len, fd, standard ? "standard input" : path, max, err);
     if (!standard)
         close(fd);
+    return ret;
+}
+
+int fs_open_regular(const char *path, struct err *err)
+{
+    /* O_NONBLOCK: a FIFO would wait for a writer; regular files ignore it */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0) {
+        if (errno == ENOENT)
+            err_set(err, ERR_INPUT, "%s: missing", path);
+        else if (errno == ENXIO || errno == ENODEV)
+            err_set(err, ERR_INPUT, "%s: not a regular file", path);
+        else
+            err_errno(err, "%s", path);
+        return -1;
+    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return err_set(err, ERR_INPUT, "%s: not a regular file", path);
+}
+
+int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
+                    struct err *err)
+{
+    int fd = fs_open_regular(path, err), ret;
+
+    if (fd < 0)
+        return -1;
+    ret = read_all(out, len, fd, path, max, err);
+    close(fd);
     return ret;
 }
 
@@ -260,45 +302,28 @@ int fs_mkdirs(const char *path, struct err *err)
     return ret;
 }
 
-int fs_remove_tree(const char *path, struct err *err)
-{
-    struct stat st;
-    char **names = NULL;
-    size_t n = 0;
-    int ret = 0;
-
-    if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : err_errno(err, "%s", path);
-    if (!S_ISDIR(st.st_mode))
-        return unlink(path) < 0 ? err_errno(err, "%s", path) : 0;
-    if (fs_list(&names, &n, path, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && ret == 0; i++) {
-        char *child = fs_join_dup(path, names[i]);
-
-        ret = fs_remove_tree(child, err);
-        free(child);
-    }
-    fs_list_free(names, n);
-    if (ret == 0 && rmdir(path) < 0)
-        ret = err_errno(err, "%s", path);
-    return ret;
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int fs_list(char ***names, size_t *n, const char *dir, struct err *err)
+int fs_list_at(char ***names, size_t *n, int at, const char *name, const char *dir,
+               struct err *err)
 {
-    DIR *d = opendir(dir);
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char **list = NULL;
     size_t len = 0, cap = 0;
     const struct dirent *entry;
+    DIR *d;
 
-    if (!d)
+    if (fd < 0)
         return err_errno(err, "%s", dir);
+    d = fdopendir(fd);
+    if (!d) {
+        err_errno(err, "%s", dir);
+        close(fd);
+        return -1;
+    }
     while (errno = 0, (entry = readdir(d))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
             continue;
@@ -317,6 +342,49 @@ int fs_list(char ***names, size_t *n, const char *dir, struct err *err)
     *names = list;
     *n = len;
     return 0;
+}
+
+int fs_list(char ***names, size_t *n, const char *dir, struct err *err)
+{
+    /* "DIR/." is what a symbolic link leads to */
+    char *here = fs_join_dup(dir, ".");
+    int ret = fs_list_at(names, n, AT_FDCWD, here, dir, err);
+
+    free(here);
+    return ret;
+}
+
+int fs_remove_tree_at(int at, const char *name, const char *path, struct err *err)
+{
+    struct stat st;
+    char **names = NULL;
+    size_t n = 0;
+    int fd, ret = 0;
+
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_errno(err, "%s", path);
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(at, name, 0) < 0 ? err_errno(err, "%s", path) : 0;
+    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = fs_list_at(&names, &n, fd, ".", path, err);
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        char *child = fs_join_dup(path, names[i]);
+
+        ret = fs_remove_tree_at(fd, names[i], child, err);
+        free(child);
+    }
+    fs_list_free(names, n);
+    close(fd);
+    if (ret == 0 && unlinkat(at, name, AT_REMOVEDIR) < 0)
+        ret = err_errno(err, "%s", path);
+    return ret;
+}
+
+int fs_remove_tree(const char *path, struct err *err)
+{
+    return fs_remove_tree_at(AT_FDCWD, path, path, err);
 }
 
 void fs_list_free(char **names, size_t n)

@@ -14,6 +14,14 @@
 int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
                  struct err *err);
 
+/* Open PATH for reading, symbolic links followed, and return the descriptor.  What is
+ * missing or no regular file (a FIFO, a device, a directory) is ERR_INPUT at once: a
+ * part of a checkpoint is never waited for. */
+int fs_open_regular(const char *path, struct err *err);
+/* fs_read_file of a regular file; "-" is a name like any other. */
+int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
+                    struct err *err);
+
 /* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  A short
  * file is ERR_INPUT ("truncated"). */
 int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
@@ -31,6 +39,11 @@ int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
 int fs_sync_dir(const char *path, struct err *err);
 int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
 int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
+/* The same for NAME in the open directory AT, and the names in NAME; PATH is for
+ * messages.  A symbolic link is removed, and not listed. */
+int fs_remove_tree_at(int at, const char *name, const char *path, struct err *err);
+int fs_list_at(char ***names, size_t *n, int at, const char *name, const char *path,
+               struct err *err);
 /* Names in DIR, sorted by byte value, without "." and "..".  Free each and *names. */
 int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
 void fs_list_free(char **names, size_t n);

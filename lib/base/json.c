@@ -51,9 +51,8 @@ static int compare_members(const void *a, const void *b)
     return x->col < y->col ? -1 : x->col > y->col;
 }
 
-/* The first member that repeats an earlier one's key, or NULL.  Large objects are
- * sorted, so that hostile files cost no more than n log n. */
-static const struct json *find_duplicate(const struct json *object)
+/* Large objects are sorted, so that hostile files cost no more than n log n. */
+const struct json *json_find_duplicate(const struct json *object)
 {
     const struct json **sorted;
     const struct json *found = NULL;
@@ -79,11 +78,12 @@ static const struct json *find_duplicate(const struct json *object)
     return found;
 }
 
-/* Build the tree: OPEN holds the containers around the present token, LAST the member
- * each of them got last. */
-static int build(struct json_doc *doc, struct jsonlex *lex, struct err *err)
+/* Build the tree of N bytes of text: OPEN holds the containers around the present
+ * token, LAST the member each of them got last. */
+static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err *err)
 {
     struct json *open[JSONLEX_DEPTH], *last[JSONLEX_DEPTH];
+    uint64_t most = mem_allowance(n);
     const char *key = NULL;
     int depth = 0;
 
@@ -98,7 +98,7 @@ static int build(struct json_doc *doc, struct jsonlex *lex, struct err *err)
         }
         if (lex->token == JSONLEX_OBJECT_END || lex->token == JSONLEX_ARRAY_END) {
             const struct json *twice = lex->token == JSONLEX_OBJECT_END
-                                           ? find_duplicate(open[depth - 1])
+                                           ? json_find_duplicate(open[depth - 1])
                                            : NULL;
 
             if (twice)
@@ -119,6 +119,8 @@ static int build(struct json_doc *doc, struct jsonlex *lex, struct err *err)
             if (open[depth - 1]->n++ == UINT32_MAX)
                 return json_error(doc, node, err, "too many values");
         }
+        if (doc->pool.taken > most)
+            return mem_refuse(doc->name, n, err);
         if (lex->token == JSONLEX_OBJECT || lex->token == JSONLEX_ARRAY) {
             open[depth] = node;
             last[depth++] = NULL;
@@ -137,7 +139,7 @@ int json_parse(struct json_doc *doc, const char *name, const char *text, size_t 
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
     jsonlex_init(&lex, name, text, n);
-    if (build(&made, &lex, err) < 0) {
+    if (build(&made, &lex, n, err) < 0) {
         json_clear(&made);
         goto out;
     }
@@ -146,6 +148,29 @@ int json_parse(struct json_doc *doc, const char *name, const char *text, size_t 
 out:
     jsonlex_clear(&lex);
     return ret;
+}
+
+/* cJSON's node with what malloc adds, and a short text of its own. */
+enum { CJSON_NODE = 80, CJSON_TEXT = 32 };
+
+int json_check_cost(const char *name, const char *text, size_t n, struct err *err)
+{
+    uint64_t cost = n;
+    bool quoted = false;
+
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+
+        if (quoted && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            quoted = !quoted;
+            cost += quoted ? CJSON_TEXT : 0;
+        } else if (!quoted && (c == ',' || c == '[' || c == '{')) {
+            cost += CJSON_NODE;
+        }
+    }
+    return cost > mem_allowance(n) ? mem_refuse(name, n, err) : 0;
 }
 
 void json_clear(struct json_doc *doc)

@@ -43,11 +43,19 @@ struct json_doc {
 
 /* Parse TEXT (N bytes, need not be NUL-terminated) into *doc.  NAME is kept
  * and not copied.  Nesting deeper than 64, a duplicate key, a bad escape, ill-formed
- * UTF-8, NaN or a trailing byte is ERR_INPUT "NAME:LINE:COL: cause".  On failure
+ * UTF-8, NaN or a trailing byte is ERR_INPUT "NAME:LINE:COL: cause"; so is a tree that
+ * takes more than mem_allowance.  On failure
  * *doc needs no json_clear. */
 int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
                struct err *err);
 void json_clear(struct json_doc *doc);
+
+/* Would cJSON's tree of the N bytes at TEXT take more memory than foreign bytes may?
+ * Then ERR_INPUT; to be asked before cJSON_Parse. */
+int json_check_cost(const char *name, const char *text, size_t n, struct err *err);
+
+/* The first member of OBJECT that repeats an earlier one's key, or NULL. */
+const struct json *json_find_duplicate(const struct json *object);
 
 /* The member KEY of OBJ (NULL or not an object: NULL). */
 const struct json *json_get(const struct json *obj, const char *key);

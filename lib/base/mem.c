@@ -81,6 +81,23 @@ bool mem_add(uint64_t *out, uint64_t a, uint64_t b)
     return true;
 }
 
+uint64_t mem_allowance(uint64_t bytes)
+{
+    uint64_t much;
+
+    return mem_mul(&much, bytes, 12) && mem_add(&much, much, UINT64_C(40) << 20)
+               ? much
+               : UINT64_MAX;
+}
+
+int mem_refuse(const char *name, uint64_t bytes, struct err *err)
+{
+    return err_set(err, ERR_INPUT,
+                   "%s: refused: its %llu bytes ask for more memory than 64 MiB and 16 "
+                   "times their number",
+                   name, (unsigned long long)bytes);
+}
+
 void *mem_alloc(uint64_t size, const char *what, struct err *err)
 {
     size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;

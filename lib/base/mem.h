@@ -26,6 +26,13 @@ void *xgrow(void *p, size_t *cap, size_t need, size_t size);
 bool mem_mul(uint64_t *out, uint64_t a, uint64_t b);
 bool mem_add(uint64_t *out, uint64_t a, uint64_t b);
 
+/* Bytes that what is made of BYTES foreign bytes may take: hostile files are small and
+ * ask for much.  A reader may have 64 MiB and 16 times what it reads (and 256 bytes a
+ * tensor) in all; its largest structure, which this is for, has most of that. */
+uint64_t mem_allowance(uint64_t bytes);
+/* ERR_INPUT that says of the foreign file NAME that it asks for more. */
+int mem_refuse(const char *name, uint64_t bytes, struct err *err);
+
 /* Allocate SIZE bytes (at least 1) aligned to 64, for WHAT (named in the
  * error).  Returns NULL with *err set to ERR_SYSTEM.  Release with free(). */
 void *mem_alloc(uint64_t size, const char *what, struct err *err);

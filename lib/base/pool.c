@@ -25,6 +25,7 @@ void *pool_take(struct pool *p, size_t n, size_t align)
         b = xmalloc(sizeof(*b) + size);
         *b = (struct pool_block){ .next = p->head, .size = size };
         p->head = b;
+        p->taken += sizeof(*b) + size;
         at = 0;
     }
     b->used = at + n;
@@ -55,5 +56,5 @@ void pool_clear(struct pool *p)
         free(b);
         b = next;
     }
-    p->head = NULL;
+    *p = (struct pool){ 0 };
 }

@@ -7,6 +7,7 @@
 /* `struct pool p = { 0 }` is empty. */
 struct pool {
     struct pool_block *head; /* private */
+    size_t taken;            /* bytes of memory in all */
 };
 
 /* N bytes, not zeroed, aligned to ALIGN (a power of two, at most 8).  They live until

@@ -323,6 +323,35 @@ size_t str_utf8_bad(const char *s, size_t n)
     return i;
 }
 
+size_t str_printable(char out[STR_PRINTABLE], const char *text)
+{
+    static const char letters[] = "\nn\tt\rr";
+    uint32_t cp;
+    size_t n = str_utf8_decode(text, strnlen(text, 4), &cp);
+    unsigned char byte = (unsigned char)*text;
+
+    if (n == 1 && cp < 0x20 && strchr("\n\t\r", (int)cp))
+        snprintf(out, STR_PRINTABLE, "\\%c", strchr(letters, (int)cp)[1]);
+    else if (!n || cp < 0x20 || cp == 0x7f)
+        snprintf(out, STR_PRINTABLE, "\\x%02x", byte);
+    else if ((cp >= 0x80 && cp < 0xa0) || cp == 0x2028 || cp == 0x2029 ||
+             (cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069))
+        snprintf(out, STR_PRINTABLE, "\\u%04x", (unsigned)cp & 0xffff);
+    else
+        snprintf(out, STR_PRINTABLE, "%.*s", (int)n, text);
+    return n ? n : 1;
+}
+
+void str_add_printable(struct str *s, const char *text)
+{
+    char shown[STR_PRINTABLE];
+
+    while (*text) {
+        text += str_printable(shown, text);
+        str_add(s, shown);
+    }
+}
+
 size_t str_utf8_encode(uint32_t cp, char out[4])
 {
     if (cp < 0x80) {

@@ -23,6 +23,13 @@ void str_addn(struct str *s, const void *bytes, size_t n);
 void str_addc(struct str *s, char c);
 void str_addf(struct str *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Append TEXT as people may see it: one line, without what a terminal obeys.  Control
+ * characters become \n, \t, \r or \xHH, those of Unicode and the marks that turn a
+ * line's direction \uHHHH, bytes that are not UTF-8 \xHH. */
+void str_add_printable(struct str *s, const char *text);
+/* The same of the first character at TEXT, to OUT; returns the bytes of it. */
+enum { STR_PRINTABLE = 8 };
+size_t str_printable(char out[STR_PRINTABLE], const char *text);
 /* Append TEXT as a JSON string with its quotes.  Bytes that are not UTF-8
  * become U+FFFD, so the output is always valid JSON. */
 void str_add_json(struct str *s, const char *text);

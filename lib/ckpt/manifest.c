@@ -199,31 +199,14 @@ static int write_members(struct writer *w, const struct manifest *m, struct err 
     return flush(w, 0, err);
 }
 
-int manifest_write(const struct manifest *m, const char *path, struct err *err)
+int manifest_write(const struct manifest *m, int fd, const char *path, struct err *err)
 {
-    char *temporary = str_dupf("%s.tmp", path);
-    struct writer w = { .path = path };
-    int ret = -1;
+    struct writer w = { .path = path, .fd = fd };
+    int ret = write_members(&w, m, err);
 
-    w.fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (w.fd < 0) {
-        err_errno(err, "%s", temporary);
-        goto out;
-    }
-    if (write_members(&w, m, err) < 0)
-        goto out;
-    if (fsync(w.fd) < 0 || rename(temporary, path) < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    ret = 0;
-out:
-    if (w.fd >= 0)
-        close(w.fd);
-    if (ret < 0 && w.fd >= 0)
-        unlink(temporary);
+    if (ret == 0 && fsync(fd) < 0)
+        ret = err_errno(err, "%s", path);
     str_clear(&w.buf);
-    free(temporary);
     return ret;
 }
 
@@ -816,7 +799,7 @@ int manifest_read(struct manifest *m, const char *path, struct err *err)
     size_t n;
     int ret;
 
-    if (fs_read_file(&text, &n, path, MAX_BYTES, err) < 0)
+    if (fs_read_regular(&text, &n, path, MAX_BYTES, err) < 0)
         return -1;
     ret = manifest_parse(m, path, text, n, err);
     free(text);

@@ -82,8 +82,8 @@ void manifest_part_coord(const int mesh[MANIFEST_AXES], int p,
                          int coord[MANIFEST_AXES]);
 int manifest_nparts(const int mesh[MANIFEST_AXES]);
 
-/* Write *m to PATH, synced; it appears whole or not at all. */
-int manifest_write(const struct manifest *m, const char *path, struct err *err);
+/* Write *m to the open file FD, synced; PATH is for messages. */
+int manifest_write(const struct manifest *m, int fd, const char *path, struct err *err);
 
 /* Read PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
  * failure *m needs no clearing. */

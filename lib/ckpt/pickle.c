@@ -14,7 +14,7 @@
 #include "lib/ckpt/unpickle.h"
 #include "lib/ckpt/zip.h"
 
-enum { MAX_DEPTH = 64, MAX_VISITS = 1 << 21 };
+enum { MAX_DEPTH = 64, MAX_VISITS = 1 << 21, NAMES_LEAST = 4 << 20 };
 
 /* ---- tensors ---- */
 
@@ -52,8 +52,22 @@ struct finder {
     struct unpickle *m;
     struct pickle *p;
     size_t cap, visits;
+    uint64_t named; /* bytes of names, as a header has them */
     struct str name;
 };
+
+/* Names are joined from keys that a pickle may repeat without end, and kept several
+ * times over: they get a part of what the reader may have. */
+static int count_name(struct finder *f, const char *name, struct err *err)
+{
+    uint64_t read = unpickle_read(f->m);
+
+    for (; *name; name++)
+        f->named += (unsigned char)*name < ' ' || *name == '"' || *name == '\\' ? 6 : 1;
+    return f->named > NAMES_LEAST + 2 * read + 128 * (uint64_t)(f->p->n + 1)
+               ? mem_refuse(f->m->path, read, err)
+               : 0;
+}
 
 static int add_tensor(struct finder *f, const struct pickled *v, struct err *err)
 {
@@ -74,6 +88,8 @@ static int add_tensor(struct finder *f, const struct pickled *v, struct err *err
         size > s->bytes)
         return err_set(err, ERR_INPUT, "%s: %s: reaches beyond its storage", f->m->path,
                        name);
+    if (count_name(f, name, err) < 0)
+        return -1;
     t.name = pool_strdup(&f->p->pool, name);
     shape = pool_take(&f->p->pool, (size_t)t.ndim * sizeof(*shape), sizeof(*shape));
     memcpy(shape, v->tensor.shape, (size_t)t.ndim * sizeof(*shape));
@@ -97,7 +113,9 @@ static int find_tensors(struct finder *f, const struct pickled *v, int depth,
 {
     size_t step = v->kind == PICKLED_DICT ? 2 : 1, len = f->name.len;
 
-    if (++f->visits > MAX_VISITS || depth > MAX_DEPTH)
+    /* a long key, copied each time, is as many visits as it has stretches of 256 */
+    f->visits += 1 + len / 256;
+    if (f->visits > MAX_VISITS || depth > MAX_DEPTH)
         return err_set(err, ERR_INPUT,
                        "%s: its containers are nested too deep or too often",
                        f->m->path);
@@ -141,6 +159,7 @@ static const struct pickled *find_state(const struct pickled *root)
             for (size_t j = 1; j < v->list.n; j += 2)
                 if (v->list.v[j]->kind == PICKLED_TENSOR)
                     return v;
+            break; /* one of a name: hostile files repeat them */
         }
     return root;
 }

@@ -1,6 +1,4 @@
 /* source - a Hugging Face directory, or one file of tensors */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -311,17 +309,18 @@ static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err
 {
     struct source_file *f = &s->file[i];
     struct stat status;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    int fd = fs_open_regular(f->path, err);
     int ret = -1;
 
     if (fd < 0)
-        return errno == ENOENT ? err_set(err, ERR_INPUT, "%s: missing", f->path)
-                               : err_errno(err, "%s", f->path);
+        return -1;
     if (fstat(fd, &status) < 0) {
         err_errno(err, "%s", f->path);
         goto out;
     }
     f->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    f->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+    f->inode = (uint64_t)status.st_ino;
     ret = looks_pickled(fd, f->path) ? read_pickle(s, i, fd, cap, err)
                                      : read_safetensors(s, i, fd, cap, err);
 out:
@@ -381,7 +380,7 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
         path = fs_join_dup(dir, FORMS[k][1]);
         if (fs_exists(path)) {
             *index = path;
-            if (fs_read_file(text, n, path, MAX_JSON, err) < 0 ||
+            if (fs_read_regular(text, n, path, MAX_JSON, err) < 0 ||
                 source_parse_index(&names, &nnames, path, *text, *n, err) < 0)
                 return -1;
             set_files(s, dir, names, nnames);
@@ -443,7 +442,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
 
     s->config_path = fs_join_dup(dir, CONFIG);
     if (fs_exists(s->config_path) &&
-        fs_read_file(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
+        fs_read_regular(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
         goto out;
     if (find_weights(s, dir, &index, &text, &n, err) < 0 ||
         read_all_weights(s, err) < 0)
@@ -499,20 +498,18 @@ int source_header(char **text, size_t *n, const struct source *s, size_t i,
                   struct err *err)
 {
     const struct source_file *f = &s->file[i];
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     size_t bytes = (size_t)(f->data - 8);
     char *header;
-    int ret;
+    int fd, ret;
 
     if (f->header) {
-        if (fd >= 0)
-            close(fd);
         *text = xstrndup(f->header, bytes);
         *n = bytes;
         return 0;
     }
+    fd = fs_open_regular(f->path, err);
     if (fd < 0)
-        return err_errno(err, "%s", f->path);
+        return -1;
     header = xmalloc(bytes + 1);
     header[bytes] = '\0';
     ret = fs_pread(fd, header, bytes, 8, f->path, err);
@@ -529,11 +526,11 @@ int source_header(char **text, size_t *n, const struct source *s, size_t i,
 int source_crc32(uint32_t *crc, const struct source *s, size_t i, struct err *err)
 {
     const struct source_file *f = &s->file[i];
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC), ret = 0;
+    int fd = fs_open_regular(f->path, err), ret = 0;
     char *buf;
 
     if (fd < 0)
-        return err_errno(err, "%s", f->path);
+        return -1;
     buf = xmalloc(CHUNK);
     *crc = 0;
     for (uint64_t at = 0; at < f->size && ret == 0; at += CHUNK) {

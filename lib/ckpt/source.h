@@ -29,6 +29,8 @@ struct source_file {
     uint64_t data;    /* offset of the first data byte in that form */
     char *header;     /* of a pickle's form, without the length; else NULL */
     int64_t mtime_ns; /* of its last change, to notice one */
+    int64_t ctime_ns; /* and of its inode's */
+    uint64_t inode;
 };
 
 struct source {

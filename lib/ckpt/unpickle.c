@@ -10,6 +10,8 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/tensor.h"
 
+enum { MAX_METADATA = 64 };
+
 int unpickle_fail(const struct unpickle *m, struct err *err, const char *what)
 {
     return err_set(err, ERR_INPUT, "%s: bad pickle at byte %zu: %s", m->path,
@@ -18,6 +20,17 @@ int unpickle_fail(const struct unpickle *m, struct err *err, const char *what)
 
 /* ---- values ---- */
 
+/* P with room for N values, which is counted. */
+static struct pickled **grow(struct unpickle *m, struct pickled **p, size_t *cap,
+                             size_t n)
+{
+    size_t before = *cap;
+
+    p = xgrow(p, cap, n, sizeof(*p));
+    m->grown += (*cap - before) * sizeof(*p);
+    return p;
+}
+
 static struct pickled *new_value(struct unpickle *m, enum pickled_kind kind)
 {
     struct pickled *v = pool_take(&m->pool, sizeof(*v), 8);
@@ -25,23 +38,21 @@ static struct pickled *new_value(struct unpickle *m, enum pickled_kind kind)
     memset(v, 0, sizeof(*v));
     v->kind = kind;
     if (kind == PICKLED_TUPLE || kind == PICKLED_LIST || kind == PICKLED_DICT) {
-        m->lists =
-            xgrow(m->lists, &m->lists_cap, m->nlists + 1, sizeof(struct pickled *));
+        m->lists = grow(m, m->lists, &m->lists_cap, m->nlists + 1);
         m->lists[m->nlists++] = v;
     }
     return v;
 }
 
-static void append(struct pickled *list, struct pickled *item)
+static void append(struct unpickle *m, struct pickled *list, struct pickled *item)
 {
-    list->list.v = xgrow(list->list.v, &list->list.cap, list->list.n + 1,
-                         sizeof(struct pickled *));
+    list->list.v = grow(m, list->list.v, &list->list.cap, list->list.n + 1);
     list->list.v[list->list.n++] = item;
 }
 
 static void push(struct unpickle *m, struct pickled *v)
 {
-    m->stack = xgrow(m->stack, &m->stack_cap, m->depth + 1, sizeof(struct pickled *));
+    m->stack = grow(m, m->stack, &m->stack_cap, m->depth + 1);
     m->stack[m->depth++] = v;
 }
 
@@ -181,7 +192,7 @@ static bool memo_put(struct unpickle *m, uint64_t at)
     /* A memo grows by an opcode an entry: larger numbers are hostile. */
     if (at > (uint64_t)(m->p - m->begin) || !top(m))
         return false;
-    m->memo = xgrow(m->memo, &m->memo_cap, (size_t)at + 1, sizeof(struct pickled *));
+    m->memo = grow(m, m->memo, &m->memo_cap, (size_t)at + 1);
     while (m->memos <= at)
         m->memo[m->memos++] = NULL;
     m->memo[at] = top(m);
@@ -276,8 +287,13 @@ static bool take_sizes(struct unpickle *m, const struct pickled *v, uint64_t **o
 /* What torch.conj and the like leave to be done when the values are used. */
 static bool is_lazy(const struct pickled *metadata)
 {
-    for (size_t i = 0; metadata->kind == PICKLED_DICT && i + 1 < metadata->list.n;
-         i += 2)
+    size_t n = metadata->kind == PICKLED_DICT ? metadata->list.n : 0;
+
+    /* PyTorch has two such words; a long list, looked through for each tensor, is
+     * hostile */
+    if (n > MAX_METADATA)
+        return true;
+    for (size_t i = 0; i + 1 < n; i += 2)
         if (pickled_text_is(metadata->list.v[i], "neg") ||
             pickled_text_is(metadata->list.v[i], "conj"))
             return true;
@@ -299,7 +315,8 @@ static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool 
                   a[6]->global.global != PICKLED_ELEMENT_TYPE || a[0]->storage.first))
         return false;
     if (args->list.n > (typed ? 7 : 6) && is_lazy(a[typed ? 7 : 6])) {
-        m->why = "a tensor that is negated or conjugated when it is read";
+        m->why = "a tensor that is negated or conjugated when it is read, or has "
+                 "unknown attributes";
         return false;
     }
     out->kind = PICKLED_TENSOR;
@@ -325,8 +342,8 @@ static bool make_dict(struct unpickle *m, const struct pickled *args)
         if ((pair->kind != PICKLED_LIST && pair->kind != PICKLED_TUPLE) ||
             pair->list.n != 2)
             return false;
-        append(dict, pair->list.v[0]);
-        append(dict, pair->list.v[1]);
+        append(m, dict, pair->list.v[0]);
+        append(m, dict, pair->list.v[1]);
     }
     push(m, dict);
     return true;
@@ -420,7 +437,7 @@ static bool collect(struct unpickle *m, enum pickled_kind kind)
     if (!find_mark(m, &at) || (kind == PICKLED_DICT && (m->depth - at) % 2))
         return false;
     for (size_t i = at; i < m->depth; i++)
-        append(v, m->stack[i]);
+        append(m, v, m->stack[i]);
     m->depth = at - 1;
     push(m, v);
     return true;
@@ -435,7 +452,7 @@ static bool collect_last(struct unpickle *m, size_t n)
     for (size_t i = m->depth - n; i < m->depth; i++) {
         if (m->stack[i]->kind == PICKLED_MARK)
             return false;
-        append(v, m->stack[i]);
+        append(m, v, m->stack[i]);
     }
     m->depth -= n;
     push(m, v);
@@ -456,7 +473,7 @@ static bool extend(struct unpickle *m, enum pickled_kind kind)
     if (kind == PICKLED_DICT && (m->depth - at) % 2)
         return false;
     for (size_t i = at; kind != PICKLED_LEAF && i < m->depth; i++)
-        append(v, m->stack[i]);
+        append(m, v, m->stack[i]);
     m->depth = at - 1;
     return true;
 }
@@ -467,8 +484,8 @@ static bool set_item(struct unpickle *m)
 
     if (!value || !key || !pickled_is(dict, PICKLED_DICT))
         return false;
-    append(dict, key);
-    append(dict, value);
+    append(m, dict, key);
+    append(m, dict, value);
     return true;
 }
 
@@ -478,7 +495,7 @@ static bool append_item(struct unpickle *m)
 
     if (!item || !pickled_is(list, PICKLED_LIST))
         return false;
-    append(list, item);
+    append(m, list, item);
     return true;
 }
 
@@ -687,15 +704,23 @@ static bool run_stack(struct unpickle *m, int op, bool *known)
     }
 }
 
+uint64_t unpickle_read(const struct unpickle *m)
+{
+    return m->read + (m->start ? (uint64_t)(m->p - m->start) : 0);
+}
+
 /* Run the pickle at m->p up to its STOP; its value to *out. */
 int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err)
 {
     m->depth = m->memos = 0;
+    m->start = m->p;
     while (m->p < m->end) {
         int op = *m->p++;
         bool known, good;
 
         if (op == '.') { /* STOP */
+            m->read = unpickle_read(m);
+            m->start = NULL;
             *out = pop(m);
             return *out ? 0 : unpickle_fail(m, err, "nothing on its stack at the end");
         }
@@ -711,6 +736,8 @@ int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err)
             return err_set(err, ERR_INPUT,
                            "%s: refused: its pickle has the opcode 0x%02x", m->path,
                            (unsigned)op);
+        if (m->pool.taken + m->grown > mem_allowance(unpickle_read(m)))
+            return mem_refuse(m->path, unpickle_read(m), err);
         if (!good)
             return unpickle_fail(
                 m, err,

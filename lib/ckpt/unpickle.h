@@ -86,6 +86,7 @@ struct pickled {
 struct unpickle {
     const char *path;
     const unsigned char *begin, *p, *end;
+    const unsigned char *start; /* of the present pickle */
     struct pickled **stack;
     size_t depth, stack_cap;
     struct pickled **memo;
@@ -93,6 +94,8 @@ struct unpickle {
     struct pickled **lists; /* whose arrays are freed at the end */
     size_t nlists, lists_cap;
     struct pickled_storage *storages[UNPICKLE_BUCKETS]; /* by the hash of their keys */
+    uint64_t grown;                                     /* bytes of the arrays above */
+    uint64_t read;   /* bytes of the pickles before the present one */
     const char *why; /* what is wrong where an opcode fails, or NULL */
     struct pool pool;
 };
@@ -105,6 +108,10 @@ void unpickle_clear(struct unpickle *m);
 /* Run the pickle at m->p up to its STOP, after which m->p stands; its value to *out.
  * What is malformed or refused is ERR_INPUT. */
 int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err);
+
+/* The bytes of pickles that have been read so far: what has been built of them takes no
+ * more memory than mem_allowance of it, or the run fails. */
+uint64_t unpickle_read(const struct unpickle *m);
 
 /* ERR_INPUT that tells the present byte and WHAT is wrong there. */
 int unpickle_fail(const struct unpickle *m, struct err *err, const char *what);

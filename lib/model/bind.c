@@ -441,6 +441,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
 {
     m->carry = xcalloc(n + 1, sizeof(*m->carry));
     m->ncarry = 0;
+    if (quant_check(m, in, n, err) < 0)
+        return -1;
     for (size_t i = 0; i < n; i++) {
         long t = match_input(m, &in[i], err);
 

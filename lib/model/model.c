@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/model/bind.h"
 #include "lib/model/quant.h"
@@ -484,8 +485,11 @@ static int open_with(struct model **out, struct family *f, cJSON *config,
 
 static cJSON *parse_config(const char *name, const char *text, struct err *err)
 {
-    cJSON *config = cJSON_Parse(text);
+    cJSON *config;
 
+    if (json_check_cost(name, text, strlen(text), err) < 0)
+        return NULL;
+    config = cJSON_Parse(text);
     if (!config) {
         err_set(err, ERR_INPUT, "%s: not valid JSON", name);
     } else if (!cJSON_IsObject(config)) {
@@ -508,8 +512,11 @@ int model_open(struct model **out, const char *name, const char *config,
         return -1;
     if (family_library_open(&lib, path, err) < 0)
         goto out;
-    if ((family_file ? family_read(&f, lib, family_file, err)
-                     : family_match(&f, lib, json, name, err)) < 0)
+    if ((!family_file ? family_match(&f, lib, json, name, err)
+         : !fs_exists(family_file) && !strchr(family_file, '/') &&
+                 !str_ends(family_file, ".json")
+             ? family_find(&f, lib, family_file, err)
+             : family_read(&f, lib, family_file, err)) < 0)
         goto out;
     ret = open_with(out, f, json, name, err);
     json = NULL;

@@ -2,21 +2,24 @@
  *
  * FP8 blocks: as DeepSeek-V3's checkpoints have them.  GPTQ: Frantar et al. 2022, in
  * AutoGPTQ's layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers
- * et al. 2022. */
+ * et al. 2022; compressed-tensors: the library of that name, its formats
+ * "float-quantized" and "pack-quantized", whose settings are those of config_groups. */
 #include "lib/model/quant.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 #include "lib/model/bind.h"
 
 /* Along which of the weight's axes an axis lies, and by what it is divided. */
 enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
-enum by { BY_ONE, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
+enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
 
 struct companion {
-    const char *method, *suffix;
+    const char *method; /* with "/" and a strategy where it is for that alone */
+    const char *suffix;
     bool replaces; /* it stands for the weight, which is not stored */
     int ndim;
     struct {
@@ -47,6 +50,36 @@ static const struct companion companions[] = {
     { "awq", "qweight", true, 2, { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
     { "awq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
     { "awq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_packed",
+      true,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } } },
+    { "compressed-tensors/group",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
+    { "compressed-tensors/block",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
+    { "compressed-tensors/channel",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors/group",
+      "weight_zero_point",
+      false,
+      2,
+      { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } } },
+    { "compressed-tensors", "weight_shape", false, 1, { { ALONG_NONE, BY_PAIR } } },
     { "bitsandbytes", "SCB", false, 1, { { ALONG_OUT, BY_ONE } } },
     { "bitsandbytes", "weight_format", false, 0, { { ALONG_NONE, BY_ONE } } },
 };
@@ -57,6 +90,19 @@ static const cJSON *setting(const struct model *m, const char *key)
         cJSON_GetObjectItemCaseSensitive(m->state->config, "quantization_config");
 
     return key ? cJSON_GetObjectItemCaseSensitive(q, key) : q;
+}
+
+/* The same of the weights: compressed-tensors has a group of targets with settings of
+ * their own, and other names for them. */
+static const cJSON *weight_setting(const struct model *m, const char *key,
+                                   const char *grouped)
+{
+    const cJSON *groups = setting(m, "config_groups");
+
+    if (!groups)
+        return setting(m, key);
+    return cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(groups->child, "weights"), grouped);
 }
 
 static uint64_t number(const cJSON *j, uint64_t otherwise)
@@ -70,12 +116,13 @@ static uint64_t number(const cJSON *j, uint64_t otherwise)
  * for. */
 static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
 {
-    const cJSON *blocks = setting(m, "weight_block_size"),
-                *group = setting(m, "group_size");
-    uint64_t bits = number(setting(m, "bits"), 4);
+    const cJSON *blocks = weight_setting(m, "weight_block_size", "block_structure"),
+                *group = weight_setting(m, "group_size", "group_size");
+    uint64_t bits = number(weight_setting(m, "bits", "num_bits"), 4);
 
     switch (by) {
     case BY_ONE:
+    case BY_PAIR:
         break;
     case BY_PACK: /* values of so many bits in a word of 32 */
         return bits <= 32 ? 32 / bits : 1;
@@ -127,7 +174,7 @@ static int make_axis(struct model *m, struct axis *out, const struct tensor_def 
     uint64_t block;
 
     if (along == ALONG_NONE)
-        return axis_parse(out, "1", &m->scope, err);
+        return axis_parse(out, by == BY_PAIR ? "2" : "1", &m->scope, err);
     block = divisor(m, by, from->size);
     axis_divide(out, from, block);
     if (block > 1)
@@ -173,20 +220,46 @@ static int add_definition(struct model *m, size_t base, const struct companion *
 
 /* "bitsandbytes" in 4 bits flattens a weight and its scales: no cut of them is exact.
  */
-static int check_method(const struct model *m, const struct model_input *in,
-                        struct err *err)
+int quant_check(const struct model *m, const struct model_input *in, size_t n,
+                struct err *err)
 {
-    if (cJSON_IsTrue(setting(m, "load_in_4bit")))
-        return err_set(err, ERR_INPUT,
-                       "tensor %s: bitsandbytes weights of 4 bits cannot be cut",
-                       in->name);
-    return 0;
+    const cJSON *method = setting(m, "quant_method");
+    size_t i = 0;
+
+    if (!cJSON_IsTrue(setting(m, "load_in_4bit")) ||
+        (cJSON_IsString(method) && strcmp(method->valuestring, "bitsandbytes") != 0))
+        return 0;
+    while (i < n && !strstr(in[i].name, ".quant_state.") &&
+           !str_ends(in[i].name, ".SCB") && !str_ends(in[i].name, ".absmax"))
+        i++;
+    return i == n ? 0
+                  : err_set(err, ERR_INPUT,
+                            "tensor %s: bitsandbytes weights of 4 bits cannot be cut",
+                            in[i].name);
 }
 
-static bool fits(const struct companion *c, const char *method, const char *suffix,
-                 int ndim)
+uint64_t quant_index_group(const struct model *m, size_t t)
 {
-    return !strcmp(c->method, method) && !strcmp(c->suffix, suffix) && c->ndim == ndim;
+    const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
+
+    if (d->companion_of < 0 || d->ndim != 1 || cJSON_IsTrue(setting(m, "desc_act")) ||
+        !str_ends(m->tensor[t].name, ".g_idx"))
+        return 0;
+    return divisor(m, BY_GROUP, d->axis[0].size);
+}
+
+static bool fits(const struct model *m, const struct companion *c, const char *method,
+                 const char *suffix, int ndim)
+{
+    const cJSON *strategy = weight_setting(m, "strategy", "strategy");
+    size_t n = strcspn(c->method, "/");
+
+    if (strncmp(c->method, method, n) != 0 || method[n])
+        return false;
+    if (c->method[n] && (!cJSON_IsString(strategy) ||
+                         strcmp(c->method + n + 1, strategy->valuestring) != 0))
+        return false;
+    return !strcmp(c->suffix, suffix) && c->ndim == ndim;
 }
 
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
@@ -203,10 +276,14 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     free(weight);
     if (t < 0 || m->tensor[t].ndim != 2)
         return 0;
-    if (check_method(m, in, err) < 0)
-        return -1;
+    if (setting(m, "config_groups") && setting(m, "config_groups")->child &&
+        setting(m, "config_groups")->child->next)
+        return err_set(err, ERR_INPUT,
+                       "tensor %s: weights quantised in more than one of config_groups "
+                       "are not known",
+                       in->name);
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
-        if (fits(&companions[i], method->valuestring, dot + 1, in->ndim)) {
+        if (fits(m, &companions[i], method->valuestring, dot + 1, in->ndim)) {
             size_t base = (size_t)m->tensor[t].kind;
 
             return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;

@@ -57,6 +57,24 @@ static int check_stages(const struct model *m, const struct mesh *mesh, struct e
                    (long long)sum, m->state->nlayers);
 }
 
+/* The keys of config.json that give the symbol NAME, where the name says less to a
+ * person ("moe_intermediate_size" for expert_ffn): *n bytes; 0 where it does not. */
+static const char *telling(const struct model *m, const char *name, int *n)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz_0123456789/* ";
+    const struct family_entry *e = family_get(&m->state->family->symbols, name);
+    const char *text = e ? json_string(e->json) : NULL;
+    size_t len = text ? strcspn(text, "?") : 0; /* ?? and what is taken without a key */
+
+    *n = 0;
+    if (!len || strspn(text, plain) < len || strstr(text, name))
+        return NULL;
+    while (len && text[len - 1] == ' ')
+        len--;
+    *n = (int)len;
+    return text;
+}
+
 int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
 {
     const struct model_state *s = m->state;
@@ -65,13 +83,18 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
     for (int i = 0; i < s->ndeals; i++) {
         const struct deal_def *d = &s->deal[i];
         const struct axis_symbol *sym = &m->scope.sym[d->sym];
+        int n;
+        const char *keys = telling(m, sym->name, &n);
 
         used[d->over] = true;
         if ((uint64_t)mesh->size[d->over] > sym->value &&
             !(mesh->keep_vocab && !strcmp(sym->name, VOCAB)))
-            return err_set(err, ERR_NO, "%s %d: the model has %llu %s",
-                           mesh_axis_names[d->over], mesh->size[d->over],
-                           (unsigned long long)sym->value, sym->name);
+            return !keys ? err_set(err, ERR_NO, "%s %d: the model has %llu %s",
+                                   mesh_axis_names[d->over], mesh->size[d->over],
+                                   (unsigned long long)sym->value, sym->name)
+                         : err_set(err, ERR_NO, "%s %d: the model's %.*s is %llu",
+                                   mesh_axis_names[d->over], mesh->size[d->over], n,
+                                   keys, (unsigned long long)sym->value);
     }
     for (int a = 0; a < MESH_NAXES; a++)
         if (mesh->size[a] > 1 && !used[a])

@@ -145,10 +145,10 @@ static void check_part(const struct checkpoint *c, int p,
     struct safetensors st;
     struct err err = { 0 };
     uint32_t crc;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = fs_open_regular(path, &err);
 
     if (fd < 0) {
-        note(r, f->name, NULL, errno == ENOENT ? "missing" : strerror(errno));
+        note_error(r, f->name, path, &err);
         goto out;
     }
     if (safetensors_read(&st, NULL, fd, path, &err) < 0) {
@@ -183,13 +183,13 @@ static void check_file(const char *dir, const char *name, uint64_t size, uint32_
                        struct report *r)
 {
     char *path = fs_join_dup(dir, name), *buf = xmalloc(CHUNK), text[80];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct err err = { 0 };
+    int fd = fs_open_regular(path, &err);
     uint64_t found_size;
     uint32_t found;
 
     if (fd < 0) {
-        note(r, name, NULL, errno == ENOENT ? "missing" : strerror(errno));
+        note_error(r, name, path, &err);
     } else if (fs_size(&found_size, path, &err) < 0) {
         note_error(r, name, path, &err);
     } else if (found_size != size) {
@@ -374,13 +374,13 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
 {
     const struct source_file *file = &s->file[f];
     const char *name = file->origin ? file->origin : file->name;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = fs_open_regular(file->path, err);
     struct str lines = { 0 };
     uint32_t crc, sum;
     int ret = -1;
 
     if (fd < 0)
-        return err_errno(err, "%s", file->path);
+        return -1;
     if (range_crc(&crc, fd, 0, file->origin ? file->size : file->data, buf, file->path,
                   err) < 0)
         goto out;

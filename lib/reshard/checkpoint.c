@@ -1,18 +1,18 @@
 /* checkpoint - a model and its weights on disk, whole or cut */
 #include "lib/reshard/checkpoint.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/model/quant.h"
 
 static const uint64_t NOT_THERE = UINT64_MAX;
 
@@ -215,12 +215,15 @@ struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
 {
     const struct tensor *t = &c->tensor[i];
 
-    return (struct cut_tensor){ .name = t->name,
-                                .model = c->which[i],
-                                .ndim = t->ndim,
-                                .shape = t->shape,
-                                .from = t->dtype,
-                                .to = dtype };
+    return (struct cut_tensor){
+        .name = t->name,
+        .model = c->which[i],
+        .ndim = t->ndim,
+        .shape = t->shape,
+        .from = t->dtype,
+        .to = dtype,
+        .group = c->which[i] < 0 ? 0 : quant_index_group(c->model, (size_t)c->which[i])
+    };
 }
 
 static const char *file_name(const struct checkpoint *c, int f)
@@ -376,10 +379,9 @@ static int open_file(struct checkpoint *c, int i, struct err *err)
     if (f->fd[i] >= 0)
         return 0;
     path = file_path_dup(c, i);
-    f->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+    f->fd[i] = fs_open_regular(path, err);
     if (f->fd[i] < 0)
-        ret = errno == ENOENT ? err_set(err, ERR_INPUT, "%s: missing", path)
-                              : err_errno(err, "%s", path);
+        ret = -1;
     else if (c->sharded && locate(c, i, path, err) < 0) {
         close(f->fd[i]);
         f->fd[i] = -1;
@@ -402,6 +404,47 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
         if ((p < 0 || !c->sharded || p == i) && open_file(c, i, err) < 0)
             return -1;
     return 0;
+}
+
+mode_t checkpoint_mode(const struct checkpoint *c)
+{
+    mode_t mode = 0777;
+    struct stat st;
+
+    for (int i = 0; i < c->files->nfiles; i++)
+        if (c->files->fd[i] >= 0)
+            mode &= fstat(c->files->fd[i], &st) == 0 ? st.st_mode : 0;
+    return mode;
+}
+
+/* Does PATH, its links followed, lie in the directory OUTPUT or is it that? */
+static bool lies_in(const char *path, const char *output)
+{
+    char *real = realpath(path, NULL);
+    size_t n = strlen(output);
+    bool found = real && !strncmp(real, output, n) && (!real[n] || real[n] == '/');
+
+    free(real);
+    return found;
+}
+
+int checkpoint_spares(const struct checkpoint *c, const char *path, struct err *err)
+{
+    char *output = realpath(path, NULL);
+    bool found;
+
+    if (!output)
+        return 0;
+    found = lies_in(c->path, output);
+    for (int i = 0; i < c->files->nfiles && !found; i++) {
+        char *file = file_path_dup(c, i);
+
+        found = lies_in(file, output);
+        free(file);
+    }
+    free(output);
+    return found ? err_set(err, ERR_USAGE, "%s: is what is read, or holds it", path)
+                 : 0;
 }
 
 /* Compare the CRC-32 of tensor I's bytes in part P with the manifest's. */

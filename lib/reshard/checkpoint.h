@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "lib/base/err.h"
 #include "lib/ckpt/manifest.h"
@@ -55,6 +56,12 @@ bool checkpoint_is_sharded(const char *path);
  * types, shapes. P >= 0: only part P's.  checkpoint_copy and the loader do it
  * themselves.  ERR_INPUT names the file. */
 int checkpoint_open_files(struct checkpoint *c, int p, struct err *err);
+
+/* The permission bits that all of its open weight files have. */
+mode_t checkpoint_mode(const struct checkpoint *c);
+/* ERR_USAGE when an output PATH that replaces what is there would take files of C's
+ * with it. */
+int checkpoint_spares(const struct checkpoint *c, const char *path, struct err *err);
 
 /* Copy tensor I to TO as DTYPE, checking the CRC-32 of every rank file's part that is
  * read. WHOLE_CRC, unless NULL, becomes the CRC-32 of the tensor's bytes where the

@@ -5,16 +5,16 @@
  * later run takes a line's word only after reading the written bytes back. */
 #include "lib/reshard/convert.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
+#include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
@@ -48,32 +48,63 @@ static const char *small_name(const struct checkpoint *k, size_t i)
                       : k->source.small[i];
 }
 
-/* Write a small file in place: the directory has not its name yet. */
-static int write_small(const char *path, const char *text, size_t n, struct err *err)
+/* The type that a merge's weights have, where it is not the original's. */
+static const enum dtype *merged_type(const struct convert *c)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int ret;
+    const struct checkpoint *k = c->to.from;
 
-    if (fd < 0)
-        return err_errno(err, "%s", path);
-    ret = fs_write(fd, text, n, path, err);
-    if (ret == 0 && fsync(fd) < 0)
-        ret = err_errno(err, "%s", path);
-    close(fd);
-    return ret;
+    if (c->opt->mesh || c->opt->dtype || !k->manifest.cast)
+        return c->opt->mesh ? NULL : c->opt->dtype;
+    for (size_t i = 0; i < k->ntensors; i++)
+        if (k->which[i] >= 0 && dtype_is_float(c->to.dtype[i]) &&
+            dtype_bits(c->to.dtype[i]) >= 16)
+            return &c->to.dtype[i];
+    return NULL;
+}
+
+/* config.json at *TEXT names the type of the weights: let it be TYPE. */
+static void name_type(char **text, size_t *n, enum dtype type)
+{
+    struct str out = { 0 };
+    struct jsonlex lex;
+    size_t copied = 0;
+
+    jsonlex_init(&lex, "config.json", *text, *n);
+    while (jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
+        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
+            (strcmp(lex.text.s, "dtype") != 0 &&
+             strcmp(lex.text.s, "torch_dtype") != 0))
+            continue;
+        if (jsonlex_next(&lex, NULL) < 0 || lex.token != JSONLEX_STRING)
+            continue;
+        str_addn(&out, *text + copied, lex.start - copied);
+        str_add_json(&out, dtype_pytorch(type));
+        copied = lex.end;
+    }
+    jsonlex_clear(&lex);
+    str_addn(&out, *text + copied, *n - copied);
+    free(*text);
+    *n = out.len;
+    *text = str_steal(&out);
 }
 
 static int copy_small(struct convert *c, size_t i, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
     const char *name = small_name(k, i);
-    char *from = fs_join_dup(k->path, name), *to = fs_join_dup(c->out.partial, name);
+    const enum dtype *type = merged_type(c);
+    char *from = fs_join_dup(k->path, name);
     char *text = NULL;
+    struct stat st;
     size_t n;
     int ret = -1;
 
-    if (fs_read_file(&text, &n, from, UINT32_MAX, err) < 0)
+    if (fs_read_regular(&text, &n, from, UINT32_MAX, err) < 0)
         goto out;
+    if (stat(from, &st) < 0) {
+        err_errno(err, "%s", from);
+        goto out;
+    }
     c->small[i] = (struct manifest_file){ name, n, hash_crc32(0, text, n), -1 };
     if (k->sharded &&
         (c->small[i].crc != k->manifest.file[(size_t)k->manifest.nparts + i].crc ||
@@ -81,11 +112,12 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
         err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
         goto out;
     }
-    ret = write_small(to, text, n, err);
+    if (type && !strcmp(name, "config.json"))
+        name_type(&text, &n, *type);
+    ret = outdir_write(&c->out, name, text, n, st.st_mode, err);
 out:
     free(text);
     free(from);
-    free(to);
     return ret;
 }
 
@@ -94,17 +126,16 @@ static int make_index(struct convert *c, struct err *err)
 {
     static const char NAME[] = "model.safetensors.index.json";
     char *text = c->to.from->sharded ? NULL : source_index_dup(&c->to.from->source);
-    char *path = fs_join_dup(c->out.partial, NAME);
     int ret = 0;
 
     if (text) {
         c->small[c->nsmall++] =
             (struct manifest_file){ NAME, strlen(text),
                                     hash_crc32(0, text, strlen(text)), -1 };
-        ret = write_small(path, text, strlen(text), err);
+        ret = outdir_write(&c->out, NAME, text, strlen(text),
+                           checkpoint_mode(c->to.from), err);
     }
     free(text);
-    free(path);
     return ret;
 }
 
@@ -158,6 +189,21 @@ static char *identity_dup(const struct convert *c)
         str_addf(&s, ":%" PRIu64 ":%08" PRIx32, k->manifest.file[i].size,
                  k->manifest.file[i].crc);
     }
+    return str_steal(&s);
+}
+
+/* One line that tells whether the source's files are the very same ones.  Their size
+ * and time of change are in the identity; a change that sets the time back makes
+ * another inode, or another time of the inode's change. */
+static char *stamp_dup(const struct convert *c)
+{
+    const struct checkpoint *k = c->to.from;
+    struct str s = { 0 };
+
+    str_add(&s, "files");
+    for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++)
+        str_addf(&s, " %" PRIu64 ":%" PRId64, k->source.file[i].inode,
+                 k->source.file[i].ctime_ns);
     return str_steal(&s);
 }
 
@@ -217,31 +263,72 @@ static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, cha
     return true;
 }
 
+static int discard(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                   struct err *err)
+{
+    (void)arg;
+    (void)part;
+    (void)offset;
+    (void)buf;
+    (void)n;
+    (void)err;
+    return 0;
+}
+
+/* Has the source still the bytes of tensor I that were copied before? */
+static bool read_before(struct convert *c, struct cut *cut, size_t i)
+{
+    const struct cut_side nowhere = { .nparts = 1, .io = discard };
+    struct checkpoint *k = c->to.from;
+    uint32_t crc = 0;
+
+    return k->sharded || (checkpoint_copy(k, cut, i, k->tensor[i].dtype, &nowhere, &crc,
+                                          NULL, NULL, NULL) == 0 &&
+                          crc == c->whole_crc[i]);
+}
+
+/* Does LINE of the journal hold?  Then its tensor is *I. */
+static bool holds(struct convert *c, struct cut *cut, const char *line, char *buf,
+                  size_t *i)
+{
+    char *end;
+    const char *s;
+    uint32_t crc;
+
+    *i = strtoul(line, &end, 10);
+    s = end;
+    if (end == line || *i >= c->to.from->ntensors || !take_word(&s, &c->whole_crc[*i]))
+        return false;
+    for (int p = 0; p < c->to.nparts; p++)
+        if (target_place(&c->to, *i, p) != TARGET_NOT_THERE &&
+            (!take_word(&s, &crc) || !written_before(c, *i, p, crc, buf)))
+            return false;
+    return !c->out.touched || read_before(c, cut, *i);
+}
+
 /* Take the earlier run's word where it holds: DONE[i] for each tensor whose bytes are
  * there. */
-static void take_up(struct convert *c, bool *done)
+static int take_up(struct convert *c, struct cut *cut, bool *done, struct err *err)
 {
-    const char *line = c->out.done;
     char *buf = xmalloc(READ_BACK);
+    int ret = 0;
 
-    while (*line) {
-        const char *next = strchr(line, '\n') + 1;
-        char *end;
-        unsigned long i = strtoul(line, &end, 10);
-        const char *s = end;
-        uint32_t crc;
-        bool good =
-            end > line && i < c->to.from->ntensors && take_word(&s, &c->whole_crc[i]);
+    for (const char *line = c->out.done; *line && ret == 0;
+         line = strchr(line, '\n') + 1) {
+        uint64_t before = c->to.done;
+        size_t i;
 
-        for (int p = 0; good && p < c->to.nparts; p++)
-            if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
-                good = take_word(&s, &crc) && written_before(c, i, p, crc, buf);
-        if (good)
-            done[i] = true;
-        line = next;
+        if (!holds(c, cut, line, buf, &i)) {
+            c->to.done = before;
+            continue;
+        }
+        done[i] = true;
+        if (c->out.touched)
+            ret = note_tensor(c, i, err);
     }
     c->result->continued = c->to.done;
     free(buf);
+    return ret;
 }
 
 /* ---- copying ---- */
@@ -252,7 +339,8 @@ static int copy_tensors(struct convert *c, struct err *err)
     struct cut *cut = cut_new();
     int ret = -1;
 
-    take_up(c, done);
+    if (take_up(c, cut, done, err) < 0)
+        goto out;
     for (size_t i = 0; i < c->to.from->ntensors; i++) {
         if (done[i])
             continue;
@@ -402,14 +490,19 @@ static int write_manifest(struct convert *c, struct err *err)
                           .family = model_family_text(k->model),
                           .rank_config = c->configs.crc };
     char *path = fs_join_dup(c->out.partial, MANIFEST_NAME);
-    int ret = -1;
+    int fd = -1, ret = -1;
 
     memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
     if (add_sources(c, &m, err) < 0 || add_files(c, &m, err) < 0)
         goto out;
     add_tensors(c, &m);
-    ret = manifest_write(&m, path, err);
+    fd = outdir_create(&c->out, MANIFEST_NAME, err);
+    if (fd < 0 || outdir_share(&c->out, fd, checkpoint_mode(k), path, err) < 0)
+        goto out;
+    ret = manifest_write(&m, fd, path, err);
 out:
+    if (fd >= 0)
+        close(fd);
     manifest_clear(&m);
     free(path);
     return ret;
@@ -441,15 +534,16 @@ static int open_output(struct convert *c, const char *path, struct err *err)
     size_t n = count_small(k);
     const char **names =
         xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
-    char *identity = identity_dup(c);
+    char *identity = identity_dup(c), *stamp = stamp_dup(c);
     int ret;
 
     for (size_t i = 0; i < n; i++)
         names[i] = small_name(k, i);
     for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
         names[n++] = k->manifest.source[i].name;
-    ret = outdir_open(&c->out, path, identity, c->opt->force, names, n, err);
+    ret = outdir_open(&c->out, path, identity, stamp, c->opt->force, names, n, err);
     free(identity);
+    free(stamp);
     free(names);
     return ret;
 }
@@ -469,7 +563,7 @@ int convert(struct checkpoint *ckpt, const char *path,
 {
     struct convert c = { .opt = opt,
                          .result = result,
-                         .out = { .lock = -1, .journal = -1 } };
+                         .out = { .dir = -1, .journal = -1 } };
     int ret = -1;
 
     *result = (struct convert_result){ 0 };
@@ -485,10 +579,11 @@ int convert(struct checkpoint *ckpt, const char *path,
     c.to.progress = opt->progress;
     c.to.arg = opt->arg;
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
-    if (checkpoint_open_files(ckpt, -1, err) < 0 || open_output(&c, path, err) < 0 ||
-        target_begin(&c.to, c.out.partial, err) < 0 || copy_tensors(&c, err) < 0 ||
+    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
+        checkpoint_spares(ckpt, path, err) < 0 || open_output(&c, path, err) < 0 ||
+        target_begin(&c.to, &c.out, err) < 0 || copy_tensors(&c, err) < 0 ||
         (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0 ||
-        (opt->rank_configs && rankconfig_write(&c.configs, c.out.partial, err) < 0))
+        (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
         goto out;

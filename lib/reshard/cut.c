@@ -57,6 +57,8 @@ struct cut {
     uint64_t dim[MODEL_MAX_DIMS];
     int row_axis;
     uint64_t first, rows; /* of axis 0, to be copied */
+    uint64_t group;       /* of cut_tensor */
+    const char *name;
     unsigned char *block, *cast,
         *stage; /* BLOCK bytes, at least a row; cast: NULL or converted */
     uint64_t block_cap, cast_cap, stage_cap;
@@ -376,6 +378,32 @@ static void move_rows(const struct part *p, unsigned char *block, uint64_t whole
         }
 }
 
+/* COUNT indices of groups at X, of the rows from WHOLE on of the tensor and from LOCAL
+ * on of a part: from the whole's numbers to the part's, or (READING) back.  Groups that
+ * are not those of the rows in their order have no numbers in a part. */
+static int renumber(const struct cut *c, const struct part *p, unsigned char *x,
+                    uint64_t whole, uint64_t local, uint64_t count, bool reading,
+                    struct err *err)
+{
+    if (p->rows == c->dim[0])
+        return 0;
+    for (uint64_t i = 0; i < count; i++, x += sizeof(int32_t)) {
+        int64_t in_whole = (int64_t)((whole + i) / c->group);
+        int64_t in_part = (int64_t)((local + i) / c->group);
+        int32_t value;
+
+        memcpy(&value, x, sizeof(value));
+        if (value != (reading ? in_part : in_whole))
+            return err_set(err, ERR_INPUT,
+                           "%s: rows that are not in the order of their groups "
+                           "(row %llu in group %ld) cannot be cut",
+                           c->name, (unsigned long long)(whole + i), (long)value);
+        value = (int32_t)(reading ? in_whole : in_part);
+        memcpy(x, &value, sizeof(value));
+    }
+    return 0;
+}
+
 /* Move the rows [r0, r0 + n) of the present outer tuple between BLOCK and part I of
  * S. */
 static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
@@ -384,7 +412,7 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
 {
     struct part *p = &s->part[i];
     const struct runs *r = p->slice.runs[c->row_axis];
-    bool direct = p->npieces == 1 && p->row_bytes == whole;
+    bool direct = p->npieces == 1 && p->row_bytes == whole && !c->group;
     uint64_t local = 0;
 
     for (size_t k = 0; k < r->n; local += r->v[k++].count) {
@@ -404,9 +432,17 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
         bytes = direct && (!reading || owned) ? rows : c->stage;
         if (!reading && bytes == c->stage)
             move_rows(p, rows, whole, bytes, count, false, true);
+        if (!reading && c->group &&
+            renumber(c, p, bytes, from, local + from - r->v[k].start, count, false,
+                     err) < 0)
+            return -1;
         if (s->api->io(s->api->arg, i, offset, bytes, (size_t)size, err) < 0)
             return -1;
         sum_add(&p->sum, offset, bytes, (size_t)size);
+        if (reading && c->group &&
+            renumber(c, p, bytes, from, local + from - r->v[k].start, count, true,
+                     err) < 0)
+            return -1;
         if (reading && bytes == c->stage)
             move_rows(p, rows, whole, bytes, count, true, owned);
     }
@@ -534,6 +570,8 @@ int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *f
         c->ndim = t->ndim;
         memcpy(c->dim, t->shape, (size_t)t->ndim * sizeof(*t->shape));
     }
+    c->group = !flat && t->ndim == 1 && t->from == DTYPE_I32 ? t->group : 0;
+    c->name = t->name;
     c->first = t->first;
     c->rows = t->rows ? t->rows : c->dim[0];
     set_whole_runs(c);

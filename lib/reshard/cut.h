@@ -41,6 +41,10 @@ struct cut_tensor {
      * there is one axis or none or it is carried); no CRC-32 is made then.  rows 0:
      * all. */
     uint64_t first, rows;
+    /* Unless 0: each element (an int32) is the group of so many rows that its row is
+     * in. A part counts the groups that it stores from 0, so that its file stands
+     * alone. */
+    uint64_t group;
 };
 
 struct cut; /* the buffers, for any number of tensors */

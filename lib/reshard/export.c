@@ -1,7 +1,6 @@
 /* export - writing a checkpoint as other engines load it */
 #include "lib/reshard/export.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,14 +86,14 @@ static int write_items(struct export *x, struct err *err)
     int ret = -1;
 
     x->path = fs_join_dup(x->out.partial, DCP_ITEMS);
-    x->fd = open(x->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (x->fd < 0) {
-        err_errno(err, "%s", x->path);
+    x->fd = outdir_create(&x->out, DCP_ITEMS, err);
+    if (x->fd < 0)
         goto out;
-    }
     for (size_t i = 0; i < x->ckpt->ntensors; i++)
         if (write_tensor(x, cut, i, err) < 0)
             goto out;
+    if (outdir_share(&x->out, x->fd, checkpoint_mode(x->ckpt), x->path, err) < 0)
+        goto out;
     ret = fsync(x->fd) < 0 ? err_errno(err, "%s", x->path) : 0;
 out:
     cut_free(cut);
@@ -104,13 +103,10 @@ out:
 static int write_metadata(struct export *x, struct err *err)
 {
     char *path = fs_join_dup(x->out.partial, DCP_METADATA);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), ret = -1;
+    int fd = outdir_create(&x->out, DCP_METADATA, err), ret = -1;
 
-    if (fd < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    if (dcp_metadata_write(fd, path, x->item, x->ckpt->ntensors, err) < 0)
+    if (fd < 0 || dcp_metadata_write(fd, path, x->item, x->ckpt->ntensors, err) < 0 ||
+        outdir_share(&x->out, fd, checkpoint_mode(x->ckpt), path, err) < 0)
         goto out;
     ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;
 out:
@@ -129,12 +125,13 @@ int export_dcp(struct checkpoint *ckpt, const char *path,
                         .opt = opt,
                         .result = result,
                         .fd = -1,
-                        .out = { .lock = -1, .journal = -1 } };
+                        .out = { .dir = -1, .journal = -1 } };
     int ret = -1;
 
     *result = (struct convert_result){ 0 };
-    if (checkpoint_open_files(ckpt, -1, err) < 0 || lay_out(&x, err) < 0 ||
-        outdir_open(&x.out, path, "export dcp", opt->force, ours, 2, err) < 0 ||
+    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
+        checkpoint_spares(ckpt, path, err) < 0 || lay_out(&x, err) < 0 ||
+        outdir_open(&x.out, path, "export dcp", "", opt->force, ours, 2, err) < 0 ||
         write_items(&x, err) < 0 || write_metadata(&x, err) < 0 ||
         outdir_finish(&x.out, err) < 0)
         goto out;

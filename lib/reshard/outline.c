@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -62,9 +63,10 @@ static bool lacks_files(const char *path, const char *dir)
     const cJSON *map, *name;
     bool lacks = false;
 
-    if (fs_read_file(&text, NULL, path, INDEX_MAX, &none) < 0)
+    if (fs_read_regular(&text, NULL, path, INDEX_MAX, &none) < 0)
         return false;
-    index = cJSON_Parse(text);
+    index =
+        json_check_cost(path, text, strlen(text), &none) < 0 ? NULL : cJSON_Parse(text);
     map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
     cJSON_ArrayForEach(name, map)
     {

@@ -2,6 +2,7 @@
 #include "lib/reshard/rankconfig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,38 +48,58 @@ int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
     return 0;
 }
 
-static int write_one(const char *dir, const char *text, const char *link,
-                     struct err *err)
+/* The directory NAME in O, open; its mode is final.  -1 with *err set. */
+static int open_dir(const struct outdir *o, const char *name, const char *path,
+                    struct err *err)
 {
-    char *config = fs_join_dup(dir, "config.json");
-    char *weights = fs_join_dup(dir, RANKCONFIG_WEIGHTS);
+    int fd = -1;
+
+    if (mkdirat(o->dir, name, 0700) == 0 || errno == EEXIST)
+        fd = openat(o->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fchmod(fd, 0777 & ~o->umask) == 0)
+        return fd;
+    err_errno(err, "%s", path);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static int write_one(const struct outdir *o, const char *name, const char *text,
+                     const char *link, struct err *err)
+{
+    char *path = fs_join_dup(o->partial, name);
+    struct outdir dir = { .partial = path, .dir = -1, .umask = o->umask };
     int ret = -1;
 
-    if ((mkdir(dir, 0777) < 0 && errno != EEXIST) ||
-        (unlink(weights) < 0 && errno != ENOENT) || symlink(link, weights) < 0) {
-        err_errno(err, "%s", dir);
+    dir.dir = open_dir(o, name, path, err);
+    if (dir.dir < 0)
+        goto out;
+    if ((unlinkat(dir.dir, RANKCONFIG_WEIGHTS, 0) < 0 && errno != ENOENT) ||
+        symlinkat(link, dir.dir, RANKCONFIG_WEIGHTS) < 0) {
+        err_errno(err, "%s", path);
         goto out;
     }
-    if (fs_write_file(config, text, strlen(text), true, err) < 0)
+    if (outdir_write(&dir, "config.json", text, strlen(text), 0666, err) < 0)
         goto out;
-    ret = fs_sync_dir(dir, err);
+    ret = fsync(dir.dir) < 0 ? err_errno(err, "%s", path) : 0;
 out:
-    free(config);
-    free(weights);
+    if (dir.dir >= 0)
+        close(dir.dir);
+    free(path);
     return ret;
 }
 
-int rankconfig_write(const struct rankconfig *r, const char *dir, struct err *err)
+int rankconfig_write(const struct rankconfig *r, const struct outdir *o,
+                     struct err *err)
 {
     int ret = 0;
 
     for (int p = 0; p < r->nparts && ret == 0; p++) {
         char *name = manifest_config_dir_dup(r->mesh, p);
-        char *path = fs_join_dup(dir, name), *link = rankconfig_link_dup(r->mesh, p);
+        char *link = rankconfig_link_dup(r->mesh, p);
 
-        ret = write_one(path, r->text[p], link, err);
+        ret = write_one(o, name, r->text[p], link, err);
         free(name);
-        free(path);
         free(link);
     }
     return ret;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/ckpt/outdir.h"
 #include "lib/reshard/checkpoint.h"
 
 extern const char RANKCONFIG_WEIGHTS[]; /* "model.safetensors" */
@@ -23,8 +24,9 @@ struct rankconfig {
  * any case. */
 int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
                     const struct mesh *mesh, struct err *err);
-/* Write the directories in DIR, synced. */
-int rankconfig_write(const struct rankconfig *r, const char *dir, struct err *err);
+/* Write the directories in O, synced. */
+int rankconfig_write(const struct rankconfig *r, const struct outdir *o,
+                     struct err *err);
 void rankconfig_clear(struct rankconfig *r);
 
 /* What the link of part P must say: "../rank-tp0-pp0.safetensors".  A fresh text. */

@@ -86,18 +86,17 @@ static void choose_dtypes(struct target *to)
 }
 
 /* Create (or open again) file F with HEADER in front. */
-static int make_file(struct target *to, struct target_file *f, const char *dir,
-                     const char *name, const struct str *header, uint64_t data,
-                     struct err *err)
+static int make_file(struct target *to, struct target_file *f, const char *name,
+                     const struct str *header, uint64_t data, struct err *err)
 {
     f->name = xstrdup(name);
-    f->path = fs_join_dup(dir, name);
+    f->path = fs_join_dup(to->out->partial, name);
     f->header_crc = hash_crc32(0, header->s, header->len);
     f->size = header->len + data;
     to->total += data;
-    f->fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    f->fd = outdir_reopen(to->out, name, err);
     if (f->fd < 0)
-        return err_errno(err, "%s", f->path);
+        return -1;
     return fs_pwrite(f->fd, header->s, header->len, 0, f->path, err);
 }
 
@@ -115,8 +114,7 @@ static uint32_t *aligned_order(const struct target *to)
     return order;
 }
 
-static int make_part(struct target *to, const char *dir, int p, const uint32_t *order,
-                     struct err *err)
+static int make_part(struct target *to, int p, const uint32_t *order, struct err *err)
 {
     struct safetensors_header h;
     char *name = manifest_part_name_dup(to->mesh.size, p);
@@ -143,14 +141,14 @@ static int make_part(struct target *to, const char *dir, int p, const uint32_t *
     for (size_t i = 0; i < to->from->ntensors; i++)
         if (*slot(to, i, p) != TARGET_NOT_THERE)
             *slot(to, i, p) += h.text.len;
-    ret = make_file(to, &to->file[p], dir, name, &h.text, h.end, err);
+    ret = make_file(to, &to->file[p], name, &h.text, h.end, err);
 out:
     safetensors_header_clear(&h);
     free(name);
     return ret;
 }
 
-static int make_parts(struct target *to, const char *dir, struct err *err)
+static int make_parts(struct target *to, struct err *err)
 {
     uint32_t *order = aligned_order(to);
     int ret = 0;
@@ -160,7 +158,7 @@ static int make_parts(struct target *to, const char *dir, struct err *err)
     for (size_t i = 0; i < to->nfiles; i++)
         to->file[i].fd = -1;
     for (int p = 0; p < to->nparts && ret == 0; p++)
-        ret = make_part(to, dir, p, order, err);
+        ret = make_part(to, p, order, err);
     free(order);
     return ret;
 }
@@ -246,8 +244,7 @@ out:
 
 /* Make file F of the merged form; *first is the first of its tensors and becomes the
  * next file's. */
-static int make_source(struct target *to, const char *dir, size_t f, size_t *first,
-                       struct err *err)
+static int make_source(struct target *to, size_t f, size_t *first, struct err *err)
 {
     const struct manifest_source *s = &to->from->manifest.source[f];
     struct tensor_index index = { 0 };
@@ -265,7 +262,7 @@ static int make_source(struct target *to, const char *dir, size_t f, size_t *fir
         goto out;
     }
     if (lay_out_source(to, s, *first, &st, &index, &header, &data, err) < 0 ||
-        make_file(to, &to->file[f], dir, s->name, &header, data, err) < 0)
+        make_file(to, &to->file[f], s->name, &header, data, err) < 0)
         goto out;
     for (size_t i = *first; i < *first + st.n; i++)
         to->file_of[i] = (int)f;
@@ -278,7 +275,7 @@ out:
     return ret;
 }
 
-static int make_sources(struct target *to, const char *dir, struct err *err)
+static int make_sources(struct target *to, struct err *err)
 {
     size_t first = 0;
 
@@ -288,7 +285,7 @@ static int make_sources(struct target *to, const char *dir, struct err *err)
         to->file[i].fd = -1;
     to->file_of = xcalloc(to->from->ntensors, sizeof(*to->file_of));
     for (size_t i = 0; i < to->nfiles; i++)
-        if (make_source(to, dir, i, &first, err) < 0)
+        if (make_source(to, i, &first, err) < 0)
             return -1;
     if (first != to->from->ntensors)
         return err_set(err, ERR_INPUT, "%s: tensor %s belongs to no source file",
@@ -343,9 +340,14 @@ out:
 
 int target_sync(struct target *to, struct err *err)
 {
+    mode_t mode = checkpoint_mode(to->from);
+
     for (size_t f = 0; f < to->nfiles; f++)
-        if (ftruncate(to->file[f].fd, (off_t)to->file[f].size) < 0 ||
-            fsync(to->file[f].fd) < 0)
+        if (ftruncate(to->file[f].fd, (off_t)to->file[f].size) < 0)
+            return err_errno(err, "%s", to->file[f].path);
+        else if (outdir_share(to->out, to->file[f].fd, mode, to->file[f].path, err) < 0)
+            return -1;
+        else if (fsync(to->file[f].fd) < 0)
             return err_errno(err, "%s", to->file[f].path);
     return 0;
 }
@@ -389,9 +391,10 @@ int target_init(struct target *to, struct checkpoint *from, const struct mesh *m
     return 0;
 }
 
-int target_begin(struct target *to, const char *dir, struct err *err)
+int target_begin(struct target *to, const struct outdir *out, struct err *err)
 {
-    return to->cut ? make_parts(to, dir, err) : make_sources(to, dir, err);
+    to->out = out;
+    return to->cut ? make_parts(to, err) : make_sources(to, err);
 }
 
 void target_clear(struct target *to)

@@ -12,6 +12,7 @@
 
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
+#include "lib/ckpt/outdir.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/reshard/cut.h"
 #include "lib/model/mesh.h"
@@ -28,15 +29,16 @@ struct target_file {
 
 struct target {
     struct checkpoint *from;
-    bool cut;               /* rank files; else the original's */
-    struct mesh mesh;       /* when cut */
-    const enum dtype *cast; /* what real floating tensors become, or NULL */
-    int nparts;             /* 1 unless cut */
-    struct cutter **cutter; /* [nparts], or NULL unless cut */
-    struct cut_side side;   /* to copy the present tensor to */
-    size_t tensor;          /* the present one, set by the caller */
-    enum dtype *dtype;      /* [ntensors] as stored */
-    uint32_t *crc;          /* [ntensors * nparts] the caller's: of what was written */
+    bool cut;                 /* rank files; else the original's */
+    struct mesh mesh;         /* when cut */
+    const struct outdir *out; /* where the files are made, once begun */
+    const enum dtype *cast;   /* what real floating tensors become, or NULL */
+    int nparts;               /* 1 unless cut */
+    struct cutter **cutter;   /* [nparts], or NULL unless cut */
+    struct cut_side side;     /* to copy the present tensor to */
+    size_t tensor;            /* the present one, set by the caller */
+    enum dtype *dtype;        /* [ntensors] as stored */
+    uint32_t *crc; /* [ntensors * nparts] the caller's: of what was written */
     struct target_file *file;
     size_t nfiles;
     int *file_of;     /* private: [ntensors] unless cut */
@@ -54,9 +56,9 @@ int target_init(struct target *to, struct checkpoint *from, const struct mesh *m
                 const enum dtype *cast, struct err *err);
 void target_clear(struct target *to);
 
-/* Make the files in the directory DIR (or open them again) and write their headers. */
-int target_begin(struct target *to, const char *dir, struct err *err);
-/* Give the files their sizes and wait until they are on the disk. */
+/* Make the files in OUT (or open them again) and write their headers. */
+int target_begin(struct target *to, const struct outdir *out, struct err *err);
+/* Give the files their sizes and modes and wait until they are on the disk. */
 int target_sync(struct target *to, struct err *err);
 
 /* Where part P's bytes of tensor I begin in their file; TARGET_NOT_THERE when it holds

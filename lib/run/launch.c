@@ -26,6 +26,8 @@ struct group {
     int report[2]; /* pipe: a failing rank writes its struct err */
     struct shm *shm;
     bool pipe_closed; /* a rank died because nobody reads its output any more */
+    int timeout_s;    /* of a stopped rank; 0: none */
+    int *stopped_s;   /* [n] seconds that a rank is seen to be stopped; -1: it is not */
 };
 
 /* ---- the rank's side ---- */
@@ -33,10 +35,14 @@ struct group {
 static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t *old,
                         rank_main main, void *arg)
 {
+    static const int watched[] = { SIGINT, SIGTERM, SIGHUP };
     struct err err = { 0 };
     struct comm *comm;
     int ret;
 
+    /* what is to be said of them the parent says */
+    for (size_t i = 0; i < sizeof(watched) / sizeof(*watched); i++)
+        signal(watched[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         return ERR_SYSTEM;
@@ -81,6 +87,31 @@ static void signal_all(const struct group *g, int sig)
             kill(g->pid[r], sig);
 }
 
+/* Has rank R ended, with *STATUS?  That it is stopped or goes on is noted. */
+static bool has_ended(struct group *g, int r, int *status)
+{
+    while (g->pid[r] &&
+           waitpid(g->pid[r], status, WNOHANG | WUNTRACED | WCONTINUED) == g->pid[r]) {
+        if (!WIFSTOPPED(*status) && !WIFCONTINUED(*status))
+            return true;
+        g->stopped_s[r] = WIFSTOPPED(*status) ? 0 : -1;
+    }
+    return false;
+}
+
+/* Another second has passed.  Seconds are counted here, not read from a clock: when all
+ * of the job is stopped, as by Ctrl-Z, none pass. */
+static int count_stopped(struct group *g, struct err *err)
+{
+    for (int r = 0; r < g->n; r++)
+        if (g->pid[r] && g->stopped_s[r] >= 0 && ++g->stopped_s[r] == g->timeout_s)
+            return err_set(err, ERR_SYSTEM,
+                           "rank %d is stopped and has not answered for %d s "
+                           "(--rank-timeout)",
+                           r, g->timeout_s);
+    return 0;
+}
+
 /* Reap who has ended.  The first failure without a report of its own is told in
  * *err. */
 static void reap(struct group *g, bool *failed, struct err *err)
@@ -88,7 +119,7 @@ static void reap(struct group *g, bool *failed, struct err *err)
     for (int r = 0; r < g->n; r++) {
         int status;
 
-        if (!g->pid[r] || waitpid(g->pid[r], &status, WNOHANG) != g->pid[r])
+        if (!has_ended(g, r, &status))
             continue;
         g->pid[r] = 0;
         g->alive--;
@@ -152,10 +183,16 @@ static void stop(struct group *g, int fd)
 static int watch(struct group *g, int fd, int *sig, struct err *err)
 {
     bool failed = false;
+    long tick = now_ms();
 
     while (g->alive && !failed) {
         struct signalfd_siginfo info;
 
+        if (now_ms() - tick >= 1000) {
+            tick = now_ms();
+            if (count_stopped(g, err) < 0)
+                return -1;
+        }
         if (read(fd, &info, sizeof(info)) != sizeof(info)) {
             struct pollfd p = { .fd = fd, .events = POLLIN };
 
@@ -164,7 +201,8 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
         }
         if (info.ssi_signo != SIGCHLD) {
             *sig = (int)info.ssi_signo;
-            err_set(err, ERR_SYSTEM, "ended by signal %d", *sig);
+            err_set(err, ERR_SYSTEM, "ended by signal %d (SIG%s)", *sig,
+                    sigabbrev_np(*sig));
             return -1;
         }
         reap(g, &failed, err);
@@ -177,13 +215,17 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
     return -1;
 }
 
-static int launch_many(int nranks, rank_main main, void *arg, int *sig, struct err *err)
+static int launch_many(int nranks, int timeout_s, rank_main main, void *arg, int *sig,
+                       struct err *err)
 {
-    struct group g = { .n = nranks, .report = { -1, -1 } };
+    struct group g = { .n = nranks, .timeout_s = timeout_s, .report = { -1, -1 } };
     sigset_t set, old;
     int fd = -1, ret = -1;
 
     g.pid = xcalloc((size_t)nranks, sizeof(*g.pid));
+    g.stopped_s = xmalloc((size_t)nranks * sizeof(*g.stopped_s));
+    for (int r = 0; r < nranks; r++)
+        g.stopped_s[r] = -1;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGINT);
@@ -211,17 +253,24 @@ out:
     shm_close_group(g.shm);
     sigprocmask(SIG_SETMASK, &old, NULL);
     free(g.pid);
+    free(g.stopped_s);
     return ret;
 }
 
 int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err *err)
+{
+    return launch_ranks_within(nranks, 0, main, arg, signal, err);
+}
+
+int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
+                        int *signal, struct err *err)
 {
     struct comm *comm;
     int ret;
 
     *signal = 0;
     if (nranks > 1)
-        return launch_many(nranks, main, arg, signal, err);
+        return launch_many(nranks, timeout_s, main, arg, signal, err);
     comm = comm_self_open();
     ret = main(arg, comm, err);
     comm->ops->close(comm);

@@ -1,8 +1,8 @@
 /* launch - the ranks as processes of this machine
  *
  * The caller's process forks the ranks and watches them.  A rank that fails ends all:
- * the others are stopped, and launch_ranks tells why in one line.  The ranks die with
- * their parent. */
+ * the others are stopped, and launch_ranks tells why in one line.  So does one that is
+ * stopped (SIGSTOP) and does not go on in time.  The ranks die with their parent. */
 #ifndef LIB_RUN_LAUNCH_H
 #define LIB_RUN_LAUNCH_H
 
@@ -17,5 +17,8 @@ typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);
  * ERR_SYSTEM.  *signal is the signal (SIGINT, SIGTERM, SIGHUP, SIGPIPE) that ended the
  * run, else 0.  Nothing must be buffered in stdio when it is called. */
 int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err *err);
+/* The same; a rank that has been stopped for TIMEOUT_S seconds (0: any time) fails. */
+int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
+                        int *signal, struct err *err);
 
 #endif

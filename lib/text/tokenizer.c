@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/text/added.h"
 #include "lib/text/decoder.h"
@@ -62,10 +63,14 @@ static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
 int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
                     struct err *err)
 {
-    cJSON *root = str_is_utf8(text, strlen(text)) ? cJSON_Parse(text) : NULL;
+    size_t n = strlen(text);
     struct tokenizer *t;
+    cJSON *root;
     int ret;
 
+    if (json_check_cost(path, text, n, err) < 0)
+        return -1;
+    root = str_is_utf8(text, n) ? cJSON_Parse(text) : NULL;
     if (!root)
         return err_set(err, ERR_INPUT, "%s: not valid JSON", path);
     t = xcalloc(1, sizeof(*t));
@@ -85,7 +90,7 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
     char *text;
     int ret;
 
-    if (fs_read_file(&text, NULL, path, MAX_FILE, err) < 0)
+    if (fs_read_regular(&text, NULL, path, MAX_FILE, err) < 0)
         return -1;
     ret = tokenizer_parse(out, path, text, err);
     free(text);

@@ -146,3 +146,44 @@ with open(d + "/config.json", "w") as f:
                "first_k_dense_replace": 1, "vocab_size": V,
                "quantization_config": {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}}, f, indent=1)
     f.write("\n")
+
+# compressed-tensors: FP8 with a scale for each row, and 4 bits in words of 32 with groups of 16
+H, HEADS, KV, D, F = 32, 4, 2, 16, 48
+
+
+def ct_fp8(out, inp):
+    return {"weight": rand((out, inp), torch.float8_e4m3fn), "weight_scale": rand((out, 1), torch.bfloat16)}
+
+
+def ct_w4a16(out, inp):
+    return {"weight_packed": rand((out, inp // 8), torch.int32), "weight_scale": rand((out, inp // 16), torch.bfloat16),
+            "weight_zero_point": rand((out // 8, inp // 16), torch.int32),
+            "weight_shape": torch.tensor([out, inp], dtype=torch.int64)}
+
+
+for name, make, form, weights in (
+        ("ct-fp8", ct_fp8, "float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel", "group_size": None}),
+        ("ct-w4a16", ct_w4a16, "pack-quantized",
+         {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 16, "symmetric": False})):
+    t = {"model.embed_tokens.weight": rand((V, H), torch.bfloat16), "model.norm.weight": rand((H,), torch.bfloat16),
+         "lm_head.weight": rand((V, H), torch.bfloat16)}
+    for layer in range(L):
+        p = f"model.layers.{layer}."
+        t[p + "input_layernorm.weight"] = rand((H,), torch.bfloat16)
+        t[p + "post_attention_layernorm.weight"] = rand((H,), torch.bfloat16)
+        for lin, out, inp in (("self_attn.q_proj", HEADS * D, H), ("self_attn.k_proj", KV * D, H),
+                              ("self_attn.v_proj", KV * D, H), ("self_attn.o_proj", H, HEADS * D),
+                              ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
+            for suffix, value in make(out, inp).items():
+                t[f"{p}{lin}.{suffix}"] = value.contiguous()
+    d = f"tests/data/quantised/{name}"
+    os.makedirs(d, exist_ok=True)
+    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
+    with open(d + "/config.json", "w") as f:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H,
+                   "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
+                   "intermediate_size": F, "vocab_size": V,
+                   "quantization_config": {"quant_method": "compressed-tensors", "format": form,
+                                           "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+                                           "ignore": ["lm_head"]}}, f, indent=1)
+        f.write("\n")

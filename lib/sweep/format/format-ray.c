@@ -243,6 +243,7 @@ static int scan_choices(struct scanner *s, struct space_param *p)
 {
     struct list args = { 0 };
     int ret = -1;
+    long twice;
 
     bool listed = take(s, "["); /* or choice(8, 16, 32) */
 
@@ -253,15 +254,12 @@ static int scan_choices(struct scanner *s, struct space_param *p)
         fail(s, "expected ')'");
         goto out;
     }
-    for (size_t i = 0; i < args.n; i++) {
-        if (dist_find_choice(&p->dist, args.texts[i]) >= 0) {
-            json_error(s->r->doc, s->node, s->r->err, "%s: %s is listed twice", s->name,
-                       args.texts[i]);
-            goto out;
-        }
+    for (size_t i = 0; i < args.n; i++)
         dist_add_choice(&p->dist, xstrdup(args.texts[i]));
-    }
-    ret = 0;
+    twice = dist_repeated_choice(&p->dist);
+    ret = twice < 0 ? 0
+                    : json_error(s->r->doc, s->node, s->r->err,
+                                 "%s: %s is listed twice", s->name, args.texts[twice]);
 out:
     list_clear(&args);
     return ret;

@@ -77,8 +77,9 @@ static int read_numeric(struct formats_reader *r, const struct json *j,
 static int read_categorical(struct formats_reader *r, const struct json *j,
                             struct space_param *p)
 {
-    const struct json *list = json_get(j, "categorical_values");
+    const struct json *list = json_get(j, "categorical_values"), *value;
     struct str text = { 0 };
+    long twice;
 
     if (!list || list->type != JSON_ARRAY)
         return formats_error(r, list ? list : j, p->name,
@@ -91,13 +92,13 @@ static int read_categorical(struct formats_reader *r, const struct json *j,
         if (!name)
             return formats_error(r, v, p->name, "a value without a name");
         str_add_json(&text, name);
-        if (dist_find_choice(&p->dist, str_text(&text)) >= 0) {
-            str_clear(&text);
-            return formats_error(r, v, p->name, "a value is listed twice");
-        }
         dist_add_choice(&p->dist, str_steal(&text));
     }
-    return 0;
+    twice = dist_repeated_choice(&p->dist);
+    value = list->first;
+    for (long i = 0; i < twice; i++)
+        value = value->next;
+    return twice < 0 ? 0 : formats_error(r, value, p->name, "a value is listed twice");
 }
 
 static int read_param(struct formats_reader *r, const struct json *j)

@@ -56,6 +56,8 @@ int formats_choices(struct dist *d, const struct formats_reader *r,
                     const struct json *list, const char *name)
 {
     struct str text = { 0 };
+    const struct json *value = list->first;
+    long twice;
 
     d->kind = DIST_CATEGORICAL;
     if (list->type != JSON_ARRAY)
@@ -64,13 +66,12 @@ int formats_choices(struct dist *d, const struct formats_reader *r,
         if (j->type == JSON_ARRAY || j->type == JSON_OBJECT)
             return formats_error(r, j, name, "a value is a list or an object");
         json_print(&text, j);
-        if (dist_find_choice(d, str_text(&text)) >= 0) {
-            str_clear(&text);
-            return formats_error(r, j, name, "a value is listed twice");
-        }
         dist_add_choice(d, str_steal(&text));
     }
-    return 0;
+    twice = dist_repeated_choice(d);
+    for (long i = 0; i < twice; i++)
+        value = value->next;
+    return twice < 0 ? 0 : formats_error(r, value, name, "a value is listed twice");
 }
 
 static void param_clear(struct space_param *p)

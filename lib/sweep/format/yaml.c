@@ -23,16 +23,20 @@ struct builder {
     struct yaml *y;
     yaml_document_t *source;
     size_t nodes;
+    uint64_t taken; /* bytes of blocks */
+    uint64_t read;  /* bytes of the file */
     struct err *err;
 };
 
-static void *take(struct yaml *y, size_t size)
+static void *take(struct builder *b, size_t size)
 {
-    struct block *b = xcalloc(1, offsetof(struct block, bytes) + size);
+    size_t all = offsetof(struct block, bytes) + size;
+    struct block *made = xcalloc(1, all);
 
-    b->next = y->blocks;
-    y->blocks = b;
-    return b->bytes;
+    b->taken += all + 16; /* what malloc adds */
+    made->next = b->y->blocks;
+    b->y->blocks = made;
+    return made->bytes;
 }
 
 static int fail(const struct builder *b, yaml_mark_t mark, const char *cause)
@@ -80,7 +84,7 @@ static int set_scalar(struct builder *b, struct json *j, const yaml_node_t *node
 {
     const char *tag = (const char *)node->tag;
     size_t n = node->data.scalar.length;
-    char *text = take(b->y, n + 48);
+    char *text = take(b, n + 48);
     bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     struct str number = { 0 };
     double x;
@@ -112,7 +116,7 @@ static int set_list(struct builder *b, struct json *j, const yaml_node_t *node,
     j->type = JSON_ARRAY;
     for (yaml_node_item_t *i = node->data.sequence.items.start;
          i < node->data.sequence.items.top; i++) {
-        struct json *child = take(b->y, sizeof(*child));
+        struct json *child = take(b, sizeof(*child));
 
         if (build(b, child, *i, depth + 1) < 0)
             return -1;
@@ -126,17 +130,19 @@ static int set_list(struct builder *b, struct json *j, const yaml_node_t *node,
 static int set_object(struct builder *b, struct json *j, const yaml_node_t *node,
                       int depth)
 {
-    const struct json **link = &j->first;
+    const struct json **link = &j->first, **last_name, *twice;
+    struct json names = { .type = JSON_OBJECT };
 
     j->type = JSON_OBJECT;
+    last_name = &names.first;
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start;
          p < node->data.mapping.pairs.top; p++) {
         const yaml_node_t *key = yaml_document_get_node(b->source, p->key);
-        struct json *child = take(b->y, sizeof(*child)), *name;
+        struct json *child = take(b, sizeof(*child)), *name;
 
         if (key->type != YAML_SCALAR_NODE)
             return fail(b, key->start_mark, "a key that is not a word");
-        name = take(b->y, sizeof(*name));
+        name = take(b, sizeof(*name));
         name->line = (uint32_t)key->start_mark.line + 1;
         name->col = (uint32_t)key->start_mark.column + 1;
         if (set_scalar(b, name, key) < 0)
@@ -144,10 +150,10 @@ static int set_object(struct builder *b, struct json *j, const yaml_node_t *node
         if (key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
             !strcmp(name->text, "<<"))
             return fail(b, key->start_mark, "a merge key, which is not read");
-        for (const struct json *k = j->first; k; k = k->next)
-            if (!strcmp(k->key, name->text))
-                return err_set(b->err, ERR_INPUT, "%s:%u:%u: duplicate key \"%s\"",
-                               b->y->doc.name, name->line, name->col, k->key);
+        name->key = name->text;
+        *last_name = name;
+        last_name = &name->next;
+        names.n++;
         if (build(b, child, p->value, depth + 1) < 0)
             return -1;
         child->key = name->text;
@@ -155,7 +161,10 @@ static int set_object(struct builder *b, struct json *j, const yaml_node_t *node
         link = &child->next;
         j->n++;
     }
-    return 0;
+    twice = json_find_duplicate(&names);
+    return twice ? err_set(b->err, ERR_INPUT, "%s:%u:%u: duplicate key \"%s\"",
+                           b->y->doc.name, twice->line, twice->col, twice->key)
+                 : 0;
 }
 
 /* An alias builds its anchor's tree again, so the number of nodes is bounded. */
@@ -167,6 +176,8 @@ static int build(struct builder *b, struct json *j, int index, int depth)
     j->col = (uint32_t)node->start_mark.column + 1;
     if (depth > DEPTH_MAX || ++b->nodes > NODES_MAX)
         return fail(b, node->start_mark, "nested too deeply");
+    if (b->taken > mem_allowance(b->read))
+        return mem_refuse(b->y->doc.name, b->read, b->err);
     switch (node->type) {
     case YAML_SEQUENCE_NODE:
         return set_list(b, j, node, depth);
@@ -185,21 +196,34 @@ static int parse_error(const struct yaml *y, const yaml_parser_t *parser,
                    parser->problem ? parser->problem : "not YAML");
 }
 
+/* What libyaml makes of a text costs some 200 bytes a node, measured; nodes are parted
+ * by these characters. */
+static int check_cost(const char *name, const char *text, size_t n, struct err *err)
+{
+    uint64_t cost = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (strchr(",:[{\n", text[i]))
+            cost += 200;
+    return cost > mem_allowance(n) ? mem_refuse(name, n, err) : 0;
+}
+
 int yaml_parse(struct yaml *y, const char *name, const char *text, size_t n,
                struct err *err)
 {
     struct yaml out = { .doc = { .name = name } };
-    struct builder b = { .y = &out, .err = err };
-    struct json *root = take(&out, sizeof(*root));
+    struct builder b = { .y = &out, .read = n, .err = err };
+    struct json *root;
     yaml_document_t document = { 0 }, second = { 0 };
     yaml_parser_t parser;
     bool loaded = false;
     int ret = -1;
 
-    if (!yaml_parser_initialize(&parser)) {
-        yaml_clear(&out);
+    if (check_cost(name, text, n, err) < 0)
+        return -1;
+    if (!yaml_parser_initialize(&parser))
         return err_set(err, ERR_SYSTEM, "%s: no memory", name);
-    }
+    root = take(&b, sizeof(*root));
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
     loaded = yaml_parser_load(&parser, &document);
     if (!loaded) {

@@ -119,9 +119,8 @@ char *job_which(const char *program, const char *path)
 _Noreturn static void become(int out, int err, char *const *words,
                              char *const *environment)
 {
-    static const int restored[] = {
-        SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1
-    };
+    static const int restored[] = { SIGINT,  SIGTERM, SIGHUP, SIGCHLD,
+                                    SIGPIPE, SIGUSR1, SIGXFSZ };
     sigset_t none;
     int in = open("/dev/null", O_RDONLY);
 

@@ -25,7 +25,8 @@ bool dist_same(const struct dist *a, const struct dist *b)
         a->high != b->high || a->step != b->step || a->nchoices != b->nchoices)
         return false;
     for (size_t i = 0; i < a->nchoices; i++)
-        if (dist_find_choice(b, a->choices[i]) != (int)i)
+        if (strcmp(a->choices[i], b->choices[i]) != 0 &&
+            dist_find_choice(b, a->choices[i]) != (int)i)
             return false;
     return true;
 }
@@ -110,14 +111,59 @@ void dist_add_choice(struct dist *d, char *text)
 int dist_find_choice(const struct dist *d, const char *text)
 {
     double x, y;
+    bool number = str_double(text, &x);
 
     for (size_t i = 0; i < d->nchoices; i++) {
         if (!strcmp(d->choices[i], text))
             return (int)i;
-        if (str_double(text, &x) && str_double(d->choices[i], &y) && x == y)
+        if (number && str_double(d->choices[i], &y) && x == y)
             return (int)i;
     }
     return -1;
+}
+
+struct choice {
+    const char *text;
+    double value;
+    bool number;
+    size_t index;
+};
+
+/* Choices by their values, numbers first. */
+static int compare_values(const struct choice *x, const struct choice *y)
+{
+    if (x->number != y->number)
+        return x->number ? -1 : 1;
+    if (x->number)
+        return x->value < y->value ? -1 : x->value > y->value;
+    return strcmp(x->text, y->text);
+}
+
+static int compare_choices(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+    int order = compare_values(x, y);
+
+    return order ? order : x->index < y->index ? -1 : x->index > y->index;
+}
+
+long dist_repeated_choice(const struct dist *d)
+{
+    struct choice *c = xcalloc(d->nchoices, sizeof(*c));
+    long first = -1;
+
+    for (size_t i = 0; i < d->nchoices; i++) {
+        c[i] = (struct choice){ .text = d->choices[i], .index = i };
+        c[i].number = str_double(c[i].text, &c[i].value);
+    }
+    if (d->nchoices)
+        qsort(c, d->nchoices, sizeof(*c), compare_choices);
+    for (size_t i = 1; i < d->nchoices; i++)
+        if (!compare_values(&c[i - 1], &c[i]) &&
+            (first < 0 || c[i].index < (size_t)first))
+            first = (long)c[i].index;
+    free(c);
+    return first;
 }
 
 /* Optuna's names of every version. */

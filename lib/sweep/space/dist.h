@@ -43,6 +43,9 @@ void dist_add_choice(struct dist *d, char *text);
  * number), or -1. */
 int dist_find_choice(const struct dist *d, const char *text);
 
+/* Index of the first choice whose value an earlier one has, or -1. */
+long dist_repeated_choice(const struct dist *d);
+
 /* Read Optuna's JSON: {"name": "FloatDistribution", "attributes": {...}}, the names of
  * its versions before 3, and the short {"type": "float", "low": ...}.  ERR_INPUT names
  * DOC's file, line and column. */

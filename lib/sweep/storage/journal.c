@@ -144,6 +144,10 @@ static int take_lock(struct journal *j, struct err *err)
             changed = st.st_mtim;
             since = clock_seconds();
         }
+        if (clock_seconds() - since > 1 && j->base.waits) {
+            j->base.waits(j->lock);
+            j->base.waits = NULL;
+        }
         if (clock_seconds() - since > GRACE_S) {
             release_lock(j);
             since = clock_seconds();

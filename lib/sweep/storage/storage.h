@@ -49,6 +49,9 @@ struct storage {
     char *name;         /* for people: the file, or the URL without a password */
     const char *advice; /* what a person should know of it, or NULL */
     int held;           /* descriptor of storage_hold_file's file, or -1 */
+    /* Unless NULL: called once, when the lock of another that does nothing has been
+     * waited for a second; WHAT is its file. */
+    void (*waits)(const char *what);
 };
 
 extern const struct storage_ops sqlite_storage, journal_storage, postgres_storage;

@@ -81,7 +81,7 @@ struct study {
     size_t nnames, names_cap;
     struct study_dist *dists; /* private: distributions by their JSON text */
     struct study_dist *last_dist,
-        *next_dist; /* private: its end; where to look first */
+        *next_dist;           /* private: its end; where to look first */
     size_t open;              /* private: see study_first_open */
     struct study_counts past; /* private: of the first `counted` trials */
     size_t counted;           /* private */
