@@ -65,6 +65,7 @@ shell_tests = \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
     %D%/house.t \
+    %D%/keys.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
     %D%/mem-estimate.t \

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/conversion.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -296,6 +297,9 @@ static int open_model(struct session *s, const char *path, struct err *err)
         return -1;
     if (!s->checkpoint->model)
         return err_set(err, ERR_INPUT, "%s: no config.json", path);
+    if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
+                     err) < 0)
+        return -1;
     if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
         model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
         return -1;

@@ -155,7 +155,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = (int)base;
-    d->tied_def = -1;
+    d->tied_def = d->file_def = -1;
     d->optional = true;
     d->ndim = c->ndim;
     for (int k = 0; k < c->ndim; k++)
@@ -180,6 +180,45 @@ static int check_method(const struct model *m, const struct model_input *in,
         return err_set(err, ERR_INPUT,
                        "tensor %s: bitsandbytes weights of 4 bits cannot be cut",
                        in->name);
+    return 0;
+}
+
+int quant_check_config(const struct model *m, bool known, struct err *err)
+{
+    /* layouts in which the methods' tools store what is described above */
+    static const struct {
+        const char *method, *key, *layout[3];
+    } layouts[] = {
+        { "awq", "version", { "gemm", "GEMM" } },
+        { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
+    };
+    const cJSON *method = setting(m, "quant_method");
+    /* the first files of bitsandbytes do not name it */
+    const char *name = cJSON_IsString(method) ? method->valuestring
+                       : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
+                           ? "bitsandbytes"
+                           : "unnamed";
+
+    for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
+        known |= !strcmp(companions[i].method, name);
+    if (!known)
+        return err_set(err, ERR_INPUT,
+                       "%s: quantization_config: how weights quantised by '%s' are "
+                       "stored is not known (fp8, gptq, awq, bitsandbytes)",
+                       m->state->config_name, name);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        const cJSON *key = setting(m, layouts[i].key);
+        bool found = strcmp(layouts[i].method, name) != 0 || !cJSON_IsString(key);
+
+        for (int k = 0; !found && layouts[i].layout[k]; k++)
+            found = !strcmp(layouts[i].layout[k], key->valuestring);
+        if (!found)
+            return err_set(err, ERR_INPUT,
+                           "%s: quantization_config.%s: the layout '%s' of %s is not "
+                           "known",
+                           m->state->config_name, layouts[i].key, key->valuestring,
+                           name);
+    }
     return 0;
 }
 

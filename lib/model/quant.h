@@ -15,6 +15,11 @@
  * cannot be cut. */
 int quant_extend(struct model *m, const struct model_input *in, struct err *err);
 
+/* Refuse a quantization_config (ERR_INPUT) whose weights are stored in no form known
+ * here: another method, or one of its other layouts.  KNOWN: the family itself
+ * describes how its method stores them. */
+int quant_check_config(const struct model *m, bool known, struct err *err);
+
 /* Refuse the cut of a part whose share of symbol i is SHARE[i] when it falls inside a
  * block (ERR_NO, naming the tensor). */
 int quant_check_cut(const struct model *m, const struct share *share, struct err *err);
