@@ -134,4 +134,12 @@ with llama-gqa repetition_penalty 1.3
 run tp-run generate --json --ids 3,4,5 --max-tokens 3 m
 status_is 3 "without the file the same keys of config.json count"
 
+# public models
+cut -f 4 "$data/configs.tsv" > configs
+while IFS= read -r line; do
+    printf '%s\n' "$line" > config.json
+    mem-estimate infer config.json 2>> said > /dev/null
+done < configs
+ok "the configs of $(grep -c . configs) public models raise no warning and no refusal" test ! -s said
+
 done_testing

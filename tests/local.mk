@@ -64,8 +64,10 @@ shell_tests = \
     %D%/experts.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
+    %D%/heads.t \
     %D%/house.t \
     %D%/keys.t \
+    %D%/score.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
     %D%/mem-estimate.t \

@@ -472,6 +472,7 @@ int generate_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
                                  "and at most 1");
     else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+             session_need_lm(&session, &err) < 0 ||
              (!ignore && launcher_agree(&session.launcher,
                                         take_settings(&g, &given, &err), &err) < 0) ||
              take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)

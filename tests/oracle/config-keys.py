@@ -61,7 +61,7 @@ BASE = {
     "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
     "gemma": (CAUSAL, dict(GROUPED, head_dim=8)),
     "gemma2": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8)),
-    "gemma3_text": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8)),
+    "gemma3_text": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8, sliding_window_pattern=2)),
     "gpt2": (CAUSAL, OLD), "gpt_bigcode": (CAUSAL, OLD),
     "gpt_neox": (CAUSAL, dict(SMALL, hidden_size=48)),
     "falcon": (CAUSAL, dict(SMALL, intermediate_size=None)),
