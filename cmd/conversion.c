@@ -16,7 +16,26 @@ int open_checkpoint(struct checkpoint **out, const char *path, const char *famil
         .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
     };
 
-    return checkpoint_open(out, path, &opt, err);
+    if (checkpoint_open(out, path, &opt, err) < 0)
+        return -1;
+    if (!(*out)->model || (*out)->sharded ||
+        check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
+        return 0;
+    checkpoint_close(*out);
+    return -1;
+}
+
+int check_config(const struct cmd *cmd, const struct model *m, enum keys_need need,
+                 struct err *err)
+{
+    struct str ignored = { 0 };
+    int ret = keys_check(m, need, &ignored, err);
+
+    if (ret == 0 && cmd && ignored.len)
+        cmd_warn(cmd, "%s: not known to family %s and ignored: %s",
+                 model_config_name(m), m->family, str_text(&ignored));
+    str_clear(&ignored);
+    return ret;
 }
 
 struct meter {

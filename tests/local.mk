@@ -21,6 +21,7 @@ unit_tests = \
     %D%/unit-cpu \
     %D%/unit-device \
     %D%/unit-engine \
+    %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
     %D%/unit-program \
@@ -38,6 +39,7 @@ tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
+tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
 tests_unit_program_LDADD = $(program_libs)
@@ -65,8 +67,11 @@ shell_tests = \
     %D%/experts.t \
     %D%/families.t \
     %D%/fuzz/fuzz.t \
+    %D%/heads.t \
     %D%/hostile-files.t \
     %D%/house.t \
+    %D%/keys.t \
+    %D%/score.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
     %D%/mem-estimate.t \

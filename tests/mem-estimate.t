@@ -301,7 +301,7 @@ status_is 3 "a missing model is bad input"
 printf '{"model_type":"lama"}' > bad.json
 run mem-estimate infer bad.json
 status_is 3 "an unknown model type is bad input"
-err_has "llama" "the nearest is named"
+err_has "shardutils-family(5)" "and how to describe one is named"
 run mem-estimate gpus
 status_is 0 "the devices are listed"
 ok "there are at least 20" test "$(wc -l < out)" -gt 20

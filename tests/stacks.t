@@ -61,6 +61,16 @@ run tp-run logits --ids "$(list "$expected" ids)" --source-ids "$(list "$expecte
 ok "mt5: the head that is stored is read, and unscaled" \
     "$compare" mt5/expected.safetensors o 1e-4 logits
 
+# but transformers 5 ties it when it saves: then there is none, and no scale either
+mkdir mt5-saved && cp "$data/stacks/t5/"* mt5-saved &&
+    sed 's/"model_type": "t5"/"model_type": "mt5"/' "$data/stacks/t5/config.json" > mt5-saved/config.json
+run tp-run logits --ids 0,5,6 --source-ids 7,8 -o tied mt5-saved
+status_is 0 "mt5: a head that is not stored is the embedding"
+sed 's/"scale_decoder_outputs": true/"scale_decoder_outputs": false/' "$data/stacks/t5/config.json" > config
+rm -rf t5-saved && mkdir t5-saved && cp "$data/stacks/t5/"* t5-saved && mv config t5-saved/config.json
+run tp-run logits --ids 0,5,6 --source-ids 7,8 -o unscaled t5-saved
+ok "T5 v1.1 as transformers 5 saves it: so is its head, unscaled" "$compare" tied unscaled 1e-6 logits
+
 t5=$data/stacks/t5
 run tp-run logits --ids 0,1 -o o "$t5"
 status_is 3 "a source is needed"

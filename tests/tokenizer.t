@@ -45,6 +45,14 @@ printf '%s\n' '"a\u0000a"' > nul.inp
 run sh -c '"$1" -d nul.json < nul.inp' - "$tokenize"
 out_is ' 0 1 0	"a\u0000a"	"a\u0000a"' "a token that is a NUL is found, and is one again"
 
+# -12.130167007446289 is read by tokenizers as the double beside it
+printf '%s' '{"model":{"type":"Unigram","unk_id":0,"vocab":[["?",0.0],["-",-5.129043102264404],
+    ["---",-12.130167007446289]]}}' > dashes.json
+for n in 7 8 10 11 13 17; do printf '"%*s"\n' "$n" '' | tr ' ' '-'; done > dashes.inp
+"$tokenize" -d dashes.json < dashes.inp | cut -f 1 > got
+printf ' %s\n' '2 2 1' '1 1 2 2' '2 2 1 2' '2 2 1 2 1' '2 2 1 2 2' '2 2 1 2 1 2 2' > want
+ok "equally likely pieces are chosen as by tokenizers, whose scores are rounded twice" cmp got want
+
 # refused CODE MESSAGE - a pattern that cannot be said to PCRE2
 refused() {
     printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"%s"},"behavior":"Isolated"},"model":{"type":"BPE"}}' \

@@ -97,7 +97,7 @@ ok "and are the same on any layout" cmp two twodp
 
 # no tokenizer
 run tp-run score "$heldout" "$model"
-err_is "tp-run: $model: no tokenizer.json; give --ids-file" "score without a tokenizer names --ids-file"
+err_is "tp-run: $heldout: $model: no tokenizer.json; give --ids-file" "score without a tokenizer names --ids-file"
 printf '%s\n' '{"ids":[1,2,3]}' 'x' '{"ids":[3,4]}' > ids
 run tp-run score --input ids "$model"
 status_is 3 "lines of ids need no tokenizer"

@@ -145,7 +145,7 @@ static bool segment_equal(const char *x, const char *segment, const char *y)
 static void test_axes(void)
 {
     /* the second of two ranks that share group 1 */
-    struct share share[] = { { 0, 6, true, 0 }, { 1, 1, false },    { 1, 1, true, 0 },
+    struct share share[] = { { 0, 6, true, 0 }, { 1, 1, false, 0 }, { 1, 1, true, 0 },
                              { 0, 2, true, 0 }, { 0, 12, true, 0 }, { 2, 2, true, 0 },
                              { 0, 1, true, 0 }, { 3, 2, true, 0 } };
 

@@ -30,7 +30,7 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     if (out->plot && !canvas_can_draw(out->plot))
         return cmd_usage(cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
                          out->plot);
-    if (request_open(&request, options, train, path, &err) < 0)
+    if (request_open(&request, cmd, options, train, path, &err) < 0)
         return cmd_fail(cmd, &err);
     obstacles = request_obstacles_dup(&request);
     report.obstacles = obstacles;

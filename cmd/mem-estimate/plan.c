@@ -347,7 +347,7 @@ int plan_main(const char *program, int argc, char **argv)
         o.runtime = default_runtime(p.gpus);
     o.runtime_given = true;
     if (keep(&p, &kept, &err) < 0 ||
-        request_open(&r, &o, mode == 1, operand[0], &err) < 0)
+        request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (cluster.calibration && !r.gpu_memory) {
         status = cmd_usage(&cmd, "--gpu-mem is missing: what fits depends on it");

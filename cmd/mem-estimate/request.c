@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/conversion.h"
 #include "lib/base/mem.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
@@ -402,8 +403,9 @@ static void find_stored(struct request *r)
         r->stored[i] = c->tensor[i].dtype;
 }
 
-int request_open(struct request *r, const struct request_options *o, bool train,
-                 const char *path, struct err *err)
+int request_open(struct request *r, const struct cmd *cmd,
+                 const struct request_options *o, bool train, const char *path,
+                 struct err *err)
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
@@ -421,6 +423,8 @@ int request_open(struct request *r, const struct request_options *o, bool train,
     r->memory.train = train;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;
+    if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
+        goto fail;
     if (r->outline.checkpoint && r->outline.checkpoint->sharded) {
         base = &r->outline.checkpoint->mesh;
         r->layout |= base->nranks > 1;

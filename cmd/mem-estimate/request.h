@@ -125,10 +125,11 @@ struct request {
 /* What a device's context and libraries take where it was not measured: a communicator
  * as well where there are peers. */
 uint64_t default_runtime(int ranks);
-/* Work OPTIONS out for the model at PATH.  ERR_USAGE for what cannot be parsed or does
- * not fit together. */
-int request_open(struct request *r, const struct request_options *o, bool train,
-                 const char *path, struct err *err);
+/* Work OPTIONS out for the model at PATH; CMD warns of keys that its config has in
+ * vain. ERR_USAGE for what cannot be parsed or does not fit together. */
+int request_open(struct request *r, const struct cmd *cmd,
+                 const struct request_options *o, bool train, const char *path,
+                 struct err *err);
 void request_close(struct request *r);
 
 /* Hold weights as WEIGHTS, NULL as they are stored, and whatever follows them. */

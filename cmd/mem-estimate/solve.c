@@ -350,7 +350,7 @@ int solve_main(const char *program, int argc, char **argv)
 
     if (!given)
         return cmd_usage(&cmd, "--for is missing");
-    if (request_open(&r, &o, mode == 1, operand[0], &err) < 0)
+    if (request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!r.gpu_memory) {
         status = cmd_usage(&cmd, "--gpu or --gpu-mem is missing");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/conversion.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/mem.h"
@@ -233,7 +234,8 @@ int plan_main(const char *program, int argc, char **argv)
     p.path = operand[0];
     if (outline_open(&p.outline, p.path, &options, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (open_plan(&p, &o, &err) < 0)
+    if (check_config(&cmd, p.outline.model, KEYS_COSTS, &err) < 0 ||
+        open_plan(&p, &o, &err) < 0)
         goto out;
     if (!json)
         printf("%5s %5s %9s %6s %14s %12s %14s  %s\n", "stage", "chunk", "layers",

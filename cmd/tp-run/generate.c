@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/asked.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
@@ -20,8 +21,9 @@ static const char *const finish_names[] = { NULL, "stop", "length", "context", N
 struct generate {
     struct session *session;
     struct inputs prompts;
-    uint64_t max_tokens;
-    int micro_batches; /* texts in the making at a time; 0: as many as stages */
+    uint64_t max_tokens; /* new ones */
+    uint64_t max_length; /* with the prompt; 0: any */
+    int micro_batches;   /* texts in the making at a time; 0: as many as stages */
     struct draw sampling;
     struct text *text; /* [prompts.n] */
     size_t turn;       /* text whose words are printed now; at the front */
@@ -50,9 +52,9 @@ static bool is_stop(const struct session *s, int32_t id)
  * that the model reads tells one more, which is not read. */
 static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
 {
-    return new >= g->max_tokens                            ? LENGTH
-           : g->session->context &&n > g->session->context ? CONTEXT
-                                                           : UNFINISHED;
+    if (new >= g->max_tokens || (g->max_length && n >= g->max_length))
+        return LENGTH;
+    return g->session->context && n > g->session->context ? CONTEXT : UNFINISHED;
 }
 
 /* ---- what is printed: text after text, the present one as it comes ---- */
@@ -286,6 +288,8 @@ static struct engine_limits limits_of(const struct generate *g, size_t places)
     }
     limits.context =
         g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens : SIZE_MAX;
+    if (g->max_length && limits.context > g->max_length)
+        limits.context = g->max_length;
     if (g->session->context && limits.context > g->session->context)
         limits.context = g->session->context;
     if (limits.tokens > longest)
@@ -388,6 +392,12 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
         else if (s->context && one->ids.n > s->context)
             err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
                     one->ids.n, (unsigned long long)s->context);
+        else if (g->max_length && one->ids.n >= g->max_length)
+            err_set(
+                err, ERR_INPUT,
+                "the prompt has %zu tokens, and the model's max_length is %llu; give "
+                "--max-tokens",
+                one->ids.n, (unsigned long long)g->max_length);
         if (err->kind && inputs_refuse(in, s, i, err) < 0)
             return -1;
     }
@@ -404,11 +414,6 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
                         front ? read_prompts(g, prompts, ids, lines, err) : 0, err);
 }
 
-/* Which of the settings was given as an option. */
-struct given {
-    bool temperature, top_k, top_p;
-};
-
 /* Nothing but bad lines: what is printed of them, and no run. */
 static int print_refused(struct generate *g, struct err *err)
 {
@@ -420,6 +425,44 @@ static int print_refused(struct generate *g, struct err *err)
     return ret;
 }
 
+/* What of the settings was given as an option. */
+struct given {
+    bool tokens, temperature, top_k, top_p;
+};
+
+/* The model's own settings, where no option says otherwise. */
+static int take_settings(struct generate *g, const struct given *given, struct err *err)
+{
+    struct asked a;
+
+    if (asked_read(&a, g->session, err) < 0)
+        return -1;
+    if (!given->tokens && a.max_new)
+        g->max_tokens = a.max_new;
+    else if (!given->tokens && a.max_length) {
+        g->max_tokens = a.max_length;
+        g->max_length = a.max_length;
+    }
+    if (!given->temperature)
+        g->sampling.temperature = a.sampling.temperature;
+    if (!given->top_k)
+        g->sampling.top_k = a.sampling.top_k;
+    if (!given->top_p)
+        g->sampling.top_p = a.sampling.top_p;
+    return 0;
+}
+
+/* A limit to the tokens drawn from is nothing where none is drawn. */
+static int check_sampling(const struct generate *g, const struct given *given,
+                          struct err *err)
+{
+    if ((!given->top_k && !given->top_p) || given->temperature ||
+        g->sampling.temperature > 0)
+        return 0;
+    return err_set(err, ERR_USAGE, "--%s needs --temperature",
+                   given->top_k ? "top-k" : "top-p");
+}
+
 int generate_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
@@ -429,6 +472,7 @@ int generate_main(const char *program, int argc, char **argv)
                           .max_tokens = 128,
                           .sampling = { .top_p = 1 } };
     struct given given = { 0 };
+    bool ignore = false;
     const struct opt opts[] = {
         { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
@@ -437,15 +481,16 @@ int generate_main(const char *program, int argc, char **argv)
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
-          "most new tokens (default 128)", NULL, NULL },
+          "most new tokens (default: the model's, or 128)", NULL, &given.tokens },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
-          "sample at this temperature (default 0: greedy)", NULL, &given.temperature },
+          "sample at this temperature (0: greedy)", NULL, &given.temperature },
         { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
           NULL, &given.top_k },
         { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
           "from the likeliest tokens that sum to P", NULL, &given.top_p },
         { OPT_U64, '\0', "seed", &g.sampling.seed, "S",
           "seed of the sampling (default 0)", NULL, NULL },
+        { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
@@ -465,10 +510,11 @@ int generate_main(const char *program, int argc, char **argv)
     if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
         status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
                                  "and at most 1");
-    else if ((given.top_k || given.top_p) && !given.temperature)
-        status = cmd_usage(&cmd, "--%s needs --temperature",
-                           given.top_k ? "top-k" : "top-p");
     else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+             session_need_lm(&session, &err) < 0 ||
+             (!ignore && launcher_agree(&session.launcher,
+                                        take_settings(&g, &given, &err), &err) < 0) ||
+             check_sampling(&g, &given, &err) < 0 ||
              take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)

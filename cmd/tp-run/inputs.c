@@ -48,7 +48,11 @@ int inputs_add_text(struct inputs *in, const struct session *s, const char *name
 {
     struct input one = { .name = xstrdup(name) };
 
-    return add(in, &one, session_encode(s, &one.ids, text, len, err));
+    int ret = session_encode(s, &one.ids, text, len, err);
+
+    if (ret < 0 && s->strict)
+        err_prefix(err, "%s", name);
+    return add(in, &one, ret);
 }
 
 int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,

@@ -1,6 +1,7 @@
 # tp-run
 bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
+    %D%/asked.c %D%/asked.h \
     %D%/bench.c \
     %D%/commands.h \
     %D%/generate.c \

@@ -114,6 +114,26 @@ static int take_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
 /* ---- on every rank ---- */
 
+/* Models that score a text do it at the last token that is not padding: of the ROWS of
+ * logits at *MADE only that is left. */
+static void keep_last(const struct logits *l, const struct program *p, size_t at, int i,
+                      const float **made, size_t *rows)
+{
+    const struct model *m = l->session->checkpoint->model;
+    const struct ids *ids = &l->inputs.v[at].ids;
+    size_t last = ids->n;
+    double yes, pad;
+
+    if (strcmp(p->output[i].name, "logits") != 0 || *rows != ids->n ||
+        !model_number(m, "at_last", &yes) || yes == 0)
+        return;
+    if (model_number(m, "pad_token_id", &pad))
+        while (last > 1 && (double)ids->v[last - 1] == pad)
+            last--;
+    *made += (last - 1) * p->value[p->output[i].value].whole_cols;
+    *rows = 1;
+}
+
 /* Give the front what this stage has made of input AT; the front keeps its own. */
 static int give_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
 {
@@ -129,6 +149,7 @@ static int give_outputs(struct logits *l, struct runner *r, size_t at, struct er
             continue;
         if (engine_output(r->engine, i, &made, &rows, err) < 0)
             return -1;
+        keep_last(l, p, at, i, &made, &rows);
         n = rows;
         if (r->world->rank == 0) {
             if (open_result(l, p, at, i, n, &x, &bytes, err) < 0)

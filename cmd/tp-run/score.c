@@ -22,7 +22,9 @@ struct score {
     struct session *session;
     struct inputs inputs;
     uint64_t window;
+    uint64_t stride;   /* tokens from window to window; 0: they do not overlap */
     bool windowed;     /* --window was given */
+    size_t skip, seen; /* targets of the present window: scored before it, and so far */
     struct result now; /* of the present document; on the last stage */
     size_t printed;    /* documents; at the front */
 };
@@ -35,9 +37,11 @@ static int see(void *arg, struct engine *e, struct err *err)
 
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
-    for (size_t i = 0; i < rows; i++)
-        s->now.sum += (double)nll[i];
-    s->now.counted += rows;
+    for (size_t i = 0; i < rows; i++, s->seen++)
+        if (s->seen >= s->skip) {
+            s->now.sum += (double)nll[i];
+            s->now.counted++;
+        }
     return 0;
 }
 
@@ -57,10 +61,15 @@ static void print_result(const struct score *s, const struct input *in,
         str_add_double(&out, nll);
         str_add(&out, ",\"perplexity\":");
         str_add_double(&out, exp(nll));
-        str_add(&out, "}\n");
+        str_addf(&out, ",\"window\":%" PRIu64 ",\"stride\":%" PRIu64 "}\n", s->window,
+                 s->stride ? s->stride : s->window);
     } else {
-        str_addf(&out, "%s: %" PRIu64 " tokens, nll %.5f, perplexity %.4f\n", name,
-                 r->counted, nll, exp(nll));
+        str_addf(&out,
+                 "%s: %" PRIu64 " tokens, nll %.5f, perplexity %.4f, window %" PRIu64,
+                 name, r->counted, nll, exp(nll), s->window);
+        if (s->stride)
+            str_addf(&out, ", stride %" PRIu64, s->stride);
+        str_addc(&out, '\n');
     }
     fputs(str_text(&out), stdout);
     str_clear(&out);
@@ -88,29 +97,67 @@ static int print_until(struct score *s, struct runner *r, struct result *result,
     return 0;
 }
 
+/* Run N tokens from AT as one window. */
+static int score_window(struct score *s, struct runner *r, const struct input *d,
+                        size_t at, size_t n, struct err *err)
+{
+    struct segment window = { .ids = d->ids.v + at,
+                              .token_types = d->types.n ? d->types.v + at : NULL,
+                              .targets = d->ids.v + at + 1,
+                              .source = d->source.v,
+                              .nsource = d->source.n,
+                              .n = n };
+
+    s->seen = 0;
+    return runner_feed(r, &window, see, s, err);
+}
+
 /* Inputs are all tokens but the last, in windows that do not overlap; targets are the
  * next ones. */
-static int score_document(struct score *s, struct runner *r, const struct input *d,
-                          struct err *err)
+static int score_apart(struct score *s, struct runner *r, const struct input *d,
+                       bool speaks, struct err *err)
 {
     size_t inputs = d->ids.n - 1;
-    bool speaks = r->world->rank == 0 && cmd_progress(s->session->opt.quiet);
 
-    s->now = (struct result){ 0 };
+    s->skip = 0;
     for (size_t at = 0; at < inputs; at += s->window) {
         size_t n = inputs - at < s->window ? inputs - at : s->window;
-        struct segment window = { .ids = d->ids.v + at,
-                                  .token_types = d->types.n ? d->types.v + at : NULL,
-                                  .targets = d->ids.v + at + 1,
-                                  .source = d->source.v,
-                                  .nsource = d->source.n,
-                                  .n = n };
 
-        if (runner_feed(r, &window, see, s, err) < 0)
+        if (score_window(s, r, d, at, n, err) < 0)
             return -1;
         if (speaks)
             fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
     }
+    return 0;
+}
+
+/* Windows that begin stride tokens after one another, targets within them: each token
+ * is predicted once, by the first window that holds it.  These are the windows of
+ * "Perplexity of fixed-length models" in transformers' documentation. */
+static int score_strided(struct score *s, struct runner *r, const struct input *d,
+                         bool speaks, struct err *err)
+{
+    size_t n = d->ids.n, before = 1, end;
+
+    for (size_t at = 0; before < n; at += s->stride, before = end) {
+        end = n - at < s->window ? n : at + s->window;
+        s->skip = before - at - 1;
+        if (score_window(s, r, d, at, end - at - 1, err) < 0)
+            return -1;
+        if (speaks)
+            fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, end, n);
+    }
+    return 0;
+}
+
+static int score_document(struct score *s, struct runner *r, const struct input *d,
+                          struct err *err)
+{
+    bool speaks = r->world->rank == 0 && cmd_progress(s->session->opt.quiet);
+
+    s->now = (struct result){ 0 };
+    if ((s->stride ? score_strided : score_apart)(s, r, d, speaks, err) < 0)
+        return -1;
     if (speaks)
         fputs("\r\033[K", stderr);
     return runner_give(r, r->nstages - 1, &s->now, sizeof(s->now), err);
@@ -206,6 +253,9 @@ static int set_window(struct score *s, struct err *err)
     if (most && s->window > most)
         return err_set(err, ERR_INPUT, "--window %llu: the model takes %llu tokens",
                        (unsigned long long)s->window, (unsigned long long)most);
+    if (s->stride >= s->window && s->stride)
+        return err_set(err, ERR_USAGE, "--stride %llu: the window has %llu tokens",
+                       (unsigned long long)s->stride, (unsigned long long)s->window);
     return 0;
 }
 
@@ -225,6 +275,8 @@ int score_main(const char *program, int argc, char **argv)
     struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct score s = { .session = &session };
+    static const char *const invalid[] = { "refuse", "replace", NULL };
+    int how = 0;
     const struct opt opts[] = {
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
@@ -233,6 +285,10 @@ int score_main(const char *program, int argc, char **argv)
         INPUT_FORMAT_OPTION(s.inputs),
         { OPT_U64, '\0', "window", &s.window, "N",
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
+        { OPT_U64, '\0', "stride", &s.stride, "N",
+          "tokens from window to window, which then overlap", NULL, NULL },
+        { OPT_CHOICE, '\0', "invalid", &how, "HOW",
+          "bytes that are not UTF-8: refuse, replace", invalid, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -257,8 +313,12 @@ int score_main(const char *program, int argc, char **argv)
     while (operand[n])
         n++;
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
-        set_window(&s, &err) < 0 ||
-        inputs_share(&s.inputs, &session,
+        session_need_lm(&session, &err) < 0 || set_window(&s, &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+        goto out;
+    }
+    session.strict = how == 0;
+    if (inputs_share(&s.inputs, &session,
                      launcher_is_front(&session.launcher)
                          ? read_documents(&s, operand, n - 1, &ids, &lines, &err)
                          : 0,
@@ -268,6 +328,7 @@ int score_main(const char *program, int argc, char **argv)
         status = cmd_finish(&cmd, print_refused(&s));
     else
         status = inputs_status(&s.inputs, session_run(&session, score_rank, &s));
+out:
     inputs_clear(&s.inputs);
     free(lines.v);
     free(ids.v);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/conversion.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -39,13 +40,27 @@ void ids_print_json(struct str *out, const struct ids *ids)
     str_addc(out, ']');
 }
 
+/* Models that number positions by what is no padding cannot be given padding here. */
+static int check_pad(const struct session *s, uint64_t id, const char *what,
+                     struct err *err)
+{
+    double pad;
+
+    if (!model_number(s->checkpoint->model, "no_pad", &pad) || (double)id != pad)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s: id %llu is the padding of family %s, whose positions leave it "
+                   "out",
+                   what, (unsigned long long)id, s->checkpoint->model->family);
+}
+
 static int check_id(const struct session *s, uint64_t id, const char *what,
                     struct err *err)
 {
     double vocab;
 
     if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
-        return 0;
+        return check_pad(s, id, what, err);
     return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
                    (unsigned long long)id, vocab);
 }
@@ -111,6 +126,17 @@ int session_parse_types(const struct session *s, struct ids *out, const char *te
     return parse_numbers(s, out, text, what, check_type, err);
 }
 
+/* Bytes before the first that is not UTF-8. */
+static size_t valid_bytes(const char *text, size_t len)
+{
+    uint32_t cp;
+    size_t at = 0, n;
+
+    while (at < len && (n = str_utf8_decode(text + at, len - at, &cp)) > 0)
+        at += n;
+    return at;
+}
+
 int session_encode(const struct session *s, struct ids *out, const char *text,
                    size_t len, struct err *err)
 {
@@ -123,6 +149,9 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
                        s->checkpoint->path,
                        !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
+    if (s->strict && valid_bytes(text, len) < len)
+        return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
+                       valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
     for (size_t i = 0; i < tokens.n; i++) {
@@ -300,6 +329,9 @@ static int open_model(struct session *s, const char *path, struct err *err)
         return -1;
     if (!s->checkpoint->model)
         return err_set(err, ERR_INPUT, "%s: no config.json", path);
+    if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
+                     err) < 0)
+        return -1;
     if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
         model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
         return -1;
@@ -311,6 +343,19 @@ static int open_model(struct session *s, const char *path, struct err *err)
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
     return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
+}
+
+int session_need_lm(const struct session *s, struct err *err)
+{
+    const struct model *m = s->checkpoint->model;
+    double lm;
+
+    if (!model_number(m, "lm", &lm) || lm != 0)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s: this model has no head of a language model; 'tp-run logits' "
+                   "writes what it has",
+                   model_config_name(m));
 }
 
 /* Threads of a rank of this machine. */

@@ -68,6 +68,7 @@ struct session {
     bool source;      /* the model reads a source, and a text begins with */
     int32_t start;    /* this id */
     uint64_t context; /* most tokens of a sequence */
+    bool strict;      /* text that is not UTF-8 is refused */
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */
@@ -81,6 +82,9 @@ int session_run(struct session *s, rank_main main, void *arg);
  * standard error.  All ranks call it. */
 int session_report(const struct session *s, const struct runner *r, struct comm *comm,
                    struct err *err);
+
+/* Refuse a model that predicts no tokens: one of hidden states, labels or scores. */
+int session_need_lm(const struct session *s, struct err *err);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);

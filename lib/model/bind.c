@@ -437,6 +437,29 @@ static bool is_stored(const struct model *m, size_t t)
            m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
 }
 
+/* Definitions that are tied or not as the file has them: stored, D is a tensor of its
+ * own; missing, it is what it would be tied to. */
+static int tie_by_file(struct model *m, struct tensor_def *d, struct err *err)
+{
+    struct tensor_def *to;
+    bool stored = false;
+
+    if (d->file_def < 0)
+        return 0;
+    to = &m->state->def[d->file_def];
+    if (to->count != d->count)
+        return family_error(d->entry->doc, d->entry->json, 0, err,
+                            "tied to a tensor of other captures");
+    for (size_t i = 0; i < d->count; i++)
+        stored |= is_stored(m, d->first + i);
+    d->tied_def = stored ? -1 : d->file_def;
+    for (size_t i = 0; i < d->count; i++) {
+        m->tensor[d->first + i].tied = stored ? -1 : (int)(to->first + i);
+        m->tensor[d->first + i].optional = d->optional || !stored;
+    }
+    return 0;
+}
+
 int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err)
 {
     m->carry = xcalloc(n + 1, sizeof(*m->carry));
@@ -464,6 +487,9 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
         free((char *)m->tensor[t].name);
         m->tensor[t].name = xstrdup(in[i].name);
     }
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        if (tie_by_file(m, &m->state->def[i], err) < 0)
+            return -1;
     for (size_t t = 0; t < m->ntensors; t++)
         if (!m->tensor[t].optional && !is_stored(m, t))
             return err_set(err, ERR_INPUT,

@@ -147,8 +147,14 @@ struct function {
 static const struct function functions[] = {
     { "sqrt", 1, sqrt, NULL }, { "floor", 1, floor, NULL }, { "ceil", 1, ceil, NULL },
     { "log", 1, log, NULL },   { "pow", 2, NULL, pow },     { "min", 2, NULL, fmin },
-    { "max", 2, NULL, fmax },  { "len", 1, NULL, NULL },
+    { "max", 2, NULL, fmax },  { "len", 1, NULL, NULL },    { "ends", 2, NULL, NULL },
 };
+
+static bool ends_with(const struct expr_value *word, const struct expr_value *end)
+{
+    return word->kind == EXPR_WORD && end->kind == EXPR_WORD && word->len >= end->len &&
+           !memcmp(word->word + word->len - end->len, end->word, end->len);
+}
 
 static int call(struct reader *r, const char *at, size_t len, struct expr_value *out)
 {
@@ -161,7 +167,8 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
             f = &functions[i];
     if (!f)
         return fail(r, at,
-                    "no function of that name (min max sqrt pow floor ceil log len)");
+                    "no function of that name (min max sqrt pow floor ceil log "
+                    "len ends)");
     do {
         if (n == 2)
             return fail(r, r->p, "too many arguments");
@@ -176,7 +183,9 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
     if (r->skip)
         return 0;
     if (!f->one && !f->two) {
-        if (arg[0].kind == EXPR_JSON)
+        if (n == 2)
+            *out = boolean(ends_with(&arg[0], &arg[1]));
+        else if (arg[0].kind == EXPR_JSON)
             *out = number(cJSON_GetArraySize(arg[0].json));
         return 0;
     }

@@ -5,7 +5,7 @@
  *
  * on numbers, 'words', true, false, null, and the lists and objects of a config.json.
  * A key that the config lacks is null; arithmetic with null is null; null is false.
- * Functions: min max sqrt pow floor ceil log len. */
+ * Functions: min max sqrt pow floor ceil log len, and ends(word, 'end'). */
 #ifndef LIB_MODEL_EXPR_H
 #define LIB_MODEL_EXPR_H
 

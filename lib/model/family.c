@@ -427,10 +427,11 @@ static int section_merge(struct family *f, const struct json_doc *doc,
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = {
-        "family", "summary", "example", "extends", "match",   "symbols",     "captures",
-        "deal",   "rope",    "tensors", "carry",   "forward", "part_config", NULL
-    };
+    static const char *const known[] = { "family",      "summary", "example",
+                                         "extends",     "match",   "symbols",
+                                         "captures",    "deal",    "rope",
+                                         "tensors",     "carry",   "forward",
+                                         "part_config", "config",  NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -457,6 +458,7 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
         { "rope", offsetof(struct family, rope) },
         { "tensors", offsetof(struct family, tensors) },
         { "part_config", offsetof(struct family, part_config) },
+        { "config", offsetof(struct family, config) },
     };
     const struct json *forward = json_get(doc->root, "forward");
 
@@ -546,9 +548,9 @@ int family_read(struct family **out, const struct family_library *lib, const cha
 
 void family_free(struct family *f)
 {
-    struct family_table *tables[] = { &f->symbols,    &f->captures, &f->deal,
-                                      &f->rope,       &f->tensors,  &f->carry,
-                                      &f->part_config };
+    struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
+                                      &f->rope,        &f->tensors,  &f->carry,
+                                      &f->part_config, &f->config };
 
     if (!f)
         return;
@@ -639,8 +641,6 @@ int family_match(struct family **out, const struct family_library *lib,
                  const cJSON *config, const char *config_name, struct err *err)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(config, "model_type");
-    const char **known;
-    size_t n = 0;
 
     if (!cJSON_IsString(type))
         return err_set(err, ERR_INPUT,
@@ -654,21 +654,10 @@ int family_match(struct family **out, const struct family_library *lib,
         if (yes)
             return family_parse(out, lib, lib->item[i].file, lib->item[i].text, err);
     }
-    known = xcalloc(lib->n * 16 + 1, sizeof(*known));
-    for (size_t i = 0; i < lib->n; i++) {
-        const struct json *types =
-            json_get(json_get(lib->item[i].doc.root, "match"), "model_type");
-
-        for (const struct json *j = types ? types->first : NULL; j && n < (i + 1) * 16;
-             j = j->next)
-            if (json_string(j))
-                known[n++] = j->text;
-    }
-    err_set(err, ERR_INPUT,
-            "%s: no family matches model_type '%s'; the nearest is '%s'", config_name,
-            type->valuestring, n ? nearest(type->valuestring, known, n) : "none");
-    free(known);
-    return -1;
+    return err_set(err, ERR_INPUT,
+                   "%s: no family matches model_type '%s'; one is described in a file "
+                   "for --family, see shardutils-family(5)",
+                   config_name, type->valuestring);
 }
 
 /* ---- flattened text ---- */
@@ -723,6 +712,8 @@ void family_print(struct str *out, const struct family *f)
     print_table(out, "tensors", &f->tensors);
     if (f->part_config.n)
         print_table(out, "part_config", &f->part_config);
+    if (f->config.n)
+        print_table(out, "config", &f->config);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
         str_add(out, i ? ", " : "");

@@ -46,6 +46,7 @@ struct family {
     const char *name, *summary;
     const struct json *example; /* a config.json to check the family with, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
+    struct family_table config; /* keys that are not read, and their values */
     struct family_section *section;
     size_t nsections;
     struct family_state *state; /* private: the documents behind the pointers */

@@ -329,13 +329,12 @@ static uint64_t readers(const struct family *f, const char *key)
 }
 
 /* The options object that ends a tensor's list. */
-static int read_options(struct model *m, struct tensor_def *d, const struct json *o,
+static int read_options(struct tensor_def *d, const struct json *o,
                         const char **tied_to, const struct json **tied_when,
-                        struct err *err)
+                        bool *by_file, struct err *err)
 {
     const struct json_doc *doc = d->entry->doc;
 
-    (void)m;
     for (const struct json *j = o->first; j; j = j->next) {
         if (!strcmp(j->key, "when") && json_string(j)) {
             d->when = j->text;
@@ -344,10 +343,17 @@ static int read_options(struct model *m, struct tensor_def *d, const struct json
             d->optional = json_is_true(j);
         } else if (!strcmp(j->key, "tied") && json_string(j)) {
             *tied_to = j->text;
-        } else if (!strcmp(j->key, "tied") && j->type == JSON_ARRAY && j->n == 2 &&
-                   json_string(j->first) && json_string(j->first->next)) {
+        } else if (!strcmp(j->key, "tied") && j->type == JSON_ARRAY &&
+                   (j->n == 2 || j->n == 3) && json_string(j->first) &&
+                   json_string(j->first->next)) {
+            const char *third = json_string(j->first->next->next);
+
             *tied_to = j->first->text;
             *tied_when = j->first->next;
+            *by_file = third && !strcmp(third, "file");
+            if (j->n == 3 && !*by_file)
+                return family_error(doc, j->first->next->next, 0, err,
+                                    "expected \"file\"");
         } else {
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
@@ -399,10 +405,11 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     struct tensor_def *d = &s->def[s->ndefs];
     const struct json *j = e->json->first, *tied_when = NULL;
     const char *tied_to = NULL;
-    bool exists, tied;
+    bool exists, tied, by_file = false;
 
     *d = (struct tensor_def){ .entry = e,
                               .tied_def = -1,
+                              .file_def = -1,
                               .companion_of = -1,
                               .replaced_by = -1,
                               .section = -1,
@@ -413,7 +420,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     d->read_by = readers(s->family, e->key);
     for (const struct json *last = j; last; last = last->next)
         if (last->type == JSON_OBJECT && !last->next &&
-            read_options(m, d, last, &tied_to, &tied_when, err) < 0)
+            read_options(d, last, &tied_to, &tied_when, &by_file, err) < 0)
             return -1;
     if (exists_anywhere(m, d, &exists, err) < 0)
         return -1;
@@ -422,13 +429,14 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, &tied,
                    err) < 0)
         return -1;
-    if (tied_to && tied) {
+    if (tied_to && (tied || by_file)) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
 
         if (!to)
             return family_error(e->doc, e->json, 0, err,
                                 "tied to '%s', which is not above it", tied_to);
-        d->tied_def = (int)(to - s->def);
+        d->tied_def = tied ? (int)(to - s->def) : -1;
+        d->file_def = by_file ? (int)(to - s->def) : -1;
         to->read_by |= d->read_by;
     }
     s->ndefs++;

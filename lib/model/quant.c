@@ -202,7 +202,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = (int)base;
-    d->tied_def = -1;
+    d->tied_def = d->file_def = -1;
     d->optional = true;
     d->ndim = c->ndim;
     for (int k = 0; k < c->ndim; k++)
@@ -238,6 +238,54 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
                             in[i].name);
 }
 
+/* Does C belong to METHOD?  It may name a strategy of it, after a slash. */
+static bool is_method(const struct companion *c, const char *method)
+{
+    size_t n = strcspn(c->method, "/");
+
+    return !strncmp(c->method, method, n) && !method[n];
+}
+
+int quant_check_config(const struct model *m, bool known, struct err *err)
+{
+    /* layouts in which the methods' tools store what is described above */
+    static const struct {
+        const char *method, *key, *layout[3];
+    } layouts[] = {
+        { "awq", "version", { "gemm", "GEMM" } },
+        { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
+    };
+    const cJSON *method = setting(m, "quant_method");
+    /* the first files of bitsandbytes do not name it */
+    const char *name = cJSON_IsString(method) ? method->valuestring
+                       : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
+                           ? "bitsandbytes"
+                           : "unnamed";
+
+    for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
+        known |= is_method(&companions[i], name);
+    if (!known)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: quantization_config: how weights quantised by '%s' are "
+            "stored is not known (fp8, compressed-tensors, gptq, awq, bitsandbytes)",
+            m->state->config_name, name);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        const cJSON *key = setting(m, layouts[i].key);
+        bool found = strcmp(layouts[i].method, name) != 0 || !cJSON_IsString(key);
+
+        for (int k = 0; !found && layouts[i].layout[k]; k++)
+            found = !strcmp(layouts[i].layout[k], key->valuestring);
+        if (!found)
+            return err_set(err, ERR_INPUT,
+                           "%s: quantization_config.%s: the layout '%s' of %s is not "
+                           "known",
+                           m->state->config_name, layouts[i].key, key->valuestring,
+                           name);
+    }
+    return 0;
+}
+
 uint64_t quant_index_group(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
@@ -254,7 +302,7 @@ static bool fits(const struct model *m, const struct companion *c, const char *m
     const cJSON *strategy = weight_setting(m, "strategy", "strategy");
     size_t n = strcspn(c->method, "/");
 
-    if (strncmp(c->method, method, n) != 0 || method[n])
+    if (!is_method(c, method))
         return false;
     if (c->method[n] && (!cJSON_IsString(strategy) ||
                          strcmp(c->method + n + 1, strategy->valuestring) != 0))

@@ -24,6 +24,11 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
  * g_idx), the groups being in the order of the rows; else 0. */
 uint64_t quant_index_group(const struct model *m, size_t t);
 
+/* Refuse a quantization_config (ERR_INPUT) whose weights are stored in no form known
+ * here: another method, or one of its other layouts.  KNOWN: the family itself
+ * describes how its method stores them. */
+int quant_check_config(const struct model *m, bool known, struct err *err);
+
 /* Refuse the cut of a part whose share of symbol i is SHARE[i] when it falls inside a
  * block (ERR_NO, naming the tensor). */
 int quant_check_cut(const struct model *m, const struct share *share, struct err *err);

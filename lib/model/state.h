@@ -15,6 +15,7 @@ struct tensor_def {
     int ndim;
     struct axis axis[MODEL_MAX_DIMS];
     int tied_def; /* -1: not tied */
+    int file_def; /* what it is tied to in a file that does not store it, or -1 */
     bool optional;
     int companion_of; /* definition whose quantised weight it belongs to, or -1 */
     int replaced_by;  /* definition of what stands for it when quantised, or -1 */

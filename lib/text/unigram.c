@@ -1,9 +1,12 @@
 /* unigram - the most likely pieces of a text, each with its own probability (Kudo 2018)
  */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 #include "lib/text/chars.h"
 #include "lib/text/setting.h"
 #include "lib/text/subword.h"
@@ -29,6 +32,38 @@ static void unigram_free(void *model)
     free(u);
 }
 
+/* The score X as Python's `tokenizers` has it: serde_json multiplies or divides the
+ * digits, taken as one whole number, by a power of ten, which rounds twice.  Pieces of
+ * repeated characters are often equally likely but for that.  The digits are those of
+ * the shortest text of X, as the files have. */
+static double read_score(double x)
+{
+    struct str text = { 0 };
+    char power[8];
+    uint64_t digits = 0;
+    int exponent = 0;
+    double value;
+
+    str_add_double(&text, fabs(x));
+    for (const char *p = str_text(&text), *point = NULL; *p; p++) {
+        if (*p == 'e') {
+            exponent += (int)strtol(p + 1, NULL, 10);
+            break;
+        }
+        if (*p == '.')
+            point = p;
+        else if (*p >= '0' && *p <= '9') {
+            digits = digits * 10 + (uint64_t)(*p - '0');
+            exponent -= point != NULL;
+        }
+    }
+    str_clear(&text);
+    value = (double)digits;
+    snprintf(power, sizeof(power), "1e%d", abs(exponent) % 400);
+    value = exponent < 0 ? value / strtod(power, NULL) : value * strtod(power, NULL);
+    return copysign(value, x);
+}
+
 static int read_pieces(struct unigram *u, struct vocab *v, const char *path,
                        const cJSON *pieces, struct err *err)
 {
@@ -43,9 +78,9 @@ static int read_pieces(struct unigram *u, struct vocab *v, const char *path,
         if (!cJSON_IsArray(j) || !cJSON_IsString(text) || !cJSON_IsNumber(score))
             return err_set(err, ERR_INPUT, "%s: vocab: number %u is no piece", path,
                            id);
-        if (!id || score->valuedouble < least)
-            least = score->valuedouble;
-        u->score[id] = score->valuedouble;
+        u->score[id] = read_score(score->valuedouble);
+        if (!id || u->score[id] < least)
+            least = u->score[id];
         vocab_add(v, text->valuestring, id++);
     }
     u->unknown_score = least - PENALTY;

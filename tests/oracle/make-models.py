@@ -432,6 +432,44 @@ STACKS = {
 }
 
 
+TAGS, ANSWERS = "AutoModelForTokenClassification", "AutoModelForQuestionAnswering"
+# decoders without the head of a language model, in tests/data/heads: expected.safetensors
+# has input_ids and the one output; expected.json is not written
+HEADS = {
+    "llama-bare": (ENCODE, small("Llama"), {}, None),
+    "qwen2-score": (CLASSIFY, small("Qwen2", num_labels=3, pad_token_id=0), {}, None),
+    "mistral-tags": (TAGS, small("Mistral", num_labels=3), {}, None),
+    "mixtral-bare": (ENCODE, small("Mixtral", num_local_experts=4, num_experts_per_tok=2), {}, None),
+    "llama-answers": (ANSWERS, small("Llama"), {}, None),
+    "gemma2-score": (CLASSIFY, small("Gemma2", head_dim=8, num_labels=1, pad_token_id=0), {}, None),
+    "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
+    "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
+}
+
+
+def write_heads(path, name):
+    """The output under the name that tp-run gives it; a score is a row of its own."""
+    kind, _, how, _ = HEADS[name]
+    ids = np.random.RandomState(zlib.crc32(name.encode())).randint(3, 60, 20).tolist()
+    if kind == CLASSIFY:
+        ids += [0, 0]  # padding at the end is passed over
+    model = getattr(transformers, kind).from_pretrained(
+        path, dtype=torch.float64, experts_implementation="eager",
+        attn_implementation=how.get("attn", "eager")).eval()
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([ids]))
+    tensors = {"input_ids": torch.tensor(ids)}
+    if kind == ENCODE:
+        tensors["last_hidden_state"] = f32(out.last_hidden_state[0])
+    elif kind == ANSWERS:
+        tensors["logits"] = f32(torch.stack([out.start_logits[0], out.end_logits[0]], 1))
+    else:
+        tensors["logits"] = f32(out.logits if kind == CLASSIFY else out.logits[0])
+    save_file(tensors, os.path.join(path, "expected.safetensors"))
+    with open(os.path.join(path, "ids"), "w") as f:
+        f.write(",".join(map(str, ids)) + "\n")
+
+
 def stacks(model, source, ids, tensors, facts):
     """A decoder that has read SOURCE: its logits for IDS, and what it says itself."""
     ids[0] = model.config.decoder_start_token_id
@@ -452,7 +490,7 @@ def stacks(model, source, ids, tensors, facts):
 
 
 def write_model(path, name):
-    kind, config, how, after = {**MODELS, **STACKS}[name]
+    kind, config, how, after = {**MODELS, **STACKS, **HEADS}[name]
     shutil.rmtree(path, ignore_errors=True)
     model = getattr(transformers, kind).from_config(config)
     fill(model, name)
@@ -584,9 +622,13 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "models"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    for name in args.names or [*MODELS, *STACKS]:
-        path = os.path.join(args.out, "../stacks" if name in STACKS else "", name)
+    for name in args.names or [*MODELS, *STACKS, *HEADS]:
+        path = os.path.join(args.out, "../stacks" if name in STACKS else
+                            "../heads" if name in HEADS else "", name)
         write_model(path, name)
+        if name in HEADS:
+            write_heads(path, name)
+            continue
         facts = write_expected(path, name)
         gap = facts.get("greedy", {}).get("smallest_gap", math.inf)
         print(f"{name}: f32 spread {facts['f32_spread']:.1e}, greedy gap {gap:.3g}")
