@@ -105,6 +105,16 @@ void cmd_say_signals(const char *program)
             sigaction(sigs[i], &say, NULL);
 }
 
+void cmd_leave_signals(void)
+{
+    static const int sigs[] = { SIGINT, SIGTERM };
+    struct sigaction old;
+
+    for (int i = 0; i < 2; i++)
+        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == say_signal)
+            signal(sigs[i], SIG_DFL);
+}
+
 int cmd_finish(const struct cmd *cmd, int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

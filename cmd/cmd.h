@@ -87,6 +87,8 @@ void cmd_puts(const char *line);
 /* From now on SIGINT and SIGTERM, unless ignored, say one line before they end PROGRAM
  * (a name that stays). */
 void cmd_say_signals(const char *program);
+/* Say nothing any more: who started this process tells. */
+void cmd_leave_signals(void);
 /* Flush standard output; returns STATUS, or 4 with a message when it cannot be
  * written.  Every successful path ends with it. */
 int cmd_finish(const struct cmd *cmd, int status);

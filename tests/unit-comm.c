@@ -205,7 +205,7 @@ int main(void)
     failure_is_told("a rank that exits is named", 4, rank_1_exits, 0, ERR_SYSTEM,
                     "rank 1 ended with status 9");
     failure_is_told("a signal ends all ranks", 4, asks_to_end, SIGTERM, ERR_SYSTEM,
-                    "ended by signal 15");
+                    "ended by signal 15 (SIGTERM)");
     failure_is_told("a rank that does not listen is killed", 4, refuses_to_end, 0,
                     ERR_INPUT, "rank 1 says why");
     return tap_done();

@@ -237,7 +237,7 @@ static void test_expressions(void)
                "a missing operand");
     check_text(
         expr_text(c, "foo(1)"),
-        "column 1: no function of that name (min max sqrt pow floor ceil log len)",
+        "column 1: no function of that name (min max sqrt pow floor ceil log len ends)",
         "an unknown function");
     check_text(expr_text(c, "a b"), "column 3: expected an operator or the end",
                "a stray operand");

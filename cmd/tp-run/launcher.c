@@ -89,6 +89,7 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
         return 0;
     if (mpi_open(&l->world, err) < 0)
         return -1;
+    cmd_leave_signals(); /* mpirun ends the others when one fails, and says so */
     if (l->world->size < started()) {
         if (own_number() > 0)
             keep_quiet();
