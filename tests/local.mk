@@ -21,6 +21,7 @@ unit_tests = \
     %D%/unit-cpu \
     %D%/unit-device \
     %D%/unit-engine \
+    %D%/unit-gradient \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -38,6 +39,7 @@ tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
+tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
