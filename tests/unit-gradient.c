@@ -65,23 +65,6 @@ struct rank {
     struct engine_groups groups;
 };
 
-static int open_group(struct comm **out, struct comm *world, const struct mesh *mesh,
-                      const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
-{
-    int at[MESH_NAXES], member[16];
-
-    if (mesh->size[axis] == 1) {
-        *out = comm_self_open();
-        return 0;
-    }
-    memcpy(at, coord, sizeof(at));
-    for (int i = 0; i < mesh->size[axis]; i++) {
-        at[axis] = i;
-        member[i] = mesh_rank(mesh, at);
-    }
-    return world->ops->group(world, member, mesh->size[axis], out, err);
-}
-
 static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                      struct err *err)
 {
@@ -91,9 +74,9 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
 
     *r = (struct rank){ .job = job, .groups = { .across = 1 } };
     mesh_coord(&job->mesh, world->rank, coord);
-    if (open_group(&r->groups.tensor, world, &job->mesh, coord, MESH_TP, err) < 0 ||
-        open_group(&r->groups.sequence, world, &job->mesh, coord, MESH_SP, err) < 0 ||
-        open_group(&r->groups.pipe, world, &job->mesh, coord, MESH_PP, err) < 0)
+    if (runner_group(&r->groups.tensor, world, &job->mesh, coord, MESH_TP, err) < 0 ||
+        runner_group(&r->groups.sequence, world, &job->mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.pipe, world, &job->mesh, coord, MESH_PP, err) < 0)
         return -1;
     if (program_build(&r->program, job->c->model, &job->mesh, coord, &options, err) <
         0) {

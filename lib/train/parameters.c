@@ -31,11 +31,13 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
                     const struct program *program, const struct backend *ops,
                     struct device *device, struct err *err)
 {
-    int n = program->nweights;
+    int n = program->nweights, coord[MESH_NAXES];
 
     *p = (struct parameters){ .program = program };
     if (!ops->host_memory)
         return err_set(err, ERR_NO, "training needs a device in the host's memory");
+    memcpy(coord, program->coord, sizeof(coord));
+    coord[MESH_DP] = 0; /* replicas own what the first does */
     p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
     p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
     for (int i = 0; i < n; i++)
@@ -44,7 +46,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     p->weight = mem_alloc((p->at[n] + 1) * sizeof(float), "the weights", err);
     p->gradient = mem_alloc((p->at[n] + 1) * sizeof(float), "the gradients", err);
     if (!p->weight || !p->gradient ||
-        cutter_open(&p->cutter, c->model, &program->mesh, program->coord, err) < 0 ||
+        cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
         load(p, c, ops, device, err) < 0) {
         parameters_close(p);
         return -1;
@@ -71,6 +73,17 @@ void parameters_zero(struct parameters *p)
 }
 
 /* ---- where elements are ---- */
+
+/* Is tensor T read at the beginning and at the end?  On the first stage it counts. */
+static bool is_tied(const struct parameters *p, size_t t)
+{
+    const struct model *m = p->program->model;
+
+    for (size_t i = 0; i < m->ntensors; i++)
+        if (m->tensor[i].tied == (long)t)
+            return true;
+    return false;
+}
 
 struct walk {
     const struct slice *slice;
@@ -115,7 +128,9 @@ void parameters_runs(struct parameters *p, int i,
                       .arg = arg };
 
     cutter_slice(p->cutter, tensor, &slice);
-    walk_axis(&w, 0, 0, slice.primary);
+    walk_axis(&w, 0, 0,
+              slice.primary &&
+                  (p->program->coord[MESH_PP] == 0 || !is_tied(p, tensor)));
 }
 
 uint64_t parameters_whole(const struct parameters *p, int i)
@@ -196,17 +211,6 @@ static int tie_one(struct parameters *p, int i, struct comm *pipe, struct err *e
     }
     free(theirs);
     return ret;
-}
-
-/* Is tensor T read at the beginning and at the end? */
-static bool is_tied(const struct parameters *p, size_t t)
-{
-    const struct model *m = p->program->model;
-
-    for (size_t i = 0; i < m->ntensors; i++)
-        if (m->tensor[i].tied == (long)t)
-            return true;
-    return false;
 }
 
 int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err)
