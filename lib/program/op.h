@@ -194,10 +194,10 @@
      * reversed.  The first five add to the gradient of their weight. */               \
     /* += a^T b, a of the weight's rows, b of its columns */                           \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
-        NO_REVERSE, false, of_matrix, no_scores, PRODUCT, NONE, torch_kernel)          \
+        NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
     /* += a^T b of each head, to the head's rows */                                    \
     ROW(HEAD_OUTER, head_outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, of_heads, no_scores, PRODUCT, NONE,          \
+        saved_nothing, NO_REVERSE, false, of_heads, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
     /* row index[t] - first += d[t] */                                                 \
     ROW(EMBEDDING_BACK, embedding_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
@@ -248,7 +248,7 @@
         torch_kernel)                                                                  \
     /* y = the gradients of q, k and v beside each other; src d, q, k, v */            \
     ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
-        saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,   \
+        saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
         torch_kernel)                                                                  \
     /* src d, scores, route */                                                         \
     ROW(ROUTE_BACK, route_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \

@@ -107,10 +107,12 @@ static void add_term(struct reverse *r, int v, int d, bool partial)
 {
     struct sums *s = &r->sums[v];
 
-    if (partial)
+    if (partial) {
+        r->p->value[d].place = PLACE_PARTIAL;
         s->partial = add_terms(r, s->partial, d);
-    else
+    } else {
         s->whole = add_terms(r, s->whole, d);
+    }
 }
 
 /* The same, of the instruction's source K, where its result is cut or whole. */
@@ -345,15 +347,17 @@ static int reverse_rope(struct reverse *r, int d)
 static int reverse_attention(struct reverse *r, int d)
 {
     int *src = r->inst.src, all;
-    uint64_t first = 0, cols = 0;
+    uint64_t first = 0, cols = 0, whole_cols = 0;
     struct inst *inst;
 
     if (r->inst.weight >= 0)
         return err_set(r->b->err, ERR_NO,
                        "a table of biases by distance cannot be trained");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
         cols += r->p->value[src[k]].cols;
-    inst = emit(r, OP_ATTENTION_BACK, d, cols, cols);
+        whole_cols += r->p->value[src[k]].whole_cols;
+    }
+    inst = emit(r, OP_ATTENTION_BACK, d, cols, whole_cols);
     inst->src[0] = d;
     memcpy(inst->src + 1, src, 3 * sizeof(*src));
     inst->nsrc = 4;
