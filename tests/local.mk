@@ -21,6 +21,7 @@ unit_tests = \
     %D%/unit-cpu \
     %D%/unit-device \
     %D%/unit-engine \
+    %D%/unit-gradient \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -28,7 +29,8 @@ unit_tests = \
     %D%/unit-pruner \
     %D%/unit-sampling \
     %D%/unit-sequence \
-    %D%/unit-space
+    %D%/unit-space \
+    %D%/unit-train
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
@@ -38,6 +40,7 @@ tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
+tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
@@ -47,6 +50,7 @@ tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
+tests_unit_train_LDADD = $(program_libs)
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options

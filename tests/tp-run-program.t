@@ -33,6 +33,22 @@ out_has "rank 1 of 2," "any rank's can be asked for"
 run tp-run program --tp 2 --rank 2 "$bard"
 status_is 2 "but not one that is not there"
 err_lines 2 "which is a usage error"
+run tp-run program --tp 2 --train "$bard"
+status_is 0 "the program that is trained is printed"
+out_has "[192][128] f32 gradient of model.layers.0.self_attn.o_proj.weight = outer(" "with the gradients of weights"
+# The FLOPs of a program without attention's
+products() {
+    tail -n 1 out | sed 's/.*FLOPs \([0-9]*\) (attention \([0-9]*\))/\1 \2/' | awk '{ print $1 - $2 }'
+}
+trained=$(products)
+run tp-run program --tp 2 "$bard"
+ok "whose products are three times those of the likelihood" test "$trained" -eq $((3 * $(products)))
+run tp-run program --pp 2 --train "$bard"
+out_has "receive back %" "what a stage receives back"
+out_has "send back %" "and sends back"
+run tp-run program --sp 2 --train "$bard"
+status_is 1 "what cannot be trained is said to be so"
+err_has "training over sp is not possible" "with the axis"
 run tp-run program --tp 1000 "$bard"
 status_is 1 "a layout that does not fit is said to be one"
 run tp-run program "$bard/nowhere"

@@ -282,11 +282,12 @@ static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
     }
 }
 
-/* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
-static void many_queries(const struct job *j, size_t row, size_t rows, size_t head,
-                         size_t kv, float *score)
+/* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
+ * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
+static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
+                    size_t kv, float *score, size_t *first_key)
 {
-    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+    size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
 
     for (size_t i = 0; i < rows; i++) {
@@ -298,13 +299,11 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         low = first < low ? first : low;
         high = end > high ? end : high;
     }
-    for (size_t i = 0; i < rows && low >= high; i++) {
+    for (size_t i = 0; i < rows && low >= high; i++)
         set_lse(j, row + i, head, -INFINITY);
-        memset(j->y + (row + i) * j->y_stride + head * value_dim, 0,
-               value_dim * sizeof(*j->y));
-    }
     if (low >= high)
-        return;
+        return 0;
+    *first_key = low;
     n = high - low;
     for (size_t r = 0; r < j->runs; r++) {
         size_t key, some = keys_in(&j->run[r], low, high, &key);
@@ -331,8 +330,21 @@ static void many_queries(const struct job *j, size_t row, size_t rows, size_t he
         memset(s, 0, (first - low) * sizeof(*s));
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }
-    for (size_t r = 0; r < j->runs; r++) {
-        size_t key, some = keys_in(&j->run[r], low, high, &key);
+    return n;
+}
+
+/* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
+static void many_queries(const struct job *j, size_t row, size_t rows, size_t head,
+                         size_t kv, float *score)
+{
+    size_t value_dim = j->inst->attention.value_dim, low = 0;
+    size_t n = weigh(j, row, rows, head, kv, score, &low);
+
+    for (size_t i = 0; i < rows && !n; i++)
+        memset(j->y + (row + i) * j->y_stride + head * value_dim, 0,
+               value_dim * sizeof(*j->y));
+    for (size_t r = 0; r < j->runs && n; r++) {
+        size_t key, some = keys_in(&j->run[r], low, low + n, &key);
 
         if (some)
             cpu_gemm(false, key > low, rows, value_dim, some, score + (key - low), n,
@@ -416,5 +428,140 @@ out:
     free(j.run);
     free(j.score);
     free(j.bias);
+    return ret;
+}
+
+/* ---- the reverse ---- */
+
+/* What the threads share besides. */
+struct back {
+    struct job j; /* whose y is the gradients' */
+    const float *d;
+    size_t d_stride;
+    float *lse;        /* [rows][heads] */
+    float *weights;    /* [threads][2][BLOCK][keys]: those, and their gradients */
+    float *own;        /* [heads][keys][dim + value_dim]: what a head adds to k and v */
+    size_t k_at, v_at; /* columns of y where the gradients of k and v begin */
+};
+
+/* Gradients DS of weights P to those of the scores that are scaled products: ds = p (dp
+ * - sum of p dp), and through the cap, whose scores P is the exponential of. */
+static void weights_back(const struct back *b, float *ds, const float *p, size_t n,
+                         float lse)
+{
+    float cap = (float)b->j.inst->attention.softcap;
+    float scale = (float)b->j.inst->attention.scale;
+    double delta = 0;
+
+    for (size_t k = 0; k < n; k++)
+        delta += (double)p[k] * (double)ds[k];
+    for (size_t k = 0; k < n; k++) {
+        float s = cap > 0 && p[k] > 0 ? (logf(p[k]) + lse) / cap : 0;
+
+        ds[k] = scale * p[k] * (float)((double)ds[k] - delta) * (1 - s * s);
+    }
+}
+
+/* Task: a head, its queries block after block. */
+static void head_back(void *arg, size_t head, int thread)
+{
+    const struct back *b = arg;
+    const struct job *j = &b->j;
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+    size_t keys = j->step->keys, both = dim + value_dim;
+    size_t kv = head / (j->inst->attention.heads / j->inst->attention.kv_heads);
+    float *p = b->weights + (size_t)thread * 2 * BLOCK * keys, *ds = p + BLOCK * keys;
+    float *own = b->own + head * keys * both;
+
+    memset(own, 0, keys * both * sizeof(*own));
+    for (size_t row = 0; row < j->step->rows; row += BLOCK) {
+        size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
+        size_t low = 0, n = weigh(j, row, rows, head, kv, p, &low);
+        const float *k = j->step->k + low * j->k_stride + kv * dim;
+        const float *v =
+            j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;
+        const float *q = j->q + row * j->q_stride + head * dim;
+        const float *d = b->d + row * b->d_stride + head * value_dim;
+        float *dq = j->y + row * j->y_stride + head * dim;
+
+        for (size_t i = 0; i < rows && !n; i++)
+            memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
+        if (!n)
+            continue;
+        cpu_gemm(true, false, rows, n, value_dim, d, b->d_stride, v, j->v_stride, ds,
+                 n);
+        for (size_t i = 0; i < rows; i++)
+            weights_back(b, ds + i * n, p + i * n, n,
+                         b->lse[(row + i) * j->inst->attention.heads + head]);
+        cpu_gemm(false, false, rows, dim, n, ds, n, k, j->k_stride, dq, j->y_stride);
+        own += low * both;
+        cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
+        cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows);
+        own -= low * both;
+    }
+}
+
+/* Task: a row of k and v: what the heads of each group add, in their order. */
+static void add_heads(void *arg, size_t row, int thread)
+{
+    const struct back *b = arg;
+    const struct inst *inst = b->j.inst;
+    size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
+    size_t per = inst->attention.heads / inst->attention.kv_heads;
+    float *y = b->j.y + row * b->j.y_stride;
+
+    (void)thread;
+    memset(y + b->k_at, 0, b->j.k_stride * sizeof(*y));
+    memset(y + b->v_at, 0, b->j.v_stride * sizeof(*y));
+    for (size_t h = 0; h < inst->attention.heads; h++) {
+        const float *own = b->own + (h * b->j.step->keys + row) * (dim + value_dim);
+
+        add_scaled(y + b->k_at + h / per * dim, own, 1, dim);
+        add_scaled(y + b->v_at + h / per * inst->attention.value_cols, own + dim, 1,
+                   value_dim);
+    }
+}
+
+int cpu_attention_back(struct device *dev, float *y, size_t stride, const float *d,
+                       const float *q, const struct inst *inst,
+                       const struct attention_step *step, struct err *err)
+{
+    size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
+    size_t both = inst->attention.head_dim + inst->attention.value_dim;
+    struct attention_step own = *step;
+    struct back b = { .j = { .inst = inst,
+                             .step = &own,
+                             .q = q,
+                             .y = y,
+                             .q_stride = heads * inst->attention.head_dim,
+                             .k_stride = kv_heads * inst->attention.head_dim,
+                             .v_stride = kv_heads * inst->attention.value_cols,
+                             .y_stride = stride,
+                             .block = BLOCK },
+                      .d = d,
+                      .d_stride = heads * inst->attention.value_dim };
+    int ret = -1;
+
+    if (!heads || !step->rows)
+        return 0;
+    b.k_at = b.j.q_stride;
+    b.v_at = b.k_at + b.j.k_stride;
+    b.lse = mem_alloc(step->rows * heads * sizeof(float), "attention scores", err);
+    b.weights =
+        mem_alloc((uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
+                  "attention scores", err);
+    b.own =
+        mem_alloc(heads * step->keys * both * sizeof(float), "gradients of keys", err);
+    if (!b.lse || !b.weights || !b.own || open_runs(&b.j, err) < 0)
+        goto out;
+    own.lse = b.lse;
+    cpu_parallel(dev, heads, head_back, &b);
+    cpu_parallel(dev, step->keys, add_heads, &b);
+    ret = 0;
+out:
+    free(b.j.run);
+    free(b.lse);
+    free(b.weights);
+    free(b.own);
     return ret;
 }

@@ -74,12 +74,26 @@ struct attention_step {
 int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err);
 
+/* The gradients of q, k and v, beside each other in y's rows of STRIDE columns, from d,
+ * that of the result.  The step's keys are its rows' own.  Fails only for want of
+ * memory. */
+int cpu_attention_back(struct device *dev, float *y, size_t stride, const float *d,
+                       const float *q, const struct inst *inst,
+                       const struct attention_step *step, struct err *err);
+
 /* *id = a token drawn by its logits: the likeliest top_k, then the likeliest of them
  * that sum to top_p.  Fails only for want of memory. */
 int cpu_sample(float *id, const float *logits, size_t vocab, const struct draw *draw,
                struct err *err);
 
 extern kernel *const cpu_kernels[OP_COUNT];
+/* those of the reverse: gradient.c */
+extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
+    kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_softmax_back,
+    kernel_softcap_back, kernel_clip_back, kernel_norm_back, kernel_norm_terms,
+    kernel_norm_apply_back, kernel_rope_back, kernel_route_back, kernel_expert_spread,
+    kernel_expert_dot, kernel_expert_scatter, kernel_segment_back, kernel_first_back,
+    kernel_slice_owned, kernel_unslice;
 
 /* What the operations share. */
 
@@ -99,4 +113,7 @@ const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scr
  */
 void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
               size_t lda, const float *b, size_t ldb, float *c, size_t ldc);
+/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); called likewise. */
+void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+               const float *b, size_t ldb, size_t n, size_t rows);
 #endif

@@ -349,6 +349,29 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
     return 0;
 }
 
+/* Of each sequence, whose keys are its own rows. */
+static int kernel_attention_back(struct device *d, const struct call *c,
+                                 struct err *err)
+{
+    for (size_t i = 0; i < c->range.n; i++) {
+        const struct range *r = &c->range.v[i];
+        size_t row = (size_t)r->row;
+        struct attention_step step = { .rows = (size_t)r->rows,
+                                       .start = (size_t)r->start,
+                                       .keys = (size_t)r->keys,
+                                       .first_key = (size_t)r->first_key,
+                                       .k = source(c, 2) + row * c->x[2].cols,
+                                       .v = source(c, 3) + row * c->x[3].cols };
+
+        if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
+                               source(c, 0) + row * c->x[0].cols,
+                               source(c, 1) + row * c->x[1].cols, c->inst, &step,
+                               err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted
  * by the exponentials that lse is the logarithm of the sum of. */
 static int kernel_merge(struct device *d, const struct call *c, struct err *err)
@@ -635,6 +658,31 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+/* scale (softmax(a) - [the target]); 0 where there is none */
+static int kernel_nll_back(struct device *d, const struct call *c, struct err *err)
+{
+    const int32_t *target = c->step->target[c->program->value[c->inst->src[1]].rows];
+    size_t cols = c->y.cols;
+
+    (void)d;
+    (void)err;
+    memset(result(c), 0, count_of(&c->y) * sizeof(float));
+    for (size_t i = 0; i < rows_of(&c->y); i++) {
+        struct row_stats r = all_stats(c, i);
+        const float *x = source(c, 1) + i * cols;
+        float *y = result(c) + i * cols;
+        int64_t own = (int64_t)target[i] - (int64_t)c->inst->row.first;
+
+        if (target[i] < 0)
+            continue;
+        for (size_t k = 0; k < cols; k++)
+            y[k] = *c->step->scale * (float)(exp((double)x[k] - r.max) / r.sum);
+        if (own >= 0 && own < (int64_t)cols)
+            y[own] -= *c->step->scale;
+    }
+    return 0;
+}
+
 static int kernel_argmax(struct device *d, const struct call *c, struct err *err)
 {
     (void)d;
@@ -660,6 +708,8 @@ static int kernel_sample(struct device *d, const struct call *c, struct err *err
 static int by_expert(struct device *d, const struct call *c, kernel *run,
                      struct err *err)
 {
+    const int32_t *sent = c->expert_rows + c->nexperts; /* how many, in all */
+
     for (size_t e = 0; e < c->nexperts; e++) {
         size_t first = (size_t)c->expert_rows[e];
         int32_t rows = c->expert_rows[e + 1] - c->expert_rows[e];
@@ -668,12 +718,16 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
         if (!rows)
             continue;
         for (int k = 0; k < c->inst->nsrc; k++)
-            if (c->x[k].rows == c->y.rows) {
+            if (c->x[k].rows == sent) {
                 one.x[k].data = (float *)c->x[k].data + first * c->x[k].cols;
                 one.x[k].rows = &rows;
             }
-        one.y.data = (float *)c->y.data + first * c->y.cols;
-        one.y.rows = &rows;
+        if (c->y.rows == sent) {
+            one.y.data = (float *)c->y.data + first * c->y.cols;
+            one.y.rows = &rows;
+        } else { /* the gradient of its weight */
+            one.y.data = (float *)c->y.data + e * c->y.cols;
+        }
         one.w += c->inst->weight >= 0 ? e : 0;
         one.w2 += c->inst->weight2 >= 0 ? e : 0;
         if (run(d, &one, err) < 0)

@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/cpu.h \
     %D%/elementwise.c \
     %D%/embedding.c \
+    %D%/gradient.c \
     %D%/kernels.c \
     %D%/linear.c \
     %D%/norm.c \

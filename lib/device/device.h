@@ -77,6 +77,7 @@ struct step_view {
     const int32_t *first;  /* [segments]: row of the first token; -1: another rank's */
     const int32_t *target[ROWS_KINDS]; /* [rows]: the token that follows, or -1 */
     const struct draw *draw;           /* [outputs] */
+    const float *scale; /* of the loss, where it is reversed: one number */
 };
 
 /* One run of an instruction. */
@@ -84,7 +85,7 @@ struct call {
     const struct program *program;
     const struct inst *inst;
     struct buffer y;
-    struct buffer x[4];
+    struct buffer x[INST_SOURCES];
     const struct matrix *w, *w2; /* or NULL; of experts: one for each of this rank */
     const int32_t *expert_rows;  /* device, [nexperts + 1]: rows before each expert's,
                                     for what has a weight for each expert; or NULL */

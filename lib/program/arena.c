@@ -73,7 +73,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
 {
     uint64_t size, end;
 
-    if (p->value[v].kept)
+    if (p->value[v].kept || p->value[v].gradient)
         return true;
     free_before(live, i);
     if (!value_bytes(p, &p->value[v], most, &size))
@@ -97,8 +97,13 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
         offset[i] = UINT64_MAX;
     for (int i = 0; i < p->nimports && ok; i++)
         ok = place(&live, p, p->import[i], 0, most, offset, &total);
-    for (int i = 0; i < p->ninsts && ok; i++)
-        ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
+    for (int i = 0; i <= p->ninsts && ok; i++) {
+        for (int k = 0; i == p->nforward && p->back_import && k < p->nexports && ok;
+             k++)
+            ok = place(&live, p, p->back_import[k], i, most, offset, &total);
+        if (i < p->ninsts && ok)
+            ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
+    }
     free(live.v);
     *bytes = total;
     return ok;

@@ -101,6 +101,16 @@ static double weight_bytes(const struct program *p, const struct inst *inst,
     return each * cost_weights(p, inst, rows);
 }
 
+/* The rows that INST works on: those of its result, or of its sources where that is the
+ * gradient of a weight. */
+static double worked_rows(const struct program *p, const struct inst *inst,
+                          const struct cost_step *s)
+{
+    int v = p->value[inst->dst].gradient ? inst->src[0] : inst->dst;
+
+    return cost_rows(p, &p->value[v], s);
+}
+
 /* Source K of INST, or, for -1, its result: of the cache only what is appended. */
 static const struct value *moved_value(const struct program *p, const struct inst *inst,
                                        int k)
@@ -114,7 +124,7 @@ struct cost cost_of(const struct program *p, const struct inst *inst,
                     const struct cost_step *s)
 {
     const struct op_info *op = &op_table[inst->op];
-    double rows = cost_rows(p, &p->value[inst->dst], s);
+    double rows = worked_rows(p, inst, s);
     struct op_flops flops = op->flops(p, inst);
     struct cost c = { .products = rows * flops.row,
                       .weights = weight_bytes(p, inst, s) };
@@ -126,7 +136,8 @@ struct cost cost_of(const struct program *p, const struct inst *inst,
         const struct value *v = moved_value(p, inst, copies ? -1 : k);
 
         if (k < 1 || !copies)
-            *(v->cols < v->whole_cols ? &c.sharded : &c.whole) += cost_bytes(p, v, s);
+            *(v->cols < v->whole_cols ? &c.sharded : &c.whole) +=
+                cost_bytes(p, v, s) * (v->gradient ? 2 : 1); /* read, and written */
     }
     return c;
 }

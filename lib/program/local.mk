@@ -12,5 +12,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/op.c %D%/op.h \
     %D%/print.c %D%/print.h \
     %D%/program.c %D%/program.h \
+    %D%/reverse.c %D%/reverse.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c

@@ -149,6 +149,16 @@ static struct op_torch torch_attention(const struct inst *inst)
     return (struct op_torch){ .spared = 1 };
 }
 
+/* The scores once more, and four products of their size. */
+static struct op_flops of_attention_back(const struct program *p,
+                                         const struct inst *inst)
+{
+    (void)p;
+    return (struct op_flops){ .key = 2 * (double)inst->attention.heads *
+                                     (3 * (double)inst->attention.head_dim +
+                                      2 * (double)inst->attention.value_dim) };
+}
+
 /* ---- the table ---- */
 
 #define CALL(least, most, apply) least, most, apply

@@ -16,9 +16,11 @@
  *            sends rows to experts, LOSS reads the logits; NO_ROLE
  *   inner    axis of its weight that it sums over; NO_AXIS
  *   saved    what its derivative reads: a set of sources and the result
- *   grads    how many of its first sources have a gradient; NO_REVERSE: none
+ *   grads    how many of its first sources have a gradient, which reverse_WORD makes
+ *            (reverse.c), and that of the weight; NO_REVERSE: it has no derivative
  *   passes   the gradient of the result is that of each source, unchanged
- *   flops    of one row, as products are counted: 2 for a multiplication and addition;
+ *   flops    of one row (of the sources, where the result is a weight's gradient), as
+ *            products are counted: 2 for a multiplication and addition;
  *            elementwise work is counted by the bytes that it moves
  *   scores   the rows of scores that attention makes of a row
  *   traffic  what goes through memory
@@ -34,159 +36,255 @@
 
 /* clang-format off */
 #define OPS(ROW)                                                                       \
-    /* y = x W, W [cols(x)][cols(y)] */                                                \
+    /* y[t] = table[index[t] - first]; zero where the row is not held */               \
     ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,   \
         torch_kernel)                                                                  \
-    /* y = a + b, of the same shape */                                                 \
+    /* y = x W^T, W [cols(y)][cols(x)] */                                              \
     ROW(LINEAR, linear, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 1,      \
         saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
-    /* y = a * b */                                                                    \
+    /* y = x W, W [cols(x)][cols(y)] */                                                \
     ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 0,      \
         saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
-    /* y = a + w, w a weight [cols], to every row */                                   \
+    /* y = a + b, of the same shape */                                                 \
     ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
         true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \
-    /* y = a * number */                                                               \
+    /* y = a * b */                                                                    \
     ROW(MUL, mul, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_both, 2,         \
         false, no_flops, no_scores, MOVES, NONE, torch_kernel)                         \
-    /* y[t] = a[t] * s[t][0] */                                                        \
+    /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
-    /* of each row */                                                                  \
+    /* y[t] = a[t] * s[t][0] */                                                        \
     ROW(MUL_ROWS, mul_rows, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS,            \
         saved_both, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)          \
-    /* y = number * tanh(a / number) */                                                \
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
-    /* y = a between -number and number */                                             \
+    /* of each row */                                                                  \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_kernel)                                                                  \
-    /* over groups of norm.width columns; weight [width] or [cols] */                  \
+    /* y = number * tanh(a / number) */                                                \
     ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE,       \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
+    /* y = a between -number and number */                                             \
     ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
+    /* over groups of norm.width columns; weight [width] or [cols] */                  \
     ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_rmsnorm)                                                                 \
-    /* of their squares, less the mean that a second source is the sum of */           \
     ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_norm), RULE, OWN, NO_ROLE,      \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* rmsnorm of a by its row's squares; src a, squares */                            \
+    /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
     ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)    \
-    /* layernorm of a; src a, squares, sum */                                          \
+    /* of their squares, less the mean that a second source is the sum of */           \
     ROW(ROW_SQUARES, row_squares, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)     \
-    /* y[t] = cos, then sin of the rotary angles of t's position */                    \
+    /* rmsnorm of a by its row's squares; src a, squares */                            \
     ROW(RMS_APPLY, rms_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_rmsnorm)       \
-    /* turn each head; src a, angles */                                                \
+    /* layernorm of a; src a, squares, sum */                                          \
     ROW(LAYER_APPLY, layer_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 3, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* append the rows to the cache; the value stands for all rows so far */           \
+    /* y[t] = cos, then sin of the rotary angles of t's position */                    \
     ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    /* turn each head; src a, angles */                                                \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
-    /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
+    /* append the rows to the cache; the value stands for all rows so far */           \
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
-    /* of each head: y = x W, W [dim(x)][dim(y)] */                                    \
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
-    /* of each head: y = a's columns, then b's */                                      \
+    /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
-    /* y[t][e] = the weight of expert e for token t, 0 for most */                     \
+    /* of each head: y = x W, W [dim(x)][dim(y)] */                                    \
     ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
-    /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is         \
-     * their * number */                                                               \
+    /* of each head: y = a's columns, then b's */                                      \
     ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
+    /* y[t][e] = the weight of expert e for token t, 0 for most */                     \
     ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[i] = a[index[i]]; src a, index */                                             \
+    /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is their   \
+     * number */                                                                       \
     ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
+    /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
     ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y = columns [first, first + cols(y)) of a */                                    \
+    /* y[i] = a[index[i]]; src a, index */                                             \
     ROW(EXPERT_GATHER, expert_gather, DEVICE, NO_CALL, RULE, OWN, DISPATCH, NO_AXIS,   \
         saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_kernel)      \
-    /* y = the output rows of a (given at each step) */                                \
+    /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
     ROW(EXPERT_COMBINE, expert_combine, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,           \
         NO_AXIS, saved_source, 2, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* y = row 0 of a */                                                               \
+    /* y = columns [first, first + cols(y)) of a */                                    \
     ROW(SEGMENT, segment, DEVICE, NO_CALL, RULE, PART, NO_ROLE, NO_AXIS,               \
         saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
-    /* y = sum of a over the ranks of inst.over */                                     \
+    /* y = the output rows of a (given at each step) */                                \
     ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS,                 \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
-    /* y = each rank's rows of a, one rank after the other */                          \
+    /* y = row 0 of a */                                                               \
     ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE,           \
         NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = the columns of all ranks in global order (see .gather), from                \
-     * OP_ALL_GATHER */                                                                \
+    /* y = sum of a over the ranks of inst.over */                                     \
     ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE,              \
         torch_free)                                                                    \
-    /* y = this rank's columns of a whole a (see .gather) */                           \
+    /* y = each rank's rows of a, one rank after the other */                          \
     ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
         torch_free)                                                                    \
-    /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of      \
-     * the * largest; f64 */                                                           \
+    /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)         \
-    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all *     \
-     * ranks */                                                                        \
+    /* y = this rank's columns of a whole a (see .gather) */                           \
     ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         1, false, no_flops, no_scores, COPIES, NONE, torch_free)                       \
-    /* y[t][0] = a token drawn by whole logits, as the step says */                    \
+    /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of the  \
+     * largest; f64 */                                                                 \
     ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS,               \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)          \
-    /* y = a part of a's heads (see .heads); made by who shares sequences */           \
+    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all       \
+     * ranks */                                                                        \
     ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
         false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
-    /* that part of y = a */                                                           \
+    /* y[t][0] = a token drawn by whole logits, as the step says */                    \
     ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y = the keys' rows of a range of the cache, in order */                         \
+    /* y = a part of a's heads (see .heads); made by who shares sequences */           \
     ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
+    /* that part of y = a */                                                           \
     ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
+    /* y = the keys' rows of a range of the cache, in order */                         \
     ROW(CACHE_READ, cache_read, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
+    /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
     ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    /* What follows is made by reverse.c; d is the gradient of the result of what is   \
+     * reversed.  The first five add to the gradient of their weight. */               \
+    /* += a^T b, a of the weight's rows, b of its columns */                           \
+    ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
+        NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
+    /* += a^T b of each head, to the head's rows */                                    \
+    ROW(HEAD_OUTER, head_outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, of_heads, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* row index[t] - first += d[t] */                                                 \
+    ROW(EMBEDDING_BACK, embedding_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* += the sum of the rows of d */                                                  \
+    ROW(COLUMN_SUM, column_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* += the sum of d by the normed a; src d, a, and of ranks: squares, sum */        \
+    ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[t][0] = sum of a[t] b[t] */                                                   \
+    ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
+    /* src d, a */                                                                     \
+    ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
+        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(SOFTCAP_BACK, softcap_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(CLIP_BACK, clip_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* of a norm over columns that this rank has; src d, a */                          \
+    ROW(NORM_BACK, norm_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* of one over ranks: two sums of each row, f64; src d, a, squares, sum */         \
+    ROW(NORM_TERMS, norm_terms, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* and what they do to it; src d, a, those of all ranks, squares, sum */           \
+    ROW(NORM_APPLY_BACK, norm_apply_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
+        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
+    /* turn back; src d, angles */                                                     \
+    ROW(ROPE_BACK, rope_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y = the gradients of q, k and v beside each other; src d, q, k, v */            \
+    ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
+        saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
+        torch_kernel)                                                                  \
+    /* src d, scores, route */                                                         \
+    ROW(ROUTE_BACK, route_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[i] = r[t][e] d[t] for the i-th row sent; src d, r, index, counts */           \
+    ROW(EXPERT_SPREAD, expert_spread, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,    \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[t][e] = sum of d[t] a[i], 0 for most; src d, a, index, counts */              \
+    ROW(EXPERT_DOT, expert_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[t] = sum of the d[i] that are of row t; src d, index */                       \
+    ROW(EXPERT_SCATTER, expert_scatter, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* columns [first, first + cols(d)) of y = d; the others 0 */                      \
+    ROW(SEGMENT_BACK, segment_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* row 0 of each segment of y = d; the others 0 */                                 \
+    ROW(FIRST_BACK, first_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y = this rank's columns of d; 0 where another owns them (see .gather) */        \
+    ROW(SLICE_OWNED, slice_owned, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* this rank's columns of y = d, the others 0 (see .gather) */                     \
+    ROW(UNSLICE, unslice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
+    /* the gradient of the logits a; src statistics, a */                              \
+    ROW(NLL_BACK, nll_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,              \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)
 /* clang-format on */
 
 enum op {

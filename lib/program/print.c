@@ -70,6 +70,14 @@ static void add_value(struct str *out, const struct program *p, int value)
 {
     const struct value *v = &p->value[value];
 
+    if (v->gradient) {
+        const struct weight *w = &p->weight[v->gradient - 1];
+
+        str_addf(out, "%%%d [%" PRIu64 "][%" PRIu64 "] f32 gradient of %s%s", value,
+                 w->rows, w->cols, tensor_name(p, v->gradient - 1),
+                 w->summed ? ", to be summed over tp" : "");
+        return;
+    }
     str_addf(out, "%%%d [%s][%" PRIu64, value, rows_names[v->rows], v->cols);
     if (v->place == PLACE_CUT)
         str_addf(out, " of %" PRIu64, v->whole_cols);
@@ -160,9 +168,15 @@ void print_program(struct str *out, const struct program *p, const struct cost_s
     struct cost sum = cost_program(p, s);
 
     add_border(out, p, "receive ", p->import, p->nimports);
-    for (int i = 0; i < p->ninsts; i++)
+    for (int i = 0; i < p->nforward; i++)
         add_instruction(out, p, &p->inst[i], s);
     add_border(out, p, "send ", p->export, p->nexports);
+    if (p->back_import)
+        add_border(out, p, "receive back ", p->back_import, p->nexports);
+    for (int i = p->nforward; i < p->ninsts; i++)
+        add_instruction(out, p, &p->inst[i], s);
+    if (p->back_export)
+        add_border(out, p, "send back ", p->back_export, p->nimports);
     cost_collectives(all, p, s);
     for (int k = 0; k < COLLECTIVE_KINDS; k++)
         for (int a = 0; a < MESH_NAXES; a++) {

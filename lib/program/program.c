@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/program/border.h"
 #include "lib/program/build.h"
+#include "lib/program/reverse.h"
 #include "lib/program/rotary.h"
 
 /* ---- names ---- */
@@ -313,6 +314,9 @@ static void find_lifetimes(struct program *p)
         p->value[i].first = p->value[i].last = -1;
     for (int i = 0; i < p->nimports; i++)
         p->value[p->import[i]].first = p->value[p->import[i]].last = 0;
+    for (int i = 0; i < p->nexports && p->back_import; i++)
+        p->value[p->back_import[i]].first = p->value[p->back_import[i]].last =
+            p->nforward;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
 
@@ -332,6 +336,8 @@ static void find_lifetimes(struct program *p)
             p->value[p->output[i].value].last = p->ninsts;
     for (int i = 0; i < p->nexports; i++)
         p->value[p->export[i]].last = p->ninsts;
+    for (int i = 0; i < p->nimports && p->back_export; i++)
+        p->value[p->back_export[i]].last = p->ninsts;
 }
 
 /* ---- building ---- */
@@ -372,7 +378,8 @@ int program_build(struct program **out, const struct model *model,
     p->model = model;
     p->mesh = *mesh;
     memcpy(p->coord, coord, sizeof(p->coord));
-    if (model_check_mesh(model, mesh, err) < 0)
+    if (model_check_mesh(model, mesh, err) < 0 ||
+        (opt->reverse && reverse_check(mesh, err) < 0))
         goto out;
     b.share = model_shares(model, mesh, coord);
     b.weight_of = xcalloc(model->ntensors + 1, sizeof(*b.weight_of));
@@ -383,6 +390,9 @@ int program_build(struct program **out, const struct model *model,
         border_cut(p);
     put_first(p);
     number_weights(p);
+    p->nforward = p->ninsts;
+    if (opt->reverse && reverse_program(&b) < 0)
+        goto out;
     find_lifetimes(p);
     *out = p;
     ret = 0;
@@ -425,5 +435,7 @@ void program_free(struct program *p)
     free(p->line);
     free(p->import);
     free(p->export);
+    free(p->back_import);
+    free(p->back_export);
     free(p);
 }

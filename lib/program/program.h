@@ -56,6 +56,8 @@ struct value {
     enum place place;
     enum dtype dtype;    /* f32; f64 of row statistics; i32 of indices */
     bool kept;           /* made by OP_KEEP: lives in the cache, not in the arena */
+    int gradient;        /* of the weight of this number, from 1: its memory is given to
+                            the engine; 0: of none */
     uint64_t cols;       /* elements of a row on this rank */
     uint64_t whole_cols; /* elements of a row over all ranks */
     int first, last;     /* instructions that make it and use it last */
@@ -67,6 +69,8 @@ struct weight {
     uint64_t rows, cols; /* local; a vector has rows 1 */
     uint64_t experts;    /* one of as many that follow each other, for the experts of
                             this rank; 0: an ordinary weight */
+    bool summed; /* its gradient is a term of the sum over the tensor group of those of
+                    all copies of each element */
 };
 
 /* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al.
@@ -82,10 +86,12 @@ struct rope {
     uint64_t context; /* original length */
 };
 
+enum { INST_SOURCES = 5 };
+
 struct inst {
     enum op op;
-    int dst;    /* value */
-    int src[4]; /* values */
+    int dst;               /* value */
+    int src[INST_SOURCES]; /* values */
     int nsrc;
     int weight;  /* index into program.weight, or -1 */
     int weight2; /* layernorm's bias, or -1 */
@@ -105,6 +111,7 @@ struct inst {
             uint64_t whole_width; /* over all ranks */
             bool plus_one;        /* weight + 1 (Gemma) */
             bool owned;           /* this rank's columns count in the sums */
+            bool centred;         /* of a reversed norm: it was a layer norm */
         } norm;
         struct {
             int table;     /* index into program.rope */
@@ -203,6 +210,9 @@ struct program {
     int noutputs;
     int *import, nimports; /* values received from the stage before, in this order */
     int *export, nexports; /* values sent to the next stage, in its order of imports */
+    int nforward;          /* instructions before those of the reverse */
+    int *back_import;      /* [nexports]: gradients received from the next stage */
+    int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
     bool source; /* a source is read */
@@ -220,9 +230,11 @@ enum program_tail {
 
 struct program_options {
     enum program_tail tail;
-    bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
-                    only the wanted rows of the step reach the outputs */
-    bool trace;  /* every line's value is an output, whole */
+    bool wanted;  /* insert OP_TAKE where the last row-wise part of the program begins:
+                     only the wanted rows of the step reach the outputs */
+    bool trace;   /* every line's value is an output, whole */
+    bool reverse; /* the derivative of the sum of "nll" follows, to every weight
+                     (reverse.h); with TAIL_NLL, and without .wanted */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
@@ -240,8 +252,8 @@ void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_KINDS]);
 /* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
- * kept values get UINT64_MAX), when a step has at most MOST[kind] rows of each kind.
- * OFFSET has room for nvalues.  False on overflow. */
+ * kept values and gradients of weights get UINT64_MAX), when a step has at most
+ * MOST[kind] rows of each kind. OFFSET has room for nvalues.  False on overflow. */
 bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
                    uint64_t *offset, uint64_t *bytes);
 

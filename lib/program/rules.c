@@ -371,6 +371,11 @@ int apply_keep(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
+    if (b->opt->reverse) { /* a step is whole sequences: nothing is read later */
+        *out = (struct operand){ .kind = OPERAND_VALUE,
+                                 .index = build_cut(b, arg[0].index) };
+        return 0;
+    }
     inst = build_unary(b, op, build_cut(b, arg[0].index));
     inst->keep.slot = p->nslots;
     p->value[inst->dst].kept = true;

@@ -818,3 +818,9 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
         return -1;
     return sequence_to_rows(a->s, &h, per_of(inst), y, a->y, err);
 }
+
+int attend_back(struct attend *a, struct call *call, struct err *err)
+{
+    call->range = ranges_of(a, &a->self);
+    return run(a, OP_ATTENTION_BACK, call, err);
+}

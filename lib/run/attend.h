@@ -37,5 +37,7 @@ void attend_ready(struct attend *a, const struct upload *u);
  * kept values. */
 int attend_keep(struct attend *a, struct call *call, struct err *err);
 int attend_run(struct attend *a, struct call *call, struct err *err);
+/* The same of an OP_ATTENTION_BACK. */
+int attend_back(struct attend *a, struct call *call, struct err *err);
 
 #endif

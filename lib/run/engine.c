@@ -30,6 +30,9 @@ struct engine {
         float *x;
         uint64_t bytes;
     } * whole;
+    float *gradient;                  /* device: of all weights */
+    size_t *gradient_at;              /* [nweights] */
+    float scale;                      /* of the loss */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
 };
@@ -97,7 +100,22 @@ void engine_free(struct engine *e)
     e->ops->release(e->device, e->arena);
     free(e->whole);
     free(e->offset);
+    free(e->gradient_at);
     free(e);
+}
+
+void engine_differentiate(struct engine *e, float *gradient, float scale)
+{
+    size_t at = 0;
+
+    if (!e->gradient_at)
+        e->gradient_at = xcalloc((size_t)e->p->nweights + 1, sizeof(*e->gradient_at));
+    for (int i = 0; i < e->p->nweights; i++) {
+        e->gradient_at[i] = at;
+        at += e->p->weight[i].rows * e->p->weight[i].cols;
+    }
+    e->gradient = gradient;
+    e->scale = scale;
 }
 
 uint64_t engine_cache_bytes(const struct engine *e)
@@ -160,7 +178,9 @@ static struct buffer value(const struct engine *e, int v)
                         .dtype = its->dtype };
     size_t n;
 
-    if (!its->kept)
+    if (its->gradient)
+        b.data = e->gradient + e->gradient_at[its->gradient - 1];
+    else if (!its->kept)
         b.data = address(e, v);
     if (its->mixture >= 0) {
         b.rows = expert_rows(e, its->mixture, &n);
@@ -222,6 +242,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return attend_keep(e->attend, &call, err);
     if (inst->op == OP_ATTENTION)
         return attend_run(e->attend, &call, err);
+    if (inst->op == OP_ATTENTION_BACK)
+        return attend_back(e->attend, &call, err);
     return e->ops->kernel[inst->op](e->device, &call, err);
 }
 
@@ -339,7 +361,7 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
 /* Offsets in the upload. */
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
-    size_t length, output, first, draw;
+    size_t length, output, first, draw, scale;
 };
 
 /* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
@@ -374,6 +396,7 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
     o->first = upload_add(u, NULL, n, unit);
     o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
+    o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
 }
 
 /* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
@@ -422,6 +445,7 @@ static void fill_view(struct engine *e, const struct offsets *o)
     e->view.output = upload_at(u, o->output);
     e->view.first = upload_at(u, o->first);
     e->view.draw = upload_at(u, o->draw);
+    e->view.scale = upload_at(u, o->scale);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
@@ -472,19 +496,52 @@ out:
     return ret;
 }
 
-int engine_step(struct engine *e, const struct segment *segment, size_t n,
-                struct err *err)
+/* Instructions FIRST to END. */
+static int run_some(struct engine *e, int first, int end, struct err *err)
 {
-    if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
-        import(e, err) < 0)
-        return -1;
-    for (int i = 0; i < e->p->ninsts; i++) {
+    for (int i = first; i < end; i++) {
         tell_part(e, i);
         if (rows_of(e, e->p->inst[i].dst) && run(e, &e->p->inst[i], err) < 0)
             return -1;
     }
-    tell_part(e, e->p->ninsts);
+    return 0;
+}
+
+int engine_forward(struct engine *e, const struct segment *segment, size_t n,
+                   struct err *err)
+{
+    if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
+        import(e, err) < 0 || run_some(e, 0, e->p->nforward, err) < 0)
+        return -1;
+    if (e->p->nforward == e->p->ninsts)
+        tell_part(e, e->p->ninsts);
     return export(e, err) < 0 ? -1 : collect(e, err);
+}
+
+int engine_reverse(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nexports; i++)
+        if (link_receive(&e->link, e->pipe, address(e, p->back_import[i]),
+                         bytes_of(e, p->back_import[i]), e->pipe->rank + 1, err) < 0)
+            return -1;
+    if (run_some(e, p->nforward, p->ninsts, err) < 0)
+        return -1;
+    tell_part(e, p->ninsts);
+    for (int i = 0; i < p->nimports; i++)
+        if (link_send(&e->link, e->pipe, address(e, p->back_export[i]),
+                      bytes_of(e, p->back_export[i]), e->pipe->rank - 1, err) < 0)
+            return -1;
+    return 0;
+}
+
+int engine_step(struct engine *e, const struct segment *segment, size_t n,
+                struct err *err)
+{
+    if (engine_forward(e, segment, n, err) < 0)
+        return -1;
+    return e->p->nforward < e->p->ninsts ? engine_reverse(e, err) : 0;
 }
 
 int engine_output(struct engine *e, int i, const float **out, size_t *rows,

@@ -45,6 +45,10 @@ int engine_open(struct engine **out, const struct program *program,
                 const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
+/* The gradients of the weights are added to f32 numbers at GRADIENT[i], in the memory
+ * of the device, in the weights' order one after the other, for a program with a
+ * reverse; the loss is multiplied by SCALE. */
+void engine_differentiate(struct engine *e, float *gradient, float scale);
 
 /* The part of a step that is of one sequence. */
 struct segment {
@@ -68,6 +72,10 @@ struct segment {
  * sequences N is 1.  The outputs stay valid until the next step. */
 int engine_step(struct engine *e, const struct segment *segment, size_t n,
                 struct err *err);
+/* The same, without the reverse; and the reverse of the last step run so. */
+int engine_forward(struct engine *e, const struct segment *segment, size_t n,
+                   struct err *err);
+int engine_reverse(struct engine *e, struct err *err);
 /* Call SEE before the first instruction of each part of the model (model_part), and
  * with -1 after the last of a step, from now on. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);

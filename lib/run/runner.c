@@ -6,9 +6,8 @@
 
 #include "lib/base/mem.h"
 
-/* The ranks that differ from this one along AXIS only. */
-static int open_group(struct comm **out, struct comm *world, const struct mesh *mesh,
-                      const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
+int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
 {
     int n = mesh->size[axis], at[MESH_NAXES], ret;
     int *member;
@@ -47,9 +46,9 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     r->ops = machine->ops ? machine->ops : backend_find(NULL, err);
     if (!r->ops)
         return -1;
-    if (open_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
-        open_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
-        open_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
+    if (runner_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
+        runner_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     if (r->program->dynamic_rope)

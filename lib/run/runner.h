@@ -30,6 +30,10 @@ struct runner {
     int replica, nreplicas;
 };
 
+/* The group of WORLD's ranks that differ from the one at COORD of MESH along AXIS only;
+ * all of them call it. */
+int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err);
 /* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
  * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
  * says: all angles follow from the length at the step's end. */
