@@ -104,10 +104,14 @@ void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, si
 void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const struct matrix *w, uint64_t row, uint64_t in,
                     uint64_t first, size_t n);
-/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B), or += when ADD; op(B) is [k][n], and
- * B is [n][k] (ldb) when TRANSPOSED.  Called inside a parallel region: one thread makes
- * all of it.
- */
-void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
-              size_t lda, const float *b, size_t ldb, float *c, size_t ldc);
+/* Of f32, by one thread: y[M][N] = x w^T over TERMS columns, and y[M][N] += x w over
+ * TERMS rows of w, one after another. */
+void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+              const float *w, size_t w_stride, size_t n, size_t terms);
+void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const float *w, size_t w_stride, size_t n,
+                      size_t terms);
+/* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
+ * there.  For measuring. */
+void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);
 #endif

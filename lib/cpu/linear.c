@@ -459,22 +459,26 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
 
 /* ---- products of numbers ---- */
 
-void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
-              size_t lda, const float *b, size_t ldb, float *c, size_t ldc)
+void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+              const float *w, size_t w_stride, size_t n, size_t terms)
+{
+    struct weight_rows rows = { (const char *)w, w_stride };
+
+    tiles_f32(y, y_stride, x, x_stride, &rows, m, n, terms, false);
+}
+
+void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const float *w, size_t w_stride, size_t n, size_t terms)
+{
+    outer_f32(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
+}
+
+void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
 {
 #ifdef HAVE_DNNL
-    dnnl_sgemm('N', transposed ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k,
-               1.0f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, add ? 1.0f : 0.0f, c,
-               (dnnl_dim_t)ldc);
+    dnnl_sgemm('N', 'T', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
+               (dnnl_dim_t)k, b, (dnnl_dim_t)k, 0.0f, c, (dnnl_dim_t)n);
 #else
-    struct weight_rows rows = { (const char *)b, ldb };
-
-    if (transposed) {
-        tiles_f32(c, ldc, a, lda, &rows, m, n, k, add);
-        return;
-    }
-    for (size_t i = 0; i < m && !add; i++)
-        memset(c + i * ldc, 0, n * sizeof(*c));
-    outer_f32(c, ldc, a, lda, (const char *)b, ldb, m, n, k);
+    cpu_dots(c, n, a, k, m, b, k, n, k);
 #endif
 }
