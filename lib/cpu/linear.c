@@ -29,7 +29,7 @@ enum {
     OUTS = 6,         /* of it, where there are several rows */
     TALL = 8,         /* or rows, where weights are widened for them, */
     SLIM = 3,         /* and outputs */
-    LONE = 8,         /* and where there is one */
+    LONE = 4,         /* and where there is one */
     PANEL = 8 * OUTS, /* outputs that are made together */
     APART = VEC, /* between rows that follow each other: more, so that equal columns
                     fall into different sets of the cache */
@@ -91,10 +91,10 @@ struct weight_rows {
 /* acc[i][j] += the VEC terms at X of row i times those at W of row j; N < VEC of them
  * where SOME.  The lesser of rows and outputs stay in registers meanwhile. */
 static inline __attribute__((always_inline)) void
-add_terms(vec acc[TALL][LONE], const float *x, size_t x_stride, const char *w,
+add_terms(vec acc[TALL][OUTS], const float *x, size_t x_stride, const char *w,
           size_t w_stride, enum dtype type, bool some, size_t n, int rows, int outs)
 {
-    vec xv[TALL], wv[LONE];
+    vec xv[TALL], wv[OUTS];
 
     if (rows > outs) {
         EACH(int j = 0; j < outs; j++)
@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
                                                        enum dtype type, size_t n,
                                                        bool add, int rows, int outs)
 {
-    vec acc[TALL][LONE];
+    vec acc[TALL][OUTS];
     size_t k = 0;
 
     EACH(int i = 0; i < rows; i++)
@@ -198,27 +198,50 @@ static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, si
     return (struct weight_rows){ (const char *)to, BLOCK + APART };
 }
 
-void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
-                  const struct matrix *w, uint64_t first, size_t n, float *panel)
+/* Few rows: outputs of a tile after one another, each over all terms, as weights lie in
+ * memory. */
+static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t first, size_t n)
+{
+    size_t outs = m == 1 ? LONE : OUTS;
+
+    for (size_t j = 0; j < n; j += outs)
+        for (size_t k = 0; k < w->cols; k += BLOCK) {
+            size_t terms = w->cols - k < BLOCK ? (size_t)w->cols - k : BLOCK;
+            struct weight_rows at = { element(w, first + j, k), w->cols };
+
+            (w->dtype == DTYPE_F32    ? tiles_f32
+             : w->dtype == DTYPE_BF16 ? tiles_bf16
+                                      : tiles_f16)(y + j, y_stride, x + k, x_stride,
+                                                   &at, m, n - j < outs ? n - j : outs,
+                                                   terms, k > 0);
+        }
+}
+
+/* Many: a panel of weights is widened, and used for all rows. */
+static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct matrix *w, uint64_t first, size_t n,
+                     float *panel)
 {
     for (size_t k = 0; k < w->cols; k += BLOCK) {
         size_t terms = w->cols - k < BLOCK ? (size_t)w->cols - k : BLOCK;
 
         for (size_t j = 0; j < n; j += PANEL) {
             size_t some = n - j < PANEL ? n - j : PANEL;
-            struct weight_rows at = { element(w, first + j, k), w->cols };
-            enum dtype type = w->dtype;
+            struct weight_rows at = widen_panel(w, first + j, some, k, terms, panel);
 
-            if (panel) {
-                at = widen_panel(w, first + j, some, k, terms, panel);
-                type = DTYPE_F32;
-            }
-            (type == DTYPE_F32    ? tiles_f32
-             : type == DTYPE_BF16 ? tiles_bf16
-                                  : tiles_f16)(y + j, y_stride, x + k, x_stride, &at, m,
-                                               some, terms, k > 0);
+            tiles_f32(y + j, y_stride, x + k, x_stride, &at, m, some, terms, k > 0);
         }
     }
+}
+
+void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+                  const struct matrix *w, uint64_t first, size_t n, float *panel)
+{
+    if (panel)
+        dot_many(y, y_stride, x, x_stride, m, w, first, n, panel);
+    else
+        dot_few(y, y_stride, x, x_stride, m, w, first, n);
 }
 
 size_t cpu_panel_floats(void)
