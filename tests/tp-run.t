@@ -260,4 +260,45 @@ done
 tp-run generate -q --report-memory --ids 3,5,7 --max-tokens 40 "$data/models/mistral-window" > slid 2> bytes
 ok "a window of 8 and a step of 3 tokens keep two blocks of 16 rows for 42" \
     test "$(cache bytes)" = $((32 * 2 * 2 * 16 * 4))
+
+# texts made together are those made alone, whatever room the cache has
+for name in llama-gqa mistral-window mixtral deepseek-v2 gpt2-awkward llama-dynamic; do
+    dir=$data/models/$name
+    : > texts
+    : > alone
+    for i in 1 2 3 4 5 6 7; do
+        ids=$(seq -s, $i $((3 * i)))
+        echo "{\"ids\":[$ids]}" >> texts
+        tp-run generate -q --ids "$ids" --max-tokens 30 --json "$dir" | sed 's/,"tokens_per.*//' >> alone
+    done
+    for how in "" "--cache-tokens 64" "--cache-tokens 128 --pp 2" "--micro-batches 2 --dp 2"; do
+        tp-run generate -q --input texts --max-tokens 30 --json $how "$dir" |
+            sed 's/,"tokens_per.*//; s/"line":[0-9]*,//' > together
+        ok "$name: seven texts are as they are alone ($how)" cmp together alone
+    done
+    tp-run generate -q --report-memory --input texts --max-tokens 30 --cache-tokens 64 "$dir" 2> bytes > out
+    case $name in *window | mixtral) continue ;; esac # their windows show less than there is room for
+    mem-estimate infer --json --kv-dtype f32 --kv-block 16 --cache-tokens 64 --seq 64 "$dir" > told
+    ok "$name: the cache has the size that mem-estimate tells" test "$(cache bytes)" = "$(cache told)"
+done
+run tp-run generate --ids 3,5,7 --max-tokens 40 --cache-tokens 32 "$data/models/llama-gqa"
+status_is 3 "a cache without room for one text is refused"
+err_is "tp-run: --cache-tokens 32: --ids may need room for 43 tokens, in blocks of 16" "in one line"
+run tp-run generate --ids 3 --cache-tokens 0 "$data/models/llama-gqa"
+status_is 2 "so is none"
+
+# each of a file's lines has the outputs that it has alone
+hex() { od -An -v -tx1 "$1" | tr -d ' \n'; }
+for name in mixtral bert-pooler gpt2-awkward; do
+    dir=$data/models/$name
+    printf '%s\n' '{"ids":[3,5,7,9]}' '{"ids":[4]}' '{"ids":[8,7,6,5,4,3,2]}' > texts
+    tp-run logits --input texts -o all.safetensors "$dir"
+    hex all.safetensors > all
+    for i in 1 2 3; do
+        sed -n ${i}p texts > text
+        tp-run logits --input text -o one.safetensors "$dir"
+        tail -c 64 one.safetensors > end
+        ok "$name: line $i has the outputs that it has alone" grep -q "$(hex end)" all
+    done
+done
 done_testing

@@ -149,6 +149,7 @@ static void product_by_hand(double *y, double *size, const float *x, size_t rows
 struct product_result {
     double error; /* the largest, relative to the terms */
     bool same;    /* for every number of threads */
+    bool alone;   /* each row as when it is made by itself */
 };
 
 static struct product_result try_product(enum dtype t, bool transposed, size_t rows,
@@ -161,7 +162,7 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
     float *x = numbers_new(rows * (size_t)in, 2),
           *first = xcalloc(n + 1, sizeof(*first)), *y = xcalloc(n + 1, sizeof(*y));
     double *want = xcalloc(n + 1, sizeof(*want)), *size = xcalloc(n + 1, sizeof(*size));
-    struct product_result r = { .same = true };
+    struct product_result r = { .same = true, .alone = true };
     struct err err;
 
     product_by_hand(want, size, x, rows, &w, transposed);
@@ -173,6 +174,11 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
             r.same = false;
         if (i && memcmp(first, y, n * sizeof(*y)) != 0)
             r.same = false;
+        for (size_t k = 0; k < rows && !i; k++) {
+            if (product(d, y, x + k * in, 1, &w, &err) < 0 ||
+                memcmp(first + k * out, y, out * sizeof(*y)) != 0)
+                r.alone = false;
+        }
         backend_cpu.close(d);
     }
     for (size_t i = 0; i < n; i++) {
@@ -200,7 +206,7 @@ static void products_are_right(bool transposed)
 
     for (int t = 0; t < NDTYPES; t++) {
         double worst = 0;
-        bool same = true;
+        bool same = true, alone = true;
 
         for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
             for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
@@ -213,11 +219,14 @@ static void products_are_right(bool transposed)
                            (unsigned long long)shape[s][0],
                            (unsigned long long)shape[s][1]);
                 same &= result.same;
+                alone &= result.alone;
             }
         if (!tap_ok(worst < 5e-6, "%s in %s is the sum of products", name,
                     dtype_name(dtypes[t])))
             printf("# error %g\n", worst);
         tap_ok(same, "%s in %s is the same for any number of threads", name,
+               dtype_name(dtypes[t]));
+        tap_ok(alone, "%s in %s gives a row the same bits alone and among others", name,
                dtype_name(dtypes[t]));
     }
 }

@@ -71,6 +71,7 @@ int infer_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_INFER_OPTIONS(r),
+        REQUEST_ROW(OPT_COUNT, "cache-tokens", &r.cache_tokens, "N", NULL, NULL, NULL),
         OUTPUT_OPTIONS(out),
         { .type = OPT_END },
     };

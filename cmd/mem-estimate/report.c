@@ -341,7 +341,14 @@ static void explain_values(struct str *out, const struct request *q,
             "working        gradients of values, at the worst moment of the backward "
             "pass\n");
     }
-    if (!m->train) {
+    if (!m->train && m->cache_tokens) {
+        str_addf(out, "activations    the most that values of one step need at once\n");
+        str_addf(out,
+                 "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
+                 " bytes x %" PRIu64 " tokens%s\n",
+                 cache, m->kv_bytes, m->cache_tokens / m->kv_block * m->kv_block,
+                 windows ? ", where there is a window no more than it shows" : "");
+    } else if (!m->train) {
         str_addf(out, "activations    the most that values of one step need at once\n");
         str_addf(out,
                  "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64

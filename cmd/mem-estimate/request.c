@@ -342,7 +342,10 @@ static const char *foreign_option(const struct request_options *o, bool train)
     };
 
     if (train)
-        return o->kv_dtype ? "kv-dtype" : o->kv_block ? "kv-block" : NULL;
+        return o->kv_dtype       ? "kv-dtype"
+               : o->kv_block     ? "kv-block"
+               : o->cache_tokens ? "cache-tokens"
+                                 : NULL;
     for (size_t i = 0; i < sizeof(of_training) / sizeof(*of_training); i++)
         if (of_training[i].given)
             return of_training[i].name;
@@ -357,7 +360,7 @@ static bool is_detailed(const struct request_options *o)
     bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
-                  o->sequence_parallel || o->kv_block;
+                  o->sequence_parallel || o->kv_block || o->cache_tokens;
     bool device = o->gpu || o->memory_given || o->runtime_given ||
                   o->fragmentation != 5 || o->schedule != ORDER_1F1B || o->model_chunks;
 
@@ -432,6 +435,7 @@ int request_open(struct request *r, const struct cmd *cmd,
     r->detailed = r->layout || is_detailed(o);
     find_stored(r);
     assume_head(r);
+    r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
         set_types(r, o, err) < 0 || set_batch(r, o, err) < 0 ||

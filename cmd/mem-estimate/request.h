@@ -14,7 +14,7 @@ struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
-    int micro_batch, micro_batches, global_batch, kv_block, zero, hsdp;
+    int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks;
     int optimizer, master, offload, recompute, flash;

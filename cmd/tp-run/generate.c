@@ -11,8 +11,15 @@
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
 
-enum { CHUNK = 512 }; /* tokens of a prompt that are run at a time */
+enum {
+    CHUNK = 512,      /* tokens of prompts that are run at a time */
+    ROOM = 32,        /* texts that the cache has room for at their longest, if there is
+                         no other word, */
+    MOST_PLACES = 256 /* and that are made at a time at most */
+};
 
 enum finish { UNFINISHED, STOP, LENGTH, CONTEXT, REFUSED };
 
@@ -23,7 +30,8 @@ struct generate {
     struct inputs prompts;
     uint64_t max_tokens; /* new ones */
     uint64_t max_length; /* with the prompt; 0: any */
-    int micro_batches;   /* texts in the making at a time; 0: as many as stages */
+    int micro_batches;   /* texts in the making at a time; 0: as there is room */
+    int cache_tokens;    /* that the cache of a rank has room for; 0: see ROOM */
     struct draw sampling;
     struct text *text; /* [prompts.n] */
     size_t turn;       /* text whose words are printed now; at the front */
@@ -36,8 +44,8 @@ struct text {
     enum finish finish;
     struct token_stream *stream; /* at the front, with a tokenizer */
     struct str said;
-    size_t shown; /* bytes of SAID, or ids when there are no words */
-    double start, seconds;
+    size_t shown;          /* bytes of SAID, or ids when there are no words */
+    double first, seconds; /* when its first new token came; from then on */
 };
 
 static bool is_stop(const struct session *s, int32_t id)
@@ -55,6 +63,18 @@ static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
     if (new >= g->max_tokens || (g->max_length && n >= g->max_length))
         return LENGTH;
     return g->session->context && n > g->session->context ? CONTEXT : UNFINISHED;
+}
+
+/* The most tokens that a prompt of N may become. */
+static size_t most_of(const struct generate *g, size_t n)
+{
+    size_t most = g->max_tokens < SIZE_MAX - n ? n + (size_t)g->max_tokens : SIZE_MAX;
+
+    if (g->max_length && most > g->max_length)
+        most = (size_t)g->max_length;
+    return g->session->context && most > g->session->context
+               ? (size_t)g->session->context
+               : most;
 }
 
 /* ---- what is printed: text after text, the present one as it comes ---- */
@@ -82,7 +102,7 @@ static void print_json(const struct generate *g, const struct text *t, size_t li
         str_add(&out, "null");
     str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
              finish_names[t->finish],
-             t->seconds > 0 ? (double)t->ids.n / t->seconds : 0);
+             t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }
@@ -128,6 +148,8 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
     bool stop = is_stop(g->session, id);
 
+    if (!t->ids.n)
+        t->first = clock_seconds();
     ids_add(&t->ids, id);
     t->finish = stop ? STOP : end_of(g, t->prompt->n + t->ids.n, t->ids.n);
     if (t->stream && !stop)
@@ -135,104 +157,87 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
     if (t->stream && t->finish)
         token_stream_end(t->stream, &t->said);
     if (t->finish)
-        t->seconds = clock_seconds() - t->start;
+        t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* Run what the text has gained since the last step: its prompt, or its last id.  The
- * last stage chooses the next id and tells the others. */
-static int advance(struct generate *g, struct text *t, struct runner *r,
-                   size_t sequence, int32_t *next, struct err *err)
-{
-    struct segment step = { .sequence = sequence };
-    struct draw draw = g->sampling;
-    const float *out;
-    size_t rows;
-
-    if (t->ids.n) {
-        step.ids = &t->ids.v[t->ids.n - 1];
-        step.n = 1;
-        step.start = t->prompt->n + t->ids.n - 1;
-    } else {
-        step.source = t->source->v;
-        step.nsource = t->source->n;
-        step.ids = t->prompt->v;
-        step.n = t->prompt->n;
-        t->start = clock_seconds();
-    }
-    /* another text draws otherwise, on every layout alike */
-    draw.position = ((uint64_t)(t - g->text) << 32) + t->prompt->n + t->ids.n;
-    step.draw = &draw;
-    if (runner_feed(r, &step, NULL, NULL, err) < 0)
-        return -1;
-    if (!runner_is_last(r))
-        return 0;
-    if (engine_output(r->engine, 0, &out, &rows, err) < 0)
-        return -1;
-    *next = (int32_t)out[0];
-    return runner_tell(r, next, sizeof(*next), err);
-}
-
-/* A place for a text that is being made: a sequence of the engines' cache. */
-struct slot {
-    struct text *text; /* NULL: none */
-    int32_t next;      /* chosen by the last step; on the last stage */
+/* The texts of this replica in the making, as the schedule has them. */
+struct making {
+    struct generate *g;
+    struct scheduler_text *plan;
+    struct text **text;
+    struct ids *all; /* of a text: prompt and new ones */
+    struct draw *draw;
+    bool prints;
 };
 
-/* The next text of this replica that there is something to do for, or NULL. */
-static struct text *next_text(struct generate *g, const struct runner *r, size_t *at)
+/* The schedule's text AT gains ID. */
+static void gain(void *arg, size_t at, int32_t id)
 {
-    while (*at < g->prompts.n) {
-        struct text *t = &g->text[*at];
+    struct making *m = arg;
+    struct text *t = m->text[at];
+    struct scheduler_text *plan = &m->plan[at];
 
-        *at += (size_t)r->nreplicas;
-        if (t->finish == REFUSED)
-            continue;
-        t->finish = end_of(g, t->prompt->n, 0);
-        if (!t->finish)
-            return t;
-    }
-    return NULL;
+    add_id(m->g, t, id);
+    ids_add(&m->all[at], id);
+    plan->ids = m->all[at].v;
+    plan->n = m->all[at].n;
+    plan->over = t->finish != UNFINISHED;
 }
 
-/* One turn of a place: what its last step has chosen is added, then the next step is
- * taken, for another text when this one has ended.  *WORKED when it was. */
-static int take_turn(struct generate *g, struct runner *r, struct slot *p,
-                     size_t sequence, size_t *at, bool *worked, struct err *err)
+static int show(void *arg, size_t end, struct err *err)
 {
-    if (p->text) {
-        if (runner_hear(r, &p->next, sizeof(p->next), err) < 0)
-            return -1;
-        add_id(g, p->text, p->next);
-        if (p->text->finish)
-            p->text = NULL;
-    }
-    if (!p->text)
-        p->text = next_text(g, r, at);
-    if (!p->text)
-        return 0;
-    *worked = true;
-    return advance(g, p->text, r, sequence, &p->next, err);
+    struct making *m = arg;
+
+    (void)end;
+    return m->prints ? print_texts(m->g, err) : 0;
 }
 
-/* The places take turns, so that a stage works for one text while the others work for
- * others. */
-static int make_texts(struct generate *g, struct runner *r, size_t nplaces,
-                      struct err *err)
+/* Make the texts of this replica: every nreplicas-th. */
+static int make_texts(struct generate *g, struct runner *r,
+                      const struct engine_limits *limits, struct err *err)
 {
-    struct slot *slot = xcalloc(nplaces, sizeof(*slot));
-    bool prints = r->world->rank == 0 && r->nreplicas == 1, worked = true;
-    size_t at = (size_t)r->replica;
-    int ret = 0;
+    struct making m = { .g = g, .prints = r->world->rank == 0 && r->nreplicas == 1 };
+    struct scheduler s = { .runner = r,
+                           .limits = limits,
+                           .grow = true,
+                           .gain = gain,
+                           .settled = show,
+                           .arg = &m };
+    size_t most = g->prompts.n + 1;
+    int ret;
 
-    while (worked && ret == 0) {
-        worked = false;
-        for (size_t i = 0; i < nplaces && ret == 0; i++) {
-            ret = take_turn(g, r, &slot[i], i, &at, &worked, err);
-            if (ret == 0 && prints)
-                ret = print_texts(g, err);
-        }
+    m.plan = xcalloc(most, sizeof(*m.plan));
+    m.text = xcalloc(most, sizeof(*m.text));
+    m.all = xcalloc(most, sizeof(*m.all));
+    m.draw = xcalloc(most, sizeof(*m.draw));
+    for (size_t i = (size_t)r->replica; i < g->prompts.n; i += (size_t)r->nreplicas) {
+        struct text *t = &g->text[i];
+        size_t at = s.ntexts++;
+
+        m.text[at] = t;
+        for (size_t k = 0; k < t->prompt->n; k++)
+            ids_add(&m.all[at], t->prompt->v[k]);
+        m.draw[at] =
+            g->sampling; /* another text draws otherwise, on every layout alike */
+        m.draw[at].position = (uint64_t)i << 32;
+        if (t->finish != REFUSED)
+            t->finish = end_of(g, t->prompt->n, 0);
+        m.plan[at] = (struct scheduler_text){ .ids = m.all[at].v,
+                                              .n = m.all[at].n,
+                                              .most = most_of(g, m.all[at].n),
+                                              .source = t->source->v,
+                                              .nsource = t->source->n,
+                                              .draw = &m.draw[at],
+                                              .over = t->finish != UNFINISHED };
     }
-    free(slot);
+    s.text = m.plan;
+    ret = scheduler_run(&s, err);
+    for (size_t i = 0; i < s.ntexts; i++)
+        ids_clear(&m.all[i]);
+    free(m.draw);
+    free(m.all);
+    free(m.text);
+    free(m.plan);
     return ret;
 }
 
@@ -272,39 +277,80 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
     return 0;
 }
 
-static struct engine_limits limits_of(const struct generate *g, size_t places)
+/* How many texts are made at a time, and how many tokens the cache has room for. */
+static void set_places(const struct generate *g, struct engine_limits *limits)
 {
-    struct engine_limits limits = { .tokens =
-                                        CHUNK * (size_t)g->session->mesh.size[MESH_SP],
-                                    .wanted = 1,
-                                    .sequences = places };
-    size_t longest = 0;
+    const struct mesh *mesh = &g->session->mesh;
+    size_t dp = (size_t)mesh->size[MESH_DP];
+    size_t texts = (g->prompts.n + dp - 1) / dp;
+    size_t cached = g->cache_tokens ? (size_t)g->cache_tokens / CACHE_BLOCK : SIZE_MAX;
+    size_t places = g->micro_batches ? (size_t)g->micro_batches : MOST_PLACES;
+
+    places = texts && places > texts ? texts : places;
+    if (mesh->size[MESH_SP] > 1) { /* a step has one of them; each has its own room */
+        size_t each = cache_blocks(limits->context, 1, 0), fit = cached / each;
+        size_t steps = (size_t)mesh->size[MESH_PP];
+
+        if (!g->micro_batches)
+            places = places < steps ? places : steps;
+        limits->sequences = fit && fit < places ? fit : places;
+        limits->segments = 1;
+        return;
+    }
+    limits->sequences = limits->segments = places < cached ? places : cached;
+    if (g->cache_tokens)
+        limits->cache = (size_t)g->cache_tokens;
+    else if (!g->micro_batches && places > ROOM)
+        limits->cache = cache_blocks(limits->context > limits->source ? limits->context
+                                                                      : limits->source,
+                                     ROOM, 0) *
+                        CACHE_BLOCK;
+    limits->running = limits->sequences > 1 ? limits->sequences : 0;
+}
+
+static struct engine_limits limits_of(const struct generate *g)
+{
+    struct engine_limits limits = { .tokens = CHUNK *
+                                              (size_t)g->session->mesh.size[MESH_SP] };
+    size_t longest = 0, all = 0, sources = 0, most;
 
     for (size_t i = 0; i < g->prompts.n; i++) {
         const struct input *in = &g->prompts.v[i];
 
         longest = in->ids.n > longest ? in->ids.n : longest;
         limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+        /* what has made room for another is read again, with what it had gained */
+        most = g->cache_tokens ? most_of(g, in->ids.n) : in->ids.n;
+        all += most < limits.tokens ? most : limits.tokens;
+        sources += in->source.n;
     }
-    limits.context =
-        g->max_tokens < SIZE_MAX - longest ? longest + (size_t)g->max_tokens : SIZE_MAX;
-    if (g->max_length && limits.context > g->max_length)
-        limits.context = g->max_length;
-    if (g->session->context && limits.context > g->session->context)
-        limits.context = g->session->context;
-    if (limits.tokens > longest)
-        limits.tokens = longest;
+    limits.context = most_of(g, longest);
+    set_places(g, &limits);
+    if (limits.segments == 1 && all > longest)
+        all = longest;
+    limits.tokens = limits.tokens > all ? all : limits.tokens;
+    limits.sources = limits.source > CHUNK ? limits.source : CHUNK;
+    limits.sources = limits.sources > sources ? sources : limits.sources;
+    limits.wanted = limits.segments;
     return limits;
 }
 
-/* Texts in the making at a time. */
-static size_t places_of(const struct generate *g)
+/* A text alone must have room. */
+static int check_room(const struct generate *g, struct err *err)
 {
-    const struct mesh *mesh = &g->session->mesh;
-    size_t places = (size_t)(g->micro_batches ? g->micro_batches : mesh->size[MESH_PP]);
-    size_t dp = (size_t)mesh->size[MESH_DP], most = (g->prompts.n + dp - 1) / dp;
+    for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
+        const struct input *in = &g->prompts.v[i];
+        size_t most = most_of(g, in->ids.n);
+        size_t need = most > in->source.n ? most : in->source.n;
 
-    return places < most ? places : most;
+        if (!in->bad &&
+            cache_blocks(need, 1, 0) > (size_t)g->cache_tokens / CACHE_BLOCK)
+            return err_set(err, ERR_INPUT,
+                           "--cache-tokens %d: %s may need room for %zu tokens, in "
+                           "blocks of %d",
+                           g->cache_tokens, in->name, need, CACHE_BLOCK);
+    }
+    return 0;
 }
 
 static void open_texts(struct generate *g, bool front)
@@ -333,8 +379,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct generate *g = arg;
     struct program_options options = { .wanted = true };
-    size_t places = places_of(g);
-    struct engine_limits limits = limits_of(g, places);
+    struct engine_limits limits = limits_of(g);
     struct runner r;
     int ret = 0;
 
@@ -348,7 +393,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
                       g->session->checkpoint->model->family);
     open_texts(g, comm->rank == 0);
     if (ret == 0)
-        ret = make_texts(g, &r, places, err);
+        ret = make_texts(g, &r, &limits, err);
     if (ret == 0)
         ret = collect(g, &r, err);
     if (ret == 0 && comm->rank == 0)
@@ -411,7 +456,11 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
     bool front = launcher_is_front(&g->session->launcher);
 
     return inputs_share(&g->prompts, g->session,
-                        front ? read_prompts(g, prompts, ids, lines, err) : 0, err);
+                        front && (read_prompts(g, prompts, ids, lines, err) < 0 ||
+                                  check_room(g, err) < 0)
+                            ? -1
+                            : 0,
+                        err);
 }
 
 /* Nothing but bad lines: what is printed of them, and no run. */
@@ -488,10 +537,10 @@ int generate_main(const char *program, int argc, char **argv)
           NULL, &given.top_k },
         { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
           "from the likeliest tokens that sum to P", NULL, &given.top_p },
-        { OPT_U64, '\0', "seed", &g.sampling.seed, "S",
-          "seed of the sampling (default 0)", NULL, NULL },
+        { OPT_U64, '\0', "seed", &g.sampling.seed, "S", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

@@ -9,6 +9,13 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
+
+enum {
+    STEP = 512, /* tokens of several inputs that are run together, */
+    MOST = 32   /* and inputs */
+};
 
 /* One output of the model for one input. */
 struct result {
@@ -24,6 +31,8 @@ struct logits {
     const char *out, *trace;
     struct result *result; /* [nresults]: input by input; at the front */
     size_t nresults;
+    struct runner *runner;
+    size_t taken; /* inputs whose outputs the front has */
 };
 
 /* ---- at the front ---- */
@@ -134,12 +143,16 @@ static void keep_last(const struct logits *l, const struct program *p, size_t at
     *rows = 1;
 }
 
-/* Give the front what this stage has made of input AT; the front keeps its own. */
-static int give_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
+/* Give the front what this stage has made of an input; the front keeps its own. */
+static int give_outputs(void *arg, const struct scheduler_part *part, struct err *err)
 {
+    struct logits *l = arg;
+    struct runner *r = l->runner;
     const struct program *p = r->program;
+    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas;
 
     for (int i = 0; i < p->noutputs; i++) {
+        const struct value *v = &p->value[p->output[i].value];
         size_t rows, bytes;
         const float *made;
         uint64_t n;
@@ -147,8 +160,9 @@ static int give_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
         if (p->output[i].stage != r->stage)
             continue;
-        if (engine_output(r->engine, i, &made, &rows, err) < 0)
+        if (engine_output(part->engine, i, &made, &rows, err) < 0)
             return -1;
+        made = scheduler_rows(part, v->rows, made, v->whole_cols, &rows);
         keep_last(l, p, at, i, &made, &rows);
         n = rows;
         if (r->world->rank == 0) {
@@ -157,7 +171,7 @@ static int give_outputs(struct logits *l, struct runner *r, size_t at, struct er
             memcpy(x, made, bytes);
             continue;
         }
-        bytes = rows * p->value[p->output[i].value].whole_cols * sizeof(*made);
+        bytes = rows * v->whole_cols * sizeof(*made);
         if (runner_give(r, r->stage, &n, sizeof(n), err) < 0 ||
             runner_give(r, r->stage, made, bytes, err) < 0)
             return -1;
@@ -165,59 +179,98 @@ static int give_outputs(struct logits *l, struct runner *r, size_t at, struct er
     return 0;
 }
 
-/* The front takes the outputs for an input when as many further ones are on their way
- * as there are stages. */
-static int run_inputs(struct logits *l, struct runner *r, struct err *err)
+/* The front takes the outputs for the inputs of which all must be on their way. */
+static int take_settled(void *arg, size_t end, struct err *err)
 {
-    size_t each = (size_t)r->nreplicas, lag = (size_t)(r->nstages - 1) * each,
-           taken = 0;
+    struct logits *l = arg;
+    struct runner *r = l->runner;
 
+    for (; r->world->rank == 0 && end && l->taken <= (end - 1) * (size_t)r->nreplicas;
+         l->taken++)
+        if (take_outputs(l, r, l->taken, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int run_inputs(struct logits *l, struct runner *r,
+                      const struct engine_limits *limits, struct err *err)
+{
+    struct scheduler plan = { .runner = r,
+                              .limits = limits,
+                              .see = give_outputs,
+                              .settled = take_settled,
+                              .arg = l };
+    int ret;
+
+    l->runner = r;
     if (r->world->rank == 0) {
         l->nresults = l->inputs.n * (size_t)r->program->noutputs;
         l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
     }
-    for (size_t at = (size_t)r->replica; at < l->inputs.n; at += each) {
+    plan.text = xcalloc(l->inputs.n + 1, sizeof(*plan.text));
+    for (size_t at = (size_t)r->replica; at < l->inputs.n; at += (size_t)r->nreplicas) {
         const struct input *in = &l->inputs.v[at];
-        struct segment step = { .ids = in->ids.v,
-                                .token_types = in->types.n ? in->types.v : NULL,
-                                .n = in->ids.n,
-                                .source = in->source.v,
-                                .nsource = in->source.n };
 
-        if (!in->bad && (engine_step(r->engine, &step, 1, err) < 0 ||
-                         give_outputs(l, r, at, err) < 0))
-            return -1;
-        for (; r->world->rank == 0 && taken + lag <= at; taken++)
-            if (take_outputs(l, r, taken, err) < 0)
-                return -1;
+        plan.text[plan.ntexts++] =
+            (struct scheduler_text){ .ids = in->ids.v,
+                                     .token_types = in->types.n ? in->types.v : NULL,
+                                     .n = in->ids.n,
+                                     .over = in->bad,
+                                     .source = in->source.v,
+                                     .nsource = in->source.n };
     }
-    for (; r->world->rank == 0 && taken < l->inputs.n; taken++)
-        if (take_outputs(l, r, taken, err) < 0)
-            return -1;
-    return 0;
+    ret = scheduler_run(&plan, err);
+    for (; r->world->rank == 0 && l->taken < l->inputs.n && ret == 0; l->taken++)
+        ret = take_outputs(l, r, l->taken, err);
+    free(plan.text);
+    return ret;
+}
+
+/* An input is run in one step, and several short ones together, unless ranks share
+ * them. */
+static struct engine_limits limits_of(const struct logits *l)
+{
+    struct engine_limits limits = { .segments = 1, .sequences = 1 };
+    size_t all = 0, sources = 0;
+
+    for (size_t i = 0; i < l->inputs.n; i++) {
+        const struct input *in = &l->inputs.v[i];
+
+        limits.context = in->ids.n > limits.context ? in->ids.n : limits.context;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+        all += in->ids.n;
+        sources += in->source.n;
+    }
+    limits.tokens = all < STEP ? all : STEP;
+    if (limits.context > limits.tokens || l->session->mesh.size[MESH_SP] > 1)
+        limits.tokens = limits.context;
+    if (limits.tokens > limits.context) {
+        limits.segments = limits.sequences = l->inputs.n < MOST ? l->inputs.n : MOST;
+        limits.cache =
+            cache_blocks(limits.tokens > limits.source ? limits.tokens : limits.source,
+                         1, 0) *
+            CACHE_BLOCK;
+    }
+    limits.sources = limits.source * limits.segments;
+    limits.sources = limits.sources < sources ? limits.sources : sources;
+    limits.wanted = limits.segments;
+    return limits;
 }
 
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
     struct program_options options = { .trace = l->trace != NULL };
-    struct engine_limits limits = { .wanted = 1 };
+    struct engine_limits limits = limits_of(l);
     struct runner r;
     int ret;
 
-    for (size_t i = 0; i < l->inputs.n; i++) {
-        const struct input *in = &l->inputs.v[i];
-
-        limits.tokens = in->ids.n > limits.tokens ? in->ids.n : limits.tokens;
-        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
-    }
-    limits.context = limits.tokens;
     if (runner_open(&r, l->session->checkpoint, &l->session->mesh, &l->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);
     if (ret == 0)
-        ret = run_inputs(l, &r, err);
+        ret = run_inputs(l, &r, &limits, err);
     if (ret == 0 && comm->rank == 0 && l->out)
         ret = write_results(l, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)

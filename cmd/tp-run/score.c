@@ -9,8 +9,10 @@
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/mem.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
 
-enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048 };
+enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048, MOST = 32 /* windows of a step */ };
 
 /* What a document comes to. */
 struct result {
@@ -22,27 +24,40 @@ struct score {
     struct session *session;
     struct inputs inputs;
     uint64_t window;
-    uint64_t stride;   /* tokens from window to window; 0: they do not overlap */
-    bool windowed;     /* --window was given */
-    size_t skip, seen; /* targets of the present window: scored before it, and so far */
-    struct result now; /* of the present document; on the last stage */
-    size_t printed;    /* documents; at the front */
+    uint64_t stride; /* tokens from window to window; 0: they do not overlap */
+    bool windowed;   /* --window was given */
+    /* of this replica */
+    struct runner *runner;
+    struct scheduler_text *plan; /* [windows] */
+    size_t *document;            /* [windows] that each is of */
+    size_t *skip;                /* [windows]: targets that were scored before */
+    size_t nwindows, cap[3];
+    struct result *result; /* [inputs]; those of its own, at the front of all */
+    size_t printed;        /* documents; at the front */
 };
 
-static int see(void *arg, struct engine *e, struct err *err)
+/* What a step has made of a window; the last of a document goes to the front. */
+static int see(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct score *s = arg;
+    size_t at = s->document[part->text], rows;
+    struct result *r = &s->result[at];
     const float *nll;
-    size_t rows;
 
-    if (engine_output(e, 0, &nll, &rows, err) < 0)
+    if (!runner_is_last(s->runner))
+        return 0;
+    if (engine_output(part->engine, 0, &nll, &rows, err) < 0)
         return -1;
-    for (size_t i = 0; i < rows; i++, s->seen++)
-        if (s->seen >= s->skip) {
-            s->now.sum += (double)nll[i];
-            s->now.counted++;
+    nll = scheduler_rows(part, ROWS_TOKENS, nll, 1, &rows);
+    for (size_t i = 0; i < rows; i++)
+        if (part->start + i >= s->skip[part->text]) {
+            r->sum += (double)nll[i];
+            r->counted++;
         }
-    return 0;
+    if (!part->last ||
+        (part->text + 1 < s->nwindows && s->document[part->text + 1] == at))
+        return 0;
+    return runner_give(s->runner, s->runner->nstages - 1, r, sizeof(*r), err);
 }
 
 static void print_result(const struct score *s, const struct input *in,
@@ -75,10 +90,11 @@ static void print_result(const struct score *s, const struct input *in,
     str_clear(&out);
 }
 
-/* Print the results of the documents before END at the front; RESULT holds its own. */
-static int print_until(struct score *s, struct runner *r, struct result *result,
-                       size_t end, struct err *err)
+/* Print the results of the documents before END at the front. */
+static int print_until(struct score *s, size_t end, struct err *err)
 {
+    struct runner *r = s->runner;
+
     for (; s->printed < end && r->world->rank == 0; s->printed++) {
         size_t i = s->printed;
         int replica = (int)(i % (size_t)r->nreplicas);
@@ -86,10 +102,10 @@ static int print_until(struct score *s, struct runner *r, struct result *result,
         if (s->inputs.v[i].bad && s->session->opt.json)
             inputs_print_bad(&s->inputs, i);
         if (!s->inputs.v[i].bad) {
-            if (runner_take(r, replica, r->nstages - 1, &result[i], sizeof(*result),
-                            err) < 0)
+            if (runner_take(r, replica, r->nstages - 1, &s->result[i],
+                            sizeof(*s->result), err) < 0)
                 return -1;
-            print_result(s, &s->inputs.v[i], &result[i]);
+            print_result(s, &s->inputs.v[i], &s->result[i]);
         }
         if (fflush(stdout) < 0)
             return err_errno(err, "standard output");
@@ -97,108 +113,139 @@ static int print_until(struct score *s, struct runner *r, struct result *result,
     return 0;
 }
 
-/* Run N tokens from AT as one window. */
-static int score_window(struct score *s, struct runner *r, const struct input *d,
-                        size_t at, size_t n, struct err *err)
+/* The windows before END have been run here, and all that came of them is on its way.
+ */
+static int settled(void *arg, size_t end, struct err *err)
 {
-    struct segment window = { .ids = d->ids.v + at,
-                              .token_types = d->types.n ? d->types.v + at : NULL,
-                              .targets = d->ids.v + at + 1,
-                              .source = d->source.v,
-                              .nsource = d->source.n,
-                              .n = n };
+    struct score *s = arg;
+    bool speaks = s->runner->world->rank == 0 && cmd_progress(s->session->opt.quiet);
+    size_t done = end < s->nwindows ? s->document[end] : s->inputs.n;
 
-    s->seen = 0;
-    return runner_feed(r, &window, see, s, err);
+    if (speaks)
+        fprintf(stderr, "\r%zu of %zu windows", end, s->nwindows);
+    if (speaks && (done > s->printed || end == s->nwindows))
+        fputs("\r\033[K", stderr);
+    return print_until(s, done, err);
+}
+
+/* N tokens of document DOCUMENT from AT as one window, of which SKIP are scored before.
+ */
+static void add_window(struct score *s, size_t document, size_t at, size_t n,
+                       size_t skip)
+{
+    const struct input *d = &s->inputs.v[document];
+    size_t i = s->nwindows++;
+
+    s->plan = xgrow(s->plan, &s->cap[0], i + 1, sizeof(*s->plan));
+    s->document = xgrow(s->document, &s->cap[1], i + 1, sizeof(*s->document));
+    s->skip = xgrow(s->skip, &s->cap[2], i + 1, sizeof(*s->skip));
+    s->plan[i] =
+        (struct scheduler_text){ .ids = d->ids.v + at,
+                                 .token_types = d->types.n ? d->types.v + at : NULL,
+                                 .targets = d->ids.v + at + 1,
+                                 .source = d->source.v,
+                                 .nsource = d->source.n,
+                                 .n = n };
+    s->document[i] = document;
+    s->skip[i] = skip;
 }
 
 /* Inputs are all tokens but the last, in windows that do not overlap; targets are the
- * next ones. */
-static int score_apart(struct score *s, struct runner *r, const struct input *d,
-                       bool speaks, struct err *err)
+ * next ones.  Or, with a stride, windows that begin so many tokens after one another,
+ * targets within them: each token is predicted once, by the first window that holds it.
+ * These are the windows of "Perplexity of fixed-length models" in transformers'
+ * documentation. */
+static void add_windows(struct score *s, size_t document)
 {
-    size_t inputs = d->ids.n - 1;
+    size_t n = s->inputs.v[document].ids.n, before = 1, end;
 
-    s->skip = 0;
-    for (size_t at = 0; at < inputs; at += s->window) {
-        size_t n = inputs - at < s->window ? inputs - at : s->window;
-
-        if (score_window(s, r, d, at, n, err) < 0)
-            return -1;
-        if (speaks)
-            fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, at + n, inputs);
-    }
-    return 0;
-}
-
-/* Windows that begin stride tokens after one another, targets within them: each token
- * is predicted once, by the first window that holds it.  These are the windows of
- * "Perplexity of fixed-length models" in transformers' documentation. */
-static int score_strided(struct score *s, struct runner *r, const struct input *d,
-                         bool speaks, struct err *err)
-{
-    size_t n = d->ids.n, before = 1, end;
-
-    for (size_t at = 0; before < n; at += s->stride, before = end) {
+    for (size_t at = 0; !s->stride && at < n - 1; at += s->window)
+        add_window(s, document, at, n - 1 - at < s->window ? n - 1 - at : s->window, 0);
+    for (size_t at = 0; s->stride && before < n; at += s->stride, before = end) {
         end = n - at < s->window ? n : at + s->window;
-        s->skip = before - at - 1;
-        if (score_window(s, r, d, at, end - at - 1, err) < 0)
-            return -1;
-        if (speaks)
-            fprintf(stderr, "\r%s: %zu of %zu tokens", d->name, end, n);
+        add_window(s, document, at, end - at - 1, before - at - 1);
     }
-    return 0;
 }
 
-static int score_document(struct score *s, struct runner *r, const struct input *d,
-                          struct err *err)
+/* At most. */
+static size_t windows_of(const struct score *s, const struct input *d)
 {
-    bool speaks = r->world->rank == 0 && cmd_progress(s->session->opt.quiet);
+    uint64_t step = s->stride ? s->stride : s->window;
 
-    s->now = (struct result){ 0 };
-    if ((s->stride ? score_strided : score_apart)(s, r, d, speaks, err) < 0)
-        return -1;
-    if (speaks)
-        fputs("\r\033[K", stderr);
-    return runner_give(r, r->nstages - 1, &s->now, sizeof(s->now), err);
+    return d->bad ? 0 : (size_t)((d->ids.n - 1 + step - 1) / step);
 }
 
-/* The front asks for results when as many further documents are on their way as there
- * are stages, so that no stage waits for it. */
-static int score_documents(struct score *s, struct runner *r, struct err *err)
+/* The front asks for results when they must be on their way, so that no stage waits for
+ * it. */
+static int score_documents(struct score *s, struct runner *r,
+                           const struct engine_limits *limits, struct err *err)
 {
-    struct result *result = xcalloc(s->inputs.n + 1, sizeof(*result));
-    size_t step = (size_t)r->nreplicas, lag = (size_t)(r->nstages - 1) * step;
-    int ret = 0;
+    struct scheduler plan = {
+        .runner = r, .limits = limits, .see = see, .settled = settled, .arg = s
+    };
+    int ret;
 
-    for (size_t i = (size_t)r->replica; i < s->inputs.n && ret == 0; i += step) {
+    s->runner = r;
+    s->result = xcalloc(s->inputs.n + 1, sizeof(*s->result));
+    for (size_t i = (size_t)r->replica; i < s->inputs.n; i += (size_t)r->nreplicas)
         if (!s->inputs.v[i].bad)
-            ret = score_document(s, r, &s->inputs.v[i], err);
-        result[i] = s->now;
-        if (ret == 0)
-            ret = print_until(s, r, result, i + 1 > lag ? i + 1 - lag : 0, err);
-    }
+            add_windows(s, i);
+    plan.text = s->plan;
+    plan.ntexts = s->nwindows;
+    ret = scheduler_run(&plan, err);
     if (ret == 0)
-        ret = print_until(s, r, result, s->inputs.n, err);
-    free(result);
+        ret = print_until(s, s->inputs.n, err);
+    free(s->result);
+    free(s->skip);
+    free(s->document);
+    free(s->plan);
     return ret;
+}
+
+/* A step has windows of several documents, unless ranks share them. */
+static struct engine_limits limits_of(const struct score *s)
+{
+    size_t sp = (size_t)s->session->mesh.size[MESH_SP];
+    struct engine_limits limits = { .wanted = 1 };
+    size_t longest = 0, all = 0, windows = 0;
+
+    for (size_t i = 0; i < s->inputs.n; i++) {
+        const struct input *in = &s->inputs.v[i];
+        size_t n = in->ids.n ? in->ids.n - 1 : 0;
+
+        if (in->bad)
+            continue;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+        windows += windows_of(s, in);
+        all += n;
+        n = n < s->window ? n : (size_t)s->window;
+        longest = n > longest ? n : longest;
+    }
+    limits.tokens = sp > 1 ? longest : all;
+    if (limits.tokens > CHUNK * sp)
+        limits.tokens = CHUNK * sp;
+    limits.context = longest;
+    limits.segments = limits.sequences = 1;
+    if (sp == 1 && windows > 1 && longest < limits.tokens) {
+        limits.segments = limits.sequences = windows < MOST ? windows : MOST;
+        limits.cache =
+            cache_blocks(limits.tokens > limits.source ? limits.tokens : limits.source,
+                         1, 0) *
+            CACHE_BLOCK;
+    }
+    limits.sources = limits.source * limits.segments;
+    limits.wanted = limits.segments;
+    return limits;
 }
 
 static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
     struct program_options options = { .tail = TAIL_NLL };
-    size_t most = CHUNK * (size_t)s->session->mesh.size[MESH_SP];
-    size_t chunk = s->window < most ? (size_t)s->window : most;
-    struct engine_limits limits = { .tokens = chunk,
-                                    .wanted = 1,
-                                    .context = (size_t)s->window };
+    struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;
 
-    for (size_t i = 0; i < s->inputs.n; i++)
-        if (s->inputs.v[i].source.n > limits.source)
-            limits.source = s->inputs.v[i].source.n;
     if (runner_open(&r, s->session->checkpoint, &s->session->mesh, &s->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
@@ -208,7 +255,7 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
                       "family %s is an encoder and predicts no next token",
                       s->session->checkpoint->model->family);
     if (ret == 0)
-        ret = score_documents(s, &r, err);
+        ret = score_documents(s, &r, &limits, err);
     runner_close(&r);
     return ret;
 }

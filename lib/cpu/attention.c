@@ -2,8 +2,9 @@
  *
  * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al.
  * 2023).  Threads take blocks of queries of one head.  A block is two matrix products
- * around a softmax of its rows; a single query, as when decoding, is done by dot
- * products. */
+ * around a softmax of its rows.  Each score is a sum by itself and values are added key
+ * by key, so that a query's result depends neither on the other queries of its step nor
+ * on where the keys lie. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +14,6 @@
 #include "lib/cpu/vec.h"
 
 enum { BLOCK = 64 }; /* queries */
-
-CPU_CLONES static float dot(const float *a, const float *b, size_t n)
-{
-    vec s = { 0 }, x, y;
-    float tail = 0;
-    size_t k = 0;
-
-    for (; k + VEC <= n; k += VEC) {
-        vec_load_f32(&x, a + k);
-        vec_load_f32(&y, b + k);
-        s += x * y;
-    }
-    for (; k < n; k++)
-        tail += a[k] * b[k];
-    return vec_sum(&s) + tail;
-}
-
-CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] += f * x[i];
-}
 
 /* Scale the scores, cap them unless CAP is 0, and return the largest. */
 CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
@@ -250,38 +229,6 @@ static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_
     return high > low ? high - low : 0;
 }
 
-static void one_query(const struct job *j, size_t row, size_t head, size_t kv,
-                      float *score)
-{
-    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
-    const float *q = j->q + row * j->q_stride + head * dim;
-    const float *k = j->step->k + kv * dim;
-    const float *v = j->step->v + kv * j->inst->attention.value_cols;
-    float *y = j->y + row * j->y_stride + head * value_dim;
-    size_t first, end;
-
-    visible(j, j->step->start + row, &first, &end);
-    for (size_t r = 0; r < j->runs; r++) {
-        size_t key, n = keys_in(&j->run[r], first, end, &key);
-        const float *at = k + (j->run[r].row + key - j->run[r].key) * j->k_stride;
-
-        for (size_t t = 0; t < n; t++)
-            score[key + t - first] = dot(q, at + t * j->k_stride, dim);
-    }
-    add_biases(j, head, j->step->start + row, score, first, end - first);
-    set_lse(j, row, head,
-            softmax(score, end - first, (float)j->inst->attention.scale,
-                    (float)j->inst->attention.softcap));
-    memset(y, 0, value_dim * sizeof(*y));
-    for (size_t r = 0; r < j->runs; r++) {
-        size_t key, n = keys_in(&j->run[r], first, end, &key);
-        const float *at = v + (j->run[r].row + key - j->run[r].key) * j->v_stride;
-
-        for (size_t t = 0; t < n; t++)
-            add_scaled(y, at + t * j->v_stride, score[key + t - first], value_dim);
-    }
-}
-
 /* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
  * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
 static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
@@ -309,11 +256,11 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         size_t key, some = keys_in(&j->run[r], low, high, &key);
 
         if (some)
-            cpu_gemm(true, false, rows, some, dim,
-                     j->q + row * j->q_stride + head * dim, j->q_stride,
+            cpu_dots(score + (key - low), n, j->q + row * j->q_stride + head * dim,
+                     j->q_stride, rows,
                      j->step->k + (j->run[r].row + key - j->run[r].key) * j->k_stride +
                          kv * dim,
-                     j->k_stride, score + (key - low), n);
+                     j->k_stride, some, dim);
     }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -334,24 +281,24 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
 }
 
 /* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
-static void many_queries(const struct job *j, size_t row, size_t rows, size_t head,
-                         size_t kv, float *score)
+static void queries(const struct job *j, size_t row, size_t rows, size_t head,
+                    size_t kv, float *score)
 {
     size_t value_dim = j->inst->attention.value_dim, low = 0;
     size_t n = weigh(j, row, rows, head, kv, score, &low);
+    float *y = j->y + row * j->y_stride + head * value_dim;
 
-    for (size_t i = 0; i < rows && !n; i++)
-        memset(j->y + (row + i) * j->y_stride + head * value_dim, 0,
-               value_dim * sizeof(*j->y));
+    for (size_t i = 0; i < rows; i++)
+        memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
     for (size_t r = 0; r < j->runs && n; r++) {
         size_t key, some = keys_in(&j->run[r], low, low + n, &key);
 
         if (some)
-            cpu_gemm(false, key > low, rows, value_dim, some, score + (key - low), n,
-                     j->step->v + (j->run[r].row + key - j->run[r].key) * j->v_stride +
-                         kv * j->inst->attention.value_cols,
-                     j->v_stride, j->y + row * j->y_stride + head * value_dim,
-                     j->y_stride);
+            cpu_add_weighted(y, j->y_stride, score + (key - low), n, rows,
+                             j->step->v +
+                                 (j->run[r].row + key - j->run[r].key) * j->v_stride +
+                                 kv * j->inst->attention.value_cols,
+                             j->v_stride, value_dim, some);
     }
 }
 
@@ -365,10 +312,7 @@ static void some_queries(void *arg, size_t task, int thread)
     size_t kv = head / (heads / j->inst->attention.kv_heads);
     float *score = j->score + (size_t)thread * j->block * j->step->keys;
 
-    if (j->block == 1)
-        one_query(j, row, head, kv, score);
-    else
-        many_queries(j, row, rows, head, kv, score);
+    queries(j, row, rows, head, kv, score);
 }
 
 /* The rows of the keys: one run, or those that the blocks make. */
@@ -484,21 +428,26 @@ static void head_back(void *arg, size_t head, int thread)
         const float *d = b->d + row * b->d_stride + head * value_dim;
         float *dq = j->y + row * j->y_stride + head * dim;
 
-        for (size_t i = 0; i < rows && !n; i++)
+        for (size_t i = 0; i < rows; i++)
             memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
         if (!n)
             continue;
-        cpu_gemm(true, false, rows, n, value_dim, d, b->d_stride, v, j->v_stride, ds,
-                 n);
+        cpu_dots(ds, n, d, b->d_stride, rows, v, j->v_stride, n, value_dim);
         for (size_t i = 0; i < rows; i++)
             weights_back(b, ds + i * n, p + i * n, n,
                          b->lse[(row + i) * j->inst->attention.heads + head]);
-        cpu_gemm(false, false, rows, dim, n, ds, n, k, j->k_stride, dq, j->y_stride);
+        cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
         own += low * both;
         cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
         cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows);
         own -= low * both;
     }
+}
+
+CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += f * x[i];
 }
 
 /* Task: a row of k and v: what the heads of each group add, in their order. */

@@ -9,7 +9,8 @@
  * there */
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
-/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  Fail only for want of memory. */
+/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
+ * on the other rows.  Fail only for want of memory. */
 int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                const struct matrix *w, struct err *err);
 int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
@@ -107,13 +108,27 @@ typedef void cpu_task(void *arg, size_t task, int thread);
 void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg);
 /* Weights AT to AT + N of W, counted over its rows, as f32: in place, or in SCRATCH. */
 const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch);
-/* C[m][n] (row stride ldc) = A[m][k] (lda) op(B), or += when ADD; op(B) is [k][n], and
- * B is [n][k] (ldb) when TRANSPOSED.  Called inside a parallel region: one thread makes
- * all of it.
- */
-void cpu_gemm(bool transposed, bool add, size_t m, size_t n, size_t k, const float *a,
-              size_t lda, const float *b, size_t ldb, float *c, size_t ldc);
-/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); called likewise. */
+/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); by one thread. */
 void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
                const float *b, size_t ldb, size_t n, size_t rows);
+/* Parts of such products, made by one thread: y[M][N] = x w^T over all columns of W,
+ * rows FIRST to FIRST + N of it; PANEL is room for cpu_panel_floats(), or NULL when M
+ * is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST to FIRST +
+ * N. */
+size_t cpu_panel_floats(void);
+void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+                  const struct matrix *w, uint64_t first, size_t n, float *panel);
+void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t row, uint64_t in,
+                    uint64_t first, size_t n);
+/* Of f32, by one thread: y[M][N] = x w^T over TERMS columns, and y[M][N] += x w over
+ * TERMS rows of w, one after another. */
+void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+              const float *w, size_t w_stride, size_t n, size_t terms);
+void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const float *w, size_t w_stride, size_t n,
+                      size_t terms);
+/* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
+ * there.  For measuring. */
+void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);
 #endif

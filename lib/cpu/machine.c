@@ -44,7 +44,7 @@ static void multiply(void *arg, size_t task, int thread)
     size_t at = task * N * N;
 
     (void)thread;
-    cpu_gemm(true, false, N, N, N, j->a + at, N, j->b + at, N, j->c + at, N);
+    cpu_gemm(N, N, N, j->a + at, j->b + at, j->c + at);
 }
 
 /* UNITS a second of TASKS tasks. */

@@ -217,13 +217,16 @@ static void one_head(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
     size_t in = r->inst->head.a, to = r->inst->head.b, heads = r->inst->head.count;
-    size_t first = (r->inst->head.row + task * (r->plain ? in : to)) * r->w->cols;
-    const float *w =
-        cpu_widen(r->w, first, in * to,
-                  r->scratch ? r->scratch + (size_t)thread * r->each : NULL);
+    uint64_t row = r->inst->head.row + task * (r->plain ? in : to);
+    const float *x = r->x + task * in;
+    float *y = r->y + task * to;
 
-    cpu_gemm(!r->plain, false, r->rows, to, in, r->x + task * in, heads * in, w,
-             r->plain ? to : in, r->y + task * to, heads * to);
+    if (r->plain)
+        cpu_outer_rows(y, heads * to, x, heads * in, r->rows, r->w, row, in, 0, to);
+    else
+        cpu_dot_rows(y, heads * to, x, heads * in, r->rows, r->w, row, to,
+                     r->scratch ? r->scratch + (size_t)thread * cpu_panel_floats()
+                                : NULL);
 }
 
 int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
@@ -234,11 +237,11 @@ int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
         .y = y, .x = x, .inst = inst, .plain = plain, .w = w, .rows = rows
     };
 
-    r.each = inst->head.a * inst->head.b;
-    if (!rows || !r.each)
+    if (!rows || !inst->head.a || !inst->head.b)
         return 0;
-    if (w->dtype != DTYPE_F32) {
-        r.scratch = mem_alloc(r.each * (uint64_t)cpu_threads(d) * sizeof(*r.scratch),
+    if (!plain && rows > 1) {
+        r.scratch = mem_alloc((uint64_t)cpu_threads(d) * cpu_panel_floats() *
+                                  sizeof(*r.scratch),
                               "a head's weights", err);
         if (!r.scratch)
             return -1;

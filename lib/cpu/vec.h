@@ -23,6 +23,8 @@
 enum { VEC = 16 };
 
 typedef float vec __attribute__((vector_size(64)));
+typedef float vec_half __attribute__((vector_size(32)));
+typedef float vec_quarter __attribute__((vector_size(16)));
 typedef int32_t vec_i32 __attribute__((vector_size(64)));
 typedef uint32_t vec_u32 __attribute__((vector_size(64)));
 typedef uint16_t vec_u16 __attribute__((vector_size(32)));
@@ -113,16 +115,19 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
     *out = p * n;
 }
 
-/* The lanes added in a fixed tree. */
+/* The lanes added in a fixed tree: halves, quarters, and so on. */
 static inline __attribute__((always_inline)) float vec_sum(const vec *v)
 {
-    float a[VEC];
+    vec_half a, b;
+    vec_quarter c, d;
 
-    memcpy(a, v, sizeof(a));
-    for (int n = VEC / 2; n; n /= 2)
-        for (int i = 0; i < n; i++)
-            a[i] += a[i + n];
-    return a[0];
+    memcpy(&a, v, sizeof(a));
+    memcpy(&b, (const char *)v + sizeof(a), sizeof(b));
+    a += b;
+    memcpy(&c, &a, sizeof(c));
+    memcpy(&d, (const char *)&a + sizeof(c), sizeof(d));
+    c += d;
+    return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
 #endif

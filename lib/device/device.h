@@ -11,8 +11,8 @@
  * How many rows there are, where they stand in their sequences and what is read beside
  * values lies in device memory too (struct step_view), so that a step can be recorded
  * and run again.  Weights come in their stored type and are widened on the fly; sums
- * are f32, statistics double, in an order that does not depend on the number of
- * threads; a product of few rows may be made in another order than one of many. */
+ * are f32, statistics double, in an order that depends neither on the number of
+ * threads nor on how many rows a product has. */
 #ifndef LIB_DEVICE_DEVICE_H
 #define LIB_DEVICE_DEVICE_H
 

@@ -109,9 +109,11 @@ static void add_cache(struct tally *out, const struct anatomy *a,
             uint64_t tokens = window && window < o->seq ? window : o->seq;
 
             tokens = tally_times(out, tally_part(tokens, o->kv_block), o->kv_block);
+            tokens = tally_times(out, tokens, sequences);
+            if (o->cache_tokens && (!window || o->cache_tokens < tokens))
+                tokens = o->cache_tokens / o->kv_block * o->kv_block;
             tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
-            tally_add3(out, sequences, tokens,
-                       tally_times(out, u->cache[k].cols, o->kv_bytes));
+            tally_add3(out, 1, tokens, tally_times(out, u->cache[k].cols, o->kv_bytes));
         }
     }
 }

@@ -233,6 +233,8 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     a->link = link;
     own.context = capacity_of(a, limits);
     own.windows = alone(a);
+    if (ring > 1)
+        own.rows = 0; /* a rank has a part of each sequence */
     a->source = xcalloc(own.sequences + 1, sizeof(*a->source));
     a->pieces = xcalloc(own.sequences * ring + 1, sizeof(*a->pieces));
     a->ring_kept = xcalloc(ring + 1, sizeof(*a->ring_kept));
@@ -484,6 +486,11 @@ static int extend(struct attend *a, const struct attend_segment *s, size_t *writ
                 a->cache.group[g].source ? a->source[s->sequence] : n, err) < 0)
             return -1;
     return 0;
+}
+
+void attend_forget(struct attend *a, size_t sequence)
+{
+    cache_reset(&a->cache, sequence);
 }
 
 int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,

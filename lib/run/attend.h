@@ -33,6 +33,8 @@ uint64_t attend_scratch_bytes(const struct attend *a);
 int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
                  struct upload *u, struct err *err);
 void attend_ready(struct attend *a, const struct upload *u);
+/* SEQUENCE has ended. */
+void attend_forget(struct attend *a, size_t sequence);
 /* Run CALL, of an OP_KEEP or OP_ATTENTION, whose buffers are filled but for those of
  * kept values. */
 int attend_keep(struct attend *a, struct call *call, struct err *err);

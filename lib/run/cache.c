@@ -98,6 +98,13 @@ static size_t blocks_of(size_t rows)
     return (rows + CACHE_BLOCK - 1) / CACHE_BLOCK;
 }
 
+size_t cache_blocks(size_t context, size_t sequences, size_t rows)
+{
+    size_t blocks = blocks_of(context) * sequences;
+
+    return rows && rows / CACHE_BLOCK < blocks ? rows / CACHE_BLOCK : blocks;
+}
+
 /* Where a window slides: what the first row of a step sees, and the step, in blocks of
  * which the first and the last are used in part. */
 static void size_group(struct cache *c, struct cache_group *g,
@@ -111,9 +118,10 @@ static void size_group(struct cache *c, struct cache_group *g,
     if (blocks > all)
         blocks = all;
     g->most = blocks;
-    g->blocks = blocks * c->sequences;
+    g->blocks = cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows);
     g->rows = g->blocks * CACHE_BLOCK;
-    if (blocks == all && c->sequences == 1) /* its last block is always a text's end */
+    if (g->blocks == all &&
+        c->sequences == 1) /* its last block is always a text's end */
         g->rows = g->source ? l->source : l->context;
     g->used = xcalloc(g->blocks + 1, sizeof(*g->used));
     g->table = xcalloc(c->sequences + 1, sizeof(*g->table));

@@ -46,10 +46,15 @@ struct cache {
 struct cache_limits {
     size_t tokens, source; /* of one step, and of a sequence's source */
     size_t context;        /* rows of a sequence */
+    size_t rows; /* of all together, in whole blocks; 0: of all at their most */
     size_t sequences;
     bool windows; /* rows that no token sees any more may be given back */
 };
 
+/* Blocks for SEQUENCES of CONTEXT rows, no more than there are in ROWS unless that is
+ * 0.
+ */
+size_t cache_blocks(size_t context, size_t sequences, size_t rows);
 /* COLS[slot] are the columns of a row that this rank keeps. */
 int cache_open(struct cache *c, const struct program *program,
                const struct backend *ops, struct device *device, const uint64_t *cols,

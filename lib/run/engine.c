@@ -41,11 +41,12 @@ struct engine {
 
 static int open_arena(struct engine *e, struct err *err)
 {
-    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = sequence_rows_most(&e->sequence,
-                                                                     e->limits.tokens),
+    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = sequence_rows_most(
+                                      &e->sequence,
+                                      e->limits.tokens + e->limits.running),
                                   [ROWS_WANTED] = e->limits.wanted,
                                   [ROWS_ONE] = e->limits.segments,
-                                  [ROWS_SOURCE] = e->limits.source };
+                                  [ROWS_SOURCE] = e->limits.sources };
 
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
     if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
@@ -62,6 +63,7 @@ int engine_open(struct engine **out, const struct program *program,
     struct engine *e = xcalloc(1, sizeof(*e));
     struct cache_limits cache = { .tokens = limits->tokens,
                                   .source = limits->source,
+                                  .rows = limits->cache,
                                   .context = limits->context,
                                   .sequences = limits->sequences + !limits->sequences };
 
@@ -74,6 +76,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->limits = *limits;
     e->limits.sequences += !limits->sequences;
     e->limits.segments += !limits->segments;
+    if (!limits->sources)
+        e->limits.sources = limits->source;
     link_init(&e->link, ops, device);
     upload_init(&e->upload, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
@@ -131,6 +135,11 @@ uint64_t engine_arena_bytes(const struct engine *e)
 uint64_t engine_moved_bytes(const struct engine *e)
 {
     return e->sequence.moved;
+}
+
+void engine_forget(struct engine *e, size_t sequence)
+{
+    attend_forget(e->attend, sequence);
 }
 
 /* ---- values ---- */
@@ -348,8 +357,8 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
                            s[i].start);
     }
     if (n > e->limits.segments || (n != 1 && e->sequence.comm->size > 1) ||
-        tokens > e->limits.tokens || wanted > e->limits.wanted ||
-        source > e->limits.source)
+        tokens > e->limits.tokens + e->limits.running || wanted > e->limits.wanted ||
+        source > e->limits.sources)
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu segments and %zu tokens is beyond the limits", n,
                        tokens);

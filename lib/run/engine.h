@@ -21,10 +21,13 @@
 
 struct engine_limits {
     size_t tokens;    /* of one step */
+    size_t running;   /* besides, of texts that are being made: one of each */
     size_t wanted;    /* rows of one step that reach the outputs */
     size_t segments;  /* of one step; 0 is 1 */
     size_t context;   /* tokens of a sequence, for the cache */
-    size_t source;    /* tokens of a source, for programs that read one */
+    size_t source;    /* tokens of a source, for programs that read one, and */
+    size_t sources;   /* of all sources of a step; 0: of one */
+    size_t cache;     /* tokens that the cache has blocks for; 0: all sequences' */
     size_t sequences; /* that are kept at a time; 0 is 1 */
 };
 
@@ -76,6 +79,8 @@ int engine_step(struct engine *e, const struct segment *segment, size_t n,
 int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                    struct err *err);
 int engine_reverse(struct engine *e, struct err *err);
+/* SEQUENCE has ended, and its part of the cache is free. */
+void engine_forget(struct engine *e, size_t sequence);
 /* Call SEE before the first instruction of each part of the model (model_part), and
  * with -1 after the last of a step, from now on. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);

@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
     %D%/runner.c %D%/runner.h \
+    %D%/scheduler.c %D%/scheduler.h \
     %D%/sequence.c %D%/sequence.h \
     %D%/upload.c %D%/upload.h \
     %D%/weights.c %D%/weights.h

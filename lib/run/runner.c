@@ -83,31 +83,6 @@ void runner_close(struct runner *r)
     *r = (struct runner){ 0 };
 }
 
-int runner_feed(struct runner *r, const struct segment *all,
-                int (*see)(void *arg, struct engine *e, struct err *err), void *arg,
-                struct err *err)
-{
-    for (size_t at = 0; at < all->n; at += r->chunk) {
-        size_t count = all->n - at < r->chunk ? all->n - at : r->chunk;
-        int32_t last = (int32_t)count - 1;
-        struct segment s = *all;
-
-        s.ids += at;
-        s.token_types = all->token_types ? all->token_types + at : NULL;
-        s.targets = all->targets ? all->targets + at : NULL;
-        s.n = count;
-        s.start += at;
-        s.nsource = at ? 0 : all->nsource;
-        s.wanted = &last;
-        s.nwanted = at + count == all->n;
-        if (engine_step(r->engine, &s, 1, err) < 0)
-            return -1;
-        if (see && runner_is_last(r) && see(arg, r->engine, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 /* ---- what comes out ---- */
 
 bool runner_is_last(const struct runner *r)

@@ -23,7 +23,7 @@ struct runner {
     struct program *program;
     struct weights weights;
     struct engine *engine;
-    size_t chunk;       /* most tokens of a step */
+    size_t chunk;       /* most tokens of a step, but for running texts */
     struct comm *world; /* all ranks; borrowed */
     struct engine_groups groups;
     int stage, nstages; /* of the pipeline */
@@ -42,13 +42,6 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
-
-/* Run the tokens of ALL, which may be more than a step's, in steps of at most chunk.
- * Only the last row of all is wanted.  On the last stage SEE is called after each step,
- * unless it is NULL; when it fails, so does this. */
-int runner_feed(struct runner *r, const struct segment *all,
-                int (*see)(void *arg, struct engine *e, struct err *err), void *arg,
-                struct err *err);
 
 bool runner_is_last(const struct runner *r); /* stage */
 /* The last stage of a replica tells the others buf[bytes]: tell does nothing but there,
