@@ -288,7 +288,7 @@ int plan_main(const char *program, int argc, char **argv)
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
           NULL, NULL },
-        { OPT_U64, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
           &o.seq_given },
         { OPT_COUNT, '\0', "top", &p.top, "N", "layouts to print", NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",

@@ -15,6 +15,7 @@
 #include "lib/pipe/simulate.h"
 
 const char *const on_off[] = { "on", "off", NULL };
+const char *const lora_rank[] = { "16", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
 static const uint64_t GIB = UINT64_C(1) << 30;

@@ -24,6 +24,8 @@ struct request_options {
 };
 
 extern const char *const on_off[];
+/* The rank that --lora alone stands for. */
+extern const char *const lora_rank[];
 extern const char *const master_names[];
 
 #define REQUEST_DEFAULTS                           \
@@ -49,7 +51,7 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
         REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, NULL, NULL),   \
-        REQUEST_ROW(OPT_U64, "seq", &(r).seq, "N", "tokens of a sequence", NULL,      \
+        REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
                     &(r).seq_given),                                                  \
         REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
                     &(r).memory_given),                                               \
@@ -81,7 +83,8 @@ extern const char *const master_names[];
     REQUEST_ROW(OPT_INT, "zero", &(r).zero, "STAGE", NULL, NULL, NULL),                \
         REQUEST_ROW(OPT_CHOICE, "recompute", &(r).recompute, "WHAT", NULL,             \
                     recompute_names, NULL),                                            \
-        REQUEST_ROW(OPT_STRING, "lora", &(r).lora, "RANK[:NAMES]", NULL, NULL, NULL),  \
+        REQUEST_ROW(OPT_RANK, "lora", &(r).lora, "RANK[:NAMES]", NULL, lora_rank,      \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_CHOICE, "optimizer", &(r).optimizer, "NAME", NULL,             \
                     optimizer_names, NULL),                                            \
         REQUEST_ROW(OPT_CHOICE, "offload", &(r).offload, "WHAT", NULL, offload_names,  \

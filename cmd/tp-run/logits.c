@@ -285,7 +285,7 @@ int logits_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
           NULL },
-        { OPT_STRING, '\0', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
+        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
           NULL },
         { OPT_STRING, '\0', "token-types", &types, "LIST",
           "a type for each token (default 0)", NULL, NULL },
