@@ -67,6 +67,34 @@ same "--lora's value may be the next word" "mem-estimate train --lora 8:q_proj b
 answers 2 "mem-estimate: --seq: '4q' is not a whole number such as 4096 or 4k" "another letter is refused" \
     mem-estimate infer --seq 4q bard
 
+# devices
+answers 2 "mem-estimate: --gpu: 'a100' is any of a100-40g, a100-80g, a100-80g-pcie" "a100 lists the sizes" \
+    mem-estimate infer --gpu a100 bard
+same "4090 is one device" "mem-estimate infer --gpu 4090 bard" "mem-estimate infer --gpu rtx4090 bard"
+same "8xh200 are eight in a plan" "mem-estimate plan --gpu 8xh200 bard" "mem-estimate plan --gpu h200 --gpus 8 bard"
+same "--gpus 4 are replicas in training" "mem-estimate train --tp 2 --gpus 4 bard" "mem-estimate train --tp 2 --dp 2 bard"
+same "4xh200 as well" "mem-estimate train --gpu 4xh200 bard" "mem-estimate train --gpu h200 --dp 4 bard"
+answers 2 "mem-estimate: --gpus 4: the layout has 3 ranks a replica" "which the axes must leave" \
+    mem-estimate train --tp 3 --gpus 4 bard
+answers 2 "mem-estimate: --gpu: is one device, of which --tp 8 shares a model" "inference has one device" \
+    mem-estimate infer --gpu 8xh200 bard
+answers 2 "mem-estimate: --gpus 4 contradicts --gpu 8xh200" "numbers of devices agree" \
+    mem-estimate plan --gpus 4 --gpu 8xh200 bard
+
+# types
+run mem-estimate infer bard/config.json
+ok "the type stands in the first line" test "$(head -n 1 out)" = "bard/config.json: llama, 2828736 parameters, weights bf16"
+grep -v dtype bard/config.json > untyped.json
+run mem-estimate train untyped.json
+ok "a config without a type is trained in bf16" test "$(head -n 1 out)" = \
+    "untyped.json: llama, 2828736 parameters, weights bf16"
+out_has "master weights f32" "with f32 states"
+run mem-estimate infer untyped.json
+ok "and runs in f32, as it is read" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights f32"
+run mem-estimate plan --gpu 8xh200 --mode train untyped.json
+ok "a plan has it in its first line too" test "$(head -n 1 out)" = \
+    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16"
+
 # tp-run
 answers 2 "tp-run: unexpected operand 'ROMEO:'; text to continue follows --prompt" "a text as operand" \
     tp-run generate bard ROMEO:

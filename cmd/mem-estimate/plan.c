@@ -231,8 +231,10 @@ static void print(const struct planner_options *p, const struct planner_result *
                   const struct request *r, const char *device, bool json)
 {
     if (!json) {
-        char *line = str_dupf("%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each",
-                              r->path, p->gpus, device, p->global_batch, p->start.seq);
+        char *line = str_dupf(
+            "%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each, weights %s",
+            r->path, p->gpus, device, p->global_batch, p->start.seq,
+            r->memory.weights ? r->memory.weights->name : "as stored");
 
         cmd_puts(line);
         free(line);
@@ -327,10 +329,16 @@ int plan_main(const char *program, int argc, char **argv)
     struct request r;
     struct err err = { 0 };
     char **operand;
-    int batch, status;
+    int batch, named, status;
 
     planner_options_init(&p);
     operand = cmd_parse(&cmd, argc, argv);
+    o.gpu = request_gpu_name(o.gpu, &named);
+    if (named && p.gpus && named != p.gpus)
+        return cmd_usage(&cmd, "--gpus %d contradicts --gpu %dx%s", p.gpus, named,
+                         o.gpu);
+    if (named)
+        p.gpus = named;
     if (!p.gpus)
         return cmd_usage(&cmd, "--gpus is missing");
     if (emitting && json)

@@ -14,6 +14,7 @@ struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
+    int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, kv_block, zero, hsdp;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks;
@@ -125,6 +126,9 @@ struct request {
     struct str assumed;    /* what was not given, "; " between */
 };
 
+/* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes
+ * that, or 0. */
+const char *request_gpu_name(const char *text, int *n);
 /* What a device's context and libraries take where it was not measured: a communicator
  * as well where there are peers. */
 uint64_t default_runtime(int ranks);
