@@ -106,6 +106,18 @@ answers 3 "mem-estimate: org/model: no such directory, and nothing is downloaded
 model' fetches a model" "by every program" mem-estimate infer org/model
 answers 3 "mem-estimate: bard/nothing: no such file or directory" "a file that is missing is not" \
     mem-estimate infer bard/nothing
+# README's sweep, where its files are called model and heldout.txt
+if hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    cp bard/heldout.txt .
+    ln -s bard model
+    sed -n -e '/^echo/p' -e '/^hpo-sweep/p' "$top_srcdir/README.md" > readme
+    ok "README has three lines of a sweep" test "$(wc -l < readme)" = 3
+    run sh -e readme
+    status_is 0 "which run as they are printed"
+    out_has "window=256" "and find the best"
+else
+    skip "README's sweep runs as it is printed" "built without SQLite or YAML"
+fi
 printf 'metric:\n  name: x\nparameters:\n  a: {min: 0.0, max: 1.0}\n' > sweep.yaml
 run hpo-sweep ask --storage s.db --direction max sweep.yaml
 status_is 0 "a direction may be max"
