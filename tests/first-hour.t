@@ -48,6 +48,13 @@ printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.safetensors
 answers 3 "tp-shard: pointer.safetensors: is a pointer of Git LFS (git lfs pull), not a safetensors \
 file" "a pointer is told from a file" tp-shard show pointer.safetensors
 
+# families
+tp-shard families llama > own.json
+same "a family may be a file" "tp-shard families ./own.json" "tp-shard families --family own.json"
+same "which is checked" "tp-shard families --check own.json" "tp-shard families --check --family own.json"
+answers 4 "tp-shard: none.json: No such file or directory" "a file that is missing is named" \
+    tp-shard families --check none.json
+
 # a model without a command
 for usual in "tp-shard show" "tp-run generate" "mem-estimate infer" "pp-partition plan"; do
     answers 2 "${usual% *}: a command is missing; did you mean '$usual bard'?" "${usual% *} MODEL names a command" \
@@ -100,6 +107,18 @@ answers 2 "tp-run: unexpected operand 'ROMEO:'; text to continue follows --promp
     tp-run generate bard ROMEO:
 answers 2 "tp-run: the texts come first, then the checkpoint: bard/heldout.txt bard" "operands the wrong way round" \
     tp-run score bard bard/heldout.txt
+run tp-run logits --ids 1,2,3 -o x.npy bard
+status_is 0 "logits go to x.npy"
+ok "as NumPy has it" sh -c "head -c 128 x.npy | tr -d '\\000-\\037\\200-\\377' | grep -q \"^NUMPYv{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1024), } *$\""
+tp-run logits --ids 1,2,3 -o x.safetensors bard
+ok "with the values of safetensors" sh -c 'tail -c 12288 x.npy > one; tail -c 12288 x.safetensors > two; cmp one two'
+ok "and no more" test "$(wc -c < x.npy)" = $((128 + 12288))
+printf '[1, 2]\n[3, 4]\n' > two.txt
+run tp-run logits --input two.txt -o y.npy bard
+status_is 2 "one .npy holds one array"
+ok "and none is written" test ! -e y.npy
+answers 2 "tp-run: --trace: writes many arrays; name it .safetensors" "nor a trace" \
+    tp-run logits --ids 1 --trace t.npy bard
 answers 3 "tp-run: org/model: no such directory, and nothing is downloaded; 'hf download org/model --local-dir model' \
 fetches a model" "a name on the hub is told how it is fetched" tp-run generate -p x org/model
 answers 3 "mem-estimate: org/model: no such directory, and nothing is downloaded; 'hf download org/model --local-dir \
