@@ -220,6 +220,8 @@ static const char *bad_value(const struct opt *o)
         return "a whole number from 1";
     case OPT_SIZE:
         return "a size such as 80GiB";
+    case OPT_TOKENS:
+        return "a whole number such as 4096 or 4k";
     case OPT_DOUBLE:
         return "a number";
     default:
@@ -237,6 +239,21 @@ static bool set_choice(const struct opt *o, const char *text)
     return false;
 }
 
+/* "4096", or "4k" and "1M", which count in 1024s as contexts do. */
+static bool parse_tokens(const char *text, uint64_t *out)
+{
+    size_t n = strlen(text);
+    int shift = !n ? 0 : strchr("kK", text[n - 1]) ? 10 : text[n - 1] == 'M' ? 20 : 0;
+    char *number = xstrndup(text, n - (shift > 0));
+    uint64_t value = 0;
+    bool ok = str_u64(number, &value) && value <= UINT64_MAX >> shift;
+
+    free(number);
+    if (ok)
+        *out = value << shift;
+    return ok;
+}
+
 static bool set_value(const struct opt *o, const char *text)
 {
     struct opt_list *list = o->value;
@@ -245,6 +262,9 @@ static bool set_value(const struct opt *o, const char *text)
     switch (o->type) {
     case OPT_FLAG:
         *(bool *)o->value = true;
+        return true;
+    case OPT_RANK:
+        *(const char **)o->value = text ? text : o->choices[0];
         return true;
     case OPT_STRING:
         *(const char **)o->value = text;
@@ -263,6 +283,8 @@ static bool set_value(const struct opt *o, const char *text)
         return str_u64(text, o->value);
     case OPT_SIZE:
         return str_size(text, o->value);
+    case OPT_TOKENS:
+        return parse_tokens(text, o->value);
     case OPT_DOUBLE:
         return str_double(text, o->value);
     case OPT_CHOICE:
@@ -316,6 +338,26 @@ static void answer(const struct cmd *cmd, const struct opt *o)
     }
 }
 
+/* What other tools call an option (transformers, Megatron, DeepSpeed, vLLM), and what
+ * it is called here.  Counts where the command has the option and not the name. */
+static const char *const options_elsewhere[][2] = {
+    { "max-new-tokens", "max-tokens" }, { "stages", "pp" },
+    { "tensor-parallel-size", "tp" },   { "microbatches", "micro-batches" },
+    { "pipeline-parallel-size", "pp" }, { "zero-stage", "zero" },
+};
+
+static const struct opt *find_elsewhere(const struct cmd *cmd, const char *name,
+                                        size_t len)
+{
+    for (size_t i = 0; i < sizeof(options_elsewhere) / sizeof(*options_elsewhere); i++)
+        if (strlen(options_elsewhere[i][0]) == len &&
+            !memcmp(options_elsewhere[i][0], name, len))
+            for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+                if (!strcmp(o->long_name, options_elsewhere[i][1]))
+                    return o;
+    return NULL;
+}
+
 static const struct opt *find_long(const struct cmd *cmd, const char *name, size_t len)
 {
     const struct opt *own[] = { &help_option, &version_option };
@@ -326,7 +368,7 @@ static const struct opt *find_long(const struct cmd *cmd, const char *name, size
     for (int i = 0; i < 2; i++)
         if (strlen(own[i]->long_name) == len && !memcmp(own[i]->long_name, name, len))
             return own[i];
-    return NULL;
+    return find_elsewhere(cmd, name, len);
 }
 
 static const struct opt *find_short(const struct cmd *cmd, char c)
@@ -366,6 +408,14 @@ static void apply(const struct cmd *cmd, const struct opt *o, const char *text)
         *o->given = true;
 }
 
+/* Is WORD, which may be NULL, a rank: "16", or "16:NAMES"? */
+static bool is_rank(const char *word)
+{
+    size_t n = word ? strspn(word, "0123456789") : 0;
+
+    return n && (!word[n] || word[n] == ':');
+}
+
 /* Parse the long option at argv[i]; returns the index of the last word used. */
 static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
 {
@@ -381,6 +431,8 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
         apply(cmd, o, NULL);
     } else if (word[len]) {
         apply(cmd, o, word + len + 1);
+    } else if (o->type == OPT_RANK && !is_rank(i + 1 < argc ? argv[i + 1] : NULL)) {
+        apply(cmd, o, NULL);
     } else if (i + 1 < argc) {
         apply(cmd, o, argv[++i]);
     } else {
@@ -422,6 +474,31 @@ static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
     return i;
 }
 
+/* The operands that the synopsis names after the first N are missing. */
+static int refuse_missing(const struct cmd *cmd, int n)
+{
+    struct str names = { 0 };
+    bool of_option = false;
+    int at = 0, missing = 0, status;
+
+    for (const char *p = cmd->synopsis; *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " "), name = strcspn(p, " .");
+        bool option = *p == '-', optional = *p == '[' || p[len - 1] == ']';
+
+        if (!option && !optional && !of_option && at++ >= n) {
+            str_addf(&names, "%s%.*s", missing ? " " : "", (int)name, p);
+            missing++;
+        }
+        of_option = option && !memchr(p, '=', len);
+        p += len;
+    }
+    status = missing > 1 ? cmd_usage(cmd, "operands are missing: %s", str_text(&names))
+             : missing   ? cmd_usage(cmd, "an operand is missing: %s", str_text(&names))
+                         : cmd_usage(cmd, "an operand is missing");
+    str_clear(&names);
+    return status;
+}
+
 char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
 {
     int n = 0, i;
@@ -442,9 +519,10 @@ char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
             argv[n++] = argv[i];
     }
     if (n < cmd->min_args)
-        end_with(cmd_usage(cmd, "an operand is missing"));
+        end_with(refuse_missing(cmd, n));
     if (cmd->max_args >= 0 && n > cmd->max_args)
-        end_with(cmd_usage(cmd, "unexpected operand '%s'", argv[cmd->max_args]));
+        end_with(cmd_usage(cmd, "unexpected operand '%s'%s%s", argv[cmd->max_args],
+                           cmd->excess ? "; " : "", cmd->excess ? cmd->excess : ""));
     /* words that are used up, so that the next "--" is the command's */
     for (int used = n; used < i && used < argc; used++)
         argv[used] = NULL;
@@ -457,6 +535,25 @@ char **cmd_command(const struct cmd *cmd, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (argv[i] && !strcmp(argv[i], "--"))
             return argv[i + 1] ? argv + i + 1 : NULL;
+    return NULL;
+}
+
+/* The command that other tools call NAME, or NULL. */
+static const char *command_elsewhere(const struct cmd *cmd, const char *name)
+{
+    static const char *const names[][2] = {
+        { "info", "show" },       { "inspect", "show" },   { "ls", "show" },
+        { "shard", "split" },     { "check", "verify" },   { "convert", "reshard" },
+        { "run", "generate" },    { "chat", "generate" },  { "eval", "score" },
+        { "inference", "infer" }, { "training", "train" }, { "simulate", "schedule" },
+        { "optimize", "run" },    { "start", "run" },
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        for (const struct cmd_sub *s = cmd->subs; !strcmp(names[i][0], name) && s->name;
+             s++)
+            if (!strcmp(names[i][1], s->name))
+                return s->name;
     return NULL;
 }
 
@@ -478,6 +575,11 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
     }
     if (argv[1][0] == '-')
         return cmd_usage(cmd, "unknown option '%s'", argv[1]);
+    if (cmd->usual && access(argv[1], F_OK) == 0)
+        return cmd_usage(cmd, "a command is missing; did you mean '%s %s %s'?",
+                         cmd->name, cmd->usual, argv[1]);
+    if (command_elsewhere(cmd, argv[1]))
+        best = command_elsewhere(cmd, argv[1]);
     if (best)
         return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1],
                          best);

@@ -23,6 +23,9 @@ enum opt_type {
     OPT_SIZE,   /* uint64_t *: bytes with a suffix (str_size) */
     OPT_DOUBLE, /* double *, finite */
     OPT_CHOICE, /* int *: index into .choices */
+    OPT_TOKENS, /* uint64_t *: a number, or one of 1024s: 4k */
+    OPT_RANK,   /* const char **: follows "=", or is the next word where that is a
+                   number, alone or before a colon; choices[0] where there is none */
 };
 
 struct opt_list {
@@ -53,6 +56,8 @@ struct cmd {
                                its own: see cmd_command */
     const struct cmd_sub *subs; /* ends with .name NULL */
     const char *program;        /* filled in for subcommands: "tp-shard" */
+    const char *usual;  /* with .subs: the command that a model alone asks for */
+    const char *excess; /* what to type instead of an operand too many, or NULL */
 };
 
 struct cmd_sub {

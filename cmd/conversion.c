@@ -72,6 +72,25 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
         fputs("\r\033[K", stderr);
 }
 
+/* What was written, in one line. */
+static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
+                        const char *output, const struct mesh *mesh,
+                        const struct convert_result *result)
+{
+    char size[32];
+    int files = 1;
+
+    for (int a = 0; mesh && a < MESH_NAXES; a++)
+        if (a == MESH_TP || a == MESH_EP || a == MESH_PP)
+            files *= mesh->size[a];
+    str_human(size, result->bytes);
+    if (mesh)
+        cmd_warn(cmd, "%s: %d rank file%s, %s", output, files, files > 1 ? "s" : "",
+                 size);
+    else
+        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->ntensors, size);
+}
+
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
                 converter *how, struct convert_options *opt,
                 const struct write_options *w)
@@ -96,5 +115,7 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     if (result.continued && !w->quiet)
         cmd_warn(cmd, "continued: %s had been written",
                  str_human(size, result.continued));
+    if (!w->quiet)
+        tell_result(cmd, ckpt, output, opt->mesh, &result);
     return cmd_finish(cmd, EXIT_SUCCESS);
 }

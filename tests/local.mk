@@ -70,6 +70,7 @@ shell_tests = \
     %D%/examples.t \
     %D%/experts.t \
     %D%/families.t \
+    %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
     %D%/heads.t \
     %D%/hostile-files.t \

@@ -65,7 +65,7 @@ refuses "a size without a known suffix is refused" "--size: '3QB' is not a size 
 refuses "infinity is no number" "--rate: 'inf' is not a number" --rate inf x
 refuses "a wrong choice names the choices" "--colour: 'blue' is none of red, green" \
     --colour blue x
-refuses "a missing operand is an error" "an operand is missing" -a
+refuses "a missing operand is an error, and is named" "an operand is missing: OPERAND" -a
 refuses "one operand too many is named" "unexpected operand 'z'" w x y z
 
 run try-options operands -- -a --text --

@@ -185,8 +185,19 @@ run schedule --pp 4 --micro-batches 8 --schedule zb-h2 --memory-cap 4
 status_is 1 "what holds more than the cap is an honest no"
 run schedule --pp 4 --micro-batches 8 --compare --memory-cap 4
 ok "and left out of a comparison" test "$(grep -c zb-h2 out)" = 0
+run schedule --pp 8 --micro-batches 96 --compare --memory-cap 6
+ok "an order that is searched for under a cap is compared" test "$(awk '{ print $1, $3 }' out | xargs)" = \
+    "schedule makespan zb 301 naive 2304"
 run schedule --pp 4 --micro-batches 8 --compare
-ok "a comparison has all seven" test "$(wc -l < out)" = 8
+ok "a comparison has all, interleaved with 2, 4 and 8 chunks" test "$(awk 'NR > 1 { print $1 $2 }' out | sort | xargs)" = \
+    "1f1b1 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-v2 zb1"
+ok "the shortest first" sh -c "awk 'NR > 1 { print \$3 }' out | sort -gc"
+ok "which is marked" test "$(grep -n 'best$' out | cut -d: -f1)" = 2
+ok "what is held is of whole stages in every line" test "$(awk '$1 == "zb-v" { print $8 }' out)" = 4
+run schedule --pp 4 --micro-batches 8 --schedule zb-v
+out_has "held       at most 4 4 4 4 micro-batches" "and of one schedule alone"
+run schedule --pp 4 --micro-batches 8 --compare --model-chunks 4
+ok "chunks that are named are those compared" test "$(awk '$1 == "interleaved" { print $2 }' out)" = 4
 ok "uneven stages wait for the slowest" test \
     "$(values ideal --pp 4 --micro-batches 8 --forward 1,1,2,1 --backward 2,2,4,2)" = 48
 run schedule --pp 64 --micro-batches 1024 --schedule zb-v --json

@@ -25,6 +25,7 @@ int main(int argc, char **argv)
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
         .summary = "Run a command many times over a search space",
         .subs = subs,
+        .usual = "run",
     };
 
     return cmd_dispatch(&cmd, argc, argv);

@@ -142,11 +142,12 @@ static int directions(bool **out, size_t *n, const struct sweepfile *f,
     *n = objectives;
     for (size_t i = 0; i < objectives; i++) {
         if (i < w->directions.n) {
-            (*out)[i] = !strcmp(w->directions.v[i], "maximize");
-            if (!(*out)[i] && strcmp(w->directions.v[i], "minimize"))
+            const char *word = w->directions.v[i];
+
+            (*out)[i] = !strcmp(word, "maximize") || !strcmp(word, "max");
+            if (!(*out)[i] && strcmp(word, "minimize") && strcmp(word, "min"))
                 return err_set(err, ERR_USAGE,
-                               "a direction is minimize or maximize, not '%s'",
-                               w->directions.v[i]);
+                               "a direction is minimize or maximize, not '%s'", word);
         } else if (i < f->nmetrics) {
             (*out)[i] = f->metrics[i].maximize;
         }

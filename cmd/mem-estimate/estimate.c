@@ -85,7 +85,12 @@ int infer_main(const char *program, int argc, char **argv)
         .max_args = 1,
     };
     char **operand = cmd_parse(&cmd, argc, argv);
+    int n;
 
+    r.gpu = request_gpu_name(r.gpu, &n);
+    if (n > 1)
+        return cmd_usage(&cmd, "--gpu: is one device, of which --tp %d shares a model",
+                         n);
     return estimate(&cmd, &r, &out, false, operand[0]);
 }
 
@@ -96,6 +101,7 @@ int train_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_TRAIN_OPTIONS(r),
+        { OPT_COUNT, '\0', "gpus", &r.gpus, "N", NULL, NULL, NULL },
         OUTPUT_OPTIONS(out),
         { .type = OPT_END },
     };
@@ -109,6 +115,12 @@ int train_main(const char *program, int argc, char **argv)
         .max_args = 1,
     };
     char **operand = cmd_parse(&cmd, argc, argv);
+    int n;
 
+    r.gpu = request_gpu_name(r.gpu, &n);
+    if (n && r.gpus && n != r.gpus)
+        return cmd_usage(&cmd, "--gpus %d contradicts --gpu %dx%s", r.gpus, n, r.gpu);
+    if (n)
+        r.gpus = n;
     return estimate(&cmd, &r, &out, true, operand[0]);
 }

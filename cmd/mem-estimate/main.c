@@ -17,6 +17,7 @@ int main(int argc, char **argv)
         .synopsis = "COMMAND [OPTION]... [MODEL]",
         .summary = "Predict the memory that each rank of a layout needs",
         .subs = subs,
+        .usual = "infer",
     };
 
     return cmd_dispatch(&cmd, argc, argv);

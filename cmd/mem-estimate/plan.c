@@ -231,8 +231,10 @@ static void print(const struct planner_options *p, const struct planner_result *
                   const struct request *r, const char *device, bool json)
 {
     if (!json) {
-        char *line = str_dupf("%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each",
-                              r->path, p->gpus, device, p->global_batch, p->start.seq);
+        char *line = str_dupf(
+            "%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each, weights %s",
+            r->path, p->gpus, device, p->global_batch, p->start.seq,
+            r->memory.weights ? r->memory.weights->name : "as stored");
 
         cmd_puts(line);
         free(line);
@@ -288,7 +290,7 @@ int plan_main(const char *program, int argc, char **argv)
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
           NULL, NULL },
-        { OPT_U64, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
           &o.seq_given },
         { OPT_COUNT, '\0', "top", &p.top, "N", "layouts to print", NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
@@ -327,10 +329,16 @@ int plan_main(const char *program, int argc, char **argv)
     struct request r;
     struct err err = { 0 };
     char **operand;
-    int batch, status;
+    int batch, named, status;
 
     planner_options_init(&p);
     operand = cmd_parse(&cmd, argc, argv);
+    o.gpu = request_gpu_name(o.gpu, &named);
+    if (named && p.gpus && named != p.gpus)
+        return cmd_usage(&cmd, "--gpus %d contradicts --gpu %dx%s", p.gpus, named,
+                         o.gpu);
+    if (named)
+        p.gpus = named;
     if (!p.gpus)
         return cmd_usage(&cmd, "--gpus is missing");
     if (emitting && json)

@@ -258,8 +258,9 @@ void report_text(const struct report *r)
     uint64_t params = anatomy_params(q->outline.model);
     char size[32], *line;
 
-    line = str_dupf("%s: %s, %" PRIu64 " parameters", q->path, q->outline.model->family,
-                    params);
+    line = str_dupf("%s: %s, %" PRIu64 " parameters, weights %s", q->path,
+                    q->outline.model->family, params,
+                    q->memory.weights ? q->memory.weights->name : "as stored");
     cmd_puts(line);
     free(line);
     if (q->assumed.len)

@@ -15,6 +15,7 @@
 #include "lib/pipe/simulate.h"
 
 const char *const on_off[] = { "on", "off", NULL };
+const char *const lora_rank[] = { "16", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
 static const uint64_t GIB = UINT64_C(1) << 30;
@@ -52,6 +53,8 @@ static const struct weight_type *own_type(const struct request *r)
 {
     const struct weight_type *own = weight_type_of(r->outline.dtype);
 
+    if (r->memory.train && !r->outline.dtype_known && !r->stored)
+        return weight_type_find("bf16"); /* as models are trained */
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
 
@@ -95,8 +98,8 @@ static int set_types(struct request *r, const struct request_options *o,
         return -1;
     request_set_weights(r, weights);
     if (!r->outline.dtype_known && r->memory.other == own)
-        assume(r, "%sweights f32 (the config names no type)",
-               o->weights ? "other " : "");
+        assume(r, "%sweights %s (the config names no type)", o->weights ? "other " : "",
+               own->name);
     return 0;
 }
 
@@ -240,6 +243,44 @@ uint64_t default_runtime(int ranks)
     return GIB * 3 / 4 + (ranks > 1 ? GIB : 0);
 }
 
+const char *request_gpu_name(const char *text, int *n)
+{
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    char *number = digits ? xstrndup(text, digits) : NULL;
+    bool found = digits && (text[digits] == 'x' || text[digits] == 'X') &&
+                 text[digits + 1] && str_int(number, n) && *n > 0;
+
+    free(number);
+    if (!found)
+        *n = 0;
+    return found ? text + digits + 1 : text;
+}
+
+/* The device called NAME, in part where no other is called so too. */
+static int find_device(const struct gpu **out, const char *name, struct err *err)
+{
+    const struct gpu **match = xcalloc(gpu_count, sizeof(*match));
+    size_t n = gpu_matches(match, name);
+    struct str names = { 0 };
+    int ret = 0;
+
+    *out = gpu_find(name);
+    if (!*out && n == 1) {
+        *out = match[0];
+    } else if (!*out && n) {
+        for (size_t i = 0; i < n; i++)
+            str_addf(&names, "%s%s", i ? ", " : "", match[i]->name);
+        ret =
+            err_set(err, ERR_USAGE, "--gpu: '%s' is any of %s", name, str_text(&names));
+    } else if (!*out) {
+        ret = err_set(err, ERR_USAGE, "--gpu: '%s' is not known; nearest is '%s'", name,
+                      gpu_nearest(name));
+    }
+    str_clear(&names);
+    free(match);
+    return ret;
+}
+
 static int set_device(struct request *r, const struct request_options *o,
                       struct err *err)
 {
@@ -252,10 +293,8 @@ static int set_device(struct request *r, const struct request_options *o,
             return -1;
         r->gpu = gpu_find(name);
     } else if (o->gpu) {
-        r->gpu = gpu_find(o->gpu);
-        if (!r->gpu)
-            return err_set(err, ERR_USAGE, "--gpu: '%s' is not known; nearest is '%s'",
-                           o->gpu, gpu_nearest(o->gpu));
+        if (find_device(&r->gpu, o->gpu, err) < 0)
+            return -1;
     }
     if (r->gpu)
         r->gpu_memory = gpu_memory(r->gpu);
@@ -406,6 +445,25 @@ static void find_stored(struct request *r)
         r->stored[i] = c->tensor[i].dtype;
 }
 
+/* As many replicas that GPUS ranks are, where that many are named. */
+static int set_replicas(struct mesh *m, int gpus, struct err *err)
+{
+    uint64_t pad = m->pad_vocab;
+    int size[MESH_NAXES];
+
+    if (!gpus || m->nranks == gpus)
+        return 0;
+    if (gpus % m->nranks || m->size[MESH_DP] > 1)
+        return err_set(err, ERR_USAGE, "--gpus %d: the layout has %d ranks%s", gpus,
+                       m->nranks, m->size[MESH_DP] > 1 ? "" : " a replica");
+    memcpy(size, m->size, sizeof(size));
+    size[MESH_DP] = gpus / m->nranks;
+    if (mesh_set(m, size, NULL, err) < 0)
+        return -1;
+    m->pad_vocab = pad;
+    return 0;
+}
+
 int request_open(struct request *r, const struct cmd *cmd,
                  const struct request_options *o, bool train, const char *path,
                  struct err *err)
@@ -422,7 +480,7 @@ int request_open(struct request *r, const struct cmd *cmd,
                        train ? "inference" : "training");
     *r = (struct request){ .path = path,
                            .family = o->family,
-                           .layout = mesh_is_given(&o->mesh) };
+                           .layout = mesh_is_given(&o->mesh) || o->gpus };
     r->memory.train = train;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;
@@ -438,8 +496,9 @@ int request_open(struct request *r, const struct cmd *cmd,
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
-        set_types(r, o, err) < 0 || set_batch(r, o, err) < 0 ||
-        set_training(r, o, err) < 0 || set_device(r, o, err) < 0)
+        set_replicas(&r->memory.mesh, o->gpus, err) < 0 || set_types(r, o, err) < 0 ||
+        set_batch(r, o, err) < 0 || set_training(r, o, err) < 0 ||
+        set_device(r, o, err) < 0)
         goto fail;
     r->schedule = o->schedule;
     r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;

@@ -14,6 +14,7 @@ struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
+    int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks;
@@ -24,6 +25,8 @@ struct request_options {
 };
 
 extern const char *const on_off[];
+/* The rank that --lora alone stands for. */
+extern const char *const lora_rank[];
 extern const char *const master_names[];
 
 #define REQUEST_DEFAULTS                           \
@@ -49,7 +52,7 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
         REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, NULL, NULL),   \
-        REQUEST_ROW(OPT_U64, "seq", &(r).seq, "N", "tokens of a sequence", NULL,      \
+        REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
                     &(r).seq_given),                                                  \
         REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
                     &(r).memory_given),                                               \
@@ -81,7 +84,8 @@ extern const char *const master_names[];
     REQUEST_ROW(OPT_INT, "zero", &(r).zero, "STAGE", NULL, NULL, NULL),                \
         REQUEST_ROW(OPT_CHOICE, "recompute", &(r).recompute, "WHAT", NULL,             \
                     recompute_names, NULL),                                            \
-        REQUEST_ROW(OPT_STRING, "lora", &(r).lora, "RANK[:NAMES]", NULL, NULL, NULL),  \
+        REQUEST_ROW(OPT_RANK, "lora", &(r).lora, "RANK[:NAMES]", NULL, lora_rank,      \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_CHOICE, "optimizer", &(r).optimizer, "NAME", NULL,             \
                     optimizer_names, NULL),                                            \
         REQUEST_ROW(OPT_CHOICE, "offload", &(r).offload, "WHAT", NULL, offload_names,  \
@@ -122,6 +126,9 @@ struct request {
     struct str assumed;    /* what was not given, "; " between */
 };
 
+/* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes
+ * that, or 0. */
+const char *request_gpu_name(const char *text, int *n);
 /* What a device's context and libraries take where it was not measured: a communicator
  * as well where there are peers. */
 uint64_t default_runtime(int ranks);

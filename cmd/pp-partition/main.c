@@ -15,6 +15,7 @@ int main(int argc, char **argv)
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
         .summary = "Cut models into pipeline stages, and simulate their schedules",
         .subs = subs,
+        .usual = "plan",
     };
 
     return cmd_dispatch(&cmd, argc, argv);

@@ -249,23 +249,22 @@ static void print_text(const char *name, const struct action_table *t,
     printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
     printf("held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %.4g", r->held[i]);
-    printf(" %s\ntransfers  %" PRIu64,
-           t->stages > t->ranks ? "chunks" : "micro-batches", r->transfers);
+        printf(" %.4g", r->held[i] * t->ranks / t->stages);
+    printf(" micro-batches\ntransfers  %" PRIu64, r->transfers);
     if (r->transferred_bytes > 0)
         printf(", %s", str_human(size, (uint64_t)r->transferred_bytes));
     putchar('\n');
 }
 
 static void print_row(const char *name, const struct action_table *t,
-                      const struct pipe_result *r)
+                      const struct pipe_result *r, bool best)
 {
     struct ratios ratio = ratios_of(r);
 
-    printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8g %10" PRIu64 "\n", name,
+    printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
            t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
            100 * ratio.of_ideal, 100 * ratio.of_span,
-           largest_held(r) * t->ranks / t->stages, r->transfers);
+           largest_held(r) * t->ranks / t->stages, r->transfers, best ? "  best" : "");
 }
 
 /* ---- running ---- */
@@ -348,45 +347,6 @@ out:
     return ret;
 }
 
-/* All orders that these numbers suit, as a table. */
-static int compare(const struct settings *s, bool *fits, struct err *err)
-{
-    if (!s->json)
-        printf("%-12s %6s %12s %12s %9s %9s %9s %8s %10s\n", "schedule", "chunks",
-               "makespan", "span", "% total", "% ideal", "% span", "held", "transfers");
-    *fits = false;
-    for (int i = 0; i < ORDERS; i++) {
-        int chunks = i == ORDER_ZB_V          ? 2
-                     : i != ORDER_INTERLEAVED ? 1
-                     : s->chunks > 1          ? s->chunks
-                                              : 2;
-        struct times times = { 0 };
-        struct action_table t;
-        struct pipe_times set;
-        struct pipe_result r;
-        struct err no = { 0 };
-
-        if (order_make(&t, (enum order)i, s->ranks, s->micro_batches, chunks, &no) < 0)
-            continue;
-        if (simulate(&r, &t, s, &times, &set, err) < 0) {
-            clear_times(&times);
-            action_table_clear(&t);
-            return -1;
-        }
-        if (!over_cap(s, &t, &r)) {
-            *fits = true;
-            if (s->json)
-                print_json(order_names[i], &t, &r);
-            else
-                print_row(order_names[i], &t, &r);
-        }
-        pipe_result_clear(&r);
-        clear_times(&times);
-        action_table_clear(&t);
-    }
-    return 0;
-}
-
 /* The order that is searched for; without a cap as much is held as by ZB-H2. */
 static int search(struct action_table *t, const struct settings *s, struct err *err)
 {
@@ -396,7 +356,7 @@ static int search(struct action_table *t, const struct settings *s, struct err *
     struct pipe_result r;
     int ret = -1;
 
-    if (s->chunks > 1)
+    if (s->chunks > 1 && !s->compare)
         return err_set(err, ERR_USAGE, "--model-chunks: zb has one chunk on a stage");
     if (order_make(&simple, ORDER_ZB_H1, s->ranks, s->micro_batches, 1, err) < 0)
         return -1;
@@ -407,6 +367,109 @@ static int search(struct action_table *t, const struct settings *s, struct err *
     }
     clear_times(&times);
     action_table_clear(&simple);
+    return ret;
+}
+
+/* One schedule of a comparison. */
+struct compared {
+    const char *name;
+    struct action_table table;
+    struct pipe_result result;
+};
+
+struct comparison {
+    struct compared v[ORDERS + 3]; /* interleaved has three, and one is searched for */
+    int n;
+};
+
+static double held_whole(const struct compared *c)
+{
+    return largest_held(&c->result) * c->table.ranks / c->table.stages;
+}
+
+/* The shortest first, then what holds less. */
+static int by_makespan(const void *a, const void *b)
+{
+    const struct compared *x = a, *y = b;
+    double dx = x->result.makespan, dy = y->result.makespan;
+
+    if (dx == dy) {
+        dx = held_whole(x);
+        dy = held_whole(y);
+    }
+    return (dx > dy) - (dx < dy);
+}
+
+/* Simulate WHICH with CHUNKS on a stage; what these numbers do not suit, or a model of
+ * too few layers for, or what exceeds the cap, is left out. */
+static int add_compared(struct comparison *all, const struct settings *s, int which,
+                        int chunks, struct err *err)
+{
+    struct compared *c = &all->v[all->n];
+    struct times times = { 0 };
+    struct pipe_times set;
+    struct err no = { 0 };
+    int ret = 0;
+
+    c->name = schedule_names[which];
+    if (which == SEARCHED ? search(&c->table, s, &no) < 0
+                          : order_make(&c->table, (enum order)which, s->ranks,
+                                       s->micro_batches, chunks, &no) < 0)
+        return 0;
+    if (simulate(&c->result, &c->table, s, &times, &set, &no) < 0) {
+        action_table_clear(&c->table);
+        if (no.kind != ERR_NO || chunks == 1) {
+            *err = no;
+            ret = -1;
+        }
+    } else if (over_cap(s, &c->table, &c->result)) {
+        pipe_result_clear(&c->result);
+        action_table_clear(&c->table);
+    } else {
+        all->n++;
+    }
+    clear_times(&times);
+    return ret;
+}
+
+static int add_all(struct comparison *all, const struct settings *s, struct err *err)
+{
+    for (int i = 0; i < ORDERS; i++) {
+        bool interleaved = i == ORDER_INTERLEAVED;
+        int chunks = i == ORDER_ZB_V || interleaved ? 2 : 1;
+        int most = interleaved ? 8 : chunks;
+
+        if (interleaved && s->chunks > 1)
+            chunks = most = s->chunks;
+        for (; chunks <= most; chunks *= 2)
+            if (add_compared(all, s, i, chunks, err) < 0)
+                return -1;
+    }
+    return add_compared(all, s, SEARCHED, 1, err);
+}
+
+/* All that these numbers and the cap suit, the shortest first. */
+static int compare(const struct settings *s, bool *fits, struct err *err)
+{
+    struct comparison all = { 0 };
+    int ret;
+
+    ret = add_all(&all, s, err);
+    qsort(all.v, (size_t)all.n, sizeof(*all.v), by_makespan);
+    if (!s->json && ret == 0)
+        printf("%-12s %6s %12s %12s %9s %9s %9s %8s %10s\n", "schedule", "chunks",
+               "makespan", "span", "% total", "% ideal", "% span", "held", "transfers");
+    for (int i = 0; i < all.n; i++) {
+        struct compared *c = &all.v[i];
+
+        if (ret == 0 && s->json)
+            print_json(c->name, &c->table, &c->result);
+        else if (ret == 0)
+            print_row(c->name, &c->table, &c->result, i == 0);
+        pipe_result_clear(&c->result);
+        action_table_clear(&c->table);
+    }
+    *fits = all.n > 0;
     return ret;
 }
 

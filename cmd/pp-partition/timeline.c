@@ -6,6 +6,8 @@
 #include "lib/plot/canvas.h"
 
 static const double LEFT = 64, TOP = 54, ROW = 26, BAR = 20, BOTTOM = 34;
+/* A number of a micro-batch that would have to be smaller is left out. */
+static const double SMALLEST = 5;
 
 struct drawing {
     struct canvas *c;
@@ -38,13 +40,17 @@ static void draw_action(const struct drawing *d, const struct action *a, double 
                         double duration, double y)
 {
     double x = LEFT + start * d->scale, w = duration * d->scale;
+    double size = 8;
     char number[16];
 
     canvas_rectangle(d->c, x, y, w, BAR, canvas_paper);
     canvas_rectangle(d->c, x, y, w > 2 ? w - 0.6 : w, BAR, colour_of(d, a));
     snprintf(number, sizeof(number), "%d", a->micro_batch);
-    if (canvas_text_width(d->c, 8, number) + 2 <= w)
-        canvas_text(d->c, x + w / 2, y + BAR / 2, 8, ALIGN_CENTRE, canvas_ink, number);
+    while (size >= SMALLEST && canvas_text_width(d->c, size, number) + 1.5 > w)
+        size -= 0.5;
+    if (size >= SMALLEST)
+        canvas_text(d->c, x + w / 2, y + BAR / 2, size, ALIGN_CENTRE, canvas_ink,
+                    number);
 }
 
 static void draw_legend(const struct drawing *d)

@@ -523,7 +523,7 @@ int generate_main(const char *program, int argc, char **argv)
     struct given given = { 0 };
     bool ignore = false;
     const struct opt opts[] = {
-        { OPT_LIST, '\0', "prompt", &prompts, "TEXT",
+        { OPT_LIST, 'p', "prompt", &prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
         { OPT_LIST, '\0', "ids", &id_lists, "LIST", NULL, NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
@@ -551,7 +551,8 @@ int generate_main(const char *program, int argc, char **argv)
                                  "Continue text with a model, streaming the result",
                              .opts = opts,
                              .min_args = 1,
-                             .max_args = 1 };
+                             .max_args = 1,
+                             .excess = "text to continue follows --prompt" };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     int status;

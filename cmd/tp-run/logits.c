@@ -83,6 +83,38 @@ out:
     return ret;
 }
 
+/* Write the one output there is to PATH as NumPy's format 1.0 has it: magic, length of
+ * the header, a header that fills up to a multiple of 64, rows. */
+static int write_npy(const struct logits *l, const char *path, struct err *err)
+{
+    const struct result *r = &l->result[0];
+    char *head =
+        str_dupf("{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %llu), }",
+                 (unsigned long long)r->shape[0], (unsigned long long)r->shape[1]);
+    size_t len = strlen(head), all = (10 + len + 1 + 63) / 64 * 64;
+    char *bytes = mem_alloc(all + result_bytes(r), path, err);
+    int ret = -1;
+
+    if (bytes) {
+        memset(bytes, ' ', all);
+        memcpy(bytes, "\x93NUMPY\x01", 8); /* and the minor version, 0 */
+        bytes[8] = (char)((all - 10) & 255);
+        bytes[9] = (char)((all - 10) >> 8);
+        memcpy(bytes + 10, head, len);
+        bytes[all - 1] = '\n';
+        memcpy(bytes + all, r->x, result_bytes(r));
+        ret = fs_write_file(path, bytes, all + result_bytes(r), false, err);
+    }
+    free(bytes);
+    free(head);
+    return ret;
+}
+
+static bool is_npy(const char *path)
+{
+    return path && str_ends(path, ".npy");
+}
+
 /* Room for output I of input AT, of ROWS rows. */
 static int open_result(struct logits *l, const struct program *p, size_t at, int i,
                        uint64_t rows, float **x, size_t *bytes, struct err *err)
@@ -269,10 +301,16 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);
+    if (ret == 0 && is_npy(l->out) && (l->inputs.n > 1 || r.program->noutputs > 1))
+        ret = err_set(err, ERR_USAGE,
+                      "--output: %s holds one array, of %zu inputs with %d outputs; "
+                      "name it .safetensors",
+                      l->out, l->inputs.n, r.program->noutputs);
     if (ret == 0)
         ret = run_inputs(l, &r, &limits, err);
     if (ret == 0 && comm->rank == 0 && l->out)
-        ret = write_results(l, l->out, false, err);
+        ret = is_npy(l->out) ? write_npy(l, l->out, err)
+                             : write_results(l, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)
         ret = write_results(l, l->trace, true, err);
     runner_close(&r);
@@ -338,7 +376,7 @@ int logits_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
           NULL },
-        { OPT_STRING, '\0', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
+        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
           NULL },
         { OPT_STRING, '\0', "token-types", &types, "LIST",
           "a type for each token (default 0)", NULL, NULL },
@@ -348,7 +386,7 @@ int logits_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "source-ids", &source, "LIST",
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
-          "write the outputs to FILE (safetensors)", NULL, NULL },
+          "write the outputs to FILE (safetensors, .npy)", NULL, NULL },
         { OPT_STRING, '\0', "trace", &l.trace, "FILE",
           "write the value of every line to FILE", NULL, NULL },
         SESSION_OPTIONS(opt),
@@ -369,6 +407,10 @@ int logits_main(const char *program, int argc, char **argv)
 
     if (!l.out && !l.trace)
         return cmd_usage(&cmd, "--output or --trace is needed");
+    if (is_npy(l.trace))
+        return cmd_usage(&cmd, "--trace: writes many arrays; name it .safetensors");
+    if (is_npy(l.out) && l.trace)
+        return cmd_usage(&cmd, "--output: with --trace, name it .safetensors");
     if (!!ids + !!prompt + !!lines.n != 1)
         return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
     if ((types || source) && lines.n)

@@ -16,7 +16,8 @@ int main(int argc, char **argv)
     const struct cmd cmd = { .name = "tp-run",
                              .synopsis = "COMMAND [OPTION]... CHECKPOINT",
                              .summary = "Run a transformer model on many ranks",
-                             .subs = subs };
+                             .subs = subs,
+                             .usual = "generate" };
 
     cmd_say_signals("tp-run");
     return cmd_dispatch(&cmd, argc, argv);

@@ -8,6 +8,7 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
@@ -359,6 +360,13 @@ int score_main(const char *program, int argc, char **argv)
     }
     while (operand[n])
         n++;
+    if (n > 1 && fs_is_dir(operand[0]) && fs_exists(operand[n - 1]) &&
+        !fs_is_dir(operand[n - 1])) {
+        free(ids.v);
+        free(lines.v);
+        return cmd_usage(&cmd, "the texts come first, then the checkpoint: %s %s",
+                         operand[n - 1], operand[0]);
+    }
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
         session_need_lm(&session, &err) < 0 || set_window(&s, &err) < 0) {
         status = cmd_fail(&cmd, &err);

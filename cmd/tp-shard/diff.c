@@ -136,6 +136,9 @@ static void print_summary(const struct report *r)
         puts(s.s);
     } else if (r->differing) {
         printf("%zu of %zu tensors differ\n", r->differing, r->tensors);
+    } else {
+        printf("%zu tensors, %s\n", r->tensors,
+               r->max_abs > 0 ? "equal within the tolerance" : "identical");
     }
     str_clear(&s);
 }

@@ -1,6 +1,7 @@
 /* families - list and print model families */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
@@ -84,7 +85,7 @@ int families_main(const char *program, int argc, char **argv)
     const struct cmd cmd = {
         .name = "families",
         .program = program,
-        .synopsis = "[OPTION]... [NAME]",
+        .synopsis = "[OPTION]... [NAME|FILE]",
         .summary = "List the known model families, or print one with what it inherits",
         .opts = opts,
         .min_args = 0,
@@ -97,10 +98,13 @@ int families_main(const char *program, int argc, char **argv)
 
     if (file && operand[0])
         return cmd_usage(&cmd, "--family and NAME exclude one another");
+    /* a family is a word; what has a slash or an extension is its file */
+    if (operand[0] && strpbrk(operand[0], "/."))
+        file = operand[0];
     if (family_library_open(&lib, getenv("SHARDUTILS_FAMILY_PATH"), &err) < 0)
         return cmd_fail(&cmd, &err);
     if (checks)
-        ret = check(lib, operand[0], file, &err);
+        ret = check(lib, file ? NULL : operand[0], file, &err);
     else
         ret = file || operand[0] ? print(lib, operand[0], file, &err) : list(lib, &err);
     family_library_free(lib);

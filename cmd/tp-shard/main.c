@@ -35,6 +35,7 @@ int main(int argc, char **argv)
         .summary =
             "Cut the checkpoint of a transformer for several ranks, and merge it again",
         .subs = subs,
+        .usual = "show",
     };
 
     allow_many_files();

@@ -34,6 +34,10 @@ int split_main(const char *program, int argc, char **argv)
     struct mesh mesh;
     int status;
 
+    if (!mesh_is_given(&m))
+        return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
+    if (output_is_number(&cmd, operand[1]))
+        return ERR_USAGE;
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);

@@ -38,6 +38,9 @@ int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutt
             "make each part a directory that transformers opens", NULL, NULL \
     }
 
+/* Is OUTPUT a bare number, which was rather meant as ranks?  A usage error says so. */
+bool output_is_number(const struct cmd *cmd, const char *output);
+
 /* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err);

@@ -192,8 +192,9 @@ int verify_main(const char *program, int argc, char **argv)
     if (!fs_exists(operand[0]))
         err_set(&err, ERR_INPUT, "%s: no such file or directory", operand[0]);
     else if (!sharded && !v.sums)
-        err_set(&err, ERR_INPUT, "%s: no %s; --sums compares with a list", operand[0],
-                MANIFEST_NAME);
+        err_set(&err, ERR_INPUT,
+                "%s: no %s; --sums compares with a list, 'diff' two directories",
+                operand[0], MANIFEST_NAME);
     else if (sharded && v.sums)
         return cmd_usage(&cmd, "--sums is for directories without %s", MANIFEST_NAME);
     else if (!sharded && (v.ranks || v.against))

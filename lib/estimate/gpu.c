@@ -100,6 +100,21 @@ const struct gpu *gpu_find(const char *name)
     return NULL;
 }
 
+size_t gpu_matches(const struct gpu **out, const char *name)
+{
+    char wanted[64], product[64], short_name[64];
+    size_t n = 0;
+
+    simplify(wanted, name);
+    for (size_t i = 0; i < gpu_count && strlen(wanted) > 2; i++) {
+        simplify(product, gpu_table[i].product);
+        simplify(short_name, gpu_table[i].name);
+        if (strstr(product, wanted) || strstr(short_name, wanted))
+            out[n++] = &gpu_table[i];
+    }
+    return n;
+}
+
 const char *gpu_nearest(const char *name)
 {
     size_t best = SIZE_MAX;

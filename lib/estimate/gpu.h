@@ -27,6 +27,9 @@ extern const size_t gpu_count;
 /* The device called NAME: ours, nvidia-smi's product name with or without "NVIDIA", in
  * any case and with spaces, hyphens or underscores; NULL when there is none. */
 const struct gpu *gpu_find(const char *name);
+/* The devices in whose names NAME, of three letters at least, occurs ("a100", "4090"):
+ * *out has room for gpu_count.  Returns how many. */
+size_t gpu_matches(const struct gpu **out, const char *name);
 /* The name nearest to NAME, for "did you mean". */
 const char *gpu_nearest(const char *name);
 /* Its usable memory in bytes. */

@@ -139,6 +139,27 @@ static void init_files(struct checkpoint *c)
     c->files = f;
 }
 
+int checkpoint_missing(const char *path, struct err *err)
+{
+    static const char *const letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
+    size_t owner = strspn(path, letters);
+    const char *name = path + owner + (path[owner] == '/');
+    bool hub = path[0] != '.' && owner && path[owner] == '/' && *name &&
+               !name[strspn(name, letters)];
+    char *dir = fs_dirname_dup(path);
+
+    if (hub && !fs_exists(dir))
+        err_set(err, ERR_INPUT,
+                "%s: no such directory, and nothing is downloaded; "
+                "'hf download %s --local-dir %s' fetches a model",
+                path, path, name);
+    else
+        err_set(err, ERR_INPUT, "%s: no such file or directory", path);
+    free(dir);
+    return -1;
+}
+
 int checkpoint_open(struct checkpoint **out, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -149,7 +170,7 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     opt = opt ? opt : &none;
     c->path = xstrdup(path);
     if (!fs_exists(path)) {
-        err_set(err, ERR_INPUT, "%s: no such file or directory", path);
+        checkpoint_missing(path, err);
         goto out;
     }
     c->sharded = checkpoint_is_sharded(path);

@@ -39,6 +39,10 @@ struct checkpoint_options {
     bool no_model;           /* tensors only: unknown families are fine */
 };
 
+/* Set *err for PATH, which does not exist: where it may be a name on the hub, how that
+ * is fetched.  Returns -1. */
+int checkpoint_missing(const char *path, struct err *err);
+
 /* Open PATH; rank files are not opened yet.  OPT may be NULL.  Errors as of the readers
  * and of model_open and model_bind. */
 int checkpoint_open(struct checkpoint **out, const char *path,

@@ -149,7 +149,7 @@ int outline_open(struct outline *o, const char *path,
     struct outline made = { .dtype = DTYPE_F32 };
 
     if (!fs_exists(path))
-        return err_set(err, ERR_INPUT, "%s: no such file or directory", path);
+        return checkpoint_missing(path, err);
     if (open_any(&made, path, opt ? opt : &none, err) < 0) {
         outline_close(&made);
         return -1;
