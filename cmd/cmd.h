@@ -84,7 +84,7 @@ char **cmd_command(const struct cmd *cmd, int argc, char **argv);
 int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Print "program: text" and return the status that *err's kind means. */
-int cmd_fail(const struct cmd *cmd, const struct err *err);
+MUST_CHECK int cmd_fail(const struct cmd *cmd, const struct err *err);
 void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Print LINE and a line feed on standard output, what names in it hold escaped. */

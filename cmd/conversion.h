@@ -8,13 +8,13 @@
 #include "lib/reshard/convert.h"
 
 /* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
-int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err);
+MUST_CHECK int open_checkpoint(struct checkpoint **out, const char *path,
+                               const char *family, struct err *err);
 
 /* Check the keys of M's config as keys_check does, and warn with one line of CMD (NULL:
  * not at all) of those that are ignored. */
-int check_config(const struct cmd *cmd, const struct model *m, enum keys_need need,
-                 struct err *err);
+MUST_CHECK int check_config(const struct cmd *cmd, const struct model *m,
+                            enum keys_need need, struct err *err);
 
 /* convert, or an export that is called like it. */
 typedef int converter(struct checkpoint *ckpt, const char *path,

@@ -50,7 +50,7 @@ static inline bool mesh_is_given(const struct mesh_options *m)
 
 /* The mesh asked for: an axis not named has the size it has in BASE.  ERR_USAGE when
  * the options contradict one another. */
-int mesh_from_options(struct mesh *out, const struct mesh_options *m,
-                      const struct mesh *base, struct err *err);
+MUST_CHECK int mesh_from_options(struct mesh *out, const struct mesh_options *m,
+                                 const struct mesh *base, struct err *err);
 
 #endif

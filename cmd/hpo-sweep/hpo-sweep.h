@@ -46,8 +46,8 @@ struct wish {
 bool session_duration(double *out, const char *text);
 
 /* Check what W asks of a study begun from F, and choose its sampler. */
-int wish_check(const struct wish *w, struct sampler_choice *sampler,
-               const struct sweepfile *f, struct err *err);
+MUST_CHECK int wish_check(const struct wish *w, struct sampler_choice *sampler,
+                          const struct sweepfile *f, struct err *err);
 /* Release what the options took. */
 void wish_clear(struct wish *w);
 
@@ -66,28 +66,29 @@ struct session {
 
 /* Open the study that W, or HPO_STORAGE and HPO_STUDY, name; without a name the only
  * one there.  It is loaded, between begin and end when CHANGE. */
-int session_open(struct session *s, const struct where *w, bool change,
-                 struct err *err);
+MUST_CHECK int session_open(struct session *s, const struct where *w, bool change,
+                            struct err *err);
 /* The same to read alone, of FILE if it is not NULL: a storage, or the sweep file of a
  * study.  Where nothing names a study, it is the only one of the working directory. */
-int session_open_file(struct session *s, const struct where *w, const char *file,
-                      struct err *err);
+MUST_CHECK int session_open_file(struct session *s, const struct where *w,
+                                 const char *file, struct err *err);
 /* Read the sweep file PATH into *S, which then knows its study's name and storage, and
  * check W as far as that goes without them: nothing is opened or made. */
-int session_read_sweep(struct session *s, const char *path, const struct wish *w,
-                       struct err *err);
+MUST_CHECK int session_read_sweep(struct session *s, const char *path,
+                                  const struct wish *w, struct err *err);
 /* Open, or begin, its study, alone and loaded. */
-int session_open_study(struct session *s, const struct wish *w, struct err *err);
+MUST_CHECK int session_open_study(struct session *s, const struct wish *w,
+                                  struct err *err);
 /* Let the study, which has no trials, begin with those of the study NAME that have
  * values and fit the space: *TAKEN of *TOTAL.  NAME is one of the same storage, a
  * storage or a sweep file.  Nothing is done when an earlier run has done so. */
-int session_warm_start(struct session *s, const char *name, size_t *taken,
-                       size_t *total, struct err *err);
+MUST_CHECK int session_warm_start(struct session *s, const char *name, size_t *taken,
+                                  size_t *total, struct err *err);
 /* Print what a person should know of the storage, once in its life. */
 void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */
-int session_begin(struct session *s, struct err *err);
-int session_end(struct session *s, struct err *err);
+MUST_CHECK int session_begin(struct session *s, struct err *err);
+MUST_CHECK int session_end(struct session *s, struct err *err);
 void session_close(struct session *s);
 
 /* How many trials count: those that have ended, with BEGUN also those that run.  One
@@ -97,25 +98,27 @@ uint64_t session_done(struct session *s, uint64_t pardoned, bool begun);
 bool session_is_full(struct session *s, uint64_t cap, uint64_t pardoned);
 /* Start the next trial: the first that waits, else a new point.  Returns 1 with X
  * filled and *number set, 0 when nothing is left to draw. */
-int session_draw(struct session *s, int *number, double *x, struct err *err);
+MUST_CHECK int session_draw(struct session *s, int *number, double *x, struct err *err);
 /* Let trial ID be another's after SECONDS without news of it: session_end_leases takes
  * it for failed then.  WORKER is the process that runs it, as job_identity_dup has it,
  * or NULL. */
-int session_lease(struct session *s, int64_t id, double seconds, const char *worker,
-                  struct err *err);
+MUST_CHECK int session_lease(struct session *s, int64_t id, double seconds,
+                             const char *worker, struct err *err);
 /* There is news of T: its lease, if it has one, begins again. */
-int session_renew(struct session *s, const struct study_trial *t, struct err *err);
+MUST_CHECK int session_renew(struct session *s, const struct study_trial *t,
+                             struct err *err);
 /* Trials whose lease is over, or, by session_reap, whose worker was of this host and is
  * dead, have failed; with AGAIN what they tried waits to be tried again. */
-int session_end_leases(struct session *s, bool again, struct err *err);
-int session_reap(struct session *s, bool again, struct err *err);
+MUST_CHECK int session_end_leases(struct session *s, bool again, struct err *err);
+MUST_CHECK int session_reap(struct session *s, bool again, struct err *err);
 /* T fails because its worker was ended; with AGAIN, and unless that has happened three
  * times to its point, what it tried waits to be tried again.  T may have moved. */
-int session_interrupt(struct session *s, struct study_trial *t, bool again,
-                      struct err *err);
+MUST_CHECK int session_interrupt(struct session *s, struct study_trial *t, bool again,
+                                 struct err *err);
 /* How often T's command was started before; and note it. */
 int session_attempt(const struct study_trial *t);
-int session_note_attempt(struct session *s, int64_t id, int attempt, struct err *err);
+MUST_CHECK int session_note_attempt(struct session *s, int64_t id, int attempt,
+                                    struct err *err);
 
 /* Attributes of a trial, the user's, that say how its command ended. */
 #define SESSION_STATUS_KEY "exit_status"
@@ -129,30 +132,32 @@ struct ending {
 };
 
 /* Note on T, which is not finished, how it ended. */
-int session_explain(struct session *s, const struct study_trial *t,
-                    const struct ending *end, struct err *err);
+MUST_CHECK int session_explain(struct session *s, const struct study_trial *t,
+                               const struct ending *end, struct err *err);
 /* The trial whose number TEXT says, which runs, or may be WAITING; NULL with *err set
  * when there is none. */
 struct study_trial *session_trial(struct session *s, const char *text, bool waiting,
                                   struct err *err);
 /* Finish T: COMPLETE takes one value per objective, NaN makes it failed; PRUNED takes
  * its last report along. */
-int session_finish(struct session *s, struct study_trial *t, enum study_state state,
-                   const double *values, size_t n, struct err *err);
+MUST_CHECK int session_finish(struct session *s, struct study_trial *t,
+                              enum study_state state, const double *values, size_t n,
+                              struct err *err);
 /* Note the constraints of T, a list as JSON: those above 0 are violated. */
-int session_constrain(struct session *s, const struct study_trial *t, const char *json,
-                      struct err *err);
+MUST_CHECK int session_constrain(struct session *s, const struct study_trial *t,
+                                 const char *json, struct err *err);
 /* Enqueue what T, which has failed, tried, as its next attempt.  T may have moved
  * afterwards. */
-int session_hand_on(struct session *s, const struct study_trial *t, struct err *err);
+MUST_CHECK int session_hand_on(struct session *s, const struct study_trial *t,
+                               struct err *err);
 /* Whether the study's pruner would stop T; rungs passed are noted. */
-int session_judge(struct session *s, const struct study_trial *t, bool *prune,
-                  struct err *err);
+MUST_CHECK int session_judge(struct session *s, const struct study_trial *t,
+                             bool *prune, struct err *err);
 
 /* The reason that is noted on T, owned; NULL without one. */
 char *session_reason_dup(const struct study_trial *t);
 /* Try again, once each, the points whose trials have all failed. */
-int session_retry_failed(struct session *s, struct err *err);
+MUST_CHECK int session_retry_failed(struct session *s, struct err *err);
 
 /* What is known of the points that were tried. */
 struct points {

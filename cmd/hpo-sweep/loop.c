@@ -168,8 +168,9 @@ static int record(struct loop *l, struct job *job, struct study_trial *t,
 {
     struct session *s = l->s;
     size_t n = s->study.nobjectives;
+    bool kept = measure_keep(values, n, job->dir, NULL) == 0;
 
-    measure_keep(values, n, job->dir, NULL); /* which the command may have removed */
+    (void)kept; /* the command may have removed the directory */
     if (constraints && session_constrain(s, t, constraints, err) < 0)
         return -1;
     count_failure(l, false);

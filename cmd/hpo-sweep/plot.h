@@ -22,12 +22,12 @@ struct chart plot_frame(struct canvas *canvas, const struct chart_axis *ax,
 
 /* Each parameter against the first objective; PARAMS names some of them, or none for
  * all. */
-int panels_slice(const struct study *s, const struct opt_list *params, const char *path,
-                 struct err *err);
+MUST_CHECK int panels_slice(const struct study *s, const struct opt_list *params,
+                            const char *path, struct err *err);
 /* Each two of PARAMS, or of the four that matter most, and the first objective there:
  * its estimate, or with RANKS that of each trial among the others. */
-int panels_pairs(const struct study *s, const struct opt_list *params, bool ranks,
-                 const char *path, struct err *err);
+MUST_CHECK int panels_pairs(const struct study *s, const struct opt_list *params,
+                            bool ranks, const char *path, struct err *err);
 
 /* When each trial ran. */
 void timeline_draw(struct canvas *canvas, const struct study *s);

@@ -68,11 +68,11 @@ uint64_t loop_done(const struct loop *l);
 /* Whether another trial may be begun now. */
 bool loop_may_draw(const struct loop *l);
 /* Run trials until there are enough, or until what ends it sooner. */
-int loop_run(struct loop *l, struct err *err);
+MUST_CHECK int loop_run(struct loop *l, struct err *err);
 
 /* Take the directory of the trials, l->base: runs of other studies stay out of it, for
  * they would take each other's results.  ERR_LOCKED when another run has it. */
-int directory_hold(struct loop *l, struct err *err);
+MUST_CHECK int directory_hold(struct loop *l, struct err *err);
 
 /* From here on signals are waited for: SIGTERM, SIGINT and SIGHUP end the run, SIGUSR1
  * lets the trials that run be the last. */
@@ -105,13 +105,15 @@ void progress_show(struct progress *p, const struct loop *l);
 void progress_end(struct progress *p, const struct loop *l);
 
 /* Find what can be known to be wrong with the command before the first trial. */
-int spawn_check(struct loop *l, struct err *err);
+MUST_CHECK int spawn_check(struct loop *l, struct err *err);
 /* Take the words of the file that --require names, checked. */
-int spawn_read_require(struct loop *l, struct err *err);
+MUST_CHECK int spawn_read_require(struct loop *l, struct err *err);
 /* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself.  A signal
  * that ends the run ends it as well: 0 with l->signal. */
-int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err);
+MUST_CHECK int spawn_feasible(struct loop *l, struct job *job, const double *x,
+                              struct err *err);
 /* Start JOB's command at X. */
-int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err);
+MUST_CHECK int spawn_command(struct loop *l, struct job *job, const double *x,
+                             struct err *err);
 
 #endif

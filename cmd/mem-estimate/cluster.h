@@ -14,8 +14,8 @@ struct cluster_options {
 
 /* Fill *m for devices of GPU (which may be NULL where there is a calibration), and
  * append to ASSUMED what was not given. */
-int cluster_machine(struct machine *m, const struct cluster_options *o,
-                    const struct gpu *gpu, bool train, struct str *assumed,
-                    struct err *err);
+MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
+                               const struct gpu *gpu, bool train, struct str *assumed,
+                               struct err *err);
 
 #endif

@@ -26,7 +26,7 @@ void report_text(const struct report *r);
  * of an impossible layout.  The caller frees it. */
 char *report_explanation_dup(const struct report *r);
 /* Draw the kinds of ranks as stacked bars to PATH. */
-int report_plot(const struct report *r, const char *path, struct err *err);
+MUST_CHECK int report_plot(const struct report *r, const char *path, struct err *err);
 
 /* Lines that tell what would make R fit, the nearest first.  The caller frees it. */
 char *ways_out_dup(const struct request *r);

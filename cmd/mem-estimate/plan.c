@@ -262,8 +262,8 @@ static int answer(const struct cmd *cmd, const struct planner_options *p,
         print(p, result, r, r->gpu ? r->gpu->name : "measured", json);
     else if (!result->n)
         err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
-    else
-        emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err);
+    else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
+        return cmd_fail(cmd, &err);
     return err.kind ? cmd_fail(cmd, &err)
                     : cmd_finish(cmd, result->n ? EXIT_SUCCESS : EXIT_FAILURE);
 }

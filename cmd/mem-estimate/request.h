@@ -134,19 +134,19 @@ const char *request_gpu_name(const char *text, int *n);
 uint64_t default_runtime(int ranks);
 /* Work OPTIONS out for the model at PATH; CMD warns of keys that its config has in
  * vain. ERR_USAGE for what cannot be parsed or does not fit together. */
-int request_open(struct request *r, const struct cmd *cmd,
-                 const struct request_options *o, bool train, const char *path,
-                 struct err *err);
+MUST_CHECK int request_open(struct request *r, const struct cmd *cmd,
+                            const struct request_options *o, bool train,
+                            const char *path, struct err *err);
 void request_close(struct request *r);
 
 /* Hold weights as WEIGHTS, NULL as they are stored, and whatever follows them. */
 void request_set_weights(struct request *r, const struct weight_type *weights);
 /* Estimate R's bytes.  0, or -1 with *err as of memory_estimate. */
-int request_estimate(const struct request *r, struct memory_estimate *e,
-                     struct err *err);
+MUST_CHECK int request_estimate(const struct request *r, struct memory_estimate *e,
+                                struct err *err);
 /* Set what follows from r->memory.mesh and r->batch, after they were changed:
  * micro-batches, how many are in flight, and the runtime where it was not given. */
-int request_settle(struct request *r, struct err *err);
+MUST_CHECK int request_settle(struct request *r, struct err *err);
 /* Reasons why R's layout is impossible, a line each; "" when it is not.  The caller
  * frees it. */
 char *request_obstacles_dup(const struct request *r);

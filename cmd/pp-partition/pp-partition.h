@@ -11,8 +11,9 @@ int merge_main(const char *program, int argc, char **argv);
 int schedule_main(const char *program, int argc, char **argv);
 
 /* Draw T as it was simulated to PATH: a row for each rank, time from left to right. */
-int timeline_plot(const char *path, const struct action_table *t,
-                  const struct pipe_times *times, const struct pipe_result *result,
-                  const char *title, struct err *err);
+MUST_CHECK int timeline_plot(const char *path, const struct action_table *t,
+                             const struct pipe_times *times,
+                             const struct pipe_result *result, const char *title,
+                             struct err *err);
 
 #endif

@@ -46,24 +46,24 @@ struct stage_costs {
 /* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
  * memory is the bytes that training needs with one sequence of that length in
  * flight. */
-int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
-                struct err *err);
+MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
+                           const char *what, struct err *err);
 void stage_costs_clear(struct stage_costs *c);
 
 /* Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
  * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
-int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
-                  const struct model *m, struct err *err);
+MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
+                             int chunks, const struct model *m, struct err *err);
 
 /* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
  * *out: of the model at PATH, cut as its own stages are when there are so many and one
  * chunk on each, else so that FLOPs are balanced.  RANK_OF[RANKS * CHUNKS] says who
  * runs a chunk. */
-int stages_times(double **out, const char *path, int ranks, int chunks,
-                 const int *rank_of, struct err *err);
+MUST_CHECK int stages_times(double **out, const char *path, int ranks, int chunks,
+                            const int *rank_of, struct err *err);
 /* The same in the seconds that C has for a step of its tokens, cut so that these are
  * balanced. */
-int stages_calibrated(double **out, const struct calibration *c, int ranks, int chunks,
-                      const int *rank_of, struct err *err);
+MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,
+                                 int chunks, const int *rank_of, struct err *err);
 
 #endif

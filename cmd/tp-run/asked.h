@@ -15,6 +15,6 @@ struct asked {
 /* Read generation_config.json of S's checkpoint, or the same keys of config.json where
  * there is none.  ERR_INPUT for a setting that changes the text and cannot be followed;
  * keys that are not known are warned of in one line. */
-int asked_read(struct asked *a, const struct session *s, struct err *err);
+MUST_CHECK int asked_read(struct asked *a, const struct session *s, struct err *err);
 
 #endif

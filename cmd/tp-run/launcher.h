@@ -17,7 +17,7 @@ struct launcher {
 /* NAME is auto (mpirun's and srun's ranks are told by their environment), local or mpi.
  * Ranks of MPI but the first say nothing from now on.  Release with launcher_close,
  * also after a failure. */
-int launcher_open(struct launcher *l, const char *name, struct err *err);
+MUST_CHECK int launcher_open(struct launcher *l, const char *name, struct err *err);
 void launcher_close(struct launcher *l);
 /* Is this the process that reads what the user gives, and prints? */
 bool launcher_is_front(const struct launcher *l);
@@ -26,10 +26,10 @@ int launcher_local_ranks(const struct launcher *l, int nranks);
 
 /* RET and *err of all ranks: the error of the first rank that has one becomes
  * everybody's. */
-int launcher_agree(const struct launcher *l, int ret, struct err *err);
+MUST_CHECK int launcher_agree(const struct launcher *l, int ret, struct err *err);
 /* The N bytes at P must be the same on all ranks, or it is ERR_INPUT with WHAT. */
-int launcher_same(const struct launcher *l, const void *p, size_t n, const char *what,
-                  struct err *err);
+MUST_CHECK int launcher_same(const struct launcher *l, const void *p, size_t n,
+                             const char *what, struct err *err);
 
 /* Run MAIN on NRANKS ranks; the exit status, without what CMD says. */
 int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,

@@ -72,30 +72,31 @@ struct session {
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */
-int session_open(struct session *s, const struct cmd *cmd,
-                 const struct session_options *opt, const char *path, struct err *err);
+MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
+                            const struct session_options *opt, const char *path,
+                            struct err *err);
 void session_close(struct session *s);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
 /* With --report-memory: what each rank has allocated, a line of JSON for each on
  * standard error.  All ranks call it. */
-int session_report(const struct session *s, const struct runner *r, struct comm *comm,
-                   struct err *err);
+MUST_CHECK int session_report(const struct session *s, const struct runner *r,
+                              struct comm *comm, struct err *err);
 
 /* Refuse a model that predicts no tokens: one of hidden states, labels or scores. */
-int session_need_lm(const struct session *s, struct err *err);
+MUST_CHECK int session_need_lm(const struct session *s, struct err *err);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);
 /* Parse "1,2,3" (commas or white space), each below the model's vocabulary; or token
  * types, below their number.  WHAT is for messages. */
-int session_parse_ids(const struct session *s, struct ids *out, const char *text,
-                      const char *what, struct err *err);
-int session_parse_types(const struct session *s, struct ids *out, const char *text,
-                        const char *what, struct err *err);
-int session_encode(const struct session *s, struct ids *out, const char *text,
-                   size_t len, struct err *err);
+MUST_CHECK int session_parse_ids(const struct session *s, struct ids *out,
+                                 const char *text, const char *what, struct err *err);
+MUST_CHECK int session_parse_types(const struct session *s, struct ids *out,
+                                   const char *text, const char *what, struct err *err);
+MUST_CHECK int session_encode(const struct session *s, struct ids *out,
+                              const char *text, size_t len, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

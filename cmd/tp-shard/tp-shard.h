@@ -23,8 +23,9 @@ int families_main(const char *program, int argc, char **argv);
 
 /* Draw what each of NPARTS parts (each with its cutter and BYTES) holds of C's tensors
  * to PATH. */
-int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutter,
-              int nparts, const uint64_t *bytes, struct err *err);
+MUST_CHECK int plan_plot(const char *path, const struct checkpoint *c,
+                         struct cutter **cutter, int nparts, const uint64_t *bytes,
+                         struct err *err);
 
 #define DTYPE_OPTION(dtype)                                 \
     {                                                       \
@@ -42,7 +43,7 @@ int plan_plot(const char *path, const struct checkpoint *c, struct cutter **cutt
 bool output_is_number(const struct cmd *cmd, const char *output);
 
 /* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
-int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
-                      struct err *err);
+MUST_CHECK int dtype_from_option(const enum dtype **out, enum dtype *value,
+                                 const char *text, struct err *err);
 
 #endif

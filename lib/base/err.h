@@ -7,6 +7,9 @@
 #ifndef LIB_BASE_ERR_H
 #define LIB_BASE_ERR_H
 
+/* The result of a function that can fail is looked at. */
+#define MUST_CHECK __attribute__((warn_unused_result))
+
 enum err_kind {
     ERR_NONE = 0,
     ERR_NO = 1,      /* an honest no: does not fit, differs */

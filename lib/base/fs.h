@@ -11,41 +11,43 @@
 
 /* Read all of PATH ("-" is standard input) into a fresh NUL-terminated
  * buffer, at most MAX bytes or it is ERR_INPUT.  *len may be NULL. */
-int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
-                 struct err *err);
+MUST_CHECK int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                            struct err *err);
 
 /* Open PATH for reading, symbolic links followed, and return the descriptor.  What is
  * missing or no regular file (a FIFO, a device, a directory) is ERR_INPUT at once: a
  * part of a checkpoint is never waited for. */
-int fs_open_regular(const char *path, struct err *err);
+MUST_CHECK int fs_open_regular(const char *path, struct err *err);
 /* fs_read_file of a regular file; "-" is a name like any other. */
-int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
-                    struct err *err);
+MUST_CHECK int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
+                               struct err *err);
 
 /* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  A short
  * file is ERR_INPUT ("truncated"). */
-int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
-             struct err *err);
-int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset, const char *path,
-              struct err *err);
-int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *err);
+MUST_CHECK int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
+                        struct err *err);
+MUST_CHECK int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset,
+                         const char *path, struct err *err);
+MUST_CHECK int fs_write(int fd, const void *buf, size_t n, const char *path,
+                        struct err *err);
 
 /* Write N bytes to PATH by a temporary name in the same directory, synced when SYNC,
  * then renamed; on failure PATH is as it was and nothing is left.  "-" is standard
  * output. */
-int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
-                  struct err *err);
+MUST_CHECK int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
+                             struct err *err);
 
-int fs_sync_dir(const char *path, struct err *err);
-int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
-int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
+MUST_CHECK int fs_sync_dir(const char *path, struct err *err);
+MUST_CHECK int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
+MUST_CHECK int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
 /* The same for NAME in the open directory AT, and the names in NAME; PATH is for
  * messages.  A symbolic link is removed, and not listed. */
-int fs_remove_tree_at(int at, const char *name, const char *path, struct err *err);
-int fs_list_at(char ***names, size_t *n, int at, const char *name, const char *path,
-               struct err *err);
+MUST_CHECK int fs_remove_tree_at(int at, const char *name, const char *path,
+                                 struct err *err);
+MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
+                          const char *path, struct err *err);
 /* Names in DIR, sorted by byte value, without "." and "..".  Free each and *names. */
-int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
+MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
 void fs_list_free(char **names, size_t n);
 
 bool fs_exists(const char *path);
@@ -53,7 +55,7 @@ bool fs_is_dir(const char *path);
 /* True when PATH lies on a file system of another machine (NFS, SMB, AFS, Ceph). */
 bool fs_is_remote(const char *path);
 /* Size in bytes of what PATH leads to, symbolic links followed. */
-int fs_size(uint64_t *size, const char *path, struct err *err);
+MUST_CHECK int fs_size(uint64_t *size, const char *path, struct err *err);
 
 char *fs_join_dup(const char *dir, const char *name);
 char *fs_dirname_dup(const char *path);

@@ -46,13 +46,14 @@ struct json_doc {
  * UTF-8, NaN or a trailing byte is ERR_INPUT "NAME:LINE:COL: cause"; so is a tree that
  * takes more than mem_allowance.  On failure
  * *doc needs no json_clear. */
-int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
-               struct err *err);
+MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *text,
+                          size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
 /* Would cJSON's tree of the N bytes at TEXT take more memory than foreign bytes may?
  * Then ERR_INPUT; to be asked before cJSON_Parse. */
-int json_check_cost(const char *name, const char *text, size_t n, struct err *err);
+MUST_CHECK int json_check_cost(const char *name, const char *text, size_t n,
+                               struct err *err);
 
 /* The first member of OBJECT that repeats an earlier one's key, or NULL. */
 const struct json *json_find_duplicate(const struct json *object);

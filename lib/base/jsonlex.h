@@ -54,11 +54,11 @@ void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_
 void jsonlex_clear(struct jsonlex *lex);
 
 /* Step to the next token.  Returns -1 with ERR_INPUT "NAME:LINE:COL: cause". */
-int jsonlex_next(struct jsonlex *lex, struct err *err);
+MUST_CHECK int jsonlex_next(struct jsonlex *lex, struct err *err);
 
 /* With the first token of a value at hand, step to its last one, so that
  * [start of the first, lex->end) is the value's text. */
-int jsonlex_skip(struct jsonlex *lex, struct err *err);
+MUST_CHECK int jsonlex_skip(struct jsonlex *lex, struct err *err);
 
 /* ERR_INPUT "NAME:LINE:COL: " of the present token and the formatted cause. */
 int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, ...)

@@ -31,7 +31,7 @@ bool mem_add(uint64_t *out, uint64_t a, uint64_t b);
  * tensor) in all; its largest structure, which this is for, has most of that. */
 uint64_t mem_allowance(uint64_t bytes);
 /* ERR_INPUT that says of the foreign file NAME that it asks for more. */
-int mem_refuse(const char *name, uint64_t bytes, struct err *err);
+MUST_CHECK int mem_refuse(const char *name, uint64_t bytes, struct err *err);
 
 /* Allocate SIZE bytes (at least 1) aligned to 64, for WHAT (named in the
  * error).  Returns NULL with *err set to ERR_SYSTEM.  Release with free(). */

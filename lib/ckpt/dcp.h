@@ -28,14 +28,14 @@ extern const char DCP_METADATA[], DCP_ITEMS[]; /* the names of the two files */
 
 /* Lay ITEM out (its name, type and shape are given) at OFFSET of the items' file.
  * ERR_NO when PyTorch has no such type. */
-int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err);
+MUST_CHECK int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err);
 /* What goes before the raw storage (to item->offset), and after it: its bytes and their
  * CRC-32 are known by then. */
 void dcp_item_head(struct str *out, const struct dcp_item *item);
 void dcp_item_tail(struct str *out, const struct dcp_item *item);
 
 /* Write .metadata for N items to the open file FD; PATH is for the message. */
-int dcp_metadata_write(int fd, const char *path, const struct dcp_item *item, size_t n,
-                       struct err *err);
+MUST_CHECK int dcp_metadata_write(int fd, const char *path, const struct dcp_item *item,
+                                  size_t n, struct err *err);
 
 #endif

@@ -83,13 +83,14 @@ void manifest_part_coord(const int mesh[MANIFEST_AXES], int p,
 int manifest_nparts(const int mesh[MANIFEST_AXES]);
 
 /* Write *m to the open file FD, synced; PATH is for messages. */
-int manifest_write(const struct manifest *m, int fd, const char *path, struct err *err);
+MUST_CHECK int manifest_write(const struct manifest *m, int fd, const char *path,
+                              struct err *err);
 
 /* Read PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
  * failure *m needs no clearing. */
-int manifest_read(struct manifest *m, const char *path, struct err *err);
-int manifest_parse(struct manifest *m, const char *path, const char *text, size_t n,
-                   struct err *err);
+MUST_CHECK int manifest_read(struct manifest *m, const char *path, struct err *err);
+MUST_CHECK int manifest_parse(struct manifest *m, const char *path, const char *text,
+                              size_t n, struct err *err);
 void manifest_clear(struct manifest *m);
 
 static inline bool manifest_holds(const struct manifest_tensor *t, int part)

@@ -33,26 +33,26 @@ struct outdir {
  * exists, unless FORCE and it is our own: a directory with a manifest or with nothing
  * but the NFILES files named in FILES.  ERR_LOCKED when another run is writing it,
  * ERR_INPUT when the unfinished directory is not safe to continue. */
-int outdir_open(struct outdir *o, const char *path, const char *identity,
-                const char *stamp, bool force, const char *const *files, size_t nfiles,
-                struct err *err);
+MUST_CHECK int outdir_open(struct outdir *o, const char *path, const char *identity,
+                           const char *stamp, bool force, const char *const *files,
+                           size_t nfiles, struct err *err);
 
 /* A fresh file NAME, for reading and writing; what had the name is removed.  Returns
  * the descriptor or -1. */
-int outdir_create(const struct outdir *o, const char *name, struct err *err);
+MUST_CHECK int outdir_create(const struct outdir *o, const char *name, struct err *err);
 /* The file NAME that an earlier run left, or a fresh one. */
-int outdir_reopen(const struct outdir *o, const char *name, struct err *err);
+MUST_CHECK int outdir_reopen(const struct outdir *o, const char *name, struct err *err);
 /* Give the open file FD its final mode: SOURCE's, as far as the umask lets it. */
-int outdir_share(const struct outdir *o, int fd, mode_t source, const char *path,
-                 struct err *err);
+MUST_CHECK int outdir_share(const struct outdir *o, int fd, mode_t source,
+                            const char *path, struct err *err);
 /* A fresh small file of N bytes at TEXT with its final mode, synced. */
-int outdir_write(const struct outdir *o, const char *name, const char *text, size_t n,
-                 mode_t source, struct err *err);
+MUST_CHECK int outdir_write(const struct outdir *o, const char *name, const char *text,
+                            size_t n, mode_t source, struct err *err);
 
 /* Note LINE (without its line feed) as done. */
-int outdir_note(struct outdir *o, const char *line, struct err *err);
+MUST_CHECK int outdir_note(struct outdir *o, const char *line, struct err *err);
 /* All files are written and synced: give the directory its name. */
-int outdir_finish(struct outdir *o, struct err *err);
+MUST_CHECK int outdir_finish(struct outdir *o, struct err *err);
 /* Release; what is unfinished stays to be continued. */
 void outdir_close(struct outdir *o);
 

@@ -30,10 +30,10 @@ struct pickle {
 
 /* Read the open file FD; PATH is for messages.  Malformed files and refused names are
  * ERR_INPUT.  On failure *p needs no clearing. */
-int pickle_read(struct pickle *p, int fd, const char *path, struct err *err);
+MUST_CHECK int pickle_read(struct pickle *p, int fd, const char *path, struct err *err);
 /* The same from the SIZE bytes at DATA. */
-int pickle_parse(struct pickle *p, const char *path, const unsigned char *data,
-                 uint64_t size, struct err *err);
+MUST_CHECK int pickle_parse(struct pickle *p, const char *path,
+                            const unsigned char *data, uint64_t size, struct err *err);
 void pickle_clear(struct pickle *p);
 
 #endif

@@ -29,11 +29,12 @@ struct safetensors {
 /* Read the header of the open file FD; PATH is for messages.  When TEXT is not NULL the
  * header as it stands in the file becomes the caller's there (data - 8 bytes, and a
  * NUL). Malformed files are ERR_INPUT.  On failure *st needs no clearing. */
-int safetensors_read(struct safetensors *st, char **text, int fd, const char *path,
-                     struct err *err);
+MUST_CHECK int safetensors_read(struct safetensors *st, char **text, int fd,
+                                const char *path, struct err *err);
 /* The same from the header's N bytes at TEXT and the file's size. */
-int safetensors_parse(struct safetensors *st, const char *path, const char *text,
-                      size_t n, uint64_t size, struct err *err);
+MUST_CHECK int safetensors_parse(struct safetensors *st, const char *path,
+                                 const char *text, size_t n, uint64_t size,
+                                 struct err *err);
 void safetensors_clear(struct safetensors *st);
 
 /* A header in the making: `{ 0 }`, then add tensors in the order of their data, then
@@ -50,8 +51,8 @@ void safetensors_header_add(struct safetensors_header *h, const char *name,
                             enum dtype dtype, int ndim, const uint64_t *shape,
                             uint64_t size);
 /* ERR_INPUT when it has become too long for the format. */
-int safetensors_header_finish(struct safetensors_header *h, const char *path,
-                              struct err *err);
+MUST_CHECK int safetensors_header_finish(struct safetensors_header *h, const char *path,
+                                         struct err *err);
 void safetensors_header_clear(struct safetensors_header *h);
 
 /* The length's 8 bytes, and back. */

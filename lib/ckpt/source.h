@@ -49,7 +49,7 @@ struct source {
 
 /* Open PATH.  Errors: ERR_INPUT names file and cause.  On failure *s needs no
  * clearing. */
-int source_open(struct source *s, const char *path, struct err *err);
+MUST_CHECK int source_open(struct source *s, const char *path, struct err *err);
 void source_clear(struct source *s);
 
 /* The text of the index that a merge of S needs and S has not (a fresh one): that of
@@ -58,15 +58,16 @@ char *source_index_dup(const struct source *s);
 
 /* The safetensors header of file I as it stands (a fresh text, NUL-terminated; *n
  * bytes). */
-int source_header(char **text, size_t *n, const struct source *s, size_t i,
-                  struct err *err);
+MUST_CHECK int source_header(char **text, size_t *n, const struct source *s, size_t i,
+                             struct err *err);
 
 /* The CRC-32 of file I as it lies on the disk. */
-int source_crc32(uint32_t *crc, const struct source *s, size_t i, struct err *err);
+MUST_CHECK int source_crc32(uint32_t *crc, const struct source *s, size_t i,
+                            struct err *err);
 
 /* The weight files that the N bytes of an index at TEXT name, in order, each once; PATH
  * is for messages.  Free with fs_list_free. */
-int source_parse_index(char ***names, size_t *nnames, const char *path,
-                       const char *text, size_t n, struct err *err);
+MUST_CHECK int source_parse_index(char ***names, size_t *nnames, const char *path,
+                                  const char *text, size_t n, struct err *err);
 
 #endif

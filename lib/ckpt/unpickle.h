@@ -107,7 +107,7 @@ void unpickle_clear(struct unpickle *m);
 
 /* Run the pickle at m->p up to its STOP, after which m->p stands; its value to *out.
  * What is malformed or refused is ERR_INPUT. */
-int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err);
+MUST_CHECK int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err);
 
 /* The bytes of pickles that have been read so far: what has been built of them takes no
  * more memory than mem_allowance of it, or the run fails. */

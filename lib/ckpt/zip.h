@@ -27,8 +27,8 @@ struct zip {
 
 /* Read the directory of the archive in the SIZE bytes at DATA.  PATH is for messages;
  * ERR_INPUT when malformed. On failure *z needs no clearing. */
-int zip_read(struct zip *z, const char *path, const unsigned char *data, uint64_t size,
-             struct err *err);
+MUST_CHECK int zip_read(struct zip *z, const char *path, const unsigned char *data,
+                        uint64_t size, struct err *err);
 const struct zip_member *zip_find(const struct zip *z, const char *name);
 void zip_clear(struct zip *z);
 

@@ -89,12 +89,12 @@ struct comm {
     struct comm_tally tally[COMM_NKINDS];
 };
 
-int comm_start(struct comm *c, struct collective op, struct err *err);
+MUST_CHECK int comm_start(struct comm *c, struct collective op, struct err *err);
 /* Finish the first of those that have been started and not waited for. */
-int comm_wait(struct comm *c, struct err *err);
+MUST_CHECK int comm_wait(struct comm *c, struct err *err);
 /* Start and wait.  What was started before it finishes too; its own waits then return
  * at once. */
-int comm_run(struct comm *c, struct collective op, struct err *err);
+MUST_CHECK int comm_run(struct comm *c, struct collective op, struct err *err);
 /* What C has run and started of a kind. */
 const struct comm_tally *comm_tally(const struct comm *c, enum comm_kind kind);
 
@@ -130,7 +130,7 @@ struct comm *comm_self_open(void);
 /* Memory for a group of NRANKS processes on this machine: anonymous and shared, so it
  * must be made before they are forked, and nothing is left when they are gone. */
 struct shm;
-int shm_open_group(struct shm **out, int nranks, struct err *err);
+MUST_CHECK int shm_open_group(struct shm **out, int nranks, struct err *err);
 void shm_close_group(struct shm *s);
 /* End all waits of all ranks. */
 void shm_abort(struct shm *s);

@@ -10,7 +10,7 @@
 
 /* Begin MPI; once in a process, and ended by mpi_close.  ERR_SYSTEM in a build without
  * MPI. */
-int mpi_open(struct comm **world, struct err *err);
+MUST_CHECK int mpi_open(struct comm **world, struct err *err);
 void mpi_close(struct comm *world); /* NULL is allowed */
 /* Ranks of this machine. */
 int mpi_local_ranks(const struct comm *world);

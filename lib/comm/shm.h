@@ -49,14 +49,16 @@ char *shm_slots(struct shm *s, int board, int rank);
 void shm_raise(struct post *p, uint32_t count);
 /* Wait until READY(ARG), which changes after P has been raised.  Messages and
  * collectives under way are moved on meanwhile, as others may wait for them. */
-int shm_wait(struct end *e, struct post *p, bool (*ready)(const void *arg),
-             const void *arg, struct err *err);
+MUST_CHECK int shm_wait(struct end *e, struct post *p, bool (*ready)(const void *arg),
+                        const void *arg, struct err *err);
 
 struct end *shm_open_end(struct shm *s, int rank);
 void shm_close_end(struct end *e); /* what has not been flushed is lost */
-int shm_send(struct end *e, const void *buf, size_t bytes, int to, struct err *err);
-int shm_receive(struct end *e, void *buf, size_t bytes, int from, struct err *err);
-int shm_flush(struct end *e, struct err *err);
+MUST_CHECK int shm_send(struct end *e, const void *buf, size_t bytes, int to,
+                        struct err *err);
+MUST_CHECK int shm_receive(struct end *e, void *buf, size_t bytes, int from,
+                           struct err *err);
+MUST_CHECK int shm_flush(struct end *e, struct err *err);
 /* Move on messages that wait for room. */
 void shm_push(struct end *e);
 

@@ -11,10 +11,10 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
 /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
  * on the other rows.  Fail only for want of memory. */
-int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
-               const struct matrix *w, struct err *err);
-int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
-               const struct matrix *w, struct err *err);
+MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err);
+MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err);
 /* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
@@ -37,9 +37,9 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
                 const struct inst *inst);
 /* of each head: y = x w^T or, when PLAIN, x w, with the head's rows of w from
  * inst->head.row on.  Fails only for want of memory. */
-int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
-                     const struct inst *inst, bool plain, const struct matrix *w,
-                     struct err *err);
+MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
+                                const struct inst *inst, bool plain,
+                                const struct matrix *w, struct err *err);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
 void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
@@ -72,20 +72,22 @@ struct attention_step {
 };
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
  * memory. */
-int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
-                  const struct attention_step *step, struct err *err);
+MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
+                             const struct inst *inst, const struct attention_step *step,
+                             struct err *err);
 
 /* The gradients of q, k and v, beside each other in y's rows of STRIDE columns, from d,
  * that of the result.  The step's keys are its rows' own.  Fails only for want of
  * memory. */
-int cpu_attention_back(struct device *dev, float *y, size_t stride, const float *d,
-                       const float *q, const struct inst *inst,
-                       const struct attention_step *step, struct err *err);
+MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
+                                  const float *d, const float *q,
+                                  const struct inst *inst,
+                                  const struct attention_step *step, struct err *err);
 
 /* *id = a token drawn by its logits: the likeliest top_k, then the likeliest of them
  * that sum to top_p.  Fails only for want of memory. */
-int cpu_sample(float *id, const float *logits, size_t vocab, const struct draw *draw,
-               struct err *err);
+MUST_CHECK int cpu_sample(float *id, const float *logits, size_t vocab,
+                          const struct draw *draw, struct err *err);
 
 extern kernel *const cpu_kernels[OP_COUNT];
 /* those of the reverse: gradient.c */
@@ -99,7 +101,7 @@ extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_col
 /* What the operations share. */
 
 /* A team of threads: struct device. */
-int cpu_open(struct device **out, int threads, struct err *err);
+MUST_CHECK int cpu_open(struct device **out, int threads, struct err *err);
 void cpu_close(struct device *d);
 int cpu_threads(const struct device *d);
 /* Run tasks 0 to TASKS - 1, each once, on threads 0 to cpu_threads - 1; back when all

@@ -6,6 +6,7 @@
 
 /* The best of several runs on THREADS threads: bytes read from memory, and f32
  * operations of a matrix product (oneDNN's where it is built in), each a second. */
-int machine_measure(int threads, double *read, double *product, struct err *err);
+MUST_CHECK int machine_measure(int threads, double *read, double *product,
+                               struct err *err);
 
 #endif

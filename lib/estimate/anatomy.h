@@ -117,9 +117,10 @@ struct anatomy_options {
 /* The anatomy at COORD of MESH, of which only tp and ep count.  STORED[i] is the type
  * of input i of the model's binding, NULL where it has no weights; OPT may be NULL.  A
  * name in OPT that no tensor has is ERR_USAGE. */
-int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
-                 const int coord[MESH_NAXES], const enum dtype *stored,
-                 const struct anatomy_options *opt, struct err *err);
+MUST_CHECK int anatomy_open(struct anatomy **out, const struct model *m,
+                            const struct mesh *mesh, const int coord[MESH_NAXES],
+                            const enum dtype *stored, const struct anatomy_options *opt,
+                            struct err *err);
 void anatomy_close(struct anatomy *a);
 
 /* The index of the unit that makes V, a value of A's program. */

@@ -111,9 +111,9 @@ struct memory_estimate {
 
 /* Predict what M (with weights stored as STORED, or NULL) needs.  ERR_NO when the
  * layout is impossible, ERR_USAGE when a number overflows.  The caller clears *e. */
-int memory_estimate(struct memory_estimate *e, const struct model *m,
-                    const enum dtype *stored, const struct memory_options *o,
-                    struct err *err);
+MUST_CHECK int memory_estimate(struct memory_estimate *e, const struct model *m,
+                               const enum dtype *stored, const struct memory_options *o,
+                               struct err *err);
 void memory_estimate_clear(struct memory_estimate *e);
 
 /* How anatomies are made for O. */

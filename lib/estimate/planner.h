@@ -84,8 +84,8 @@ struct planner_result {
 };
 
 /* Search.  0, or -1 with *err set; no layout that fits is n = 0.  The caller clears. */
-int planner_search(struct planner_result *out, const struct model *m,
-                   const struct planner_options *o, struct err *err);
+MUST_CHECK int planner_search(struct planner_result *out, const struct model *m,
+                              const struct planner_options *o, struct err *err);
 void planner_result_clear(struct planner_result *r);
 
 #endif

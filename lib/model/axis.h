@@ -60,8 +60,8 @@ struct axis_scope {
 
 /* Parse TEXT.  On failure *err says the column within TEXT: "column 7: cause"; *out
  * untouched. */
-int axis_parse(struct axis *out, const char *text, const struct axis_scope *scope,
-               struct err *err);
+MUST_CHECK int axis_parse(struct axis *out, const char *text,
+                          const struct axis_scope *scope, struct err *err);
 /* Make an axis of one unnamed leaf with the digits of A's segment SEGMENT; false if it
  * has none. */
 bool axis_segment(struct axis *out, const struct axis *a, const char *segment);

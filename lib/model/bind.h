@@ -7,11 +7,11 @@
 #include "lib/model/state.h"
 
 /* Write out D's alternatives ("{a|b}") and find its captures ("{layer}"). */
-int bind_pattern(struct model *m, struct tensor_def *d, struct err *err);
+MUST_CHECK int bind_pattern(struct model *m, struct tensor_def *d, struct err *err);
 /* Make model.tensor from the definitions, named by their first alternatives. */
-int bind_tensors(struct model *m, struct err *err);
+MUST_CHECK int bind_tensors(struct model *m, struct err *err);
 /* Make the tensors of definition DEF, which was added after bind_tensors. */
-int bind_definition(struct model *m, size_t def, struct err *err);
+MUST_CHECK int bind_definition(struct model *m, size_t def, struct err *err);
 /* The tensor of D in LAYER, of EXPERT; what its captures do not name is not looked at.
  * -1 when there is none, -3 when a capture has no value. */
 long bind_index(const struct model *m, const struct tensor_def *d, int layer,

@@ -34,8 +34,8 @@ struct expr_env {
 };
 
 /* Evaluate the N bytes at TEXT.  An error says "column C: cause", C counted in TEXT. */
-int expr_eval(struct expr_value *out, const char *text, size_t n,
-              const struct expr_env *env, struct err *err);
+MUST_CHECK int expr_eval(struct expr_value *out, const char *text, size_t n,
+                         const struct expr_env *env, struct err *err);
 
 /* A JSON value as an expression's value. */
 struct expr_value expr_from_json(const cJSON *json);

@@ -56,7 +56,8 @@ struct family_library;
 
 /* The built-in families and every *.json in the directories and files of PATH
  * (colon-separated, or NULL). A user's family hides a built-in one of its name. */
-int family_library_open(struct family_library **out, const char *path, struct err *err);
+MUST_CHECK int family_library_open(struct family_library **out, const char *path,
+                                   struct err *err);
 void family_library_free(struct family_library *lib);
 size_t family_library_count(const struct family_library *lib);
 const char *family_library_name(const struct family_library *lib,
@@ -65,15 +66,16 @@ const char *family_library_name(const struct family_library *lib,
 /* The family called NAME, the one that CONFIG asks for (CONFIG_NAME is for messages),
  * or the one in FILE.  Unknown names and model types are ERR_INPUT and name the nearest
  * known. */
-int family_find(struct family **out, const struct family_library *lib, const char *name,
-                struct err *err);
-int family_match(struct family **out, const struct family_library *lib,
-                 const cJSON *config, const char *config_name, struct err *err);
-int family_read(struct family **out, const struct family_library *lib, const char *file,
-                struct err *err);
+MUST_CHECK int family_find(struct family **out, const struct family_library *lib,
+                           const char *name, struct err *err);
+MUST_CHECK int family_match(struct family **out, const struct family_library *lib,
+                            const cJSON *config, const char *config_name,
+                            struct err *err);
+MUST_CHECK int family_read(struct family **out, const struct family_library *lib,
+                           const char *file, struct err *err);
 /* A family from TEXT, which is copied; FILE is its name for messages. */
-int family_parse(struct family **out, const struct family_library *lib,
-                 const char *file, const char *text, struct err *err);
+MUST_CHECK int family_parse(struct family **out, const struct family_library *lib,
+                            const char *file, const char *text, struct err *err);
 void family_free(struct family *f);
 
 /* Append the flattened family as JSON: itself a family file that extends nothing. */

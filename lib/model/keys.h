@@ -24,8 +24,8 @@ enum keys_need {
 /* Check the config that M was made from.  A key whose value changes what NEED names is
  * ERR_INPUT with key, value and default.  Appended to IGNORED, with ", " between: keys
  * that nobody knows, and those whose values change only what NEED leaves out. */
-int keys_check(const struct model *m, enum keys_need need, struct str *ignored,
-               struct err *err);
+MUST_CHECK int keys_check(const struct model *m, enum keys_need need,
+                          struct str *ignored, struct err *err);
 
 /* Does the common list hold KEY? */
 bool keys_is_harmless(const char *key);

@@ -33,15 +33,15 @@ void mesh_one(struct mesh *m);
 /* Fill *m from sizes, 0 meaning "not named": the size that BASE has, or 1 when BASE is
  * NULL; so is the padding, and the stages where pp stays; the vocabulary is dealt.  A
  * size above 2^20 or a product above 2^30 is ERR_USAGE; *m untouched then. */
-int mesh_set(struct mesh *m, const int size[MESH_NAXES], const struct mesh *base,
-             struct err *err);
+MUST_CHECK int mesh_set(struct mesh *m, const int size[MESH_NAXES],
+                        const struct mesh *base, struct err *err);
 
 /* The layers [*first, *first + *count) of NLAYERS that pipeline stage STAGE runs. */
 void mesh_stage(const struct mesh *m, int nlayers, int stage, int *first, int *count);
 
 /* Overwrite the entries of SIZE (0 = not named) that SPEC, such as "tp=4,pp=2", names.
  * An unknown or repeated axis or a bad number is ERR_USAGE, SIZE untouched. */
-int mesh_parse(int size[MESH_NAXES], const char *spec, struct err *err);
+MUST_CHECK int mesh_parse(int size[MESH_NAXES], const char *spec, struct err *err);
 
 /* Coordinates of RANK (0 <= rank < nranks), and back. */
 void mesh_coord(const struct mesh *m, int rank, int coord[MESH_NAXES]);

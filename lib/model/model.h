@@ -58,11 +58,11 @@ struct model {
  * of directories and files, or NULL), or take FAMILY_FILE when not NULL, and bind it.
  * Errors: an unknown model_type (ERR_INPUT, names the nearest), a missing key (names
  * key and family). */
-int model_open(struct model **out, const char *name, const char *config,
-               const char *family_file, const char *path, struct err *err);
+MUST_CHECK int model_open(struct model **out, const char *name, const char *config,
+                          const char *family_file, const char *path, struct err *err);
 /* The same from a manifest's flattened family text. */
-int model_open_flat(struct model **out, const char *name, const char *config,
-                    const char *family_text, struct err *err);
+MUST_CHECK int model_open_flat(struct model **out, const char *name, const char *config,
+                               const char *family_text, struct err *err);
 void model_free(struct model *m);
 
 /* The family that M is of; its file as one JSON text is model_family_text. */
@@ -85,20 +85,21 @@ struct model_input {
 /* Match the N inputs to tensors: sets .name and .source of each tensor and the carry
  * list.  A tensor that no rule matches, a missing one, or a wrong shape is ERR_INPUT
  * and names it. */
-int model_bind(struct model *m, const struct model_input *in, size_t n,
-               struct err *err);
+MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t n,
+                          struct err *err);
 
 /* The tensor called NAME (as bound), or -1. */
 long model_find(const struct model *m, const char *name);
 
 /* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
  * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
-int model_eval(const struct model *m, const char *text, size_t n, int layer,
-               struct expr_value *out, struct err *err);
+MUST_CHECK int model_eval(const struct model *m, const char *text, size_t n, int layer,
+                          struct expr_value *out, struct err *err);
 
 /* True when WHEN (NULL: always) holds.  J and DOC say where it stands. */
-int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool *out, struct err *err);
+MUST_CHECK int model_when(const struct model *m, const char *when,
+                          const struct json_doc *doc, const struct json *j, int layer,
+                          bool *out, struct err *err);
 
 /* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
  * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
@@ -114,7 +115,8 @@ uint64_t model_context(const struct model *m);
 
 /* Refuse a mesh that this model cannot be cut to, with the reason (ERR_NO; "tp 9: llama
  * has 8 heads"). */
-int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err);
+MUST_CHECK int model_check_mesh(const struct model *m, const struct mesh *mesh,
+                                struct err *err);
 
 /* The pipeline stage that runs layer LAYER of the repeated section SECTION, or the
  * section itself (LAYER -1).  What comes before all layers is on the first stage, what
@@ -187,8 +189,9 @@ struct slice {
 /* A cutter answers for one mesh and one part; it caches runs per axis, so that a model
  * of 100,000 tensors needs little. */
 struct cutter;
-int cutter_open(struct cutter **out, const struct model *m, const struct mesh *mesh,
-                const int coord[MESH_NAXES], struct err *err);
+MUST_CHECK int cutter_open(struct cutter **out, const struct model *m,
+                           const struct mesh *mesh, const int coord[MESH_NAXES],
+                           struct err *err);
 void cutter_free(struct cutter *c);
 /* Choose the order before the first slice is asked for; it is ORIGINAL until then. */
 void cutter_set_order(struct cutter *c, enum slice_order order);

@@ -16,11 +16,12 @@
  * experts are dealt, the part has nothing under a key, its counts do not meet the
  * family's condition, or its tensors have other shapes than such a model's; ERR_USAGE
  * when the vocabulary is cut. */
-int partconfig_print(struct str *out, const struct model *m, const char *name,
-                     const char *config, const struct mesh *mesh,
-                     const int coord[MESH_NAXES], struct err *err);
+MUST_CHECK int partconfig_print(struct str *out, const struct model *m,
+                                const char *name, const char *config,
+                                const struct mesh *mesh, const int coord[MESH_NAXES],
+                                struct err *err);
 
 /* Are the family's shapes sound?  ERR_INPUT names the place. */
-int partconfig_check(const struct model *m, struct err *err);
+MUST_CHECK int partconfig_check(const struct model *m, struct err *err);
 
 #endif

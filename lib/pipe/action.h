@@ -51,6 +51,6 @@ void action_print(struct str *out, const struct action *a);
 /* Is every stage's forward and backward of every micro-batch there once, on the rank
  * that has the stage, the backward after the forward and the weights' gradient after
  * the input's?  ERR_INPUT names the first that is missing, doubled or out of order. */
-int action_check(const struct action_table *t, struct err *err);
+MUST_CHECK int action_check(const struct action_table *t, struct err *err);
 
 #endif

@@ -32,9 +32,10 @@ struct calibration {
 bool calibration_is_text(const char *text);
 /* Read the file PATH, or TEXT (N bytes) that is called NAME.  ERR_INPUT names place and
  * cause.  The caller clears *out. */
-int calibration_read(struct calibration *out, const char *path, struct err *err);
-int calibration_parse(struct calibration *out, const char *name, const char *text,
-                      size_t n, struct err *err);
+MUST_CHECK int calibration_read(struct calibration *out, const char *path,
+                                struct err *err);
+MUST_CHECK int calibration_parse(struct calibration *out, const char *name,
+                                 const char *text, size_t n, struct err *err);
 void calibration_clear(struct calibration *c);
 /* Append the file's text. */
 void calibration_print(struct str *out, const struct calibration *c);

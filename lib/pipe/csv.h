@@ -13,7 +13,7 @@
 void csv_print(struct str *out, const struct action_table *t);
 /* Read N bytes of TEXT; NAME is for messages.  The table is not checked yet but for its
  * words: errors are ERR_INPUT "NAME:LINE: cause". */
-int csv_parse(struct action_table *t, const char *name, const char *text, size_t n,
-              struct err *err);
+MUST_CHECK int csv_parse(struct action_table *t, const char *name, const char *text,
+                         size_t n, struct err *err);
 
 #endif

@@ -21,7 +21,7 @@ extern const char *const order_names[ORDERS + 1];
 
 /* Make the table of NAME for RANKS ranks with CHUNKS stages each (1 but for interleaved
  * and zb-v, which has 2).  ERR_USAGE when the numbers do not suit the order. */
-int order_make(struct action_table *t, enum order name, int ranks, int micro_batches,
-               int chunks, struct err *err);
+MUST_CHECK int order_make(struct action_table *t, enum order name, int ranks,
+                          int micro_batches, int chunks, struct err *err);
 
 #endif

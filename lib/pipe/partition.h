@@ -13,8 +13,9 @@
  * of what stands before all layers, LAST of what comes after them; costs are below
  * 2^60 / (N + 2).  A stage has a layer at least, unless EMPTY.  COUNT[PARTS] becomes
  * the layers of each.  ERR_NO when there are too few layers. */
-int partition_balance(int *count, const uint64_t *cost, int n, uint64_t first,
-                      uint64_t last, int parts, bool empty, struct err *err);
+MUST_CHECK int partition_balance(int *count, const uint64_t *cost, int n,
+                                 uint64_t first, uint64_t last, int parts, bool empty,
+                                 struct err *err);
 
 enum remainder { REMAINDER_FIRST, REMAINDER_MIDDLE, REMAINDER_LAST };
 

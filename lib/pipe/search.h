@@ -13,7 +13,7 @@
 /* Make the table for RANKS stages, whose activations never exceed CAP micro-batches'
  * (times->freed counts).  The same numbers give the same table.  ERR_NO when CAP is
  * below 1. */
-int search_make(struct action_table *t, int ranks, int micro_batches,
-                const struct pipe_times *times, double cap, struct err *err);
+MUST_CHECK int search_make(struct action_table *t, int ranks, int micro_batches,
+                           const struct pipe_times *times, double cap, struct err *err);
 
 #endif

@@ -34,8 +34,8 @@ struct pipe_result {
 
 /* Simulate T.  A deadlock is ERR_INPUT and names the first action that waits for ever.
  * The caller clears *out. */
-int pipe_simulate(struct pipe_result *out, const struct action_table *t,
-                  const struct pipe_times *times, struct err *err);
+MUST_CHECK int pipe_simulate(struct pipe_result *out, const struct action_table *t,
+                             const struct pipe_times *times, struct err *err);
 void pipe_result_clear(struct pipe_result *r);
 
 /* What action A takes on its rank. */

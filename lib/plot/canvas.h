@@ -31,11 +31,11 @@ bool canvas_can_draw(const char *path);
 
 /* A picture for PATH, by its extension .svg, .png or .pdf, white to begin with.
  * ERR_USAGE for another extension; ERR_SYSTEM when cairo cannot be loaded. */
-int canvas_open(struct canvas **out, const char *path, double width, double height,
-                struct err *err);
+MUST_CHECK int canvas_open(struct canvas **out, const char *path, double width,
+                           double height, struct err *err);
 /* Finish and write the picture, which appears whole or not at all; releases C in any
  * case. */
-int canvas_close(struct canvas *c, struct err *err);
+MUST_CHECK int canvas_close(struct canvas *c, struct err *err);
 /* Release C, and write nothing. */
 void canvas_discard(struct canvas *c);
 

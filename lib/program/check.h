@@ -10,6 +10,7 @@
  * and append to REPORT one line for each tensor of the family: its shape and what each
  * rank of two stores.  Checks what a shape's size alone cannot show: that every line
  * types, that every tensor is read, and that a name means one thing. */
-int family_check(struct str *report, const struct family *f, struct err *err);
+MUST_CHECK int family_check(struct str *report, const struct family *f,
+                            struct err *err);
 
 #endif

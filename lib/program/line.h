@@ -34,7 +34,7 @@ struct node {
 };
 
 /* Parse LINE, which must outlive the tree.  An error says "column C: cause". */
-int line_parse_tree(struct node **out, const char *line, struct err *err);
+MUST_CHECK int line_parse_tree(struct node **out, const char *line, struct err *err);
 void node_free(struct node *n);
 
 #endif

@@ -239,9 +239,9 @@ struct program_options {
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
  * program_free.  Errors name family file, line and column. */
-int program_build(struct program **out, const struct model *model,
-                  const struct mesh *mesh, const int coord[MESH_NAXES],
-                  const struct program_options *opt, struct err *err);
+MUST_CHECK int program_build(struct program **out, const struct model *model,
+                             const struct mesh *mesh, const int coord[MESH_NAXES],
+                             const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
 /* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */

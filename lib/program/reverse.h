@@ -19,7 +19,7 @@
 #include "lib/program/build.h"
 
 /* May the program be reversed on this mesh?  ERR_NO when not. */
-int reverse_check(const struct mesh *mesh, struct err *err);
+MUST_CHECK int reverse_check(const struct mesh *mesh, struct err *err);
 /* Append the reverse to the program of B, whose weights are numbered. */
 int reverse_program(struct builder *b);
 

@@ -8,8 +8,8 @@
 
 /* Evaluate the family's rotary table E for M.  The caller releases with
  * rotary_clear. */
-int rotary_init(struct rope *out, const struct model *m, const struct family_entry *e,
-                struct err *err);
+MUST_CHECK int rotary_init(struct rope *out, const struct model *m,
+                           const struct family_entry *e, struct err *err);
 void rotary_clear(struct rope *r);
 
 #endif

@@ -24,19 +24,19 @@ struct audit {
 
 /* Compare the files of the sharded checkpoint C with its manifest.  Returns -1 only
  * when the audit itself could not be made; damage is findings. */
-int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err);
+MUST_CHECK int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err);
 
 /* Compare the weight files in DIR with those that C was cut from. */
-int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
-                  struct err *err);
+MUST_CHECK int audit_against(struct audit *a, const struct checkpoint *c,
+                             const char *dir, struct err *err);
 
 /* Write a line for each file of weights and each tensor of the Hugging Face directory
  * or single file S to OUT: CRC-32, bytes, file, and the tensor's name, between tabs. */
-int audit_sum(struct str *out, const struct source *s, struct err *err);
+MUST_CHECK int audit_sum(struct str *out, const struct source *s, struct err *err);
 
 /* Compare S with the lines that audit_sum made; NAME is for messages.  A malformed line
  * is ERR_INPUT. */
-int audit_compare(struct audit *a, const struct source *s, const char *name,
-                  const char *lines, struct err *err);
+MUST_CHECK int audit_compare(struct audit *a, const struct source *s, const char *name,
+                             const char *lines, struct err *err);
 
 #endif

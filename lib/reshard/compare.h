@@ -33,8 +33,9 @@ struct compare_tensor {
 /* Call TELL for each tensor of A in order, then for those only B has.  Elements that
  * differ by no more than TOLERANCE times the larger of the two count as equal.  A type
  * without values (F4, C64) is compared by its bytes. */
-int compare_checkpoints(struct checkpoint *a, struct checkpoint *b, double tolerance,
-                        void (*tell)(void *arg, const struct compare_tensor *d),
-                        void *arg, struct err *err);
+MUST_CHECK int
+compare_checkpoints(struct checkpoint *a, struct checkpoint *b, double tolerance,
+                    void (*tell)(void *arg, const struct compare_tensor *d), void *arg,
+                    struct err *err);
 
 #endif

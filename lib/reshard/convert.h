@@ -29,8 +29,8 @@ struct convert_result {
 };
 
 /* Write CKPT to the directory PATH.  ERR_LOCKED when another run is writing it. */
-int convert(struct checkpoint *ckpt, const char *path,
-            const struct convert_options *opt, struct convert_result *result,
-            struct err *err);
+MUST_CHECK int convert(struct checkpoint *ckpt, const char *path,
+                       const struct convert_options *opt, struct convert_result *result,
+                       struct err *err);
 
 #endif

@@ -53,8 +53,9 @@ void cut_free(struct cut *c);
 
 /* Bytes of T in part P of SIDE as type DTYPE; *held says whether the part stores it at
  * all.  ERR_INPUT when the part's bytes would not be whole. */
-int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side, int p,
-                   const struct cut_tensor *t, enum dtype dtype, struct err *err);
+MUST_CHECK int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side,
+                              int p, const struct cut_tensor *t, enum dtype dtype,
+                              struct err *err);
 /* The shape that part P stores. */
 void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
                     const struct cut_tensor *t);
@@ -62,8 +63,9 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
 /* Copy T.  FROM_CRC[p] and TO_CRC[p] become the CRC-32 of the tensor's bytes in the
  * parts; READ[p] says whether part p of FROM was read (replicas are not).  Any of the
  * three may be NULL. */
-int cut_copy(struct cut *c, const struct cut_tensor *t, const struct cut_side *from,
-             const struct cut_side *to, uint32_t *from_crc, bool *read,
-             uint32_t *to_crc, uint64_t *overflows, struct err *err);
+MUST_CHECK int cut_copy(struct cut *c, const struct cut_tensor *t,
+                        const struct cut_side *from, const struct cut_side *to,
+                        uint32_t *from_crc, bool *read, uint32_t *to_crc,
+                        uint64_t *overflows, struct err *err);
 
 #endif

@@ -8,8 +8,8 @@
  * does: one file of items and .metadata.  OPT's mesh is not looked at.  The directory
  * appears whole; a run that was interrupted is begun anew by the same call.  Errors as
  * of convert; ERR_NO where PyTorch has no type like a tensor's. */
-int export_dcp(struct checkpoint *ckpt, const char *path,
-               const struct convert_options *opt, struct convert_result *result,
-               struct err *err);
+MUST_CHECK int export_dcp(struct checkpoint *ckpt, const char *path,
+                          const struct convert_options *opt,
+                          struct convert_result *result, struct err *err);
 
 #endif

@@ -17,8 +17,8 @@ struct outline {
 };
 
 /* Open PATH.  OPT may be NULL.  Errors as of model_open and checkpoint_open. */
-int outline_open(struct outline *o, const char *path,
-                 const struct checkpoint_options *opt, struct err *err);
+MUST_CHECK int outline_open(struct outline *o, const char *path,
+                            const struct checkpoint_options *opt, struct err *err);
 void outline_close(struct outline *o);
 
 /* Is tensor I a parameter of M: neither a second name of a tied one, nor a quantised

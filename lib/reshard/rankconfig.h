@@ -22,11 +22,11 @@ struct rankconfig {
 
 /* Make the texts for FROM's model on MESH; errors as of partconfig_print.  Cleared in
  * any case. */
-int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
-                    const struct mesh *mesh, struct err *err);
+MUST_CHECK int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
+                               const struct mesh *mesh, struct err *err);
 /* Write the directories in O, synced. */
-int rankconfig_write(const struct rankconfig *r, const struct outdir *o,
-                     struct err *err);
+MUST_CHECK int rankconfig_write(const struct rankconfig *r, const struct outdir *o,
+                                struct err *err);
 void rankconfig_clear(struct rankconfig *r);
 
 /* What the link of part P must say: "../rank-tp0-pp0.safetensors".  A fresh text. */

@@ -52,22 +52,25 @@ struct target {
 /* Prepare *to for the tensors of FROM: for MESH, or (NULL) as FROM's original was,
  * which must then be sharded.  ERR_NO when the model cannot be cut so.  Cleared in any
  * case with target_clear. */
-int target_init(struct target *to, struct checkpoint *from, const struct mesh *mesh,
-                const enum dtype *cast, struct err *err);
+MUST_CHECK int target_init(struct target *to, struct checkpoint *from,
+                           const struct mesh *mesh, const enum dtype *cast,
+                           struct err *err);
 void target_clear(struct target *to);
 
 /* Make the files in OUT (or open them again) and write their headers. */
-int target_begin(struct target *to, const struct outdir *out, struct err *err);
+MUST_CHECK int target_begin(struct target *to, const struct outdir *out,
+                            struct err *err);
 /* Give the files their sizes and modes and wait until they are on the disk. */
-int target_sync(struct target *to, struct err *err);
+MUST_CHECK int target_sync(struct target *to, struct err *err);
 
 /* Where part P's bytes of tensor I begin in their file; TARGET_NOT_THERE when it holds
  * none. */
 uint64_t target_place(const struct target *to, size_t i, int p);
 struct target_file *target_file(const struct target *to, size_t i, int p);
-int target_part_bytes(const struct target *to, size_t i, int p, uint64_t *bytes,
-                      bool *held, struct err *err);
+MUST_CHECK int target_part_bytes(const struct target *to, size_t i, int p,
+                                 uint64_t *bytes, bool *held, struct err *err);
 /* The CRC-32 of file F, from those of its header and of its tensors' bytes. */
-int target_crc(const struct target *to, size_t f, uint32_t *crc, struct err *err);
+MUST_CHECK int target_crc(const struct target *to, size_t f, uint32_t *crc,
+                          struct err *err);
 
 #endif

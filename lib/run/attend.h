@@ -21,8 +21,9 @@ struct attend_segment {
 
 /* P, S and LINK must outlive it.  ERR_NO when the ranks that exchange heads are more
  * than the heads. */
-int attend_open(struct attend **out, const struct program *p, struct sequence *s,
-                struct link *link, const struct cache_limits *limits, struct err *err);
+MUST_CHECK int attend_open(struct attend **out, const struct program *p,
+                           struct sequence *s, struct link *link,
+                           const struct cache_limits *limits, struct err *err);
 void attend_free(struct attend *a);
 uint64_t attend_cache_bytes(const struct attend *a);
 /* What it needs besides: room for exchanged rows. */
@@ -30,16 +31,16 @@ uint64_t attend_scratch_bytes(const struct attend *a);
 
 /* Begin a step of N segments (one, where ranks share them): make room in the cache, and
  * add to U what its kernels read; attend_ready when U has been sent. */
-int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
-                 struct upload *u, struct err *err);
+MUST_CHECK int attend_begin(struct attend *a, const struct attend_segment *segment,
+                            size_t n, struct upload *u, struct err *err);
 void attend_ready(struct attend *a, const struct upload *u);
 /* SEQUENCE has ended. */
 void attend_forget(struct attend *a, size_t sequence);
 /* Run CALL, of an OP_KEEP or OP_ATTENTION, whose buffers are filled but for those of
  * kept values. */
-int attend_keep(struct attend *a, struct call *call, struct err *err);
-int attend_run(struct attend *a, struct call *call, struct err *err);
+MUST_CHECK int attend_keep(struct attend *a, struct call *call, struct err *err);
+MUST_CHECK int attend_run(struct attend *a, struct call *call, struct err *err);
 /* The same of an OP_ATTENTION_BACK. */
-int attend_back(struct attend *a, struct call *call, struct err *err);
+MUST_CHECK int attend_back(struct attend *a, struct call *call, struct err *err);
 
 #endif

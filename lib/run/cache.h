@@ -56,9 +56,10 @@ struct cache_limits {
  */
 size_t cache_blocks(size_t context, size_t sequences, size_t rows);
 /* COLS[slot] are the columns of a row that this rank keeps. */
-int cache_open(struct cache *c, const struct program *program,
-               const struct backend *ops, struct device *device, const uint64_t *cols,
-               const struct cache_limits *limits, struct err *err);
+MUST_CHECK int cache_open(struct cache *c, const struct program *program,
+                          const struct backend *ops, struct device *device,
+                          const uint64_t *cols, const struct cache_limits *limits,
+                          struct err *err);
 void cache_close(struct cache *c);
 
 /* The group of what side SIDE (1: keys, 2: values) of attention INST reads, or -1. */
@@ -67,8 +68,8 @@ int cache_side(const struct cache *c, const struct inst *inst, int side);
 void cache_reset(struct cache *c, size_t sequence);
 /* Make room in group GROUP for the rows [START, START + N) of SEQUENCE, and give back
  * what they do not see.  ERR_SYSTEM when the pool has no block left. */
-int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size_t n,
-                 struct err *err);
+MUST_CHECK int cache_extend(struct cache *c, int group, size_t sequence, size_t start,
+                            size_t n, struct err *err);
 /* The table, as kernels read it, into U. */
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u);
 

@@ -43,10 +43,11 @@ struct engine_groups {
 
 /* WEIGHT[i] is program weight i, in the memory of DEVICE, which OPS has opened; all
  * must outlive the engine, as must PROGRAM and the groups. */
-int engine_open(struct engine **out, const struct program *program,
-                const struct backend *ops, struct device *device,
-                const struct matrix *weight, const struct engine_groups *groups,
-                const struct engine_limits *limits, struct err *err);
+MUST_CHECK int engine_open(struct engine **out, const struct program *program,
+                           const struct backend *ops, struct device *device,
+                           const struct matrix *weight,
+                           const struct engine_groups *groups,
+                           const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
 /* The gradients of the weights are added to f32 numbers at GRADIENT[i], in the memory
  * of the device, in the weights' order one after the other, for a program with a
@@ -73,12 +74,12 @@ struct segment {
 
 /* Run a step of the N segments at SEGMENT, each of another sequence; where ranks share
  * sequences N is 1.  The outputs stay valid until the next step. */
-int engine_step(struct engine *e, const struct segment *segment, size_t n,
-                struct err *err);
+MUST_CHECK int engine_step(struct engine *e, const struct segment *segment, size_t n,
+                           struct err *err);
 /* The same, without the reverse; and the reverse of the last step run so. */
-int engine_forward(struct engine *e, const struct segment *segment, size_t n,
-                   struct err *err);
-int engine_reverse(struct engine *e, struct err *err);
+MUST_CHECK int engine_forward(struct engine *e, const struct segment *segment, size_t n,
+                              struct err *err);
+MUST_CHECK int engine_reverse(struct engine *e, struct err *err);
 /* SEQUENCE has ended, and its part of the cache is free. */
 void engine_forget(struct engine *e, size_t sequence);
 /* Call SEE before the first instruction of each part of the model (model_part), and
@@ -87,8 +88,8 @@ void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg)
 /* Output I of the program, which this stage makes: *out has *rows rows of its value's
  * whole_cols, until the next call.  The first rank of a sequence group has the rows of
  * all tokens, the others their own. */
-int engine_output(struct engine *e, int i, const float **out, size_t *rows,
-                  struct err *err);
+MUST_CHECK int engine_output(struct engine *e, int i, const float **out, size_t *rows,
+                             struct err *err);
 
 /* Bytes of the cache, and of the arena with what is exchanged for attention. */
 uint64_t engine_cache_bytes(const struct engine *e);

@@ -16,9 +16,10 @@ typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);
  * The error of the rank that failed first is passed on; one that died by a signal is
  * ERR_SYSTEM.  *signal is the signal (SIGINT, SIGTERM, SIGHUP, SIGPIPE) that ended the
  * run, else 0.  Nothing must be buffered in stdio when it is called. */
-int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err *err);
+MUST_CHECK int launch_ranks(int nranks, rank_main main, void *arg, int *signal,
+                            struct err *err);
 /* The same; a rank that has been stopped for TIMEOUT_S seconds (0: any time) fails. */
-int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
-                        int *signal, struct err *err);
+MUST_CHECK int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
+                                   int *signal, struct err *err);
 
 #endif

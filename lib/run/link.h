@@ -20,18 +20,19 @@ void link_init(struct link *l, const struct backend *ops, struct device *device)
 void link_clear(struct link *l);
 
 /* x[n] = the sum of all ranks' x, of dtype f32 or f64. */
-int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtype dtype,
-                    struct err *err);
+MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n,
+                               enum dtype dtype, struct err *err);
 /* all = each rank's mine[count[rank]], one rank's after the other's; of UNIT bytes. */
-int link_all_gather(struct link *l, struct comm *c, const void *mine, void *all,
-                    const size_t *count, size_t unit, struct err *err);
-int link_send(struct link *l, struct comm *c, const void *x, size_t bytes, int to,
-              struct err *err);
-int link_receive(struct link *l, struct comm *c, void *x, size_t bytes, int from,
-                 struct err *err);
+MUST_CHECK int link_all_gather(struct link *l, struct comm *c, const void *mine,
+                               void *all, const size_t *count, size_t unit,
+                               struct err *err);
+MUST_CHECK int link_send(struct link *l, struct comm *c, const void *x, size_t bytes,
+                         int to, struct err *err);
+MUST_CHECK int link_receive(struct link *l, struct comm *c, void *x, size_t bytes,
+                            int from, struct err *err);
 
 /* The BYTES at X, device memory, for the host to read until the next call: *out. */
-int link_read(struct link *l, const void *x, size_t bytes, const void **out,
-              struct err *err);
+MUST_CHECK int link_read(struct link *l, const void *x, size_t bytes, const void **out,
+                         struct err *err);
 
 #endif

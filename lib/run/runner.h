@@ -32,28 +32,31 @@ struct runner {
 
 /* The group of WORLD's ranks that differ from the one at COORD of MESH along AXIS only;
  * all of them call it. */
-int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
-                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err);
+MUST_CHECK int runner_group(struct comm **out, struct comm *world,
+                            const struct mesh *mesh, const int coord[MESH_NAXES],
+                            enum mesh_axis axis, struct err *err);
 /* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
  * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
  * says: all angles follow from the length at the step's end. */
-int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
-                const struct runner_machine *machine, struct comm *world,
-                const struct program_options *options,
-                const struct engine_limits *limits, struct err *err);
+MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
+                           const struct mesh *mesh,
+                           const struct runner_machine *machine, struct comm *world,
+                           const struct program_options *options,
+                           const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
 
 bool runner_is_last(const struct runner *r); /* stage */
 /* The last stage of a replica tells the others buf[bytes]: tell does nothing but there,
  * hear nothing but elsewhere. */
-int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err);
-int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err);
+MUST_CHECK int runner_tell(struct runner *r, const void *buf, size_t bytes,
+                           struct err *err);
+MUST_CHECK int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err);
 /* buf[bytes] of STAGE of REPLICA, of the first rank of its tensor and its sequence
  * group, to the front: give does nothing but there, take nothing but at the front, and
  * neither where both are one rank. */
-int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
-                struct err *err);
-int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
-                struct err *err);
+MUST_CHECK int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+                           struct err *err);
+MUST_CHECK int runner_take(struct runner *r, int replica, int stage, void *buf,
+                           size_t bytes, struct err *err);
 
 #endif

@@ -64,7 +64,7 @@ struct scheduler {
 };
 
 /* Run the texts of S until all are over.  The cache must have room for the longest. */
-int scheduler_run(struct scheduler *s, struct err *err);
+MUST_CHECK int scheduler_run(struct scheduler *s, struct err *err);
 
 /* An output's row of a part, and how many they are, of the rows at X of COLS columns; X
  * is all that the step has made, in ROWS rows. */

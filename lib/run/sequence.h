@@ -53,14 +53,16 @@ uint64_t heads_cols(const struct head_part *h); /* of the part */
 
 /* y[gathered][part's columns] from x[count][all columns], and back; device memory.  Y
  * and X differ. */
-int sequence_to_heads(struct sequence *s, const struct head_part *h, uint64_t per,
-                      float *y, const float *x, struct err *err);
-int sequence_to_rows(struct sequence *s, const struct head_part *h, uint64_t per,
-                     float *y, const float *x, struct err *err);
+MUST_CHECK int sequence_to_heads(struct sequence *s, const struct head_part *h,
+                                 uint64_t per, float *y, const float *x,
+                                 struct err *err);
+MUST_CHECK int sequence_to_rows(struct sequence *s, const struct head_part *h,
+                                uint64_t per, float *y, const float *x,
+                                struct err *err);
 
 /* y[n][cols] on the group's first rank from the rows x[count][cols] of all; memory of
  * the host. */
-int sequence_collect(struct sequence *s, float *y, const float *x, size_t cols,
-                     struct err *err);
+MUST_CHECK int sequence_collect(struct sequence *s, float *y, const float *x,
+                                size_t cols, struct err *err);
 
 #endif

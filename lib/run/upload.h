@@ -22,7 +22,7 @@ void upload_begin(struct upload *u);
 size_t upload_add(struct upload *u, const void *v, size_t n, size_t size);
 /* What has been added at OFFSET, to be filled; until the next upload_add. */
 void *upload_host(struct upload *u, size_t offset);
-int upload_send(struct upload *u, struct err *err);
+MUST_CHECK int upload_send(struct upload *u, struct err *err);
 const void *upload_at(const struct upload *u, size_t offset);
 
 #endif

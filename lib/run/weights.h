@@ -19,8 +19,9 @@ struct weights {
  * which must outlive it, whatever mesh C's files are cut for.  The CRC-32 of all that
  * is read from rank files is checked.  Types other than f32, bf16 and f16 are
  * ERR_INPUT. */
-int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
-                 const struct backend *ops, struct device *device, struct err *err);
+MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
+                            const struct program *program, const struct backend *ops,
+                            struct device *device, struct err *err);
 void weights_close(struct weights *w);
 
 #endif

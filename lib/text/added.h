@@ -31,13 +31,13 @@ struct added_splits {
 };
 
 /* From "added_tokens".  PATH is for messages. */
-int added_open(struct added **out, const char *path, const cJSON *list,
-               const struct normalizer *n, struct err *err);
+MUST_CHECK int added_open(struct added **out, const char *path, const cJSON *list,
+                          const struct normalizer *n, struct err *err);
 /* The `tokenizers` library numbers the tokens itself: as in the vocabulary, else behind
  * it in order.  Refused are others, of which nobody knows what the model was trained
  * with. */
-int added_check(const struct added *a, const char *path, const struct vocab *v,
-                struct err *err);
+MUST_CHECK int added_check(const struct added *a, const char *path,
+                           const struct vocab *v, struct err *err);
 void added_free(struct added *a);
 /* Split TEXT, which is NORMALIZED or not, at the tokens of that kind. */
 void added_find(const struct added *a, bool normalized, const char *text, size_t len,

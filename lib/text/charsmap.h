@@ -11,8 +11,8 @@
 struct charsmap;
 
 /* From its base64.  WHERE begins the message. */
-int charsmap_open(struct charsmap **out, const char *where, const char *base64,
-                  struct err *err);
+MUST_CHECK int charsmap_open(struct charsmap **out, const char *where,
+                             const char *base64, struct err *err);
 void charsmap_free(struct charsmap *c);
 /* Append what the LEN bytes at TEXT become. */
 void charsmap_run(const struct charsmap *c, const char *text, size_t len,

@@ -72,8 +72,9 @@ static void run_replace(const struct stage *s, const struct pieces *in,
     for (size_t i = 0; i < in->n; i++) {
         size_t start = out->text.len;
 
-        pattern_replace(&out->text, s->pattern, s->text, pieces_at(in, i), in->v[i].len,
-                        NULL);
+        if (pattern_replace(&out->text, s->pattern, s->text, pieces_at(in, i),
+                            in->v[i].len, NULL) < 0) /* out of its limits */
+            str_addn(&out->text, pieces_at(in, i), in->v[i].len);
         pieces_end(out, start, false);
     }
 }

@@ -10,8 +10,8 @@
 struct decoder;
 
 /* From "decoder"; null puts a space between tokens.  PATH is for messages. */
-int decoder_open(struct decoder **out, const char *path, const cJSON *j,
-                 struct err *err);
+MUST_CHECK int decoder_open(struct decoder **out, const char *path, const cJSON *j,
+                            struct err *err);
 void decoder_free(struct decoder *d);
 /* Append the text of TOKENS, which are changed. */
 void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out);

@@ -16,7 +16,8 @@ struct frame {
 };
 
 /* From "post_processor"; null adds nothing.  PATH is for messages. */
-int frame_open(struct frame *out, const char *path, const cJSON *j, struct err *err);
+MUST_CHECK int frame_open(struct frame *out, const char *path, const cJSON *j,
+                          struct err *err);
 void frame_clear(struct frame *f);
 
 #endif

@@ -10,12 +10,12 @@
 struct normalizer;
 
 /* From "normalizer"; null changes nothing.  PATH is for messages. */
-int normalizer_open(struct normalizer **out, const char *path, const cJSON *j,
-                    struct err *err);
+MUST_CHECK int normalizer_open(struct normalizer **out, const char *path,
+                               const cJSON *j, struct err *err);
 void normalizer_free(struct normalizer *n);
 /* Append what the LEN bytes at TEXT become.  *KEPT: the first character was not taken
  * away. */
-int normalizer_run(const struct normalizer *n, const char *text, size_t len,
-                   struct str *out, bool *kept, struct err *err);
+MUST_CHECK int normalizer_run(const struct normalizer *n, const char *text, size_t len,
+                              struct str *out, bool *kept, struct err *err);
 
 #endif

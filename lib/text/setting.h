@@ -19,7 +19,7 @@ struct metaspace {
     const char *space; /* stands for a space; borrowed */
     bool never, first; /* one is put before nothing, or before the first piece alone */
 };
-int setting_metaspace(struct metaspace *out, const char *where, const cJSON *j,
-                      struct err *err);
+MUST_CHECK int setting_metaspace(struct metaspace *out, const char *where,
+                                 const cJSON *j, struct err *err);
 
 #endif

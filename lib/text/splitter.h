@@ -10,12 +10,12 @@
 struct splitter;
 
 /* From "pre_tokenizer"; null does not split.  PATH is for messages. */
-int splitter_open(struct splitter **out, const char *path, const cJSON *j,
-                  struct err *err);
+MUST_CHECK int splitter_open(struct splitter **out, const char *path, const cJSON *j,
+                             struct err *err);
 void splitter_free(struct splitter *s);
 /* Cut the LEN bytes at TEXT into *out, an empty list; stages may change what they cut.
  * FIRST: the text begins where the input began. */
-int splitter_run(const struct splitter *s, const char *text, size_t len, bool first,
-                 struct pieces *out, struct err *err);
+MUST_CHECK int splitter_run(const struct splitter *s, const char *text, size_t len,
+                            bool first, struct pieces *out, struct err *err);
 
 #endif

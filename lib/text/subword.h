@@ -26,10 +26,10 @@ struct subword {
     void *model;
 };
 
-int subword_open(struct subword *out, const char *path, const cJSON *model,
-                 struct err *err);
+MUST_CHECK int subword_open(struct subword *out, const char *path, const cJSON *model,
+                            struct err *err);
 void subword_clear(struct subword *s);
-int subword_encode(const struct subword *s, const char *piece, size_t len,
-                   struct tokens *out, struct err *err);
+MUST_CHECK int subword_encode(const struct subword *s, const char *piece, size_t len,
+                              struct tokens *out, struct err *err);
 
 #endif

@@ -25,17 +25,18 @@ void tokens_add(struct tokens *t, uint32_t id);
 void tokens_clear(struct tokens *t);
 
 /* Open the file at PATH.  ERR_INPUT names file and cause. */
-int tokenizer_open(struct tokenizer **out, const char *path, struct err *err);
+MUST_CHECK int tokenizer_open(struct tokenizer **out, const char *path,
+                              struct err *err);
 /* The same from TEXT. */
-int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
-                    struct err *err);
+MUST_CHECK int tokenizer_parse(struct tokenizer **out, const char *path,
+                               const char *text, struct err *err);
 void tokenizer_free(struct tokenizer *t);
 
 /* Append the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 is read as U+FFFD.
  * With ADD_SPECIAL the post-processor adds its tokens.  Fails when the model needs an
  * unknown token and has none. */
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
-                     bool add_special, struct tokens *out, struct err *err);
+MUST_CHECK int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
+                                bool add_special, struct tokens *out, struct err *err);
 /* Append the text of N ids; ids that are not known are left out. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);

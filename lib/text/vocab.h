@@ -13,8 +13,8 @@ struct vocab;
 /* Room for N words with ids below SIZE. */
 struct vocab *vocab_new(size_t n, size_t size);
 /* From {"word": id, ...}; a word or an id that is there twice is refused. */
-int vocab_open(struct vocab **out, const char *path, const cJSON *words,
-               struct err *err);
+MUST_CHECK int vocab_open(struct vocab **out, const char *path, const cJSON *words,
+                          struct err *err);
 void vocab_free(struct vocab *v);
 /* A word that is there already gets the new id. */
 void vocab_add(struct vocab *v, const char *text, uint32_t id);

@@ -30,7 +30,8 @@ struct optimizer {
 };
 
 /* For the weights of P; *o's .adamw and .clip are given. */
-int optimizer_open(struct optimizer *o, const struct parameters *p, struct err *err);
+MUST_CHECK int optimizer_open(struct optimizer *o, const struct parameters *p,
+                              struct err *err);
 void optimizer_close(struct optimizer *o);
 /* Sum of the squares of the gradients that count on this rank. */
 double optimizer_squares(struct parameters *p);

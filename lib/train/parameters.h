@@ -20,17 +20,17 @@ struct parameters {
 };
 
 /* Load the weights of PROGRAM, which must outlive *p, from C by way of DEVICE. */
-int parameters_open(struct parameters *p, struct checkpoint *c,
-                    const struct program *program, const struct backend *ops,
-                    struct device *device, struct err *err);
+MUST_CHECK int parameters_open(struct parameters *p, struct checkpoint *c,
+                               const struct program *program, const struct backend *ops,
+                               struct device *device, struct err *err);
 void parameters_close(struct parameters *p);
 
 void parameters_zero(struct parameters *p); /* the gradients */
 /* Add up over the ranks of the tensor group C the gradients that are terms of a sum. */
-int parameters_sum(struct parameters *p, struct comm *c, struct err *err);
+MUST_CHECK int parameters_sum(struct parameters *p, struct comm *c, struct err *err);
 
 /* Add up those of tensors that the first and the last stage of PIPE both have. */
-int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err);
+MUST_CHECK int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err);
 
 /* Call SEE for each run of weight I's elements that follow each other here and in the
  * whole tensor: N from HERE and from WHOLE.  OWNED: they count on this rank. */

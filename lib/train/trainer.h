@@ -47,13 +47,14 @@ struct trainer {
 };
 
 /* Make rank WORLD->rank of MESH ready to train C; both must outlive it. */
-int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
-                 const struct runner_machine *machine, struct comm *world,
-                 const struct trainer_options *options, struct err *err);
+MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
+                            const struct mesh *mesh,
+                            const struct runner_machine *machine, struct comm *world,
+                            const struct trainer_options *options, struct err *err);
 void trainer_close(struct trainer *t);
 /* One update at the rate RATE from the global batch at SAMPLE, the same on all ranks,
  * as is *result. */
-int trainer_step(struct trainer *t, const struct sample *sample, double rate,
-                 struct trainer_result *result, struct err *err);
+MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, double rate,
+                            struct trainer_result *result, struct err *err);
 
 #endif

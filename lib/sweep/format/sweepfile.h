@@ -34,10 +34,10 @@ struct sweepfile {
 };
 
 /* Parse TEXT[n], PATH for the messages. */
-int sweepfile_parse(struct sweepfile *f, const char *path, const char *text, size_t n,
-                    struct err *err);
+MUST_CHECK int sweepfile_parse(struct sweepfile *f, const char *path, const char *text,
+                               size_t n, struct err *err);
 /* The same of the file at PATH ("-" is standard input). */
-int sweepfile_read(struct sweepfile *f, const char *path, struct err *err);
+MUST_CHECK int sweepfile_read(struct sweepfile *f, const char *path, struct err *err);
 void sweepfile_clear(struct sweepfile *f);
 
 /* Append the point X as a JSON object, parameters in the space's order. */

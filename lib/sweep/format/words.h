@@ -14,14 +14,15 @@
 
 /* ERR_USAGE, with the nearest name, when a word of COMMAND (NULL-terminated) names what
  * is no parameter of the space.  MARK is NULL for braces. */
-int words_check(char *const *command, const struct space *space, const char *mark,
-                struct err *err);
+MUST_CHECK int words_check(char *const *command, const struct space *space,
+                           const char *mark, struct err *err);
 /* The first parameter that WORD names in braces, -1 without one. */
 int words_find_name(const char *word, const struct space *space);
 
 /* The same as words_check for a word of a sweep file: '{{' is a brace in '{{name}}'
  * alone, and the error is ERR_INPUT without a position. */
-int words_check_loosely(const char *word, const struct space *space, struct err *err);
+MUST_CHECK int words_check_loosely(const char *word, const struct space *space,
+                                   struct err *err);
 /* Append to OUT what stands at P of such a word, when P begins a name; returns the
  * bytes taken, 0 when it is none. */
 size_t words_take_name(struct str *out, const char *p, const struct space *space,

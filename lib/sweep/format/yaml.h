@@ -18,8 +18,8 @@ struct yaml {
 
 /* Parse TEXT[n]; NAME is kept and not copied.  ERR_INPUT "NAME:LINE:COL: cause".  On
  * failure *y needs no yaml_clear. */
-int yaml_parse(struct yaml *y, const char *name, const char *text, size_t n,
-               struct err *err);
+MUST_CHECK int yaml_parse(struct yaml *y, const char *name, const char *text, size_t n,
+                          struct err *err);
 void yaml_clear(struct yaml *y);
 
 #endif

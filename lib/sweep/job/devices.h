@@ -13,8 +13,8 @@ struct devices {
  * neighbours each.  INHERITED is the mask this process itself is under, or NULL: then
  * numbers count within it, and "all" means all of it.  What is left over, a device
  * named twice and a number beyond the mask are ERR_USAGE. */
-int devices_deal(struct devices *d, const char *list, int per, const char *inherited,
-                 struct err *err);
+MUST_CHECK int devices_deal(struct devices *d, const char *list, int per,
+                            const char *inherited, struct err *err);
 void devices_clear(struct devices *d);
 
 #endif

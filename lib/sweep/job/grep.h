@@ -10,7 +10,7 @@ struct grep;
 
 /* REGEX as Perl and Python write them (pcre2pattern(3)), of bytes.  Returns -1 with
  * *err set (ERR_USAGE) when it is none, or too large. */
-int grep_open(struct grep **out, const char *regex, struct err *err);
+MUST_CHECK int grep_open(struct grep **out, const char *regex, struct err *err);
 void grep_free(struct grep *g);
 
 /* The number that the last match in TEXT is, or its first group if there are groups,

@@ -20,7 +20,7 @@ struct guard {
 
 /* Begin, for commands in so many SLOTS; the guard keeps no files of the caller's open.
  */
-int guard_open(struct guard *g, int slots, struct err *err);
+MUST_CHECK int guard_open(struct guard *g, int slots, struct err *err);
 /* What runs in SLOT now. */
 void guard_set(struct guard *g, int slot, pid_t group);
 void guard_close(struct guard *g); /* G may have fd -1 */

@@ -45,8 +45,8 @@ char *job_which(const char *program, const char *path);
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
  * NULL-terminated) replaces the process's.  The working directory is the caller's.
  * result.json and report of an earlier start are removed. */
-int job_start(struct job *job, char *const *words, char *const *environment,
-              const char *params, struct err *err);
+MUST_CHECK int job_start(struct job *job, char *const *words, char *const *environment,
+                         const char *params, struct err *err);
 /* Signal SIG to the whole process group. */
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);

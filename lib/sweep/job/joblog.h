@@ -18,7 +18,8 @@ struct joblog_entry {
 
 /* Open PATH for appending and write the heading when it is empty; the descriptor is
  * closed on exec.  -1 with *err set. */
-int joblog_open(const char *path, struct err *err);
-int joblog_add(int fd, const char *path, const struct joblog_entry *e, struct err *err);
+MUST_CHECK int joblog_open(const char *path, struct err *err);
+MUST_CHECK int joblog_add(int fd, const char *path, const struct joblog_entry *e,
+                          struct err *err);
 
 #endif

@@ -29,7 +29,7 @@ struct measure {
 };
 
 /* ERR_USAGE unless M can give N values. */
-int measure_check(const struct measure *m, size_t n, struct err *err);
+MUST_CHECK int measure_check(const struct measure *m, size_t n, struct err *err);
 /* VALUES[n] of the trial in DIR; false when there are not as many: then WHY says in one
  * line what was looked at, and what is wrong with it. */
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
@@ -41,7 +41,8 @@ bool measure_constraints(char **json, const struct measure *m, const char *dir,
                          struct str *why);
 /* Leave VALUES[n] as DIR's result.json, unless the command did.  Returns -1 with *err
  * set. */
-int measure_keep(const double *values, size_t n, const char *dir, struct err *err);
+MUST_CHECK int measure_keep(const double *values, size_t n, const char *dir,
+                            struct err *err);
 /* A report on the way: "STEP VALUE", or a JSON object with "step" and M's first key, by
  * default "value".  False when LINE is neither. */
 bool measure_report(int64_t *step, double *value, const struct measure *m,

@@ -65,7 +65,7 @@ struct pruner_choice {
     double wrapped_set[SETTINGS_MAX];
 };
 
-int pruner_parse(struct pruner_choice *c, const char *spec, struct err *err);
+MUST_CHECK int pruner_parse(struct pruner_choice *c, const char *spec, struct err *err);
 
 /* Judge task->self; without intermediate values it is never pruned. */
 void pruner_judge(struct pruner_verdict *v, const struct pruner_choice *c,

@@ -49,11 +49,12 @@ struct sampler_choice {
 };
 
 /* Parse SPEC; ERR_USAGE lists the names when it is none of them. */
-int sampler_parse(struct sampler_choice *c, const char *spec, struct err *err);
+MUST_CHECK int sampler_parse(struct sampler_choice *c, const char *spec,
+                             struct err *err);
 
 /* ERR_USAGE when C cannot serve SPACE or that number of objectives. */
-int sampler_check(const struct sampler_choice *c, const struct space *space,
-                  size_t nobjectives, struct err *err);
+MUST_CHECK int sampler_check(const struct sampler_choice *c, const struct space *space,
+                             size_t nobjectives, struct err *err);
 
 /* Draw the point X[space->n] of trial NUMBER: fixed parameters as in FIXED (NULL, or
  * NaN for the free ones), NaN for those not in force.  *generation is what to keep

@@ -49,8 +49,8 @@ long dist_repeated_choice(const struct dist *d);
 /* Read Optuna's JSON: {"name": "FloatDistribution", "attributes": {...}}, the names of
  * its versions before 3, and the short {"type": "float", "low": ...}.  ERR_INPUT names
  * DOC's file, line and column. */
-int dist_read(struct dist *d, const struct json_doc *doc, const struct json *j,
-              struct err *err);
+MUST_CHECK int dist_read(struct dist *d, const struct json_doc *doc,
+                         const struct json *j, struct err *err);
 /* Append it as Optuna writes it. */
 void dist_write(struct str *out, const struct dist *d);
 

@@ -25,7 +25,7 @@ struct setting {
 /* Read TEXT, what follows the colon ("" or NULL: nothing), into VALUES, the rest from
  * the list's defaults.  A number setting whose default is NaN may be left out or given
  * as "auto".  ERR_USAGE names WHAT, the key and the cause. */
-int settings_parse(double values[SETTINGS_MAX], const struct setting *list,
-                   const char *what, const char *text, struct err *err);
+MUST_CHECK int settings_parse(double values[SETTINGS_MAX], const struct setting *list,
+                              const char *what, const char *text, struct err *err);
 
 #endif

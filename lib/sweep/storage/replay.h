@@ -53,8 +53,8 @@ struct replay {
 
 /* Apply the whole lines among N bytes of TEXT; *used becomes what they take.  ERR_INPUT
  * names file and line. */
-int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
-                 struct err *err);
+MUST_CHECK int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
+                            struct err *err);
 /* Forget all that was applied; the target stays. */
 void replay_forget(struct replay *r);
 void replay_clear(struct replay *r);

@@ -58,7 +58,8 @@ extern const struct storage_ops sqlite_storage, journal_storage, postgres_storag
 
 /* Open URL: "sqlite:///PATH", "journal:PATH", "postgresql://...", or a path, which is
  * SQLite's. */
-int storage_open(struct storage **st, const char *url, bool create, struct err *err);
+MUST_CHECK int storage_open(struct storage **st, const char *url, bool create,
+                            struct err *err);
 /* What of URL is a file's path, the end of it; a server's is URL. */
 const char *storage_path(const char *url);
 /* Whether URL is a server, or a file that is there. */
@@ -67,7 +68,7 @@ void storage_close(struct storage *st); /* NULL is fine */
 /* URL for processes in another directory; owned. */
 char *storage_absolute_dup(const char *url);
 /* The function `hold` of a storage whose name is its file: locks a file beside it. */
-int storage_hold_file(struct storage *st, const char *study, bool share,
-                      struct err *err);
+MUST_CHECK int storage_hold_file(struct storage *st, const char *study, bool share,
+                                 struct err *err);
 
 #endif

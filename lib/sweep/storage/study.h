@@ -105,8 +105,8 @@ struct study_trial *study_add_trial(struct study *s, int64_t id,
 /* Forget all of T but its id and number. */
 void study_reset_trial(struct study_trial *t);
 /* Add parameter NAME with the distribution of the JSON text DIST. */
-int study_add_param(struct study *s, struct study_trial *t, const char *name,
-                    double value, const char *dist, struct err *err);
+MUST_CHECK int study_add_param(struct study *s, struct study_trial *t, const char *name,
+                               double value, const char *dist, struct err *err);
 void study_set_value(struct study_trial *t, size_t objective, double value);
 void study_set_report(struct study_trial *t, int64_t step, double value);
 void study_set_attr(struct study_attrs *a, const char *key, const char *json);
@@ -150,8 +150,8 @@ void study_space(struct space *space, const struct study *s);
 /* Refuse SPACE when a trial of S has one of its parameters with another kind, scale or
  * list of choices, or the study was begun with other parameters, conditions or priors;
  * the error names the difference.  Ranges may become wider: then the result is 1. */
-int study_check_space(const struct study *s, const struct space *space,
-                      struct err *err);
+MUST_CHECK int study_check_space(const struct study *s, const struct space *space,
+                                 struct err *err);
 /* The text that is kept in the study for that purpose. */
 char *study_space_text(const struct space *space);
 

@@ -48,27 +48,31 @@ struct sql {
 };
 
 /* Begin to read; make the tables first when there are none and CREATE. */
-int tables_prepare(struct tables *t, bool create, struct err *err);
+MUST_CHECK int tables_prepare(struct tables *t, bool create, struct err *err);
 
 /* The functions of a storage that keeps tables. */
-int tables_begin(struct storage *st, bool change, struct err *err);
-int tables_end(struct storage *st, struct err *err);
+MUST_CHECK int tables_begin(struct storage *st, bool change, struct err *err);
+MUST_CHECK int tables_end(struct storage *st, struct err *err);
 void tables_give_up(struct storage *st);
-int tables_list(struct storage *st, char ***names, size_t *n, struct err *err);
-int tables_load(struct storage *st, struct study *study, const char *name,
-                struct err *err);
-int tables_create(struct storage *st, const char *name, const bool *maximize, size_t n,
-                  struct err *err);
-int tables_add_trial(struct storage *st, const struct study *study,
-                     enum study_state state, int64_t *id, int *number, struct err *err);
-int tables_set_param(struct storage *st, int64_t trial, const char *name, double value,
-                     const struct dist *d, struct err *err);
-int tables_set_state(struct storage *st, int64_t trial, enum study_state state,
-                     const double *values, size_t n, const char *when, struct err *err);
-int tables_set_report(struct storage *st, int64_t trial, int64_t step, double value,
-                      struct err *err);
-int tables_set_attr(struct storage *st, int64_t study, int64_t trial, bool system,
-                    const char *key, const char *json, struct err *err);
+MUST_CHECK int tables_list(struct storage *st, char ***names, size_t *n,
+                           struct err *err);
+MUST_CHECK int tables_load(struct storage *st, struct study *study, const char *name,
+                           struct err *err);
+MUST_CHECK int tables_create(struct storage *st, const char *name, const bool *maximize,
+                             size_t n, struct err *err);
+MUST_CHECK int tables_add_trial(struct storage *st, const struct study *study,
+                                enum study_state state, int64_t *id, int *number,
+                                struct err *err);
+MUST_CHECK int tables_set_param(struct storage *st, int64_t trial, const char *name,
+                                double value, const struct dist *d, struct err *err);
+MUST_CHECK int tables_set_state(struct storage *st, int64_t trial,
+                                enum study_state state, const double *values, size_t n,
+                                const char *when, struct err *err);
+MUST_CHECK int tables_set_report(struct storage *st, int64_t trial, int64_t step,
+                                 double value, struct err *err);
+MUST_CHECK int tables_set_attr(struct storage *st, int64_t study, int64_t trial,
+                               bool system, const char *key, const char *json,
+                               struct err *err);
 #define TABLES_FUNCTIONS                                                 \
     .begin = tables_begin, .end = tables_end, .give_up = tables_give_up, \
     .list = tables_list, .load = tables_load, .create = tables_create,   \

@@ -8,7 +8,7 @@
  * between begin and end: trials with their numbers, states, times, parameters, values,
  * reports and attributes.  *COUNT studies were copied.  ERR_INPUT when FROM has none of
  * that name or TO has one; TO is unchanged then. */
-int transfer_studies(struct storage *to, struct storage *from, const char *name,
-                     size_t *count, struct err *err);
+MUST_CHECK int transfer_studies(struct storage *to, struct storage *from,
+                                const char *name, size_t *count, struct err *err);
 
 #endif
