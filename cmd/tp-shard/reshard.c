@@ -1,6 +1,13 @@
 /* reshard - cut a checkpoint for another mesh */
 #include "cmd/tp-shard/tp-shard.h"
 
+/* Would CKPT be cut in another way today, for its own mesh? */
+static bool is_out_of_date(const struct checkpoint *ckpt)
+{
+    return ckpt->sharded &&
+           (ckpt->manifest.version < MANIFEST_VERSION || ckpt->mesh.keep_vocab);
+}
+
 int reshard_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
@@ -34,14 +41,15 @@ int reshard_main(const char *program, int argc, char **argv)
     struct mesh mesh;
     int status;
 
-    if (!mesh_is_given(&m) && !m.pad_given && !dtype)
-        return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
         open_checkpoint(&ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (mesh_from_options(&mesh, &m, &ckpt->mesh, &err) < 0) {
+    if (!mesh_is_given(&m) && !m.pad_given && !m.keep_vocab && !dtype && !configs &&
+        !is_out_of_date(ckpt)) {
+        status = cmd_usage(&cmd, "an axis is missing, such as --tp 2");
+    } else if (mesh_from_options(&mesh, &m, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);
     } else {
         opt.mesh = &mesh;
