@@ -254,9 +254,26 @@ static bool parse_tokens(const char *text, uint64_t *out)
     return ok;
 }
 
+static const char ***lists; /* one for each option that was given as a list */
+static size_t nlists;
+
+/* Lists last as long as the program, so that no way out of a command has to release
+ * them; the table keeps them in reach of leak checkers. */
+static void add_word(struct opt_list *list, const char *word)
+{
+    size_t at = 0;
+
+    while (at < nlists && lists[at] != list->v)
+        at++;
+    if (at == nlists)
+        lists = xrealloc(lists, sizeof(*lists) * ++nlists);
+    list->v = xrealloc(list->v, sizeof(*list->v) * (list->n + 1));
+    list->v[list->n++] = word;
+    lists[at] = list->v;
+}
+
 static bool set_value(const struct opt *o, const char *text)
 {
-    struct opt_list *list = o->value;
     int n;
 
     switch (o->type) {
@@ -270,8 +287,7 @@ static bool set_value(const struct opt *o, const char *text)
         *(const char **)o->value = text;
         return true;
     case OPT_LIST:
-        list->v = xrealloc(list->v, sizeof(*list->v) * (list->n + 1));
-        list->v[list->n++] = text;
+        add_word(o->value, text);
         return true;
     case OPT_INT:
     case OPT_COUNT:

@@ -29,7 +29,7 @@ enum opt_type {
 };
 
 struct opt_list {
-    const char **v;
+    const char **v; /* lasts as long as the program */
     size_t n;
 };
 

@@ -67,7 +67,6 @@ int ask_main(const char *program, int argc, char **argv)
     if (session_read_sweep(&s, operand[0], &w, &err) < 0 ||
         session_open_study(&s, &w, &err) < 0) {
         session_close(&s);
-        wish_clear(&w);
         return cmd_fail(&cmd, &err);
     }
     session_advise(&s, &cmd);
@@ -83,7 +82,6 @@ int ask_main(const char *program, int argc, char **argv)
         print_point(&s, number, x, json);
     free(x);
     session_close(&s);
-    wish_clear(&w);
     return drawn < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, drawn ? 0 : 1);
 }
 
@@ -157,10 +155,8 @@ int enqueue_main(const char *program, int argc, char **argv)
     int64_t id;
     int number, ret = 0;
 
-    if (session_read_sweep(&s, operand[0], &w, &err) < 0) {
-        wish_clear(&w);
+    if (session_read_sweep(&s, operand[0], &w, &err) < 0)
         return cmd_fail(&cmd, &err);
-    }
     str_addc(&fixed, '{');
     named = xcalloc(s.file.space.n, sizeof(*named));
     for (char **word = operand + 1; *word && ret == 0; word++)
@@ -180,6 +176,5 @@ int enqueue_main(const char *program, int argc, char **argv)
         ret = session_end(&s, &err);
     str_clear(&fixed);
     session_close(&s);
-    wish_clear(&w);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

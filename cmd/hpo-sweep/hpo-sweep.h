@@ -48,8 +48,6 @@ bool session_duration(double *out, const char *text);
 /* Check what W asks of a study begun from F, and choose its sampler. */
 MUST_CHECK int wish_check(const struct wish *w, struct sampler_choice *sampler,
                           const struct sweepfile *f, struct err *err);
-/* Release what the options took. */
-void wish_clear(struct wish *w);
 
 /* An open study. */
 struct session {

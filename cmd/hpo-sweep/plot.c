@@ -465,7 +465,6 @@ int plot_main(const char *program, int argc, char **argv)
     if (session_open_file(&s, &w, file, &err) < 0)
         return cmd_fail(&cmd, &err);
     ret = draw(&s.study, kind, &params, output, &err);
-    free(params.v);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

@@ -272,11 +272,8 @@ int run_main(const char *program, int argc, char **argv)
     }
     guard_close(&l.guard);
     devices_clear(&o.devices);
-    free(keys.v);
-    free(regexes.v);
     free(o.measure.names);
     session_close(&s);
-    wish_clear(&o.wish);
     if (ret < 0 && err.kind == ERR_LOCKED && o.quiet && !o.verbose)
         ret = ERR_LOCKED; /* what cron need not mail */
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, ret);

@@ -27,12 +27,6 @@ bool session_duration(double *out, const char *text)
     return ok;
 }
 
-void wish_clear(struct wish *w)
-{
-    free(w->directions.v);
-    free(w->metrics.v);
-}
-
 void session_close(struct session *s)
 {
     if (s->open)

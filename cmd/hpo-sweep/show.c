@@ -392,6 +392,5 @@ int trials_main(const char *program, int argc, char **argv)
         session_open_file(&s, &where, operand[0], &err) == 0)
         ret = list(&s.study, &w, &err);
     session_close(&s);
-    free(w.states.v);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

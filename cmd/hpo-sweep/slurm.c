@@ -174,6 +174,5 @@ int slurm_main(const char *program, int argc, char **argv)
             fputs(text.s, stdout);
     }
     str_clear(&text);
-    wish_clear(&a.wish);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

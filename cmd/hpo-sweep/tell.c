@@ -95,7 +95,6 @@ int tell_main(const char *program, int argc, char **argv)
         cmd_warn(&cmd, "trial %s: nan is no value: the trial is recorded as FAIL",
                  operand[0]);
     free(values);
-    free(constraints.v);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

@@ -574,9 +574,6 @@ int generate_main(const char *program, int argc, char **argv)
     else
         status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
     inputs_clear(&g.prompts);
-    free(lines.v);
-    free(prompts.v);
-    free(id_lists.v);
     session_close(&session);
     return status;
 }

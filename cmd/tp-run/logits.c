@@ -427,7 +427,6 @@ int logits_main(const char *program, int argc, char **argv)
     else
         status = inputs_status(&l.inputs, session_run(&session, logits_rank, &l));
     inputs_clear(&l.inputs);
-    free(lines.v);
     session_close(&session);
     return status;
 }

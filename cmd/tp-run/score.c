@@ -353,20 +353,14 @@ int score_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int n = 0, status;
 
-    if (s.windowed && !s.window) {
-        free(ids.v);
-        free(lines.v);
+    if (s.windowed && !s.window)
         return cmd_usage(&cmd, "--window: '0' is not a whole number from 1");
-    }
     while (operand[n])
         n++;
     if (n > 1 && fs_is_dir(operand[0]) && fs_exists(operand[n - 1]) &&
-        !fs_is_dir(operand[n - 1])) {
-        free(ids.v);
-        free(lines.v);
+        !fs_is_dir(operand[n - 1]))
         return cmd_usage(&cmd, "the texts come first, then the checkpoint: %s %s",
                          operand[n - 1], operand[0]);
-    }
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
         session_need_lm(&session, &err) < 0 || set_window(&s, &err) < 0) {
         status = cmd_fail(&cmd, &err);
@@ -385,8 +379,6 @@ int score_main(const char *program, int argc, char **argv)
         status = inputs_status(&s.inputs, session_run(&session, score_rank, &s));
 out:
     inputs_clear(&s.inputs);
-    free(lines.v);
-    free(ids.v);
     session_close(&session);
     return status;
 }
