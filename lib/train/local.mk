@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/data.c %D%/data.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
+    %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
