@@ -8,4 +8,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/schedule.c %D%/schedule.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
+    %D%/tokenfile.c %D%/tokenfile.h \
+    %D%/tokenwriter.c %D%/tokenwriter.h \
     %D%/trainer.c %D%/trainer.h
