@@ -105,6 +105,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
+    %D%/tokens.t \
     %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
