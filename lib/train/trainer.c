@@ -182,6 +182,18 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
+/* What sees the tokens that follow has nothing to learn from them. */
+static int check_causal(const struct program *p, struct err *err)
+{
+    for (int i = 0; i < p->nforward; i++)
+        if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
+            return err_set(err, ERR_NO,
+                           "family %s: attention is not causal; models that fill in "
+                           "masked tokens cannot be trained",
+                           p->model->family);
+    return 0;
+}
+
 int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
@@ -202,7 +214,9 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         t->ops->open(&t->device, machine->threads, err) < 0 ||
+        check_causal(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
+        parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
         make_tree(t, err) < 0 || make_engines(t, err) < 0) {
         trainer_close(t);
@@ -459,6 +473,17 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     *counted += count_targets(sample, n);
     free(loss);
     return ret;
+}
+
+uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
+{
+    const uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens, [ROWS_ONE] = segments };
+    uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes;
+
+    if (!program_arena(p, most, offset, &bytes))
+        bytes = UINT64_MAX;
+    free(offset);
+    return bytes;
 }
 
 uint64_t trainer_bytes(const struct trainer *t)

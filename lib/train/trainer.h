@@ -69,6 +69,8 @@ MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, doub
 MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
                                 size_t n, double *sum, uint64_t *counted,
                                 struct err *err);
+/* Bytes of a micro-batch in flight: TOKENS of SEGMENTS documents, without the cache. */
+uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments);
 /* Bytes that this rank has for weights, gradients, the optimizer and activations. */
 uint64_t trainer_bytes(const struct trainer *t);
 
