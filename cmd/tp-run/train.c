@@ -356,6 +356,21 @@ static int check_model(struct request *r, struct err *err)
     return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
 }
 
+/* Can the first stage be trained? */
+static int check_program(const struct session *s, struct err *err)
+{
+    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const int coord[MESH_NAXES] = { 0 };
+    struct program *p;
+    int ret;
+
+    if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        return -1;
+    ret = trainer_check(p, err);
+    program_free(p);
+    return ret;
+}
+
 /* Rank 0: a new run's directory, or what is to go on. */
 static int begin_dir(struct request *r, struct err *err)
 {
@@ -450,6 +465,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
     ret = check_model(r, err);
+    if (ret == 0)
+        ret = check_program(t->session, err);
     if (ret == 0)
         ret = check_shares(r, err);
     if (ret == 0)

@@ -183,7 +183,7 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
 }
 
 /* What sees the tokens that follow has nothing to learn from them. */
-static int check_causal(const struct program *p, struct err *err)
+int trainer_check(const struct program *p, struct err *err)
 {
     for (int i = 0; i < p->nforward; i++)
         if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
@@ -214,7 +214,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         t->ops->open(&t->device, machine->threads, err) < 0 ||
-        check_causal(t->program, err) < 0 ||
+        trainer_check(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||

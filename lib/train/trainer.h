@@ -53,6 +53,8 @@ struct trainer {
     int levels;
 };
 
+/* ERR_NO for a model that has nothing to learn from the token that follows. */
+MUST_CHECK int trainer_check(const struct program *p, struct err *err);
 /* Make rank WORLD->rank of MESH ready to train C; both must outlive it. */
 MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
                             const struct mesh *mesh,
