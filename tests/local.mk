@@ -23,6 +23,7 @@ unit_tests = \
     %D%/unit-device \
     %D%/unit-engine \
     %D%/unit-gradient \
+    %D%/unit-init \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -43,6 +44,7 @@ tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)
+tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
