@@ -668,6 +668,48 @@ static void experts_are_chosen(void)
            "route: from the group with the best two");
 }
 
+/* ---- dropout ---- */
+
+static void dropout_keeps_the_mean(void)
+{
+    enum { N = 1 << 17 };
+    const double rate = 0.3, spread = sqrt(rate / (1 - rate) / N);
+    float *x = xmalloc(N * sizeof(*x)), *y = xmalloc(N * sizeof(*y));
+    size_t zero = 0, other = 0, both = 0;
+    double sum = 0;
+
+    for (size_t i = 0; i < N; i++)
+        x[i] = y[i] = 1;
+    cpu_drop(x, 0, N, rate, 5, 6, 7);
+    for (size_t i = 0; i < N; i++) {
+        sum += (double)x[i];
+        zero += x[i] == 0;
+        other += x[i] != 0 && x[i] != (float)(1 / (1 - rate));
+    }
+    tap_ok(!other && fabs(sum / N - 1) < 5 * spread &&
+               fabs((double)zero / N - rate) < 5 * sqrt(rate * (1 - rate) / N),
+           "dropout keeps the mean, and drops at its rate");
+    for (size_t at = 0, n = 1; at < N; at += n, n = n % 7 + 1)
+        cpu_drop(y + at, at, at + n < N ? n : N - at, rate, 5, 6, 7);
+    tap_ok(!memcmp(x, y, N * sizeof(*x)), "a row is dropped piece by piece as at once");
+    for (int k = 0; k < 3; k++) {
+        for (size_t i = 0; i < N; i++)
+            y[i] = 1;
+        cpu_drop(y, 0, N, rate, 5 + (k == 0), 6 + (k == 1), 7 + (k == 2));
+        both = 0;
+        for (size_t i = 0; i < N; i++)
+            both += x[i] == 0 && y[i] == 0;
+        tap_ok(fabs((double)both / N - rate * rate) <
+                   5 * sqrt(rate * rate * (1 - rate * rate) / N),
+               "another %s drops others",
+               k == 0   ? "site"
+               : k == 1 ? "token"
+                        : "head");
+    }
+    free(x);
+    free(y);
+}
+
 int main(void)
 {
     team = device_new(2);
@@ -678,6 +720,7 @@ int main(void)
     long_sums_do_not_depend_on_threads();
     panels_join();
     no_rows_give_nothing();
+    dropout_keeps_the_mean();
     every_pattern_is_widened(DTYPE_F16);
     every_pattern_is_widened(DTYPE_BF16);
     embedding_takes_rows();

@@ -22,7 +22,9 @@ struct request {
 static int build(struct program **out, const struct model *m, const struct mesh *mesh,
                  const int coord[MESH_NAXES], bool train, struct err *err)
 {
-    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const struct program_options reverse = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
     struct err first = { 0 };
 

@@ -124,6 +124,14 @@ static int kernel_clip(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+static int kernel_dropout(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_dropout(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst,
+                c->step->token, *c->step->seed);
+    return 0;
+}
+
 /* ---- norms ---- */
 
 /* *mean and *factor, [groups] each, from one allocation, which is returned. */
@@ -335,6 +343,11 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
                                        .v = source(c, 2),
                                        .bias = c->w };
 
+        if (inst->attention.drop > 0) {
+            step.token = c->step->token + r->row;
+            step.seed = *c->step->seed;
+        }
+
         if (r->block >= 0) {
             step.block = c->range.block + r->block;
             step.block_rows = c->range.block_rows;
@@ -362,6 +375,11 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                        .first_key = (size_t)r->first_key,
                                        .k = source(c, 2) + row * c->x[2].cols,
                                        .v = source(c, 3) + row * c->x[3].cols };
+
+        if (c->inst->attention.drop > 0) {
+            step.token = c->step->token + row;
+            step.seed = *c->step->seed;
+        }
 
         if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
                                source(c, 0) + row * c->x[0].cols,

@@ -104,6 +104,10 @@ struct inst {
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
         double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        struct {
+            double rate;
+            uint64_t site; /* where in the model: another for each dropout */
+        } drop;
         enum activation act;
         struct {
             double eps;
@@ -135,6 +139,8 @@ struct inst {
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees keys at distance < window; 0: all */
             bool causal;
+            double drop; /* rate at which weights are dropped, and where in the model */
+            uint64_t site;
             uint64_t far; /* relative bias: distances from here on share a bucket; the
                              inst's weight is the table [buckets][heads] */
         } attention;
@@ -235,6 +241,8 @@ struct program_options {
     bool trace;   /* every line's value is an output, whole */
     bool reverse; /* the derivative of the sum of "nll" follows, to every weight
                      (reverse.h); with TAIL_NLL, and without .wanted */
+    double dropout; /* with .reverse: rate of all that the family drops; below 0: what
+                       the config says; 0: nothing is dropped */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with

@@ -305,6 +305,50 @@ int apply_bound(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+double build_drop_rate(const struct builder *b, double rate)
+{
+    if (!b->opt->reverse)
+        return 0;
+    return b->opt->dropout < 0 ? rate : b->opt->dropout;
+}
+
+/* FNV-1a (Fowler, Noll and Vo). */
+uint64_t build_site(const struct builder *b, size_t at)
+{
+    char *text = str_dupf("%d.%d.%s.%zu", b->section, b->layer, b->line->name, at);
+    uint64_t h = 0xCBF29CE484222325;
+
+    for (const char *p = text; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001B3;
+    free(text);
+    return h;
+}
+
+/* dropout(x, rate); where nothing is dropped eval.c has taken x for it. */
+int apply_dropout(struct builder *b, enum op op, const struct node *call,
+                  const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+    double rate;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    rate = build_drop_rate(b, arg[1].kind == OPERAND_NUMBER ? arg[1].number : 0);
+    if (!(rate > 0 && rate < 1))
+        return build_error(b, arg[1].at, "expected a rate from 0 to below 1");
+    if (b->p->value[arg[0].index].place == PLACE_CUT ||
+        b->p->value[arg[0].index].rows != ROWS_TOKENS)
+        return build_error(b, arg[0].at,
+                           "what ranks have their own columns of, or rows that are not "
+                           "the tokens', is not dropped");
+    inst = build_unary(b, op, arg[0].index);
+    inst->drop.rate = rate;
+    inst->drop.site = build_site(b, call->at);
+    build_operand(out, inst);
+    return 0;
+}
+
 /* The angles of rotary table TABLE for the positions of rows ROWS: made once. */
 static int angles_of(struct builder *b, int table, enum rows rows)
 {
