@@ -23,6 +23,7 @@ unit_tests = \
     %D%/unit-device \
     %D%/unit-engine \
     %D%/unit-gradient \
+    %D%/unit-init \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -43,6 +44,7 @@ tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)
+tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
@@ -105,6 +107,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
+    %D%/tokens.t \
     %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
@@ -128,12 +131,13 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
     %D%/fuzz/fuzz-config \
+    %D%/fuzz/fuzz-data \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
@@ -152,6 +156,7 @@ check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_data_SOURCES = %D%/fuzz/fuzz-data.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c

@@ -11,5 +11,6 @@ bin_tp_run_SOURCES = \
     %D%/main.c \
     %D%/program.c \
     %D%/score.c \
-    %D%/session.c %D%/session.h
+    %D%/session.c %D%/session.h \
+    %D%/tokens.c
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS)

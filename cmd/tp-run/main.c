@@ -9,6 +9,7 @@ int main(int argc, char **argv)
         { "score", "negative log-likelihood and perplexity of text", score_main },
         { "bench", "measure the machine at hand with a model", bench_main },
         { "logits", "write the outputs for some tokens", logits_main },
+        { "tokens", "write the token ids of texts for training", tokens_main },
         { "program", "print the instructions that a model is compiled to",
           program_main },
         { 0 },

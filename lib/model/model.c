@@ -354,7 +354,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
-        } else {
+        } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
+                   !json_string(j)) { /* these are lib/train's to read */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }
