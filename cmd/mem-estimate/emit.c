@@ -175,6 +175,11 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --zero %d --recompute %s --schedule %s --optimizer %s%s",
                  p->zero, recompute_names[p->recompute], order_names[p->order.order],
                  optimizer_names[m->optimizer], m->flash ? "" : " --flash off");
+    if (m->lora_rank)
+        str_addf(&s->out, " --lora %" PRIu64 "%s%s", m->lora_rank,
+                 m->lora_targets ? ":" : "", m->lora_targets ? m->lora_targets : "");
+    if (m->freeze)
+        str_addf(&s->out, " --freeze %s", m->freeze);
     if (p->order.chunks > 1)
         str_addf(&s->out, " --model-chunks %d", p->order.chunks);
     if (p->sequence_parallel)
