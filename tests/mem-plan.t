@@ -297,6 +297,34 @@ try() {
 try infer --global-batch 48 --weights bf16 --gpu-mem 40GiB llama-3-8b.json
 try infer --global-batch 48 --micro-batch 1 --gpu-mem 40GiB llama-3-8b.json
 try train --global-batch 48 --micro-batches 2 --seq 1024 --gpu-mem 40GiB llama-3-8b.json
+# The nearest first: types, recomputation, adapters, replicas under ZeRO-3, before other cuts, which are even
+# ways OPTION... - of an estimate of training
+ways() { mem-estimate train "$@" | sed '1,/^what would fit/d' > ways; }
+sed 's/}$/,"torch_dtype":"float32"}/' llama-3-8b.json > f32.json
+try train --gpu a100-80g --seq 8192 f32.json
+try train --gpu l4 --seq 8192 f32.json
+try train --gpu h200 --seq 8192 f32.json
+ways --gpu h200 --seq 8192 f32.json
+ok "one option comes before replicas, replicas before tensor ranks" \
+    test "$(sed 's/:.*--/: --/; s/: [0-9.]* GiB//' ways | tr '\n' ',')" = \
+    "--recompute full,--lora 16,--offload optimizer,3 ranks: --zero 3,2 ranks: --tp 2,--seq 4353,"
+ways --gpu a100-80g --seq 8192 f32.json
+ok "two come where one is not enough" grep -q '^--weights bf16 --lora 16: ' ways
+for seq in 2048 8192; do
+    for gpu in l4 a100-40g; do
+        ways --gpu $gpu --seq $seq llama-3-8b.json
+        ok "32 heads are dealt evenly ($gpu, $seq tokens)" sh -c '! grep -e "--tp [3567]" -e "--sp [3567]" ways'
+    done
+done
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 llama-3-8b.json
+status_is 1 "no batch fits"
+out_has "what would fit:
+--recompute full --lora 16: " "but something would"
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 --json llama-3-8b.json
+out_has '"value":null,"gpu_memory":23622320128,"ways_out":["--recompute full --lora 16: ' "which is part of the JSON"
+ok "the fewest devices that train are replicas where these are enough" test "$(mem-estimate solve --for gpus --mode train --gpu a100-80g --seq 2048 llama-3-8b.json)" = \
+    "2 ranks: --tp 1 --dp 2 --zero 3"
+
 ok "the largest size that divides the batch is found" test "$(mem-estimate solve --for batch --mode train --weights bf16 --pp 2 --seq 1024 \
     --global-batch 48 --gpu-mem 80GiB llama-3-8b.json)" = "--micro-batch 3"
 ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 80GiB llama-3-8b.json
