@@ -56,11 +56,12 @@ MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *
                              int chunks, const struct model *m, struct err *err);
 
 /* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
- * *out: of the model at PATH, cut as its own stages are when there are so many and one
- * chunk on each, else so that FLOPs are balanced.  RANK_OF[RANKS * CHUNKS] says who
- * runs a chunk. */
-MUST_CHECK int stages_times(double **out, const char *path, int ranks, int chunks,
-                            const int *rank_of, struct err *err);
+ * *out, and the bytes of activations that one sequence of the model's context keeps on
+ * it, in bf16, to a fresh *bytes: of the model at PATH, cut as its own stages are when
+ * there are so many and one chunk on each, else so that FLOPs are balanced.
+ * RANK_OF[RANKS * CHUNKS] says who runs a chunk. */
+MUST_CHECK int stages_times(double **out, double **bytes, const char *path, int ranks,
+                            int chunks, const int *rank_of, struct err *err);
 /* The same in the seconds that C has for a step of its tokens, cut so that these are
  * balanced. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,
