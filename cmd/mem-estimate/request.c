@@ -470,7 +470,7 @@ int request_open(struct request *r, const struct cmd *cmd,
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+        .family_path = family_path(cmd),
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;

@@ -226,8 +226,7 @@ int plan_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     const struct checkpoint_options options = { .family_file = family,
-                                                .family_path =
-                                                    getenv("SHARDUTILS_FAMILY_PATH") };
+                                                .family_path = family_path(&cmd) };
     struct err err = { 0 };
     int ret = -1;
 
