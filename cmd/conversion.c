@@ -123,6 +123,11 @@ static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
         cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->ntensors, size);
 }
 
+static void tell_damage(void *arg, const char *text)
+{
+    cmd_warn(arg, "%s; this copy was not needed", text);
+}
+
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
                 converter *how, struct convert_options *opt,
                 const struct write_options *w)
@@ -141,6 +146,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     }
     if (how(ckpt, output, opt, &result, &err) < 0)
         return cmd_fail(cmd, &err);
+    if (ckpt->sharded)
+        checkpoint_check_spared(ckpt, tell_damage, (void *)cmd);
     if (result.overflows)
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
                  dtype_name(*opt->dtype));
