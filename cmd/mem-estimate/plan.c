@@ -318,7 +318,7 @@ int plan_main(const char *program, int argc, char **argv)
           &kept.margin_given },
         { OPT_CHOICE, '\0', "flash", &o.flash, "on|off", NULL, on_off,
           &kept.flash_given },
-        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, weight_words, NULL },
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
           NULL },
         { OPT_STRING, '\0', "calibration", &cluster.calibration, "FILE", NULL, NULL,

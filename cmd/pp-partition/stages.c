@@ -15,6 +15,7 @@
 #include "lib/pipe/partition.h"
 #include "lib/program/cost.h"
 
+const char *const balance_words[] = { "layers", "params", "flops", "memory", NULL };
 const char *const remainder_names[] = { "first", "middle", "last", NULL };
 
 enum { MAX_PARTS = 4096, MAX_LAYERS = 1 << 16 };

@@ -15,25 +15,25 @@ struct stage_options {
     bool empty;
 };
 
-extern const char *const remainder_names[];
+extern const char *const remainder_names[], *const balance_words[];
 
 /* Rows of an option table. */
 #define STAGE_OPTION(type, name, value, arg, help, choices) \
     {                                                       \
         type, '\0', name, value, arg, help, choices, NULL   \
     }
-#define STAGE_OPTIONS(o)                                                  \
-    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL), \
-        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",         \
-                     "layers, params, flops, memory or a file", NULL),    \
-        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",    \
-                     "who takes layers left over: first, middle, last",   \
-                     remainder_names),                                    \
-        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",        \
-                     "layers of each stage", NULL),                       \
-        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",     \
-                     "the same in Megatron's notation: Et*3|tt|L", NULL), \
-        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,           \
+#define STAGE_OPTIONS(o)                                                        \
+    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL),       \
+        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",               \
+                     "layers, params, flops, memory or a file", balance_words), \
+        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",          \
+                     "who takes layers left over: first, middle, last",         \
+                     remainder_names),                                          \
+        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",              \
+                     "layers of each stage", NULL),                             \
+        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",           \
+                     "the same in Megatron's notation: Et*3|tt|L", NULL),       \
+        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,                 \
                      "a stage may have no layer", NULL)
 
 /* What layers cost, in the unit that is balanced. */
