@@ -550,6 +550,18 @@ int model_open_flat(struct model **out, const char *name, const char *config,
     return open_with(out, f, json, name, err);
 }
 
+int model_open_family(struct model **out, const char *name, const char *config,
+                      struct family *f, struct err *err)
+{
+    cJSON *json = parse_config(name, config, err);
+
+    if (!json) {
+        family_free(f);
+        return -1;
+    }
+    return open_with(out, f, json, name, err);
+}
+
 void model_free(struct model *m)
 {
     struct model_state *s = m ? m->state : NULL;

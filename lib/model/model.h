@@ -63,6 +63,9 @@ MUST_CHECK int model_open(struct model **out, const char *name, const char *conf
 /* The same from a manifest's flattened family text. */
 MUST_CHECK int model_open_flat(struct model **out, const char *name, const char *config,
                                const char *family_text, struct err *err);
+/* The same of family F, which it takes ownership of, also on failure. */
+MUST_CHECK int model_open_family(struct model **out, const char *name,
+                                 const char *config, struct family *f, struct err *err);
 void model_free(struct model *m);
 
 /* The family that M is of; its file as one JSON text is model_family_text. */
