@@ -166,6 +166,11 @@ def stored_twice(pairs):
     return lambda path: rewrite(path, edit)
 
 
+def without_pooler(path):
+    """As BertModel(add_pooling_layer=False) is saved."""
+    rewrite(path, lambda tensors: {k: t for k, t in tensors.items() if "pooler" not in k})
+
+
 def hub_bert(path):
     """As the first BERT files on the hub: gamma and beta, heads of pretraining, a buffer."""
     rng = np.random.RandomState(7)
@@ -351,6 +356,9 @@ MODELS = {
                        id2label={0: "left", 1: "none", 2: "right"},
                        label2id={"left": 0, "none": 1, "right": 2}), {}, None),
     "bert-legacy": (MLM, bert(), {}, hub_bert),
+    "decoder-bert": (CAUSAL, bert(is_decoder=True, num_attention_heads=2, tie_word_embeddings=False), {}, None),
+    "decoder-roberta": (CAUSAL, plain("Roberta", is_decoder=True, hidden_size=30, type_vocab_size=1,
+                                      pad_token_id=1), {"dtype": torch.bfloat16}, None),
     "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,
                                    max_window_layers=1), {}, None),
     "qwen3": (CAUSAL, small("Qwen3", head_dim=8), {"dtype": torch.bfloat16}, None),
@@ -477,6 +485,7 @@ HEADS = {
     "t5-encoder-bare": ("AutoModelForTextEncoding", transformers.T5Config(
         d_model=24, d_kv=5, d_ff=40, num_layers=2, num_heads=6, vocab_size=61, feed_forward_proj="gated-gelu",
         relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
+    "bert-unpooled-bare": (ENCODE, bert(), {}, without_pooler),
     "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
     "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
 }
@@ -558,6 +567,14 @@ def nll(model, ids, window):
 
 def greedy(model, prompt, n):
     """N ids after PROMPT, the smallest gap of first to second logit on the way."""
+    if model.config.model_type == "roberta":  # generate() gives it positions from 0
+        ids, gaps = list(prompt), []
+        for _ in range(n):
+            with torch.no_grad():
+                top = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
+            ids.append(top.indices[0].item())
+            gaps.append((top.values[0] - top.values[1]).item())
+        return ids[len(prompt):], min(gaps)
     out = model.generate(torch.tensor([prompt]), max_new_tokens=n, do_sample=False,
                          eos_token_id=None, pad_token_id=0, output_logits=True,
                          return_dict_in_generate=True)
