@@ -607,7 +607,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     while (d->tied_def >= 0)
         d = &s->def[d->tied_def];
     i = bind_index(m, d, layer, expert);
-    return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
+    return i >= 0 && d->optional && m->carry && m->tensor[i].source < 0 ? -1 : i;
 }
 
 /* ---- what others see of the state ---- */
