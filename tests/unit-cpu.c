@@ -282,7 +282,7 @@ static void every_pattern_is_widened(enum dtype t)
         x[i] = 1;
     for (int i = 0; i < COUNT; i++)
         h[i * COLS + i % COLS] = (uint16_t)i;
-    cpu_linear(team, y, x, 1, &w, &err);
+    wrong += cpu_linear(team, y, x, 1, &w, &err) < 0;
     for (int i = 0; i < COUNT; i++) {
         float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
                                     : dtype_bf16_to_f32((uint16_t)i);
@@ -413,29 +413,86 @@ static double activation_by_hand(enum activation act, double x)
         return 1 / (1 + exp(-x));
     case ACT_QUICK_GELU:
         return x / (1 + exp(-1.702 * x));
+    case ACT_LINEAR:
+        return x;
+    case ACT_RELU2:
+        return pow(fmax(x, 0), 2);
+    case ACT_RELU6:
+        return fmin(fmax(x, 0), 6);
+    case ACT_LEAKY_RELU:
+        return fmax(x, 0) + 0.01 * fmin(x, 0);
+    case ACT_GELU_10:
+        return fmin(fmax(x * 0.5 * erfc(-x / sqrt(2)), -10), 10);
+    case ACT_MISH:
+        return x * tanh(log1p(exp(x)));
+    case ACT_LAPLACE:
+        return 0.5 * erfc(-(x - 0.707107) / (0.282095 * sqrt(2)));
+    case ACT_HARDSWISH:
+        return x * fmin(fmax(x + 3, 0), 6) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        return sqrt(log1p(exp(x)));
     }
     return NAN;
 }
 
+static const char *const activation_name[] = {
+    "silu",    "gelu",       "gelu_tanh", "gelu_new",  "relu",        "tanh",
+    "sigmoid", "quick_gelu", "linear",    "relu2",     "relu6",       "leaky_relu",
+    "gelu_10", "mish",       "laplace",   "hardswish", "sqrtsoftplus"
+};
+
 static void activations_are_right(void)
 {
-    static const char *const name[] = { "silu", "gelu", "gelu_tanh", "gelu_new",
-                                        "relu", "tanh", "sigmoid",   "quick_gelu" };
     enum { N = 40003 }; /* more than a thread's share, and no multiple of a vector */
     float *x = numbers_new(N, 8), *y = xcalloc(N, sizeof(*y));
     double *want = xcalloc(N, sizeof(*want));
 
     for (int i = 0; i < N; i++)
         x[i] *= i % 5 ? 4 : 60;
-    for (int a = ACT_SILU; a <= ACT_QUICK_GELU; a++) {
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
         for (int i = 0; i < N; i++)
             want[i] = activation_by_hand((enum activation)a, (double)x[i]);
         cpu_activation(team, y, x, (enum activation)a, N);
-        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", name[a]);
+        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", activation_name[a]);
     }
     free(x);
     free(y);
     free(want);
+}
+
+/* Away from the points where a piecewise one has two. */
+static void slopes_are_derivatives(void)
+{
+    enum { N = 97 };
+    int32_t rows = 1;
+    float x[N], d[N], y[N];
+    double want[N];
+    struct inst inst = { .op = OP_ACTIVATION_BACK };
+    struct call call = {
+        .inst = &inst,
+        .y = { .data = y, .rows = &rows, .most = 1, .cols = N },
+        .x = { { .data = d, .rows = &rows, .most = 1, .cols = N },
+               { .data = x, .rows = &rows, .most = 1, .cols = N } },
+    };
+
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
+        inst.act = (enum activation)a;
+        for (int i = 0; i < N; i++) {
+            double at = (i - 48.3) / 5, h = 1e-5;
+
+            x[i] = (float)at;
+            at = (double)x[i];
+            d[i] = (float)(i % 7) - 3;
+            want[i] = (double)d[i] *
+                      (activation_by_hand(inst.act, at + h) -
+                       activation_by_hand(inst.act, at - h)) /
+                      (2 * h);
+        }
+        if (backend_cpu.kernel[OP_ACTIVATION_BACK](team, &call, NULL) < 0)
+            abort();
+        tap_ok(furthest(y, want, N) < 1e-5, "%s has its derivative",
+               activation_name[a]);
+    }
 }
 
 static void elements_are_added_and_scaled(void)
@@ -731,6 +788,7 @@ int main(void)
         groups_are_normed(true, dtypes[t]);
     }
     activations_are_right();
+    slopes_are_derivatives();
     elements_are_added_and_scaled();
     attentions_are_right();
     experts_are_chosen();

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/conversion.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/program/print.h"
@@ -112,8 +113,7 @@ int program_main(const char *program, int argc, char **argv)
                              .max_args = 1 };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct checkpoint_options options = { .family_file = r.family,
-                                          .family_path =
-                                              getenv("SHARDUTILS_FAMILY_PATH") };
+                                          .family_path = family_path(&cmd) };
     struct outline outline = { 0 };
     struct err err = { 0 };
     struct mesh mesh;

@@ -24,12 +24,14 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 
     most += max;
     for (; cap == 0 && i + VEC <= n; i += VEC) {
+        vec_i32 above;
         vec v;
 
         vec_load_f32(&v, s + i);
         v *= scale;
         memcpy(s + i, &v, sizeof(v));
-        vec_choose(&most, v > most, &v, &most);
+        above = v > most;
+        vec_choose(&most, &above, &v, &most);
     }
     for (int k = 0; k < VEC; k++)
         max = most[k] > max ? most[k] : max;

@@ -250,18 +250,18 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
     size_t half = r->dim / 2, rows = rows_of(&c->y);
-    double *own = r->dynamic ? xmalloc((half + 1) * sizeof(*own)) : NULL;
+    double *own = xmalloc((half + 1) * sizeof(*own));
+    const double *inv_freq = NULL;
     int32_t length = -1;
 
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++) {
-        const double *inv_freq = own ? own : r->inv_freq;
         float *cosine = result(c) + i * r->dim, *sine = cosine + half;
 
-        if (own && c->step->length[i] != length) {
+        if (c->step->length[i] != length) {
             length = c->step->length[i];
-            program_rope_dynamic(r, (uint64_t)length, own);
+            inv_freq = program_rope_at(r, (uint64_t)length, own);
         }
         for (size_t k = 0; k < half; k++) {
             float angle =

@@ -37,7 +37,16 @@ enum activation {
     ACT_RELU,
     ACT_TANH,
     ACT_SIGMOID,
-    ACT_QUICK_GELU
+    ACT_QUICK_GELU,
+    ACT_LINEAR, /* x */
+    ACT_RELU2,  /* the square of ACT_RELU */
+    ACT_RELU6,
+    ACT_LEAKY_RELU,
+    ACT_GELU_10, /* ACT_GELU, no further from zero than 10 */
+    ACT_MISH,
+    ACT_LAPLACE,
+    ACT_HARDSWISH,
+    ACT_SQRT_SOFTPLUS
 };
 
 /* Where the columns of a value are over the ranks of the tensor group. */
@@ -80,8 +89,9 @@ struct rope {
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
     double *inv_freq; /* [dim/2] */
     double scale;     /* of both cosine and sine (yarn's attention factor), else 1 */
-    bool
-        dynamic; /* recompute for sequences longer than context: program_rope_dynamic */
+    /* of sequences longer than context the frequencies are others: program_rope_at */
+    bool dynamic;      /* by each length (dynamic NTK), or */
+    double *long_freq; /* these [dim/2] (LongRoPE); else NULL */
     double theta, factor;
     uint64_t context; /* original length */
 };
@@ -221,9 +231,9 @@ struct program {
     int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
-    bool source; /* a source is read */
-    bool causal; /* some attention is causal: text can be generated */
-    bool dynamic_rope;
+    bool source;       /* a source is read */
+    bool causal;       /* some attention is causal: text can be generated */
+    bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
 };
 
 enum program_tail {
@@ -252,8 +262,11 @@ MUST_CHECK int program_build(struct program **out, const struct model *model,
                              const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
-/* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
-void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
+/* The inverse frequencies of sequences of LENGTH tokens: R's own, or OUT[dim/2]. */
+const double *program_rope_at(const struct rope *r, uint64_t length, double *out);
+/* Does a sequence that grows to LENGTH tokens change the angles of all its tokens, so
+ * that what is cached of it must be made again? */
+bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
  * ROWS_CHOSEN is not read. */

@@ -94,17 +94,24 @@ int apply_product(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Are W's digits the last of X's (both of one unnamed leaf)? */
-static bool is_suffix(const struct axis *x, const struct axis *w)
+/* Are the digits of T's axes, one axis after the other, the last of X's (all of one
+ * unnamed leaf)? */
+static bool is_suffix(const struct axis *x, const struct model_tensor *t)
 {
-    const struct leaf *a = &x->leaf[0], *c = &w->leaf[0];
+    const struct leaf *a = &x->leaf[0];
+    int end = x->n == 1 ? a->n : 0;
 
-    if (x->n != 1 || w->n != 1 || c->n > a->n)
-        return false;
-    for (int k = 0; k < c->n; k++)
-        if (a->digit[a->n - c->n + k].sym != c->digit[k].sym ||
-            a->digit[a->n - c->n + k].size != c->digit[k].size)
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        const struct leaf *c = &t->axis[i]->leaf[0];
+
+        if (t->axis[i]->n != 1 || c->n > end)
             return false;
+        end -= c->n;
+        for (int k = 0; k < c->n; k++)
+            if (a->digit[end + k].sym != c->digit[k].sym ||
+                a->digit[end + k].size != c->digit[k].size)
+                return false;
+    }
     return true;
 }
 
@@ -161,6 +168,17 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
     return inst;
 }
 
+/* A weight of two axes, a row for each head, is one vector over all heads' columns. */
+static int norm_weight(struct builder *b, size_t tensor)
+{
+    int i = build_weight(b, tensor);
+    struct weight *w = &b->p->weight[i];
+
+    w->cols *= w->rows;
+    w->rows = 1;
+    return i;
+}
+
 /* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
  * columns. */
 int apply_norm(struct builder *b, enum op op, const struct node *call,
@@ -189,13 +207,16 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
 
         if (arg[i].kind == OPERAND_ABSENT)
             continue;
-        t = build_need_weight(b, &arg[i], 1);
+        t = build_need_weight(
+            b, &arg[i],
+            arg[i].kind == OPERAND_WEIGHT && b->m->tensor[arg[i].tensor].ndim == 2 ? 2
+                                                                                   : 1);
         if (!t)
             return -1;
-        if (!is_suffix(&b->type[x].col, t->axis[0]))
+        over = t->axis[t->ndim - 1];
+        if (!is_suffix(&b->type[x].col, t))
             return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
-                                    t->axis[0]);
-        over = t->axis[0];
+                                    over);
     }
     layout.norm.whole_width = layout.norm.width = over->size;
     layout.norm.eps = eps->number;
@@ -209,9 +230,9 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
         inst = norm_step(b, op, x, &layout);
     }
     if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
-        inst->weight = build_weight(b, arg[1].tensor);
+        inst->weight = norm_weight(b, arg[1].tensor);
     if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
-        inst->weight2 = build_weight(b, arg[2].tensor);
+        inst->weight2 = norm_weight(b, arg[2].tensor);
     build_operand(out, inst);
     return 0;
 }
@@ -232,6 +253,17 @@ static const struct {
     { "tanh", ACT_TANH },
     { "sigmoid", ACT_SIGMOID },
     { "quick_gelu", ACT_QUICK_GELU },
+    { "gelu_accurate", ACT_GELU_TANH },
+    { "gelu_python_tanh", ACT_GELU_TANH },
+    { "linear", ACT_LINEAR },
+    { "relu2", ACT_RELU2 },
+    { "relu6", ACT_RELU6 },
+    { "leaky_relu", ACT_LEAKY_RELU },
+    { "gelu_10", ACT_GELU_10 },
+    { "mish", ACT_MISH },
+    { "laplace", ACT_LAPLACE },
+    { "hardswish", ACT_HARDSWISH },
+    { "sqrtsoftplus", ACT_SQRT_SOFTPLUS },
 };
 
 static int find_activation(const char *name, size_t len)

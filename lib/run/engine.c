@@ -438,7 +438,7 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
-        length[row + i] = (int32_t)(s->start + s->n);
+        length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
         token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
     }

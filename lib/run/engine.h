@@ -68,6 +68,8 @@ struct segment {
     size_t nsource;
     size_t start;          /* position of the first; 0 begins a new sequence */
     uint64_t token;        /* number of the first in all of a training, for dropout */
+    size_t length;         /* tokens of the sequence that are known, where rotary angles
+                              depend on it; 0: up to the last of these */
     size_t sequence;       /* whose cache, below limits.sequences */
     const int32_t *wanted; /* [nwanted] rows of this segment that reach the outputs of a
                               program built with .wanted */
