@@ -69,6 +69,13 @@ printf '{"ids":[1,2]}\n' | gzip | head -c 20 > cut.jsonl.gz
 run tp-run tokens -o text cut.jsonl.gz
 status_is 3 "a file that is cut short is refused"
 err_is "tp-run: cut.jsonl.gz: truncated" "by name"
+head -c 50000000 /dev/zero | tr '\0' a | gzip -1 > bomb.txt.gz
+run tp-run tokens -o text --tokenizer "$bard" bomb.txt.gz
+status_is 3 "so is a small file that would be a very large text"
+err_has "bomb.txt.gz: refused: its" "by name"
+cp bomb.txt.gz bomb.jsonl.gz
+run tp-run tokens -o text --tokenizer "$bard" bomb.jsonl.gz
+err_has "bomb.jsonl.gz: refused: its" "or line"
 run tp-run tokens -o text text.bin
 err_is "tp-run: text.bin: a file of token ids, not of text" "tokens are no text"
 run tp-run tokens -o text ids.jsonl no-such.jsonl

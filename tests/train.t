@@ -69,7 +69,7 @@ ok "reshard keeps the state" sh -c "tp-shard reshard -q --tp 2 one/step-000008 t
     tp-shard verify two && tp-shard diff one/step-000008 two && grep -q '\"training\":{\"step\":8' two/checkpoint.json"
 ok "evaluations and the end are in the log" sh -c \
     "[ \"\$(grep -c '\"type\":\"eval\"' one/log.jsonl)\" = 2 ] && tail -n 1 one/log.jsonl | grep -q '\"finished\":true'"
-head -n 1 held.jsonl > document.jsonl
+sed -n 2p held.jsonl > document.jsonl
 sed 's/.*\[//; s/\].*//' document.jsonl > document.ids
 tp-run train -q --data document.jsonl --eval-data document.jsonl --pack none --seq 24 --steps 1 --lr 0 --save-every 0 \
     --json merged > out

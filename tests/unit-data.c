@@ -8,6 +8,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/train/data.h"
+#include "lib/train/texts.h"
 #include "lib/train/tokenwriter.h"
 #include "tests/tap.h"
 
@@ -382,6 +383,65 @@ static void try_writer(uint64_t vocab)
     free(prefix);
 }
 
+static int add_to(void *arg, const struct texts_document *d, struct err *err)
+{
+    return tokenwriter_add(arg, d->id, d->n, err);
+}
+
+/* A corpus of text and what was made of it have the same samples, also one behind the
+ * other. */
+static void try_same(const char *bard)
+{
+    char *path = fs_join_dup(bard, "tokenizer.json");
+    char *text = fs_join_dup(bard, "heldout.txt"), *prefix = fs_join_dup(dir, "same");
+    const char *both[2] = { text, prefix };
+    struct data_options o = { .file = both, .nfiles = 2, .seq = 64, .end_id = 0 };
+    struct texts_options texts = { .end_id = 0 };
+    struct tokenwriter *w = NULL;
+    struct sample a, b;
+    size_t differ = 0;
+    struct tokenizer *t;
+    struct data *one, *two;
+    struct err err;
+
+    if (!tap_ok(tokenizer_open(&t, path, &err) == 0 &&
+                    tokenwriter_open(&w, prefix, tokenizer_size(t), &err) == 0,
+                "a text is made into tokens"))
+        abort();
+    o.tokenizer = texts.tokenizer = t;
+    if (texts_read(text, &texts, add_to, w, &err) < 0 ||
+        tokenwriter_finish(w, &err) < 0)
+        abort();
+    tokenwriter_close(w);
+    o.nfiles = 1;
+    if (data_open(&one, &o, &err) < 0)
+        abort();
+    o.file++;
+    if (data_open(&two, &o, &err) < 0)
+        abort();
+    for (uint64_t i = 0; i < 2 * data_samples(one); i++) {
+        if (data_fill(one, i, 1, &a, &err) < 0 || data_fill(two, i, 1, &b, &err) < 0)
+            abort();
+        differ += a.n != b.n || memcmp(a.id, b.id, a.n * sizeof(*a.id)) ||
+                  memcmp(a.target, b.target, a.n * sizeof(*a.id));
+    }
+    tap_ok(data_samples(one) == data_samples(two) && !differ,
+           "which have the text's samples in the same order");
+    data_close(one);
+    data_close(two);
+    o.file--;
+    o.nfiles = 2;
+    if (data_open(&one, &o, &err) < 0)
+        abort();
+    tap_ok(data_tokens(one) == 2 * 5084 && data_samples(one) == 159,
+           "files of several kinds are one row");
+    data_close(one);
+    tokenizer_free(t);
+    free(prefix);
+    free(text);
+    free(path);
+}
+
 int main(void)
 {
     char *bard = str_dupf("%s/examples/bard", getenv("top_srcdir"));
@@ -395,6 +455,7 @@ int main(void)
         try_order(sizes[i]);
     try_errors();
     try_texts(bard);
+    try_same(bard);
     try_token_files();
     try_writer(65499);
     try_writer(65500);

@@ -16,6 +16,10 @@
 
 const char *const on_off[] = { "on", "off", NULL };
 const char *const lora_rank[] = { "16", NULL };
+const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
+                                     "int4", "nf4",  "gptq", "awq",  "mxfp4",
+                                     "q8_0", "q6_K", "q4_K", "q4_0", NULL };
+const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
 static const uint64_t GIB = UINT64_C(1) << 30;
@@ -470,7 +474,7 @@ int request_open(struct request *r, const struct cmd *cmd,
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+        .family_path = family_path(cmd),
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;

@@ -320,8 +320,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
-                                          .family_path =
-                                              getenv("SHARDUTILS_FAMILY_PATH") };
+                                          .family_path = family_path(s->cmd) };
 
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;

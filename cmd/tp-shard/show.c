@@ -123,12 +123,12 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
 }
 
 /* With a model when its family is known; else its tensors alone. */
-static int open_any(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err)
+static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *path,
+                    const char *family, struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (open_checkpoint(out, path, family, err) == 0)
+    if (open_checkpoint(cmd, out, path, family, err) == 0)
         return 0;
     return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
@@ -159,7 +159,7 @@ int show_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int width = 0;
 
-    if (open_any(&c, operand[0], family, &err) < 0)
+    if (open_any(&cmd, &c, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     for (size_t i = 0; i < c->ntensors; i++)
         if ((int)strlen(c->tensor[i].name) > width)

@@ -121,11 +121,16 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_norm, apply_rope, apply_keep, apply_first;
+    apply_bound, apply_dropout, apply_norm, apply_rope, apply_keep, apply_first;
 build_rule apply_attention, apply_concat, apply_head_product;
 build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
+
+/* The rate that a dropout whose family's rate is RATE has in this program. */
+double build_drop_rate(const struct builder *b, double rate);
+/* A number for the place AT of the present line in this layer. */
+uint64_t build_site(const struct builder *b, size_t at);
 
 /* A call by the table of operations. */
 int rules_call(struct builder *b, const struct node *call, struct operand *out);

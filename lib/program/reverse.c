@@ -225,6 +225,13 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
+/* The same elements are dropped of the gradient. */
+static int reverse_dropout(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_DROPOUT, d, 1, &d)->dst);
+    return 0;
+}
+
 /* The column's gradient sums over the columns of the rows: those of all ranks. */
 static int reverse_mul_rows(struct reverse *r, int d)
 {

@@ -28,6 +28,8 @@ struct checkpoint_files {
     struct cut_side side;
     uint32_t *crc; /* [nparts] scratch of a copy */
     bool *read;
+    bool *spared; /* [ntensors * nparts]: held, and not read when the tensor was copied;
+                     NULL before */
     size_t tensor; /* being copied */
 };
 
@@ -271,6 +273,7 @@ static void close_files(struct checkpoint_files *f)
     free(f->offset);
     free(f->crc);
     free(f->read);
+    free(f->spared);
     free(f);
 }
 
@@ -554,10 +557,55 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
         return -1;
     if (!c->sharded && whole_crc)
         *whole_crc = f->crc[0];
-    for (int p = 0; c->sharded && p < f->nparts; p++)
+    if (c->sharded && !f->spared)
+        f->spared = xcalloc(c->ntensors * (size_t)f->nparts, sizeof(*f->spared));
+    for (int p = 0; c->sharded && p < f->nparts; p++) {
+        f->spared[i * (size_t)f->nparts + (size_t)p] =
+            !f->read[p] && manifest_holds(&c->manifest.tensor[i], p);
         if (f->read[p] && check_crc(c, i, p, f->crc[p], err) < 0)
             return -1;
+    }
     return 0;
+}
+
+/* Read what part P has of tensor I, and compare its CRC-32 with the manifest's. */
+static int check_copy(struct checkpoint *c, size_t i, int p, char *buf, size_t room,
+                      struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+    uint32_t crc = 0;
+    uint64_t bytes;
+    bool held;
+
+    if (cut_part_bytes(&bytes, &held, &c->files->side, p, &t, t.to, err) < 0)
+        return -1;
+    c->files->tensor = i;
+    for (uint64_t at = 0; at < bytes; at += room) {
+        size_t n = bytes - at < room ? (size_t)(bytes - at) : room;
+
+        if (read_from_files(c, p, at, buf, n, err) < 0)
+            return -1;
+        crc = hash_crc32(crc, buf, n);
+    }
+    return check_crc(c, i, p, crc, err);
+}
+
+void checkpoint_check_spared(struct checkpoint *c,
+                             void (*finding)(void *arg, const char *text), void *arg)
+{
+    enum { ROOM = 1 << 18 };
+    const struct checkpoint_files *f = c->files;
+    char *buf = f->spared ? xmalloc(ROOM) : NULL;
+
+    for (size_t k = 0; f->spared && k < c->ntensors * (size_t)f->nparts; k++) {
+        struct err err = { 0 };
+
+        if (f->spared[k] &&
+            check_copy(c, k / (size_t)f->nparts, (int)(k % (size_t)f->nparts), buf,
+                       ROOM, &err) < 0)
+            finding(arg, err.text);
+    }
+    free(buf);
 }
 
 int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,

@@ -80,6 +80,10 @@ MUST_CHECK int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i,
                                enum dtype dtype, const struct cut_side *to,
                                uint32_t *whole_crc, uint32_t *to_crc,
                                uint64_t *overflows, struct err *err);
+/* After tensors of a sharded C were copied: read the copies of them that were not
+ * needed, and report each that is damaged with FILE, tensor and cause. */
+void checkpoint_check_spared(struct checkpoint *c,
+                             void (*finding)(void *arg, const char *text), void *arg);
 /* Copy the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, nothing being
  * checked. */
 MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,

@@ -5,6 +5,7 @@
  * first two, little-endian, say.  What is behind a gzip's or llm.c's header gets one
  * that is right, besides files that have their own. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "lib/base/str.h"
 #include "lib/train/data.h"
 
-enum { MOST_SAMPLES = 64, VOCAB = 6, END = 3, LLMC_HEADER = 1024 };
+enum { MOST_SAMPLES = 64, VOCAB = 6, END = 3, LLMC_HEADER = 1024, PATH = 128 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,8 +29,7 @@ static const char TOKENIZER[] =
 static const char *put(char *out, const char *dir, const char *name, const void *bytes,
                        size_t n)
 {
-    strcpy(out, dir);
-    strcat(out, name);
+    snprintf(out, PATH, "%s%s", dir, name);
     if (fs_write_file(out, bytes, n, false, NULL) < 0)
         abort();
     return out;
@@ -144,12 +144,12 @@ static void read_all(const char *file, const struct tokenizer *t, size_t seq,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char dir[64] = "/tmp/fuzz-data.XXXXXX", path[128];
+    char dir[64] = "/tmp/fuzz-data.XXXXXX", path[PATH];
     struct tokenizer *t;
     struct err err;
 
     if (access("/dev/shm", W_OK) == 0)
-        strcpy(dir, "/dev/shm/fuzz-data.XXXXXX");
+        snprintf(dir, sizeof(dir), "/dev/shm/fuzz-data.XXXXXX");
     if (size < 2 || tokenizer_parse(&t, "fuzz", TOKENIZER, &err) < 0)
         return 0;
     if (mkdtemp(dir)) {
