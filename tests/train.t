@@ -97,6 +97,15 @@ done
 ok "--deterministic: dp 1 and 2 have the same bits" same_files dp1/step-000008 dp2/step-000008
 ok "and 4" same_files dp1/step-000008 dp4/step-000008
 
+tr 7 8 < ids.jsonl | sed 's/9[0-9]/4/g' > small.jsonl
+for layout in "--tp 1" "--tp 2 --pp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 $layout -o "drop$layout" "$data/models/gpt2-untied"
+done
+ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --pp 2" 2e-5
+tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
+ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
+
 # ---- going on ----
 
 train --tp 2 --dp 2 -o whole "$model"
