@@ -210,6 +210,18 @@ ok "in one line" grep -q 'rank . was killed by signal 9 (SIGKILL)' err
 run tp-run train -q --resume --steps 9 -o dead
 status_is 0 "which goes on from its last checkpoint"
 
+# ---- a picture ----
+
+if tp-run --version | grep -q '+cairo'; then
+    run tp-run plot -o runs.svg one whole learnt
+    status_is 0 "runs are drawn"
+    ok "as a picture" grep -q '<svg' runs.svg
+    run tp-run plot -o runs.svg ids.jsonl
+    status_is 3 "what is no run's log is bad input"
+else
+    skip "runs are drawn" "built without cairo"
+fi
+
 # ---- a sweep ----
 
 cat > sweep.yaml << 'EOF'
