@@ -114,6 +114,7 @@ shell_tests = \
     %D%/tp-run-sequence.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/train-examples.t \
     %D%/train.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-configs.t \
