@@ -300,6 +300,17 @@ static void keep_upcast(struct builder *b, struct unit *u, const struct inst *in
         cross(b, u, x);
 }
 
+/* Is V what an activation makes of a value that it saves itself?  A kernel of several
+ * operations makes it again where it is read. */
+static bool is_made_again(const struct builder *b, int v)
+{
+    int maker = b->values.producer[v];
+    const struct inst *inst = maker < 0 ? NULL : &b->a->program->inst[maker];
+
+    return inst && !b->opt->eager && inst->op == OP_ACTIVATION &&
+           op_table[inst->op].saved(inst) == 1 << 0;
+}
+
 /* What the derivative of INST reads, as the table says; the logits are counted with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
@@ -314,7 +325,7 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
         return;
     }
     for (int k = 0; k < inst->nsrc; k++) {
-        if (!(saved >> k & 1))
+        if (!(saved >> k & 1) || (inst->op == OP_MUL && is_made_again(b, inst->src[k])))
             continue;
         if (!values_are_logits(&b->values, inst->src[k]))
             keep(b, u, inst->src[k]);

@@ -51,9 +51,21 @@ extern const char *const recompute_names[];
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
 extern const char *const offload_names[];
 
+/* Whose habits are counted (habits.h). */
+enum framework {
+    FRAMEWORK_NONE, /* closed forms: what has to be there */
+    FRAMEWORK_MEGATRON,
+    FRAMEWORK_TORCHTITAN,
+    FRAMEWORK_DEEPSPEED,
+    FRAMEWORK_TP_RUN,
+    FRAMEWORKS
+};
+extern const char *const framework_names[FRAMEWORKS + 1];
+
 /* Everything that the bytes depend on. */
 struct memory_options {
     struct mesh mesh;
+    enum framework framework;
     bool train;
     uint64_t micro_batch;              /* sequences */
     uint64_t micro_batches;            /* of one step */
@@ -66,6 +78,7 @@ struct memory_options {
     /* In-flight micro-batches of each stage, as the schedule has them: [pp], in
      * thousandths of a whole stage's activations. */
     const uint64_t *inflight;
+    int chunks;  /* of layers on a stage, 0: as 1 */
     bool folded; /* each rank has a part of the model's first half and one of its last,
                     the first rank both ends, as zb-v has them */
     uint64_t grad_bytes;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lib/estimate/habits.h"
+
 /* ---- layers ---- */
 
 struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage)
@@ -83,8 +85,12 @@ uint64_t part_trained(struct tally *s, const struct memory_options *o,
 uint64_t part_gradients(struct tally *s, const struct memory_options *o, int class,
                         const struct weight_sum *w)
 {
-    uint64_t n = tally_times(s, part_trained(s, o, w), o->grad_bytes);
+    bool whole = o->zero >= 3 && o->mesh.size[MESH_PP] > 1 && habits_of(o).keeps_stage;
+    uint64_t each = whole && o->grad_bytes < 4 ? 4 : o->grad_bytes;
+    uint64_t n = tally_times(s, part_trained(s, o, w), each);
 
+    if (whole) /* of all micro-batches, before they are reduced */
+        return n;
     return o->zero >= 2 ? tally_part(n, part_group(o, class)) : n;
 }
 

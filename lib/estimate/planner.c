@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
@@ -232,7 +233,9 @@ static void try_states(struct search *s, struct memory_options *o,
     for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
         if (!keeps(s->o->zero, zero))
             continue;
-        if ((zero && copies == 1) || (zero == 2 && o->mesh.size[MESH_PP] > 1)) {
+        if ((zero && copies == 1) ||
+            (o->mesh.size[MESH_PP] > 1 &&
+             (zero == 2 || (zero == 3 && habits_of(o).refuses)))) {
             reject(s, RULE_ZERO);
             continue;
         }
@@ -261,6 +264,7 @@ static void try_orders(struct search *s, struct memory_options *o,
 
         o->inflight = NULL;
         o->folded = order->order == ORDER_ZB_V;
+        o->chunks = order->chunks;
         if (o->train && pp * order->chunks <= s->nlayers &&
             o->micro_batches <= INT32_MAX)
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
