@@ -161,6 +161,14 @@ ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
 ok "and stages" agreed 64 1 8
 ok "and both" agreed 64 2 4
 
+# Latent attention has keys and values of each head in training, 192 + 128 columns a head and not 576 + 512: operations of a
+# token are those of 37 billion parameters three times over, and of half of 4,096 keys
+shape deepseek-v3
+dsv3() { mem-estimate plan --mode train --gpu h100-80g --gpus 2048 --mesh tp=1,ep=64,sp=1,pp=16,dp=2 --global-batch 15360 --seq 4096 --weights bf16 \
+    --schedule 1f1b --micro-batch 1 --zero 1 --recompute full --top 1 --json deepseek-v3.json; }
+ok "DeepSeek-V3 is trained with the operations of its published form" near "3 * (2 * 36.6e9 + 61 * 2 * 128 * 320 * 2048)" \
+    "$(dsv3 | sed -n '1s/.*"seconds":\([0-9.e+-]*\).*"tokens_per_second":\([0-9.e+-]*\),"mfu":\([0-9.e+-]*\).*/\3 * 2048 * 989e12 \/ \2/p')" 3e9
+
 # Layers that differ: stages between the first and the last may be the largest
 shape deepseek-moe-16b
 mem-estimate plan --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --json deepseek-moe-16b.json > out

@@ -463,14 +463,16 @@ static void read_program(struct builder *b)
 /* The program that ends in the likelihood, or, where the model has no logits, in what
  * the family names. */
 static int build_program(struct anatomy *a, const struct mesh *mesh,
-                         const int coord[MESH_NAXES], struct err *err)
+                         const int coord[MESH_NAXES], bool training, struct err *err)
 {
-    struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    struct program_options opt = { .tail = TAIL_NLL,
+                                   .wanted = true,
+                                   .training = training };
     struct err first = { 0 };
 
     if (program_build(&a->program, a->model, mesh, coord, &opt, &first) == 0)
         return 0;
-    opt = (struct program_options){ .tail = TAIL_NONE };
+    opt = (struct program_options){ .tail = TAIL_NONE, .training = training };
     return program_build(&a->program, a->model, mesh, coord, &opt, err);
 }
 
@@ -494,7 +496,8 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
         goto out;
     small.pad_vocab = mesh->pad_vocab;
     if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
-        find_training(&b, opt, err) < 0 || build_program(a, &small, at, err) < 0)
+        find_training(&b, opt, err) < 0 ||
+        build_program(a, &small, at, b.opt->training, err) < 0)
         goto out;
     a->causal = a->program->causal;
     make_units(&b);

@@ -107,6 +107,7 @@ struct anatomy {
 };
 
 struct anatomy_options {
+    bool training;       /* the lines that it runs */
     bool lora;           /* only adapters are trained */
     const char *targets; /* names of the tensors that LoRA adapts, with commas between;
                             NULL: every matrix of a layer */

@@ -370,6 +370,7 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
 struct anatomy_options memory_anatomy(const struct memory_options *o)
 {
     return (struct anatomy_options){
+        .training = o->train,
         .lora = o->lora_rank > 0,
         .targets = o->lora_targets,
         .freeze = o->freeze,
