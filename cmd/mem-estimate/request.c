@@ -348,7 +348,7 @@ int request_settle(struct request *r, struct err *err)
     if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
                    r->chunks, err) < 0)
         goto out;
-    r->memory.folded = r->schedule == ORDER_ZB_V;
+    r->memory.fold = memory_fold((enum order)r->schedule);
     r->memory.chunks = r->chunks;
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
@@ -514,7 +514,10 @@ int request_open(struct request *r, const struct cmd *cmd,
         set_device(r, o, err) < 0)
         goto fail;
     r->schedule = o->schedule;
-    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;
+    r->chunks = o->model_chunks ? o->model_chunks
+                : o->schedule == ORDER_INTERLEAVED
+                    ? 1
+                    : order_chunks((enum order)o->schedule);
     if (request_settle(r, err) < 0)
         goto fail;
     return 0;

@@ -14,9 +14,10 @@
 #include "lib/plot/canvas.h"
 
 /* The orders, and the one that is searched for. */
-static const char *const schedule_names[] = { "naive",       "gpipe", "1f1b",
-                                              "interleaved", "zb-h1", "zb-h2",
-                                              "zb-v",        "zb",    NULL };
+static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
+                                              "interleaved", "zb-h1",    "zb-h2",
+                                              "zb-v",        "dualpipe", "dualpipev",
+                                              "zb",          NULL };
 enum { SEARCHED = ORDERS };
 
 struct settings {
@@ -127,12 +128,18 @@ static int plan_times(struct times *out, const struct settings *s,
                       const struct action_table *t, struct err *err)
 {
     size_t bytes = (size_t)t->ranks * sizeof(double);
+    int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks,
-                               t->rank_of, err) < 0
-                : stages_calibrated(&out->forward, &s->measured, t->ranks,
-                                    t->stages / t->ranks, t->rank_of, err) < 0)
+    if (s->plan ? stages_times(&out->forward, s->plan, t->ranks, chunks, t->rank_of,
+                               err) < 0
+                : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
+                                    t->rank_of, err) < 0)
         return -1;
+    for (int r = 0; r < t->ranks / 2 && t->chains > 1; r++) {
+        double *low = &out->forward[r], *high = &out->forward[t->ranks - 1 - r];
+
+        *low = *high = (*low + *high) / 2; /* each has both stages */
+    }
     out->input = xmalloc(bytes);
     out->weight = xmalloc(bytes);
     memcpy(out->input, out->forward, bytes);
@@ -249,7 +256,7 @@ static void print_text(const char *name, const struct action_table *t,
     printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
     printf("held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %.4g", r->held[i] * t->ranks / t->stages);
+        printf(" %.4g", r->held[i] * t->ranks * t->chains / t->stages);
     printf(" micro-batches\ntransfers  %" PRIu64, r->transfers);
     if (r->transferred_bytes > 0)
         printf(", %s", str_human(size, (uint64_t)r->transferred_bytes));
@@ -264,7 +271,8 @@ static void print_row(const char *name, const struct action_table *t,
     printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
            t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
            100 * ratio.of_ideal, 100 * ratio.of_span,
-           largest_held(r) * t->ranks / t->stages, r->transfers, best ? "  best" : "");
+           largest_held(r) * t->ranks * t->chains / t->stages, r->transfers,
+           best ? "  best" : "");
 }
 
 /* ---- running ---- */
@@ -307,7 +315,7 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
 static bool over_cap(const struct settings *s, const struct action_table *t,
                      const struct pipe_result *r)
 {
-    double chunks = t->stages / t->ranks;
+    double chunks = t->stages / t->ranks / t->chains;
 
     return s->memory_cap && largest_held(r) > s->memory_cap * chunks + 1e-6;
 }
@@ -384,7 +392,8 @@ struct comparison {
 
 static double held_whole(const struct compared *c)
 {
-    return largest_held(&c->result) * c->table.ranks / c->table.stages;
+    return largest_held(&c->result) * c->table.ranks * c->table.chains /
+           c->table.stages;
 }
 
 /* The shortest first, then what holds less. */
@@ -436,7 +445,7 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
 {
     for (int i = 0; i < ORDERS; i++) {
         bool interleaved = i == ORDER_INTERLEAVED;
-        int chunks = i == ORDER_ZB_V || interleaved ? 2 : 1;
+        int chunks = order_chunks((enum order)i);
         int most = interleaved ? 8 : chunks;
 
         if (interleaved && s->chunks > 1)
@@ -476,7 +485,10 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
 static int run(const struct settings *s, const char *path, bool *fits, struct err *err)
 {
     struct action_table t;
-    int chunks = s->chunks ? s->chunks : s->name == ORDER_ZB_V ? 2 : 1;
+    int chunks = s->chunks ? s->chunks
+                 : s->name > ORDER_INTERLEAVED && s->name < ORDERS
+                     ? order_chunks((enum order)s->name)
+                     : 1;
     int ret;
 
     if (s->compare)
@@ -498,7 +510,7 @@ int schedule_main(const char *program, int argc, char **argv)
     struct settings s = { .name = ORDER_1F1B };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
-          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v zb", schedule_names, NULL },
+          "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },

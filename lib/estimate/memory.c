@@ -292,7 +292,9 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
     struct tally c[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     struct weight_sum weights[WEIGHT_CLASSES];
     struct training t = { 0 };
-    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1), ok = true;
+    bool end = stage == o->mesh.size[MESH_PP] - 1, ok = true;
+    bool last =
+        o->fold == FOLD_NONE ? end : stage == 0 || (o->fold == FOLD_TWICE && end);
 
     part_weights(weights, &p, a);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
@@ -365,6 +367,13 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
         find_kind(e, &one)->count += copies;
     }
     return 0;
+}
+
+enum fold memory_fold(enum order order)
+{
+    return order == ORDER_DUALPIPE                            ? FOLD_TWICE
+           : order == ORDER_ZB_V || order == ORDER_DUALPIPE_V ? FOLD_V
+                                                              : FOLD_NONE;
 }
 
 struct anatomy_options memory_anatomy(const struct memory_options *o)

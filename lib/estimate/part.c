@@ -12,10 +12,11 @@ struct part part_of(const struct anatomy *a, const struct memory_options *o, int
     int nlayers = model_layers(a->model) ? model_layers(a->model) : 1;
     int pp = o->mesh.size[MESH_PP];
     struct mesh halves = { .size = { [MESH_PP] = 2 * pp } };
-    struct part p = { .n = o->folded ? 2 : 1 };
+    struct part p = { .n = o->fold == FOLD_NONE ? 1 : 2 };
 
-    if (!o->folded) {
+    if (o->fold != FOLD_V) {
         mesh_stage(&o->mesh, nlayers, stage, &p.first[0], &p.count[0]);
+        mesh_stage(&o->mesh, nlayers, pp - 1 - stage, &p.first[1], &p.count[1]);
         return p;
     }
     mesh_stage(&halves, nlayers, stage, &p.first[0], &p.count[0]);
