@@ -19,6 +19,7 @@ unit_tests = \
     %D%/unit-bubble \
     %D%/unit-comm \
     %D%/unit-cpu \
+    %D%/unit-data \
     %D%/unit-device \
     %D%/unit-engine \
     %D%/unit-gradient \
@@ -38,6 +39,7 @@ tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)

@@ -10,13 +10,8 @@
 
 #include "lib/pipe/order.h"
 #include "lib/run/runner.h"
+#include "lib/train/data.h"
 #include "lib/train/optimizer.h"
-
-/* A text to learn: TARGET[i] is the token after ID[i], -1 where it does not count. */
-struct sample {
-    const int32_t *id, *target;
-    size_t n;
-};
 
 struct trainer_options {
     size_t length;           /* most tokens of a sample */
