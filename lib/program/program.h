@@ -152,6 +152,7 @@ struct inst {
             uint64_t count; /* heads on this rank */
             uint64_t row;   /* of the weight that belongs to the first */
             uint64_t a, b;  /* columns of a head in the one source and the other */
+            bool shared;    /* OP_CONCAT: the other has one head, for all */
         } head;
         struct {
             uint64_t top;    /* experts of a token */
@@ -240,11 +241,13 @@ enum program_tail {
 
 struct program_options {
     enum program_tail tail;
-    bool wanted;  /* insert OP_TAKE where the last row-wise part of the program begins:
-                     only the wanted rows of the step reach the outputs */
-    bool trace;   /* every line's value is an output, whole */
-    bool reverse; /* the derivative of the sum of "nll" follows, to every weight
-                     (reverse.h); with TAIL_NLL, and without .wanted */
+    bool wanted;   /* insert OP_TAKE where the last row-wise part of the program begins:
+                      only the wanted rows of the step reach the outputs */
+    bool trace;    /* every line's value is an output, whole */
+    bool training; /* the lines of families that training runs: those whose "when" asks
+                      for "training" */
+    bool reverse;  /* the derivative of the sum of "nll" follows, to every weight
+                      (reverse.h); with TAIL_NLL, and without .wanted */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
