@@ -191,6 +191,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
 
     if (open_rank(&r, job, world, err) < 0 || step(&r, true, &loss, err) < 0 ||
         parameters_sum(&r.params, r.groups.tensor, err) < 0 ||
+        parameters_find_shared(&r.params, r.groups.pipe, err) < 0 ||
         parameters_tie(&r.params, r.groups.pipe, err) < 0)
         goto out;
     if (loss >= 0)
