@@ -378,7 +378,8 @@ static void close_texts(struct generate *g)
 static int generate_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct generate *g = arg;
-    struct program_options options = { .wanted = true };
+    struct program_options options = { .wanted = true,
+                                       .deterministic = g->session->opt.same_bits };
     struct engine_limits limits = limits_of(g);
     struct runner r;
     int ret = 0;

@@ -292,7 +292,8 @@ static struct engine_limits limits_of(const struct logits *l)
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
-    struct program_options options = { .trace = l->trace != NULL };
+    struct program_options options = { .trace = l->trace != NULL,
+                                       .deterministic = l->session->opt.same_bits };
     struct engine_limits limits = limits_of(l);
     struct runner r;
     int ret;

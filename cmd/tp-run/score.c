@@ -242,7 +242,8 @@ static struct engine_limits limits_of(const struct score *s)
 static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
-    struct program_options options = { .tail = TAIL_NLL };
+    struct program_options options = { .tail = TAIL_NLL,
+                                       .deterministic = s->session->opt.same_bits };
     struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;

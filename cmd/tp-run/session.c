@@ -339,6 +339,10 @@ static int open_model(struct session *s, const char *path, struct err *err)
         return err_set(err, ERR_INPUT, "%s: layouts over ep cannot be run", path);
     if (set_sp_mode(s, err) < 0)
         return -1;
+    if (opt->same_bits && s->machine.across < s->mesh.size[MESH_SP])
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: a ring of ranks adds up what it attends to in "
+                       "another order; --sp-mode ulysses does not");
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;

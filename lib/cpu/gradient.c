@@ -224,10 +224,10 @@ static double *norm_statistics(struct device *d, const struct inst *inst,
         memcpy(*factor, squares, groups * sizeof(*mean));
     } else {
         if (inst->norm.centred)
-            cpu_group_sum(d, mean, x, NULL, groups, inst->norm.width);
+            cpu_group_sum(d, mean, x, inst->norm.width, NULL, groups, inst->norm.width);
         for (size_t i = 0; i < groups; i++)
             mean[i] /= whole;
-        cpu_group_sum(d, *factor, x, mean, groups, inst->norm.width);
+        cpu_group_sum(d, *factor, x, inst->norm.width, mean, groups, inst->norm.width);
     }
     for (size_t i = 0; i < groups; i++)
         (*factor)[i] = 1 / sqrt((*factor)[i] / whole + inst->norm.eps);

@@ -39,14 +39,22 @@ static int kernel_embedding(struct device *d, const struct call *c, struct err *
     return 0;
 }
 
+/* Tree NUMBER of the program. */
+static const struct sum_tree *tree_of(const struct call *c, int number)
+{
+    return number ? &c->program->tree[number - 1] : NULL;
+}
+
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                      tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                      tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_head_linear(struct device *d, const struct call *c, struct err *err)
@@ -151,11 +159,11 @@ static int norm(struct device *d, const struct call *c, bool centred, struct err
         return -1;
     memset(mean, 0, groups * sizeof(*mean));
     if (centred) {
-        cpu_group_sum(d, mean, source(c, 0), NULL, groups, width);
+        cpu_group_sum(d, mean, source(c, 0), width, NULL, groups, width);
         for (size_t i = 0; i < groups; i++)
             mean[i] /= (double)width;
     }
-    cpu_group_sum(d, factor, source(c, 0), mean, groups, width);
+    cpu_group_sum(d, factor, source(c, 0), width, mean, groups, width);
     for (size_t i = 0; i < groups; i++)
         factor[i] = factor_of(c->inst, factor[i]);
     cpu_group_scale(d, result(c), source(c, 0), centred ? mean : NULL, factor, groups,
@@ -174,35 +182,72 @@ static int kernel_layernorm(struct device *d, const struct call *c, struct err *
     return norm(d, c, true, err);
 }
 
-/* A rank without columns of its own, or with copies of another's, adds nothing. */
+/* sum[row] = the sum over N columns of X from FIRST on. */
+static void sum_columns(struct device *d, const struct call *c, double *sum,
+                        const double *mean, size_t first, size_t n)
+{
+    cpu_group_sum(d, sum, source(c, 0) + first, c->inst->norm.width, mean,
+                  rows_of(&c->y), n);
+}
+
+/* By a tree: the sums that there are beside each other. */
+static int sum_by_tree(struct device *d, const struct call *c, const double *mean,
+                       const struct sum_tree *t, struct err *err)
+{
+    size_t rows = rows_of(&c->y), first = 0, sums = 0;
+    double *sum =
+        mem_alloc((uint64_t)rows * TREE_LEAVES * sizeof(*sum), "row statistics", err);
+
+    if (!sum)
+        return -1;
+    for (int i = 0; i < t->n; i++) {
+        sum_columns(d, c, sum + sums++ * rows, mean, first, t->leaf[i].cols);
+        first += t->leaf[i].cols;
+        for (int k = 0; k < t->leaf[i].adds; k++, sums--)
+            for (size_t r = 0; r < rows; r++)
+                sum[(sums - 2) * rows + r] += sum[(sums - 1) * rows + r];
+    }
+    memcpy(c->y.data, sum, rows * sizeof(*sum));
+    free(sum);
+    return 0;
+}
+
+/* Sums over the columns of each row, less MEAN where it is given.  A rank without
+ * columns of its own, or with copies of another's, adds nothing. */
+static int sum_rows(struct device *d, const struct call *c, const double *mean,
+                    struct err *err)
+{
+    const struct sum_tree *t = tree_of(c, c->inst->norm.tree);
+    size_t width = c->inst->norm.width;
+
+    if (!c->inst->norm.owned || !width)
+        memset(c->y.data, 0, rows_of(&c->y) * sizeof(double));
+    else if (t)
+        return sum_by_tree(d, c, mean, t, err);
+    else
+        sum_columns(d, c, c->y.data, mean, 0, width);
+    return 0;
+}
+
 static int kernel_row_sum(struct device *d, const struct call *c, struct err *err)
 {
-    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
-
-    (void)err;
-    if (c->inst->norm.owned && width)
-        cpu_group_sum(d, c->y.data, source(c, 0), NULL, rows, width);
-    else
-        memset(c->y.data, 0, rows * sizeof(double));
-    return 0;
+    return sum_rows(d, c, NULL, err);
 }
 
 static int kernel_row_squares(struct device *d, const struct call *c, struct err *err)
 {
-    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
+    size_t rows = rows_of(&c->y);
     const double *sum = c->x[1].data;
     double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+    int ret;
 
     if (!all)
         return -1;
     for (size_t i = 0; i < rows; i++)
         mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
-    if (c->inst->norm.owned && width)
-        cpu_group_sum(d, c->y.data, source(c, 0), mean, rows, width);
-    else
-        memset(c->y.data, 0, rows * sizeof(double));
+    ret = sum_rows(d, c, mean, err);
     free(all);
-    return 0;
+    return ret;
 }
 
 /* SUM may be NULL: not centred. */

@@ -170,7 +170,8 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
     struct inst *inst;
     int stats;
 
-    if (b->p->value[logits].place == PLACE_PARTIAL)
+    if (b->p->value[logits].place == PLACE_PARTIAL ||
+        (b->opt->deterministic && op == OP_NLL))
         logits = build_whole(b, logits);
     if (b->p->value[logits].place == PLACE_CUT)
         first = b->share[axis_dealt(&b->type[logits].col, &b->m->scope)].start;
@@ -430,6 +431,7 @@ void program_free(struct program *p)
     free(p->rope);
     free(p->gather);
     free(p->mixture);
+    free(p->tree);
     free(p->slot_value);
     free(p->output);
     free(p->line);

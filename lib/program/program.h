@@ -104,11 +104,14 @@ struct inst {
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
         double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        int tree; /* OP_LINEAR, OP_MATMUL: how their sums are made: the tree of this
+                     number in program.tree, from 1; 0: as it comes */
         enum activation act;
         struct {
             double eps;
             uint64_t width;       /* columns normed together on this rank */
             uint64_t whole_width; /* over all ranks */
+            int tree;             /* of the sums of OP_ROW_SUM, OP_ROW_SQUARES */
             bool plus_one;        /* weight + 1 (Gemma) */
             bool owned;           /* this rank's columns count in the sums */
             bool centred;         /* of a reversed norm: it was a layer norm */
@@ -183,6 +186,18 @@ struct gather {
     struct runs *runs; /* [parts]: where each part's columns go in the whole row */
 };
 
+/* How a sum over a rank's columns is made so that other ranks' sums add up to the same
+ * bits on any mesh: in parts, one after another, each by itself; after a part the last
+ * two sums that there are become one, ADDS times. */
+enum { TREE_LEAVES = 8 };
+struct sum_tree {
+    int n;
+    struct tree_leaf {
+        uint64_t cols;
+        int adds;
+    } leaf[TREE_LEAVES];
+};
+
 struct program {
     const struct model *model;
     struct mesh mesh;
@@ -199,6 +214,8 @@ struct program {
     int ngathers;
     struct mixture *mixture;
     int nmixtures;
+    struct sum_tree *tree;
+    int ntrees;
     int nslots;      /* cache entries: values under OP_KEEP */
     int *slot_value; /* [nslots]: the value, for its cols */
     struct program_output {
@@ -230,11 +247,15 @@ enum program_tail {
 
 struct program_options {
     enum program_tail tail;
-    bool wanted;  /* insert OP_TAKE where the last row-wise part of the program begins:
-                     only the wanted rows of the step reach the outputs */
-    bool trace;   /* every line's value is an output, whole */
-    bool reverse; /* the derivative of the sum of "nll" follows, to every weight
-                     (reverse.h); with TAIL_NLL, and without .wanted */
+    bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
+                    only the wanted rows of the step reach the outputs */
+    bool trace;  /* every line's value is an output, whole */
+    bool deterministic; /* results have the same bits on any number of tensor-parallel
+                           ranks: what they may share the terms of is summed by one
+                           binary tree, of which each has a subtree; meshes on which
+                           they have none are refused */
+    bool reverse;       /* the derivative of the sum of "nll" follows, to every weight
+                           (reverse.h); with TAIL_NLL, and without .wanted */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
