@@ -726,9 +726,11 @@ static bool routes(const float *scores, const struct inst *inst, const float *bi
                    const float *want, size_t cols)
 {
     struct matrix b = { .data = bias, .dtype = DTYPE_F32, .rows = 1, .cols = cols };
+    int32_t choice[16];
     float y[16];
 
-    cpu_route(team, y, scores, 1, cols, inst, bias ? &b : NULL);
+    cpu_choose(team, choice, scores, 1, cols, inst, bias ? &b : NULL);
+    cpu_route(team, y, scores, choice, 1, cols, inst);
     for (size_t i = 0; i < cols; i++)
         if (fabsf(y[i] - want[i]) > 1e-6f)
             return false;
@@ -761,6 +763,33 @@ static void experts_are_chosen(void)
            "route: from the group with the best two");
 }
 
+/* A softmax whose second score underflows: rows are sent by the choice, not by the
+ * weights. */
+static void a_weight_of_nothing_is_a_choice(void)
+{
+    static const float scores[] = { 1, 0, 0, 0, 0, 1 };
+    const struct inst route = { .route = {
+                                    .top = 2, .groups = 1, .of = 1, .best = 1 } };
+    struct mixture m = { .count = 3, .all = 3, .top = 2 };
+    const struct program p = { .mixture = &m, .nmixtures = 1 };
+    const struct inst inst = { .mixture = 0 };
+    int32_t choice[4], counts[4], index[4], rows = 2, one = 1;
+    struct call call = { .program = &p, .inst = &inst };
+    struct err err;
+
+    cpu_choose(team, choice, scores, 2, 3, &route, NULL);
+    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32 };
+    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    tap_ok(cpu_kernels[OP_EXPERT_COUNT](team, &call, &err) == 0 && counts[1] == 2 &&
+               counts[2] == 3 && counts[3] == 4,
+           "rows are sent to an expert whose weight is 0 where it was chosen");
+    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32 };
+    tap_ok(cpu_kernels[OP_EXPERT_INDEX](team, &call, &err) == 0 && index[0] == 0 &&
+               index[1] == 1 && index[2] == 0 && index[3] == 1,
+           "in order, by expert");
+}
+
 int main(void)
 {
     team = device_new(2);
@@ -785,6 +814,7 @@ int main(void)
     elements_are_added_and_scaled();
     attentions_are_right();
     experts_are_chosen();
+    a_weight_of_nothing_is_a_choice();
     backend_cpu.close(team);
     return tap_done();
 }

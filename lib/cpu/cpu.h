@@ -26,10 +26,12 @@ void cpu_scale(struct device *d, float *y, const float *x, double number, size_t
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
                   size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
-/* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
- * added to choose by */
-void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-               const struct inst *inst, const struct matrix *bias);
+/* the experts of each row, by their scores (inst->route), [rows][top]; BIAS or NULL is
+ * added to choose by; and their weights */
+void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
+                size_t cols, const struct inst *inst, const struct matrix *bias);
+void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
+               size_t rows, size_t cols, const struct inst *inst);
 /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
 void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
                    size_t rows, size_t cols);

@@ -481,42 +481,53 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_choose(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_choose(d, c->y.data, source(c, 0), rows_of(&c->y), c->x[0].cols, c->inst, c->w);
+    return 0;
+}
+
 static int kernel_route(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_route(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst, c->w);
+    cpu_route(d, result(c), source(c, 0), c->x[1].data, rows_of(&c->y), c->y.cols,
+              c->inst);
     return 0;
 }
 
 static int kernel_expert_count(struct device *d, const struct call *c, struct err *err)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
+    uint64_t experts = c->program->mixture[c->inst->mixture].all;
+    const int32_t *choice = c->x[0].data;
     int32_t *y = c->y.data;
 
     (void)d;
     (void)err;
-    memset(y, 0, (m->count + 1) * sizeof(*y));
-    for (size_t i = 0; i < rows; i++)
-        for (uint64_t e = 0; e < m->count; e++)
-            y[e + 1] += source(c, 0)[i * cols + m->first + e] != 0;
-    for (uint64_t e = 0; e < m->count; e++)
+    memset(y, 0, (experts + 1) * sizeof(*y));
+    for (size_t i = 0; i < count_of(&c->x[0]); i++)
+        if (choice[i] >= 0)
+            y[choice[i] + 1]++;
+    for (uint64_t e = 0; e < experts; e++)
         y[e + 1] += y[e];
     return 0;
 }
 
 static int kernel_expert_index(struct device *d, const struct call *c, struct err *err)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
-    int32_t *y = c->y.data;
+    uint64_t experts = c->program->mixture[c->inst->mixture].all;
+    size_t top = c->x[0].cols;
+    const int32_t *choice = c->x[0].data;
+    int32_t *next = mem_alloc(experts * sizeof(*next), "rows of experts", err);
 
     (void)d;
-    (void)err;
-    for (uint64_t e = 0; e < m->count; e++)
-        for (size_t i = 0; i < rows; i++)
-            if (source(c, 0)[i * cols + m->first + e] != 0)
-                *y++ = (int32_t)i;
+    if (!next)
+        return -1;
+    memcpy(next, c->x[1].data, experts * sizeof(*next));
+    for (size_t i = 0; i < count_of(&c->x[0]); i++)
+        if (choice[i] >= 0)
+            ((int32_t *)c->y.data)[next[choice[i]]++] = (int32_t)(i / top);
+    free(next);
     return 0;
 }
 

@@ -53,6 +53,17 @@ static int count_option(struct builder *b, const struct node *call, const char *
     return 0;
 }
 
+/* Who the experts of X's rows are, by X and ROUTE. */
+static struct inst *choose(struct builder *b, int x, const struct inst *route)
+{
+    struct inst *inst = build_emit_plain(b, OP_CHOOSE, route->route.top, DTYPE_I32,
+                                         b->p->value[x].rows);
+
+    inst->route = route->route;
+    inst->src[inst->nsrc++] = x;
+    return inst;
+}
+
 /* route(scores, top[, bias]): the TOP largest scores of each row. */
 int apply_route(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
@@ -64,6 +75,7 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
     struct inst *inst, r = { 0 };
     uint64_t all;
     double renorm;
+    int x, choice;
 
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0)
         return -1;
@@ -96,20 +108,27 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
             return build_type_error(b, arg[2].at, "the scores and their bias",
                                     &b->type[arg[0].index].col, bias->axis[0]);
     }
-    inst = build_unary(b, op, arg[0].index);
-    inst->route = r.route;
+    x = build_whole(b, arg[0].index);
+    inst = choose(b, x, &r);
     if (bias)
         inst->weight = build_weight(b, arg[2].tensor);
+    choice = inst->dst;
+    inst = build_unary(b, op, x);
+    inst->route = r.route;
+    inst->src[inst->nsrc++] = choice;
     build_operand(out, inst);
     return 0;
 }
 
-/* How many experts a row of ROUTE has. */
-static uint64_t chosen_of(const struct builder *b, int route)
+/* The choice that the weights ROUTE are of: all experts where no route() made them. */
+static int choice_of(struct builder *b, int route)
 {
     const struct inst *made = &b->p->inst[b->p->value[route].first];
+    const struct inst all = {
+        .route = { .top = b->type[route].col.size, .groups = 1, .of = 1, .best = 1 }
+    };
 
-    return made->op == OP_ROUTE ? made->route.top : b->type[route].col.size;
+    return made->op == OP_ROUTE ? made->src[1] : choose(b, route, &all)->dst;
 }
 
 /* The route and the rows it is for. */
@@ -165,24 +184,24 @@ static int each_line(struct builder *b, const struct node *each, int chosen, int
 }
 
 /* The values by which rows are sent to experts: their numbers, and the rows. */
-static void send_rows(struct builder *b, int route, enum rows rows, int *counts,
+static void send_rows(struct builder *b, int choice, enum rows rows, int *counts,
                       int *index)
 {
     struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst =
         build_emit_plain(b, OP_EXPERT_COUNT, m->count + 1, DTYPE_I32, ROWS_ONE);
 
-    inst->src[inst->nsrc++] = route;
+    inst->src[inst->nsrc++] = choice;
     m->rows = rows;
     m->counts = *counts = inst->dst;
     inst = build_emit_plain(b, OP_EXPERT_INDEX, 1, DTYPE_I32, ROWS_CHOSEN);
-    inst->src[inst->nsrc++] = route;
+    inst->src[inst->nsrc++] = choice;
     inst->src[inst->nsrc++] = *counts;
     *index = inst->dst;
 }
 
-static int run_each(struct builder *b, const struct node *each, int route, int rows,
-                    struct operand *out)
+static int run_each(struct builder *b, const struct node *each, int route, int choice,
+                    int rows, struct operand *out)
 {
     enum rows kind = b->p->value[rows].rows;
     bool shared = b->p->mesh.size[MESH_EP] > 1;
@@ -191,7 +210,7 @@ static int run_each(struct builder *b, const struct node *each, int route, int r
     struct axis col;
     enum place place;
 
-    send_rows(b, route, kind, &counts, &index);
+    send_rows(b, choice, kind, &counts, &index);
     axis_copy(&col, &b->type[rows].col);
     inst = build_emit(b, OP_EXPERT_GATHER, &col, PLACE_WHOLE, ROWS_CHOSEN);
     axis_clear(&col);
@@ -216,7 +235,7 @@ static int run_each(struct builder *b, const struct node *each, int route, int r
 
 int mixture_each(struct builder *b, const struct node *each, struct operand *out)
 {
-    int experts = find_experts(b, each->at), route, rows, ret;
+    int experts = find_experts(b, each->at), route, choice, rows, ret;
     struct program *p = b->p;
     struct share share;
 
@@ -226,6 +245,7 @@ int mixture_each(struct builder *b, const struct node *each, struct operand *out
         return build_error(b, each->at, "experts() inside experts()");
     if (each_inputs(b, each, experts, &route, &rows) < 0)
         return -1;
+    choice = choice_of(b, route);
     share = b->m->scope.sym[experts].dealt
                 ? b->share[experts]
                 : (struct share){ .count = b->m->scope.sym[experts].value };
@@ -234,11 +254,11 @@ int mixture_each(struct builder *b, const struct node *each, struct operand *out
     p->mixture[p->nmixtures] = (struct mixture){ .first = share.start,
                                                  .count = share.count,
                                                  .all = b->m->scope.sym[experts].value,
-                                                 .top = chosen_of(b, route) };
+                                                 .top = p->value[choice].cols };
     b->mixture = p->nmixtures++;
     b->expert = (int)share.start;
     b->nexperts = share.count;
-    ret = run_each(b, each, route, rows, out);
+    ret = run_each(b, each, route, choice, rows, out);
     b->mixture = -1;
     b->expert = -1;
     if (ret < 0)
