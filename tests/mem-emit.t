@@ -150,7 +150,8 @@ done
 ok "and one without stages" same --mode train --weights bf16 --gpus 16 --global-batch 64 --seq 8192 --flash off llama-3-8b.json
 ok "and one of experts that are dealt" same --mode train --weights bf16 --gpus 64 --global-batch 256 --seq 4096 --mesh ep=8 mixtral-8x7b.json
 mem-estimate plan --gpu h100-80g --gpus 2 --global-batch 8 --mesh ep=2 --emit sh "$data/models/mixtral" > run.sh
-ok "which tp-run does not do" grep -q '^# estimate-only: .* experts' run.sh
+tp-run generate --ids 3,4 --max-tokens 5 -q "$data/models/mixtral" > dealt
+ok "which tp-run does" sh -c 'sh run.sh --ids 3,4 --max-tokens 5 -q > got && cmp dealt got'
 ok "and one of inference" same --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json
 
 # the example: measured here, planned, run

@@ -217,6 +217,8 @@ static int take_settled(void *arg, size_t end, struct err *err)
     struct logits *l = arg;
     struct runner *r = l->runner;
 
+    if (runner_keeps_step(r))
+        return 0;
     for (; r->world->rank == 0 && end && l->taken <= (end - 1) * (size_t)r->nreplicas;
          l->taken++)
         if (take_outputs(l, r, l->taken, err) < 0)

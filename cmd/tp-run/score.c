@@ -126,7 +126,7 @@ static int settled(void *arg, size_t end, struct err *err)
         fprintf(stderr, "\r%zu of %zu windows", end, s->nwindows);
     if (speaks && (done > s->printed || end == s->nwindows))
         fputs("\r\033[K", stderr);
-    return print_until(s, done, err);
+    return runner_keeps_step(s->runner) ? 0 : print_until(s, done, err);
 }
 
 /* N tokens of document DOCUMENT from AT as one window, of which SKIP are scored before.

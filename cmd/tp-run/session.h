@@ -34,6 +34,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
         { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },               \
         { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },      \
+        { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },               \
         { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },               \
         { OPT_STRING,     '\0',   "mesh",                                             \
           &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \

@@ -546,10 +546,10 @@ static int kernel_expert_combine(struct device *d, const struct call *c,
 
     (void)err;
     memset(result(c), 0, count_of(&c->y) * sizeof(float));
-    for (uint64_t e = 0; e < m->count; e++)
+    for (uint64_t e = 0; e < m->all; e++)
         cpu_add_rows(d, result(c), source(c, 0) + (size_t)counts[e] * c->y.cols,
                      index + counts[e], (size_t)(counts[e + 1] - counts[e]), c->y.cols,
-                     source(c, 1), c->x[1].cols, m->first + e);
+                     source(c, 1), c->x[1].cols, e);
     return 0;
 }
 

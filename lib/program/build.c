@@ -65,7 +65,7 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
         .section = b->section,
         .layer = b->layer,
         .rows = rows,
-        .mixture = rows == ROWS_CHOSEN ? b->mixture : -1,
+        .mixture = rows == ROWS_SENT || rows == ROWS_CHOSEN ? b->mixture : -1,
         .place = place,
         .dtype = DTYPE_F32,
         .cols = place == PLACE_CUT ? axis_count(col, NULL, &b->m->scope, b->share)

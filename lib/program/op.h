@@ -158,6 +158,10 @@
     ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
         torch_free)                                                                    \
+    /* rows to the ranks of their experts, and back (see .exchange) */                 \
+    ROW(ALL_TO_ALL, all_to_all, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, NOTHING, ALL_TO_ALL,    \
+        torch_free)                                                                    \
     /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)         \
@@ -326,6 +330,7 @@ enum op_collective {
     COLLECTIVE_NONE,
     COLLECTIVE_ALL_REDUCE,
     COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_ALL_TO_ALL,
     COLLECTIVE_KINDS
 };
 

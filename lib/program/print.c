@@ -4,11 +4,10 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-static const char *const rows_names[ROWS_KINDS] = { [ROWS_TOKENS] = "tokens",
-                                                    [ROWS_WANTED] = "outputs",
-                                                    [ROWS_ONE] = "sequences",
-                                                    [ROWS_SOURCE] = "source",
-                                                    [ROWS_CHOSEN] = "choices" };
+static const char *const rows_names[ROWS_KINDS] = {
+    [ROWS_TOKENS] = "tokens", [ROWS_WANTED] = "outputs", [ROWS_ONE] = "sequences",
+    [ROWS_SOURCE] = "source", [ROWS_SENT] = "sent",      [ROWS_CHOSEN] = "choices"
+};
 static const char *const place_names[] = {
     [PLACE_WHOLE] = "replicated", [PLACE_CUT] = "sharded", [PLACE_PARTIAL] = "partial"
 };

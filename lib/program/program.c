@@ -306,7 +306,9 @@ static void number_weights(struct program *p)
 /* The value that says how many rows V has, which are sent to experts. */
 static int counts_of(const struct program *p, int v)
 {
-    return p->mixture[p->value[v].mixture].counts;
+    const struct mixture *m = &p->mixture[p->value[v].mixture];
+
+    return p->value[v].rows == ROWS_SENT ? m->sent : m->counts;
 }
 
 static void find_lifetimes(struct program *p)
@@ -430,6 +432,8 @@ void program_free(struct program *p)
     free(p->weight);
     free(p->rope);
     free(p->gather);
+    for (int i = 0; i < p->nmixtures; i++)
+        free(p->mixture[i].deal);
     free(p->mixture);
     free(p->tree);
     free(p->slot_value);

@@ -25,7 +25,10 @@ enum rows {
     ROWS_ONE,    /* one of each segment of the step */
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
-    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert */
+    ROWS_SENT,   /* one for each expert that a row of this rank is sent to, by expert,
+                    where ranks share out the experts */
+    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert;
+                    where ranks share them out, then by the rank that it is of */
     ROWS_KINDS
 };
 enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
@@ -52,7 +55,7 @@ struct value {
     int section;      /* index of the section, -1 outside */
     int layer;        /* layer of a repeated section, else -1 */
     enum rows rows;
-    int mixture; /* ROWS_CHOSEN: index into program.mixture, else -1 */
+    int mixture; /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
     enum place place;
     enum dtype dtype;    /* f32; f64 of row statistics; i32 of indices */
     bool kept;           /* made by OP_KEEP: lives in the cache, not in the arena */
@@ -165,6 +168,12 @@ struct inst {
             int gather; /* index into program.gather; -1: statistics of rows */
         } gather;
         enum mesh_axis over; /* OP_ALL_REDUCE: its group */
+        enum exchange_what {
+            EXCHANGE_COUNTS, /* src the numbers of rows for each expert: those that come
+                              */
+            EXCHANGE_ROWS,   /* src rows, both numbers: to their experts */
+            EXCHANGE_BACK    /* src what experts made of them, both numbers: back */
+        } exchange;          /* OP_ALL_TO_ALL, over ep */
         struct {
             uint64_t first; /* column of the whole row that local column 0 is */
             uint64_t vocab; /* whole columns that count (padding is beyond) */
@@ -177,7 +186,12 @@ struct mixture {
     uint64_t first, count; /* experts of this rank */
     uint64_t all, top;     /* of all, and those of a row */
     enum rows rows;        /* that are sent */
-    int counts;            /* value of OP_EXPERT_COUNT */
+    int counts;     /* value with the rows before each expert's of this rank, of those
+                       ROWS_CHOSEN; then, where ranks share out the experts, [ep][count]
+                       those that come from each rank */
+    int sent;       /* value with the rows before each of all experts' that this rank
+                       sends: the same where it has all of them */
+    uint64_t *deal; /* [ep + 1]: the first expert of each rank, and their number */
 };
 
 /* How the columns of a cut value lie over the ranks of the tensor group. */
@@ -269,7 +283,8 @@ void program_free(struct program *p);
 void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
- * ROWS_CHOSEN is not read. */
+ * ROWS_SENT is not read, and that of ROWS_CHOSEN is how many ranks may send all of
+ * theirs to the experts of one: 0 for all. */
 uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_KINDS]);
 /* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
