@@ -129,7 +129,8 @@ static void add_step(struct tally *activations, struct tally *logits,
     uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
                                   [ROWS_WANTED] = o->micro_batch,
                                   [ROWS_ONE] = 1,
-                                  [ROWS_SOURCE] = tokens };
+                                  [ROWS_SOURCE] = tokens,
+                                  [ROWS_CHOSEN] = 1 }; /* as many come as are sent */
 
     if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;

@@ -401,7 +401,7 @@ static int reverse_concat(struct reverse *r, int d)
 
 static int reverse_route(struct reverse *r, int d)
 {
-    int src[] = { d, r->inst.src[0], r->inst.dst };
+    int src[] = { d, r->inst.src[0], r->inst.src[1] };
 
     add_to_source(r, 0, emit_like(r, OP_ROUTE_BACK, d, 3, src)->dst);
     return 0;
