@@ -11,6 +11,7 @@
 
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 
@@ -65,13 +66,17 @@ static const struct weight_type *own_type(const struct request *r)
 void request_set_weights(struct request *r, const struct weight_type *weights)
 {
     struct memory_options *m = &r->memory;
+    uint64_t own; /* bytes of what was not given */
 
     m->weights = weights;
     m->other = weights && weights->scope == SCOPE_ALL ? weights : own_type(r);
-    m->compute_bytes =
-        r->given.compute_bytes ? r->given.compute_bytes : m->other->block_bytes;
+    own = m->framework == FRAMEWORK_TP_RUN ? sizeof(float) : m->other->block_bytes;
+    m->compute_bytes = r->given.compute_bytes ? r->given.compute_bytes : own;
     m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
-    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes : m->other->block_bytes;
+    own = habits_of(m).grad_bytes;
+    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes
+                    : own               ? own
+                                        : m->other->block_bytes;
 }
 
 static int set_types(struct request *r, const struct request_options *o,
@@ -204,7 +209,8 @@ static int set_training(struct request *r, const struct request_options *o,
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
     m->eager = o->eager;
-    m->sequence_parallel = o->sequence_parallel;
+    m->sequence_parallel =
+        o->sequence_parallel || (m->framework == FRAMEWORK_TORCHTITAN && m->train);
     m->freeze = o->freeze;
     if (m->zero > 3)
         return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
@@ -216,6 +222,8 @@ static int set_training(struct request *r, const struct request_options *o,
         assume(r, "master weights f32");
     if (!m->eager)
         assume(r, "fused operations");
+    if (m->framework == FRAMEWORK_TORCHTITAN && m->mesh.size[MESH_TP] > 1)
+        assume(r, "values that are whole over tp sharded by tokens");
     return o->lora ? set_lora(r, o, err) : 0;
 }
 
@@ -308,6 +316,8 @@ static int set_device(struct request *r, const struct request_options *o,
         return err_set(err, ERR_USAGE, "--fragmentation %g: not from 0 to 100",
                        o->fragmentation);
     r->memory.fragmentation = o->fragmentation / 100;
+    if (!o->fragmentation_given && o->framework && habits_of(&r->memory).reserved > 0)
+        r->memory.fragmentation = habits_of(&r->memory).reserved;
     r->memory.runtime = o->runtime;
     if (!o->runtime_given) {
         r->runtime_follows = true;
@@ -342,7 +352,8 @@ int request_settle(struct request *r, struct err *err)
     if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
                    r->chunks, err) < 0)
         goto out;
-    r->memory.folded = r->schedule == ORDER_ZB_V;
+    r->memory.fold = memory_fold((enum order)r->schedule);
+    r->memory.chunks = r->chunks;
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);
@@ -405,7 +416,8 @@ static bool is_detailed(const struct request_options *o)
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->kv_block || o->cache_tokens;
     bool device = o->gpu || o->memory_given || o->runtime_given ||
-                  o->fragmentation != 5 || o->schedule != ORDER_1F1B || o->model_chunks;
+                  o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
+                  o->model_chunks;
 
     return types || batch || states || values || device;
 }
@@ -486,6 +498,7 @@ int request_open(struct request *r, const struct cmd *cmd,
                            .family = o->family,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
     r->memory.train = train;
+    r->memory.framework = (enum framework)o->framework;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;
     if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
@@ -505,7 +518,10 @@ int request_open(struct request *r, const struct cmd *cmd,
         set_device(r, o, err) < 0)
         goto fail;
     r->schedule = o->schedule;
-    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;
+    r->chunks = o->model_chunks ? o->model_chunks
+                : o->schedule == ORDER_INTERLEAVED
+                    ? 1
+                    : order_chunks((enum order)o->schedule);
     if (request_settle(r, err) < 0)
         goto fail;
     return 0;
@@ -579,6 +595,10 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out,
                  "--zero 2: gradients cannot stay dealt over the micro-batches of "
                  "a pipeline\n");
+    if (habits_of(&r->memory).refuses && r->memory.zero >= 2 &&
+        r->memory.mesh.size[MESH_PP] > 1)
+        str_addf(&out, "--framework %s: its pipelines have no ZeRO-2 or 3\n",
+                 framework_names[r->memory.framework]);
     if (r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
         add_chunk_obstacle(&out, r);
     if (r->memory.train && r->memory.hsdp)

@@ -17,10 +17,10 @@ struct request_options {
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
     uint64_t seq, gpu_memory, runtime;
-    int schedule, model_chunks;
+    int schedule, model_chunks, framework;
     int optimizer, master, offload, recompute, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
-    bool seq_given, memory_given, runtime_given;
+    bool seq_given, memory_given, runtime_given, fragmentation_given;
     double fragmentation;
 };
 
@@ -47,10 +47,9 @@ extern const char *const weight_words[], *const float_words[];
                 NULL),                                                                \
         REQUEST_ROW(OPT_COUNT, "pp", &(r).mesh.pp, "N", "pipeline stages", NULL,      \
                     NULL),                                                            \
-        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", "data-parallel replicas",     \
-                    NULL, NULL),                                                      \
-        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N",                  \
-                    "sequences that a rank works on at once", NULL, NULL),            \
+        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", NULL, NULL, NULL),            \
+        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N", NULL, NULL,      \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
         REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, weight_words,  \
@@ -71,11 +70,13 @@ extern const char *const weight_words[], *const float_words[];
         REQUEST_ROW(OPT_SIZE, "runtime", &(r).runtime, "SIZE", NULL, NULL,            \
                     &(r).runtime_given),                                              \
         REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL, \
-                    NULL, NULL),                                                      \
+                    NULL, &(r).fragmentation_given),                                  \
         REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names, \
                     NULL),                                                            \
         REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,    \
                     NULL),                                                            \
+        REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,            \
+                    framework_names, NULL),                                           \
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
 /* ... those of inference alone, ... */

@@ -28,17 +28,23 @@ enum { MESSAGE_BYTES = 100 << 20 };
 static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
                       int r, struct work *all, struct work *again)
 {
-    struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
+    enum fold fold = memory_fold(order->order);
+    int stages = fold == FOLD_TWICE ? pp : pp * order->chunks;
+    struct mesh virtual = { .size = { [MESH_PP] = stages } };
 
     memset(all, 0, sizeof(*all));
     memset(again, 0, sizeof(*again));
     for (int c = 0; c < order->chunks; c++) {
         int first, count;
-        int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
+        int stage = fold != FOLD_NONE && c ? stages - 1 - r : c * pp + r;
 
         mesh_stage(&virtual, p->depths, stage, &first, &count);
         work_add_layers(all, p->all, first, count);
         work_add_layers(again, p->again, first, count);
+    }
+    if (fold == FOLD_TWICE) { /* half of the micro-batches come to each of the two */
+        work_add(all, all, -0.5);
+        work_add(again, again, -0.5);
     }
 }
 
@@ -207,6 +213,15 @@ static double stage_weights(const struct profile *p, int first, int count, bool 
     return n;
 }
 
+/* Elements of the experts of COUNT layers from FIRST; of those that are TRAINED. */
+static double stage_experts(const struct profile *p, int first, int count, bool trained)
+{
+    const struct work *from = &p->all[first], *to = &p->all[first + count];
+
+    return trained ? to->trained_experts - from->trained_experts
+                   : to->experts - from->experts;
+}
+
 /* Seconds of gathering or scattering a stage's weights, or what is TRAINED of them,
  * over all that have them, BYTES each, in MESSAGES collectives at least: experts are
  * not replicated over ep. */
@@ -220,10 +235,12 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
 
     mesh_stage(&o->mesh, p->depths, 0, &first, &count);
     weights = stage_weights(p, first, count, trained) * (double)bytes;
-    experts =
-        trained ? p->all[first + count].trained_experts - p->all[first].trained_experts
-                : p->all[first + count].experts - p->all[first].experts;
-    experts *= (double)bytes;
+    experts = stage_experts(p, first, count, trained) * (double)bytes;
+    if (o->fold == FOLD_TWICE) {
+        mesh_stage(&o->mesh, p->depths, o->mesh.size[MESH_PP] - 1, &first, &count);
+        weights += stage_weights(p, first, count, trained) * (double)bytes;
+        experts += stage_experts(p, first, count, trained) * (double)bytes;
+    }
     if (messages <= 0)
         messages = weights / MESSAGE_BYTES + 1;
     more = experts > 0 ? messages : 0;
@@ -261,6 +278,17 @@ static double data_seconds(const struct profile *p, const struct machine *m,
         return steps *
                (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
     }
+}
+
+/* Passes in pairs: what one of them exchanges goes on while the other multiplies. */
+static void hide_exchanges(struct rank_times *t)
+{
+    double work = t->forward + t->back + t->again;
+    double exchange = 2 * t->exchange + t->again_exchange;
+    double left = exchange > work ? (exchange - work) / exchange : 0;
+
+    t->exchange *= left;
+    t->again_exchange *= left;
 }
 
 /* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
@@ -304,6 +332,8 @@ static bool time_training(struct step *out, const struct profile *p,
     for (int r = 0; r < pp; r++) {
         struct rank_times t = rank_times(p, m, o, order, r, &flops);
 
+        if (order_pairs(order->order) && pp > 1)
+            hide_exchanges(&t);
         v[r] = forward_of(&t);
         v[pp + r] = input_of(&t);
         v[2 * pp + r] = t.weight;

@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/init.c %D%/init.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
+    %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
