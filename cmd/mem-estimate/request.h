@@ -24,7 +24,7 @@ struct request_options {
     double fragmentation;
 };
 
-extern const char *const on_off[];
+extern const char *const flash_names[];
 /* The rank that --lora alone stands for. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
@@ -98,7 +98,8 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
         REQUEST_ROW(OPT_FLAG, "eager", &(r).eager, NULL, NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_STRING, "freeze", &(r).freeze, "NAMES", NULL, NULL, NULL),     \
-        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off", NULL, on_off, NULL),    \
+        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off|2", NULL, flash_names,    \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \
         REQUEST_ROW(OPT_FLAG, "dropout", &(r).dropout, NULL, NULL, NULL, NULL),        \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
@@ -119,6 +120,8 @@ struct request {
     uint64_t *inflight;
     int schedule, chunks;
     char *lora_targets;
+    enum gpu_rate rate; /* of products */
+    bool rate_given;
     const struct gpu *gpu; /* or NULL */
     uint64_t gpu_memory;   /* 0: not named */
     bool runtime_follows;  /* as of that many ranks */
