@@ -19,6 +19,10 @@ const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
+/* Tokens of prompts in a step: what vLLM takes for its max_num_batched_tokens on large
+ * devices, and what tp-run does. */
+enum { PREFILL = 8192, TP_RUN_PREFILL = 512 };
+
 static const uint64_t GIB = UINT64_C(1) << 30;
 
 __attribute__((format(printf, 2, 3))) static void assume(struct request *r,
@@ -190,6 +194,11 @@ static int set_batch(struct request *r, const struct request_options *o,
         assume(r, "seq %" PRIu64 "%s", m->seq,
                model_context(r->outline.model) ? " (the model's maximum)" : "");
     }
+    m->prefill = o->prefill                         ? (uint64_t)o->prefill
+                 : m->framework == FRAMEWORK_TP_RUN ? TP_RUN_PREFILL
+                                                    : PREFILL;
+    if (!m->train && !o->prefill && m->micro_batch * m->seq > m->prefill)
+        assume(r, "%" PRIu64 " tokens of prompts at once", m->prefill);
     if (m->seq > UINT32_MAX)
         return err_set(err, ERR_USAGE, "--seq %" PRIu64 ": more than %u", m->seq,
                        UINT32_MAX);
@@ -449,6 +458,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
     if (train)
         return o->kv_dtype       ? "kv-dtype"
                : o->kv_block     ? "kv-block"
+               : o->prefill      ? "prefill-tokens"
                : o->cache_tokens ? "cache-tokens"
                                  : NULL;
     for (size_t i = 0; i < sizeof(of_training) / sizeof(*of_training); i++)
@@ -465,7 +475,7 @@ static bool is_detailed(const struct request_options *o)
     bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
-                  o->sequence_parallel || o->kv_block || o->cache_tokens;
+                  o->sequence_parallel || o->prefill || o->kv_block || o->cache_tokens;
     bool device = o->gpu || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;

@@ -15,7 +15,8 @@ struct request_options {
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
     int gpus; /* ranks in all, 0: not given */
-    int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
+    int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
+        hsdp;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks, framework;
     int optimizer, master, offload, recompute, flash;
@@ -76,8 +77,9 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
 /* ... those of inference alone, ... */
-#define REQUEST_INFER_OPTIONS(r)                                                  \
-    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, NULL, NULL), \
+#define REQUEST_INFER_OPTIONS(r)                                                       \
+    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, NULL, NULL),      \
+        REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
 
 /* ... and those of training. */
