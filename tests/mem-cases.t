@@ -285,6 +285,21 @@ status_is 1 "groups that do not make up all ranks are impossible"
 out_has "--hsdp 3: does not divide the 16 ranks" "and that is said"
 run mem-estimate train --dp 16 --hsdp 4 llama-3-8b.json
 status_is 1 "so are groups that deal nothing"
+# 256 sequences of 4,096 tokens of Llama 3 70B on eight A100 with 80 GB: they are served, with 8,192 tokens of prompts in a step
+# (vLLM's max_num_batched_tokens); the prompts of all of them at once would not fit
+run mem-estimate infer --tp 8 --weights bf16 --micro-batch 256 --seq 4096 --gpu a100-80g llama-3-70b.json
+status_is 0 "256 sequences of 70B fit on eight A100"
+out_has "8192 tokens of prompts at once" "of which some tokens are taken in at once, which is told"
+run mem-estimate infer --tp 8 --weights bf16 --micro-batch 256 --seq 4096 --prefill-tokens 1048576 --gpu a100-80g llama-3-70b.json
+status_is 1 "all of their prompts at once do not"
+step() { infer activations --weights bf16 --tp 8 --micro-batch "$1" --seq 4096 --prefill-tokens "$2" llama-3-70b.json; }
+ok "a step has those tokens and one of each other sequence" test "$(step 256 8192)" = "$(step 1 4096 | awk '{ print $1 / 4096 * (8192 + 255) }')"
+ok "a batch that is no more than those is taken in at once" test "$(step 2 8192)" = "$(step 2 100000)"
+ok "tp-run takes 512 tokens, in f32" test "$(infer activations --framework tp-run --seq 4096 llama-3-8b.json)" = \
+    "$(infer activations --compute f32 --seq 512 llama-3-8b.json)"
+ok "an encoder takes whole sequences" test "$(infer activations --micro-batch 4 --seq 512 --prefill-tokens 100 bert-base-cased.json)" = \
+    "$(infer activations --micro-batch 1 --seq 512 bert-base-cased.json)"
+
 # a cache of 4,096 tokens in f16: 2 x layers x KV heads x head's size x 2 bytes each
 while read -r name layers width; do
     ok "$name keeps $layers x $width numbers a token" \

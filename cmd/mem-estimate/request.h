@@ -15,7 +15,8 @@ struct request_options {
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
     int gpus; /* ranks in all, 0: not given */
-    int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
+    int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
+        hsdp;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks, framework;
     int optimizer, master, offload, recompute, flash;
@@ -24,7 +25,7 @@ struct request_options {
     double fragmentation;
 };
 
-extern const char *const on_off[];
+extern const char *const flash_names[];
 /* The rank that --lora alone stands for. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
@@ -80,9 +81,10 @@ extern const char *const weight_words[], *const float_words[];
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
 /* ... those of inference alone, ... */
-#define REQUEST_INFER_OPTIONS(r)                                                  \
-    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words, \
-                NULL),                                                            \
+#define REQUEST_INFER_OPTIONS(r)                                                       \
+    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words,      \
+                NULL),                                                                 \
+        REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
 
 /* ... and those of training. */
@@ -103,7 +105,8 @@ extern const char *const weight_words[], *const float_words[];
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
         REQUEST_ROW(OPT_FLAG, "eager", &(r).eager, NULL, NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_STRING, "freeze", &(r).freeze, "NAMES", NULL, NULL, NULL),     \
-        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off", NULL, on_off, NULL),    \
+        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off|2", NULL, flash_names,    \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \
         REQUEST_ROW(OPT_FLAG, "dropout", &(r).dropout, NULL, NULL, NULL, NULL),        \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
@@ -124,6 +127,8 @@ struct request {
     uint64_t *inflight;
     int schedule, chunks;
     char *lora_targets;
+    enum gpu_rate rate; /* of products */
+    bool rate_given;
     const struct gpu *gpu; /* or NULL */
     uint64_t gpu_memory;   /* 0: not named */
     bool runtime_follows;  /* as of that many ranks */

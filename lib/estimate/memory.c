@@ -120,17 +120,36 @@ static void add_cache(struct tally *out, const struct anatomy *a,
     }
 }
 
+/* Tokens that a rank has in a step of inference.  What sees tokens behind it, as an
+ * encoder, takes whole sequences. */
+static uint64_t step_tokens(struct tally *over, const struct memory_options *o,
+                            bool causal)
+{
+    uint64_t sp = (uint64_t)o->mesh.size[MESH_SP], all = part_tokens(over, o);
+    uint64_t some = tally_part(o->prefill, sp), one = tally_part(o->seq, sp);
+
+    if (!o->prefill)
+        return all;
+    if (causal)
+        some += o->micro_batch - 1;
+    else
+        some = some < one ? one : some / one * one;
+    return some < all ? some : all;
+}
+
 /* One step of inference: the block that the program's values share. */
 static void add_step(struct tally *activations, struct tally *logits,
                      const struct anatomy *a, const struct memory_options *o, bool last)
 {
     uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
-    uint64_t bytes, tokens = part_tokens(activations, o);
-    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
-                                  [ROWS_WANTED] = o->micro_batch,
-                                  [ROWS_ONE] = 1,
-                                  [ROWS_SOURCE] = tokens,
-                                  [ROWS_CHOSEN] = 1 }; /* as many come as are sent */
+    uint64_t bytes;
+    uint64_t most[ROWS_KINDS] = {
+        [ROWS_TOKENS] = step_tokens(activations, o, a->causal),
+        [ROWS_WANTED] = o->micro_batch,
+        [ROWS_ONE] = 1,
+        [ROWS_SOURCE] = step_tokens(activations, o, false),
+        [ROWS_CHOSEN] = 1 /* as many come as are sent */
+    };
 
     if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;

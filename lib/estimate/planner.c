@@ -11,7 +11,8 @@ const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
     [RULE_NODE] = "tensor ranks would not be on one node",
     [RULE_BATCH] = "the batch does not divide",
-    [RULE_ZERO] = "ZeRO without replicas, or its stage 2 in a pipeline",
+    [RULE_ZERO] =
+        "ZeRO without replicas, its stage 2 in a pipeline, or what asks for another",
     [RULE_MEMORY] = "too large for the memory",
     [RULE_SEQUENCE] = "the sequence does not divide",
     [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
@@ -241,7 +242,8 @@ static void try_states(struct search *s, struct memory_options *o,
     for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
         if (!keeps(s->o->zero, zero))
             continue;
-        if ((zero && copies == 1) ||
+        if ((zero && copies == 1) || (o->offload == OFFLOAD_PARAMS && zero < 3) ||
+            (o->hsdp && (!zero || copies % o->hsdp)) ||
             (o->mesh.size[MESH_PP] > 1 &&
              (zero == 2 || (zero == 3 && habits_of(o).refuses)))) {
             reject(s, RULE_ZERO);

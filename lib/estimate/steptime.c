@@ -107,6 +107,28 @@ static double exposed(const struct machine *m, double seconds, double work)
     return seconds - m->hidden * (seconds < work ? seconds : work);
 }
 
+/* Seconds of sending TOKENS of W to their experts, over EP ranks of which neighbours
+ * are STRIDE devices apart.  Between nodes a token goes once to each node that has one
+ * of its experts, in the mean so many of N as balls of TOP fall into different ones,
+ * and on from there to the others (DeepSeek-AI 2024, section 3.2.2): the slower of the
+ * two counts.  Where the choice is limited to some groups of experts N is that part. */
+static double routed_seconds(const struct profile *p, const struct machine *m,
+                             const struct work *w, double tokens, int ep, int stride)
+{
+    int nodes = (ep * stride + m->per_node - 1) / m->per_node;
+    double n = nodes * p->reach > 1 ? nodes * p->reach : 1, copies, within, between = 0;
+    struct reach over = reach_of(m, ep * stride);
+
+    nodes = nodes > ep ? ep : nodes;
+    within = tokens * w->routed * (ep - 1) / ep / m->link;
+    if (nodes > 1) {
+        copies = p->top > 0 ? n * (1 - pow(1 - 1 / n, p->top)) / p->top : 1;
+        between = tokens * w->routed * copies * (nodes - 1) / nodes / m->net;
+        within *= nodes < ep;
+    }
+    return (within > between ? within : between) + (ep - 1) * w->routes * over.latency;
+}
+
 /* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
  * seconds meanwhile. */
 static double exchange_seconds(const struct profile *p, const struct machine *m,
@@ -115,7 +137,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
-    struct reach over_sp = reach_of(m, tp * sp), over_ep = reach_of(m, tp * sp * ep);
+    struct reach over_sp = reach_of(m, tp * sp);
     double seconds = 0;
 
     if (sp > 1) {
@@ -129,9 +151,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
             seconds = heads;
     }
     if (ep > 1) /* to the experts and back */
-        seconds +=
-            2 * (ep - 1) *
-            (tokens * w->routed / ep / over_ep.rate + w->routes * over_ep.latency);
+        seconds += 2 * routed_seconds(p, m, w, tokens, ep, tp * sp);
     return seconds;
 }
 
