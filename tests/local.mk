@@ -112,6 +112,8 @@ shell_tests = \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \
+    %D%/deterministic.t \
+    %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
     %D%/train-examples.t \

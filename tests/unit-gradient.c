@@ -36,7 +36,7 @@ struct job {
     const int32_t *ids;
     size_t n, begin; /* tokens; a rank of threads THREADS */
     int threads;
-    bool differences;
+    bool differences, training; /* the lines that training runs */
     double dropout;
     uint64_t seed, token; /* of it */
     struct shared *out;
@@ -72,6 +72,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
 {
     struct program_options options = { .tail = TAIL_NLL,
                                        .reverse = true,
+                                       .training = job->training,
                                        .dropout = job->dropout };
     struct engine_limits limits = { .tokens = job->n, .context = job->n };
     int coord[MESH_NAXES];
@@ -299,9 +300,16 @@ static double distance(const struct line *l, double least, const float *x)
 static const struct layout {
     const char *name;
     int tp, pp, threads;
+    bool training;
 } layouts[] = {
-    { "one rank", 1, 1, 1 }, { "three threads", 1, 1, 3 }, { "tp 2", 2, 1, 1 },
-    { "tp 3", 3, 1, 1 },     { "pp 2", 1, 2, 1 },          { "tp 2 pp 2", 2, 2, 1 },
+    { "one rank", 1, 1, 1, false },
+    { "three threads", 1, 1, 3, false },
+    { "tp 2", 2, 1, 1, false },
+    { "tp 3", 3, 1, 1, false },
+    { "pp 2", 1, 2, 1, false },
+    { "tp 2 pp 2", 2, 2, 1, false },
+    { "one rank, lines of training", 1, 1, 1, true },
+    { "tp 2, lines of training", 2, 1, 1, true },
 };
 
 /* Compare with the lines of the model; the worst tensor's in *text. */
@@ -343,6 +351,9 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
     double off;
     int sig, ret;
 
+    if (l->training && !strstr(model_family_text(m), "training"))
+        return;
+    job->training = l->training;
     if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
         model_check_mesh(m, &job->mesh, &err) < 0)
         return;

@@ -10,11 +10,14 @@
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
 /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
- * on the other rows.  Fail only for want of memory. */
+ * on the other rows.  Sums are made by TREE, or as it comes where that is NULL.  Fail
+ * only for want of memory. */
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
-                          const struct matrix *w, struct err *err);
+                          const struct matrix *w, const struct sum_tree *tree,
+                          struct err *err);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
-                          const struct matrix *w, struct err *err);
+                          const struct matrix *w, const struct sum_tree *tree,
+                          struct err *err);
 /* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
@@ -23,10 +26,12 @@ void cpu_scale(struct device *d, float *y, const float *x, double number, size_t
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
                   size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
-/* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
- * added to choose by */
-void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-               const struct inst *inst, const struct matrix *bias);
+/* the experts of each row, by their scores (inst->route), [rows][top]; BIAS or NULL is
+ * added to choose by; and their weights */
+void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
+                size_t cols, const struct inst *inst, const struct matrix *bias);
+void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
+               size_t rows, size_t cols, const struct inst *inst);
 /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
 void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
                    size_t rows, size_t cols);
@@ -50,10 +55,10 @@ void cpu_activation(struct device *d, float *y, const float *x, enum activation 
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
-/* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when MEAN
- * is given; groups in all = rows * cols / width */
-void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
-                   size_t groups, size_t width);
+/* sum[g] over each group of WIDTH columns of X, which begin STRIDE after one another:
+ * of x, or of (x - mean[g])^2 when MEAN is given */
+void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
+                   const double *mean, size_t groups, size_t width);
 /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
  * there is W; both are WIDTH long or as long as some whole groups, and repeat */
 void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,

@@ -223,7 +223,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
 
 /* ---- joining, and products of each head ---- */
 
-/* concat(a, b): of each head the columns of the one, then those of the other. */
+/* concat(a, b): of each head the columns of the one, then those of the other, or of its
+ * only head. */
 int apply_concat(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out)
 {
@@ -232,6 +233,7 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     struct inst *inst;
     struct axis col;
     uint64_t columns[2];
+    bool shared;
     int v[2];
 
     (void)n;
@@ -240,7 +242,11 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
         return -1;
     x = last_digit(b, &b->type[arg[0].index].col);
     y = last_digit(b, &b->type[arg[1].index].col);
-    if (!x || !y || !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col))
+    shared = x && y && b->type[arg[0].index].col.leaf[0].n > 1 &&
+             b->type[arg[1].index].col.leaf[0].n == 1;
+    if (!x || !y ||
+        (!shared &&
+         !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col)))
         return build_type_error(b, arg[1].at, "the heads", &b->type[arg[0].index].col,
                                 &b->type[arg[1].index].col);
     if (b->p->value[arg[0].index].rows != b->p->value[arg[1].index].rows)
@@ -248,8 +254,8 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     columns[0] = x->size;
     columns[1] = y->size;
     both.size = x->size + y->size;
-    for (int i = 0; i < 2; i++)
-        v[i] = build_cut(b, arg[i].index);
+    v[0] = build_cut(b, arg[0].index);
+    v[1] = shared ? build_whole(b, arg[1].index) : build_cut(b, arg[1].index);
     head_axis(&col, &b->type[v[0]].col, &both);
     inst = build_emit(b, op, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
     axis_clear(&col);
@@ -258,6 +264,7 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     inst->head.count = b->p->value[v[0]].cols / columns[0];
     inst->head.a = columns[0];
     inst->head.b = columns[1];
+    inst->head.shared = shared;
     build_operand(out, inst);
     return 0;
 }

@@ -179,5 +179,5 @@ bool outline_has(const struct model *m, size_t i)
         return false;
     if (kind.replaced)
         return true;
-    return t->source >= 0 || !t->optional;
+    return t->source >= 0 || !t->optional || !m->carry; /* no files: all there may be */
 }

@@ -37,6 +37,7 @@ struct engine;
 struct engine_groups {
     struct comm *tensor;   /* the ranks that share each layer */
     struct comm *sequence; /* those that share the tokens (sequence.h) */
+    struct comm *expert;   /* those that share out the experts; NULL: nobody does */
     struct comm *pipe; /* those that have this rank's part of the stages, in order */
     int across;        /* ranks of the sequence group that exchange heads */
 };
@@ -79,7 +80,9 @@ struct segment {
 };
 
 /* Run a step of the N segments at SEGMENT, each of another sequence; where ranks share
- * sequences N is 1.  The outputs stay valid until the next step. */
+ * sequences N is at most 1.  Ranks that share out experts take as many steps as each
+ * other, those who have nothing to do with N 0.  The outputs stay valid until the next
+ * step. */
 MUST_CHECK int engine_step(struct engine *e, const struct segment *segment, size_t n,
                            struct err *err);
 /* The same, without the reverse; and the reverse of the last step run so. */

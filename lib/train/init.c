@@ -32,7 +32,7 @@ static enum role role_of(const struct inst *i)
 {
     switch (i->op) {
     case OP_ADD_VECTOR:
-    case OP_ROUTE:
+    case OP_CHOOSE:
         return ROLE_ZERO;
     case OP_RMSNORM:
     case OP_LAYERNORM:
