@@ -106,6 +106,22 @@ ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --
 tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
 ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
 
+# ---- from nothing ----
+
+mkdir config
+cp "$model/config.json" config
+train --init -o begun config
+train --init --tp 2 --pp 2 -o begun2 config
+ok "--init begins with the same weights on every layout" same_losses begun begun2 2e-5
+losses begun > a.losses
+ok "whose loss is that of a guess" near 4.8752 "$(head -n 1 a.losses)" 0.05
+tp-shard merge -q begun2/step-000008 made
+tp-shard show made | sed 's/  .*//' | sort > got
+tp-shard show "$model" | sed 's/  .*//' | sort > want
+ok "and what is made has the tensors of the model" cmp got want
+run tp-run train -q --resume --steps 9 --threads 1 -o begun2
+status_is 0 "and goes on"
+
 # ---- going on ----
 
 train --tp 2 --dp 2 -o whole "$model"

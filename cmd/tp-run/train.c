@@ -37,6 +37,7 @@ enum {
     S_EVAL,
     S_SAVE,
     S_SPIKES,
+    S_INIT,
     SETTINGS
 };
 
@@ -46,6 +47,7 @@ struct request {
     struct opt_list data, eval;
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
+    bool init;
     struct action_table table;
     struct train_files files;
     const char *model; /* to open */
@@ -458,7 +460,7 @@ static int check_shares(const struct request *r, struct err *err)
 }
 
 static int prepare(struct request *r, const struct cmd *cmd,
-                   const struct session_options *opt, struct err *err)
+                   struct session_options *opt, struct err *err)
 {
     struct train *t = &r->t;
     int ret;
@@ -466,8 +468,12 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
         return -1;
+    opt->draw = t->o.init && !t->resumed;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
+    if (opt->draw && t->session->checkpoint->sharded)
+        return err_set(err, ERR_USAGE, "--init: %s has been cut; give its original",
+                       r->model);
     ret = check_model(r, err);
     if (ret == 0)
         ret = check_program(t->session, err);
@@ -547,10 +553,12 @@ int train_main(const char *program, int argc, char **argv)
         [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
         [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
         [S_SPIKES] = { SETTING_DOUBLE, "skip-spikes", &o->spikes, NULL, false, false },
+        [S_INIT] = { SETTING_INT, "init", &o->init, NULL, false, true },
     };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "data", &r.data, "FILE", "learn the documents in FILE", NULL,
           NULL },
+        { OPT_FLAG, '\0', "init", &r.init, NULL, NULL, NULL, &set[S_INIT].given },
         { OPT_LIST, '\0', "eval-data", &r.eval, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "eval-fraction", &o->eval_fraction, "X", NULL, NULL,
           &set[S_FRACTION].given },
@@ -623,6 +631,7 @@ int train_main(const char *program, int argc, char **argv)
     int status;
 
     r.t.setting = set;
+    o->init = r.init;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
     if (prepare(&r, &cmd, &opt, &err) < 0)

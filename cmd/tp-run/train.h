@@ -19,6 +19,7 @@ struct train_options {
     double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, pack, order;
     bool deterministic;
+    int init;       /* weights are drawn */
     int keep;       /* newest checkpoints; 0: all */
     bool keep_best; /* and the one with the least evaluation's loss */
     bool log_samples;

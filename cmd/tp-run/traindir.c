@@ -365,8 +365,10 @@ static int add_model(struct str *out, const struct train *t, const char *model,
     str_add(out, ",\n\"model\":");
     str_add_json(out, model);
     for (size_t i = 0; ret == 0 && i < (c->sharded ? 1 : c->source.nfiles); i++) {
-        char *path = c->sharded ? fs_join_dup(c->path, MANIFEST_NAME)
-                                : xstrdup(c->source.file[i].path);
+        char *path = c->sharded
+                         ? fs_join_dup(c->path, MANIFEST_NAME)
+                         : xstrdup(c->source.file[i].path ? c->source.file[i].path
+                                                          : c->source.config_path);
 
         ret = train_files_add(&v, &n, path, err);
         free(path);
