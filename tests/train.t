@@ -208,6 +208,8 @@ status_is 0 "--skip-spikes goes on"
 tp-run train -q --data ids.jsonl --seq 24 --threads 1 --steps 100000 --tp 2 -o long "$model" 2> err &
 pid=$!
 wait_for_step long 3
+run tp-run train -q --resume --steps 100001 -o long
+status_is 75 "a run is not taken up while it is under way"
 kill -TERM $pid
 status=0
 wait $pid || status=$?
@@ -225,6 +227,21 @@ status_is 4 "a rank that dies ends the run with 4"
 ok "in one line" grep -q 'rank . was killed by signal 9 (SIGKILL)' err
 run tp-run train -q --resume --steps 9 -o dead
 status_is 0 "which goes on from its last checkpoint"
+
+mkdir small
+if mount -t tmpfs -o size=600k tmpfs small 2> mount.err; then
+    trap 'umount "$scratch/small"; rm -rf "$scratch"' EXIT
+    run train --save-every 2 -o small/run "$model"
+    status_is 4 "a full disk ends the run with 4"
+    err_has "No space left on device" "which is said"
+    err_lines 1 "in one line"
+    ok "the checkpoint before is whole" tp-shard verify small/run/step-000002
+    ok "nothing half-written is left" sh -c "! ls small/run | grep partial"
+    umount small
+    trap 'rm -rf "$scratch"' EXIT
+else
+    skip "a full disk ends the run with 4" "cannot mount"
+fi
 
 # ---- a picture ----
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/tp-run/commands.h"
 #include "lib/base/fs.h"
@@ -384,6 +385,8 @@ static int begin_dir(struct request *r, struct err *err)
 
     if (!t->dir)
         return 0;
+    if (train_dir_lock(&t->lock, t->dir, err) < 0)
+        return -1;
     if (r->force && !t->resumed && train_dir_is_run(t->dir) && !r->resume &&
         train_dir_remove(t->dir, err) < 0)
         return -1;
@@ -507,6 +510,8 @@ static void clear(struct request *r)
     data_close(r->t.eval);
     action_table_clear(&r->table);
     train_files_clear(&r->files);
+    if (r->t.lock >= 0)
+        close(r->t.lock);
     free(r->newest);
     free(r->t.dir);
 }
@@ -516,6 +521,7 @@ int train_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { .launcher.err_fd = -1 };
     struct request r = { .t = { .session = &session,
+                                .lock = -1,
                                 .o = { .global = 8,
                                        .micro = 1,
                                        .lr = 5e-5,

@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-MODELS = ["llama-groups", "gpt2-untied", "neox", "bloom", "gemma2", "qwen3", "opt", "mixtral"]
+MODELS = ["llama-groups", "gpt2-untied", "neox", "bloom", "gemma2", "qwen3", "opt", "starcoder2"]
 LAYOUTS = [[], ["--tp", "2", "--pp", "2", "--dp", "2"]]
 STEPS, GLOBAL, WARMUP, RATE, DECAY, CLIP = 12, 4, 2, 3e-3, 0.1, 1.0
 
