@@ -4,8 +4,8 @@
 
 for name in llama-3-8b llama-2-13b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
 
-# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles
-guide="--mesh sp=1 --schedule 1f1b"
+# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles, and no margin
+guide="--mesh sp=1 --schedule 1f1b --margin 0"
 
 # best OPTION... - tp, pp, dp, zero of the fastest
 # shellcheck disable=SC2086 # words are wanted
@@ -350,6 +350,34 @@ try() {
 try infer --global-batch 48 --weights bf16 --gpu-mem 40GiB llama-3-8b.json
 try infer --global-batch 48 --micro-batch 1 --gpu-mem 40GiB llama-3-8b.json
 try train --global-batch 48 --micro-batches 2 --seq 1024 --gpu-mem 40GiB llama-3-8b.json
+# The nearest first: types, recomputation, adapters, replicas under ZeRO-3, before other cuts, which are even
+# ways OPTION... - of an estimate of training
+ways() { mem-estimate train "$@" | sed '1,/^what would fit/d' > ways; }
+sed 's/}$/,"torch_dtype":"float32"}/' llama-3-8b.json > f32.json
+try train --gpu a100-80g --seq 8192 f32.json
+try train --gpu l4 --seq 8192 f32.json
+try train --gpu h200 --seq 8192 f32.json
+ways --gpu h200 --seq 12288 f32.json
+ok "one option comes before replicas, replicas before tensor ranks" \
+    test "$(sed 's/:.*--/: --/; s/: [0-9.]* GiB//' ways | tr '\n' ',')" = \
+    "--recompute full,5 ranks: --zero 3,2 ranks: --tp 2,--seq 5236,"
+ways --gpu a100-80g --seq 8192 f32.json
+ok "two come where one is not enough" grep -q '^--weights bf16 --lora 16: ' ways
+for seq in 2048 8192; do
+    for gpu in l4 a100-40g; do
+        ways --gpu $gpu --seq $seq llama-3-8b.json
+        ok "32 heads are dealt evenly ($gpu, $seq tokens)" sh -c '! grep -e "--tp [3567]" -e "--sp [3567]" ways'
+    done
+done
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 llama-3-8b.json
+status_is 1 "no batch fits"
+out_has "what would fit:
+--recompute full --lora 16: " "but something would"
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 --json llama-3-8b.json
+out_has '"value":null,"gpu_memory":23622320128,"ways_out":["--recompute full --lora 16: ' "which is part of the JSON"
+ok "the fewest devices that train are replicas where these are enough" test "$(mem-estimate solve --for gpus --mode train --gpu a100-80g --seq 2048 llama-3-8b.json)" = \
+    "2 ranks: --tp 1 --dp 2 --zero 3"
+
 ok "the largest size that divides the batch is found" test "$(mem-estimate solve --for batch --mode train --weights bf16 --pp 2 --seq 1024 \
     --global-batch 48 --gpu-mem 76GiB llama-3-8b.json)" = "--micro-batch 3"
 ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 76GiB llama-3-8b.json
@@ -408,6 +436,41 @@ ok "without any options the table of types stands alone" sh -c '! grep -q gradie
 sed 's/"latency":[^,]*,"bandwidth":[^,]*/"latency":null,"bandwidth":null/' "$data/calibration/uneven.json" > alone.json
 run mem-estimate plan --gpu l4 --gpus 2 --calibration alone.json --seq 64 "$bard"
 out_has "links at 80 % of 31 GB/s" "links that were not measured are the device's, which is told"
+
+# A margin: what would fill the memory to the brim is not offered
+mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 --weights bf16 --top 100000 --json llama-2-13b.json > tight
+ok "a twentieth of the memory is left free" awk '/"plan"/ { match($0, /"memory":[0-9]+/); n++; if (substr($0, RSTART + 9, RLENGTH - 9) > most) most = substr($0, RSTART + 9, RLENGTH - 9) + 0 }
+    END { exit !n || most > 0.95 * '"$(mem-estimate gpus --json | sed -n 's/.*"l40s".*"memory":\([0-9]*\).*/\1/p')"' }' tight
+ok "which is told" grep -q '5 % of the memory left free' tight
+run mem-estimate plan --mode train --gpu-mem 40GiB --gpu l40s --gpus 1 --seq 1024 --margin 100 smollm2-135m.json
+status_is 2 "no margin is all of it"
+fit() { mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 --weights bf16 --json "$@" llama-2-13b.json | sed -n 's/.*"fit":\([0-9]*\).*/\1/p'; }
+ok "without one more fits" test "$(fit --margin 0)" -gt "$(fit)"
+ok "with a larger one less" test "$(fit --margin 30)" -lt "$(fit)"
+
+# Adapters and frozen tensors
+# planned OPTION... - seconds, memory and data exchange of one layout
+planned() {
+    mem-estimate plan --mode train --gpu h100-80g --gpus 8 --mesh dp=8 --global-batch 8 --seq 2048 --weights bf16 --zero 0 --recompute full --margin 0 \
+        --gpu-mem 1TiB --json "$@" llama-3-8b.json |
+        sed -n '1s/.*"memory":\([0-9]*\),"seconds":\([0-9.e-]*\),"compute":\([0-9.e-]*\),.*"data":\([0-9.e-]*\),.*/\1 \2 \3 \4/p'
+}
+planned > all
+planned --lora 16 > adapters
+planned --freeze embed_tokens,lm_head > some
+ok "an adapter's step is shorter than one of all weights, for it makes no gradients of weights: three passes of four" \
+    awk 'NR == FNR { c = $3; next } { exit !($3 > 0.7 * c && $3 < 0.85 * c) }' all adapters
+ok "and exchanges next to nothing" awk 'NR == FNR { d = $4; next } { exit !($4 < 0.02 * d) }' all adapters
+ok "what is frozen spares its share" awk 'NR == FNR { c = $3; d = $4; next } { exit !($3 < c && $3 > 0.9 * c && $4 < d) }' all some
+for option in "--lora 16" "--lora 8:q_proj,v_proj" "--freeze embed_tokens"; do
+    # shellcheck disable=SC2086 # words are wanted
+    ok "the bytes of $option are those of train" test "$(planned $option | cut -d' ' -f1)" = "$(mem-estimate train --weights bf16 --dp 8 --seq 2048 \
+        --recompute full $option --json llama-3-8b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+done
+run mem-estimate plan --gpu h100-80g --gpus 8 --lora 16 llama-3-8b.json
+status_is 2 "inference has no adapters to train"
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --freeze nothing llama-3-8b.json
+status_is 2 "a tensor that is not there cannot be frozen"
 
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"

@@ -212,6 +212,25 @@ ok "an order that is searched for under a cap is compared" test "$(awk '{ print 
 run schedule --pp 4 --micro-batches 8 --compare
 ok "a comparison has all, interleaved with 2, 4 and 8 chunks" test "$(awk 'NR > 1 { print $1 $2 }' out | sort | xargs)" = \
     "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-v2 zb1"
+shape llama-3-8b
+run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --json
+bytes=$(sed 's/.*"held_bytes":\[\([0-9]*\),.*/\1/' out)
+ok "a stage of 8 layers holds the activations that mem-estimate predicts" test "$bytes" = \
+    "$(mem-estimate train --pp 4 --micro-batches 8 --weights bf16 --json llama-3-8b.json | sed 's/"activations":\([0-9]*\).*/\n\1/' | sed -n 2p)"
+for cap in $bytes $((bytes - 1)); do
+    run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --memory-cap "${cap}B"
+    status_is $((cap < bytes)) "a cap of $cap bytes is one of activations"
+done
+run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --compare --memory-cap "${bytes}B" --json
+ok "what holds more bytes is not compared" sh -c '! grep -q -e gpipe -e zb-h2 out && grep -q "\"zb\"" out && grep -q 1f1b out'
+run schedule --pp 4 --micro-batches 8 --memory-cap 4GiB
+status_is 2 "bytes need a model"
+err_has "--memory-cap 4GiB: --plan MODEL says what a micro-batch holds" "which is told"
+for cap in 0 none -3 1.5; do
+    run schedule --pp 4 --micro-batches 8 --memory-cap=$cap
+    status_is 2 "a cap is a number or a size ($cap)"
+done
+run schedule --pp 4 --micro-batches 8 --compare
 ok "the shortest first" sh -c "awk 'NR > 1 { print \$3 }' out | sort -gc"
 ok "which is marked" test "$(grep -n 'best$' out | cut -d: -f1)" = 2
 ok "what is held is of whole stages in every line" test "$(awk '$1 == "zb-v" { print $8 }' out)" = 4

@@ -188,7 +188,9 @@ struct kept {
     const char *mesh;
     int axis[MESH_NAXES]; /* 0: searched */
     int zero, recompute, schedule, chunks, micro_batch;
-    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given;
+    double margin; /* percent of the memory that no layout takes */
+    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given,
+        margin_given;
 };
 
 /* Of recompute_names. */
@@ -206,6 +208,9 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
     }
     if (k->zero_given && (k->zero < 0 || k->zero > 3))
         return err_set(err, ERR_USAGE, "--zero %d: no stage from 0 to 3", k->zero);
+    if (!(k->margin >= 0 && k->margin < 100))
+        return err_set(err, ERR_USAGE, "--margin %g: not from 0 to below 100",
+                       k->margin);
     p->zero = k->zero_given ? k->zero : -1;
     p->recompute = k->recompute_given ? k->recompute : -1;
     p->order = k->schedule_given ? k->schedule : -1;
@@ -232,7 +237,7 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
 {
     bool train = r->memory.train;
 
-    p->gpu_memory = r->gpu_memory;
+    p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
     p->start = r->memory;
     p->start.inflight = NULL;
     if (!p->start.weights)
@@ -241,6 +246,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     if (!batch)
         note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
     note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
+    if (!kept->margin_given)
+        note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
         note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
     if (train && !kept->flash_given)
@@ -296,7 +303,7 @@ int plan_main(const char *program, int argc, char **argv)
     static const char *const modes[] = { "infer", "train", NULL };
     struct request_options o = REQUEST_DEFAULTS;
     struct cluster_options cluster = { 0 };
-    struct kept kept = { 0 };
+    struct kept kept = { .margin = 5 };
     struct planner_options p;
     bool json = false, emitting = false;
     int mode = 0, format = 0;
@@ -312,8 +319,7 @@ int plan_main(const char *program, int argc, char **argv)
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
           NULL, NULL },
-        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
-          &o.seq_given },
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", NULL, NULL, &o.seq_given },
         { OPT_COUNT, '\0', "top", &p.top, "N", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
           "write the best as a script: sh, make or slurm", emit_names, &emitting },
@@ -327,9 +333,13 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
           &kept.schedule_given },
         { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
+        { OPT_RANK, '\0', "lora", &o.lora, "RANK[:NAMES]", NULL, lora_rank, NULL },
+        { OPT_STRING, '\0', "freeze", &o.freeze, "NAMES", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "margin", &kept.margin, "PERCENT", NULL, NULL,
+          &kept.margin_given },
         { OPT_CHOICE, '\0', "flash", &o.flash, "on|off|2", NULL, flash_names,
           &kept.flash_given },
-        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, weight_words, NULL },
         { OPT_STRING, '\0', "compute", &o.compute, "TYPE", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "tp", &kept.axis[MESH_TP], "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "pp", &kept.axis[MESH_PP], "N", NULL, NULL, NULL },
@@ -383,6 +393,11 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--gpus is missing");
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
+    if (emitting && mode == 1)
+        return cmd_usage(&cmd,
+                         "--emit %s: tp-run does not train; the table has the "
+                         "layouts for a program that does",
+                         emit_names[format]);
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */

@@ -72,8 +72,7 @@ static void add_rank(struct str *s, const struct rank_memory *k)
              k->total, k->host, memory_moment_names[k->moment], bytes_apart(k));
 }
 
-/* LINES as a JSON array of texts. */
-static void add_lines(struct str *s, const char *lines)
+void report_add_lines(struct str *s, const char *lines)
 {
     str_addc(s, '[');
     for (const char *p = lines; *p;) {
@@ -125,15 +124,15 @@ void report_json(const struct report *r)
                               : "false");
     if (r->obstacles && *r->obstacles) {
         str_add(&s, ",\"reasons\":");
-        add_lines(&s, r->obstacles);
+        report_add_lines(&s, r->obstacles);
     }
     if (r->ways_out) {
         str_add(&s, ",\"ways_out\":");
-        add_lines(&s, r->ways_out);
+        report_add_lines(&s, r->ways_out);
     }
     if (r->explanation) {
         str_add(&s, ",\"explanation\":");
-        add_lines(&s, r->explanation);
+        report_add_lines(&s, r->explanation);
     }
     str_add(&s, ",\"assumed\":");
     str_add_json(&s, str_text(&q->assumed));

@@ -17,6 +17,10 @@
 
 const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
+const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
+                                     "int4", "nf4",  "gptq", "awq",  "mxfp4",
+                                     "q8_0", "q6_K", "q4_K", "q4_0", NULL };
+const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
 /* Tokens of prompts in a step: what vLLM takes for its max_num_batched_tokens on large
@@ -560,7 +564,7 @@ int request_open(struct request *r, const struct cmd *cmd,
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+        .family_path = family_path(cmd),
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;

@@ -29,6 +29,8 @@ extern const char *const flash_names[];
 /* The rank that --lora alone stands for. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
+/* Common types of weights, and those of values. */
+extern const char *const weight_words[], *const float_words[];
 
 #define REQUEST_DEFAULTS                           \
     {                                              \
@@ -51,7 +53,8 @@ extern const char *const master_names[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
-        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, weight_words,  \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
                     &(r).seq_given),                                                  \
         REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
@@ -63,7 +66,8 @@ extern const char *const master_names[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_COUNT, "global-batch", &(r).global_batch, "N", NULL, NULL,    \
                     NULL),                                                            \
-        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, float_words,   \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_SIZE, "runtime", &(r).runtime, "SIZE", NULL, NULL,            \
                     &(r).runtime_given),                                              \
         REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL, \
@@ -78,7 +82,8 @@ extern const char *const master_names[];
 
 /* ... those of inference alone, ... */
 #define REQUEST_INFER_OPTIONS(r)                                                       \
-    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, NULL, NULL),      \
+    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words,      \
+                NULL),                                                                 \
         REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
 

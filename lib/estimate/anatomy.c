@@ -518,6 +518,9 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
         build_program(a, &small, at, b.opt->training, err) < 0)
         goto out;
     a->causal = a->program->causal;
+    a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
+    for (size_t i = 0; i < m->ntensors; i++)
+        a->trained[i] = b.training[i] == TRAINED;
     make_units(&b);
     sum_weights(&b, stored);
     read_program(&b);
@@ -545,6 +548,7 @@ void anatomy_close(struct anatomy *a)
     free(a->first_unit);
     free(a->unit);
     free(a->common);
+    free(a->trained);
     free(a);
 }
 

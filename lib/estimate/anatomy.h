@@ -105,6 +105,7 @@ struct anatomy {
     uint64_t caps;           /* operations on the logits that keep as much again */
     struct program *program; /* of a whole forward pass that ends in the logits */
     bool causal;
+    bool *trained; /* [ntensors of the model]: has a gradient of its own */
 };
 
 struct anatomy_options {

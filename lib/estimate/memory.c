@@ -148,6 +148,7 @@ static void add_step(struct tally *activations, struct tally *logits,
         [ROWS_WANTED] = o->micro_batch,
         [ROWS_ONE] = 1,
         [ROWS_SOURCE] = step_tokens(activations, o, false),
+        [ROWS_CHOSEN] = 1 /* as many come as are sent */
     };
 
     if (!program_arena(a->program, most, offset, &bytes))

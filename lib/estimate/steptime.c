@@ -189,12 +189,13 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
 
     rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
     *flops +=
-        3 * tokens * (all.products + all.attention - all.repeated * (1 - 1.0 / tp));
+        tokens * (3 * (all.products + all.attention - all.repeated * (1 - 1.0 / tp)) -
+                  all.frozen);
     plain = plain_seconds(m, o, &all, tokens);
     attention = tokens * all.attention / m->attention;
     t.forward = plain + attention;
-    t.back = 2 * plain + ATTENTION_BACK * attention;
-    t.weight = tokens * all.products / m->product;
+    t.back = 2 * plain + ATTENTION_BACK * attention - tokens * all.frozen / m->product;
+    t.weight = tokens * (all.products - all.frozen) / m->product;
     t.sums = tensor_seconds(m, o, &all, tokens);
     t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
     attention = tokens * again.attention / m->attention;
@@ -219,35 +220,46 @@ static double input_of(const struct rank_times *t)
            t->again_exchange;
 }
 
-/* Elements of a stage's weights, experts aside. */
-static double stage_weights(const struct profile *p, int first, int count)
+/* Elements of a stage's weights, experts aside, or those of them that are TRAINED. */
+static double stage_weights(const struct profile *p, int first, int count, bool trained)
 {
-    double n = p->all[first + count].weights - p->all[first].weights;
+    const struct work *end = &p->all[first + count], *begin = &p->all[first];
+    double n = trained ? end->trained - begin->trained : end->weights - begin->weights;
 
     for (int i = 0; i < p->a->ncommons; i++)
         if (anatomy_holds(p->a, &p->a->common[i], first, count))
-            n += (double)p->a->common[i].sum.elements;
+            n += (double)(trained ? p->a->common[i].sum.trained
+                                  : p->a->common[i].sum.elements);
     return n;
 }
 
-/* Seconds of gathering or scattering a stage's weights over all that have them, BYTES
- * each, in MESSAGES collectives at least: experts are not replicated over ep. */
+/* Elements of the experts of COUNT layers from FIRST; of those that are TRAINED. */
+static double stage_experts(const struct profile *p, int first, int count, bool trained)
+{
+    const struct work *from = &p->all[first], *to = &p->all[first + count];
+
+    return trained ? to->trained_experts - from->trained_experts
+                   : to->experts - from->experts;
+}
+
+/* Seconds of gathering or scattering a stage's weights, or what is TRAINED of them,
+ * over all that have them, BYTES each, in MESSAGES collectives at least: experts are
+ * not replicated over ep. */
 static double spread_seconds(const struct profile *p, const struct machine *m,
-                             const struct memory_options *o, uint64_t bytes,
-                             double messages)
+                             const struct memory_options *o, bool trained,
+                             uint64_t bytes, double messages)
 {
     int tp = o->mesh.size[MESH_TP], ep = o->mesh.size[MESH_EP], first, count;
     int some = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
     double weights, experts, more;
 
     mesh_stage(&o->mesh, p->depths, 0, &first, &count);
-    weights = stage_weights(p, first, count) * (double)bytes;
-    experts = (p->all[first + count].experts - p->all[first].experts) * (double)bytes;
+    weights = stage_weights(p, first, count, trained) * (double)bytes;
+    experts = stage_experts(p, first, count, trained) * (double)bytes;
     if (o->fold == FOLD_TWICE) {
         mesh_stage(&o->mesh, p->depths, o->mesh.size[MESH_PP] - 1, &first, &count);
-        weights += stage_weights(p, first, count) * (double)bytes;
-        experts +=
-            (p->all[first + count].experts - p->all[first].experts) * (double)bytes;
+        weights += stage_weights(p, first, count, trained) * (double)bytes;
+        experts += stage_experts(p, first, count, trained) * (double)bytes;
     }
     if (messages <= 0)
         messages = weights / MESSAGE_BYTES + 1;
@@ -273,8 +285,8 @@ static double data_seconds(const struct profile *p, const struct machine *m,
         mesh_stage(&o->mesh, p->depths, 0, &first, &count);
         messages = count + 2;
     }
-    grads = spread_seconds(p, m, o, o->grad_bytes, messages);
-    weights = spread_seconds(p, m, o, o->other->block_bytes, messages);
+    grads = spread_seconds(p, m, o, true, o->grad_bytes, messages);
+    weights = spread_seconds(p, m, o, o->zero < 3, o->other->block_bytes, messages);
     switch (o->zero) {
     case 0:
         return exposed(m, 2 * grads, back);
@@ -387,7 +399,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
                         w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
     /* an expert is read when any token of the ranks that share it chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
-    read = ((stage_weights(p, first, count) + touched * w.experts) *
+    read = ((stage_weights(p, first, count, false) + touched * w.experts) *
                 (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;

@@ -97,8 +97,11 @@ uint64_t values_of_experts(const struct values *v, int mixture, uint64_t n)
 
 uint64_t values_columns(const struct values *v, const struct value *value)
 {
-    return value->dtype == DTYPE_F32 ? values_of_experts(v, value->mixture, value->cols)
-                                     : 0;
+    if (value->dtype != DTYPE_F32)
+        return 0;
+    if (value->rows == ROWS_SENT)
+        return value->cols * v->a->program->mixture[value->mixture].top;
+    return values_of_experts(v, value->mixture, value->cols);
 }
 
 /* What VALUE adds to a sum. */

@@ -39,10 +39,21 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
                     (double)(u->cache[k].cols * o->kv_bytes);
     }
     w.keys = (double)o->compute_bytes * columns;
-    for (int c = 0; c < WEIGHT_CLASSES; c++)
-        if (c != WEIGHT_EXPERT)
-            w.weights += (double)u->weight[c].elements;
+    for (int c = 0; c < WEIGHT_CLASSES; c++) {
+        double adapters = (double)o->lora_rank * (double)u->weight[c].adapted_sides;
+
+        w.products +=
+            2 * adapters *
+            (c == WEIGHT_EXPERT && u->all ? (double)u->top / (double)u->all : 1);
+        if (c == WEIGHT_EXPERT)
+            continue;
+        w.weights += (double)u->weight[c].elements;
+        w.trained += (double)u->weight[c].trained + adapters;
+    }
     w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
+    w.trained_experts =
+        (double)u->weight[WEIGHT_EXPERT].trained +
+        (double)o->lora_rank * (double)u->weight[WEIGHT_EXPERT].adapted_sides;
     return w;
 }
 
@@ -92,6 +103,8 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->whole += c->whole;
         return;
     }
+    if (!r->p->a->trained[p->weight[inst->weight].tensor])
+        w->frozen += c->products;
     w->cut += c->sharded + c->whole;
     w->matrices += r->step.weight_bytes * cost_weights(p, inst, INFINITY);
     if (inst->mixture < 0 && is_whole(p, inst))

@@ -251,9 +251,10 @@ static enum keys_need what_changes(const struct family_entry *e)
 {
     const char *word = json_string(json_get(e->json, "changes"));
 
-    return word && !strcmp(word, "cuts")    ? KEYS_CUTS
-           : word && !strcmp(word, "costs") ? KEYS_COSTS
-                                            : KEYS_NUMBERS;
+    return word && !strcmp(word, "cuts")      ? KEYS_CUTS
+           : word && !strcmp(word, "costs")   ? KEYS_COSTS
+           : word && !strcmp(word, "nothing") ? KEYS_NOTHING
+                                              : KEYS_NUMBERS;
 }
 
 /* Does the entry E accept VALUE?  1, 0, or -1 with *err set. */

@@ -222,8 +222,8 @@ static bool is_axis(const struct model *m, const char *symbol)
 
         while (last && last->next)
             last = last->next;
-        if (!j || last->type == JSON_OBJECT)
-            continue; /* there under a condition */
+        if (!j || (last->type == JSON_OBJECT && json_get(last, "when")))
+            continue;
         for (j = j->next; j; j = j->next)
             for (const char *p = json_string(j); p && (p = strstr(p, symbol)); p += len)
                 if ((p == j->text ||
@@ -430,7 +430,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
-        } else {
+        } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
+                   !json_string(j)) { /* these are lib/train's to read */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }
@@ -626,6 +627,18 @@ int model_open_flat(struct model **out, const char *name, const char *config,
     return open_with(out, f, json, name, err);
 }
 
+int model_open_family(struct model **out, const char *name, const char *config,
+                      struct family *f, struct err *err)
+{
+    cJSON *json = parse_config(name, config, err);
+
+    if (!json) {
+        family_free(f);
+        return -1;
+    }
+    return open_with(out, f, json, name, err);
+}
+
 void model_free(struct model *m)
 {
     struct model_state *s = m ? m->state : NULL;
@@ -671,7 +684,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     while (d->tied_def >= 0)
         d = &s->def[d->tied_def];
     i = bind_index(m, d, layer, expert);
-    return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
+    return i >= 0 && d->optional && m->carry && m->tensor[i].source < 0 ? -1 : i;
 }
 
 /* ---- what others see of the state ---- */

@@ -152,10 +152,10 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "scale", "window", "softcap", "alibi",
-                                         "far",   "values", NULL };
+                                         "far",   "values", "dropout", NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0;
+    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0, drop = 0;
     struct axis col;
     struct digit values;
     int src[3];
@@ -167,8 +167,12 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         build_number_option(b, call, "window", 0, &window) < 0 ||
         build_number_option(b, call, "softcap", 0, &softcap) < 0 ||
         build_number_option(b, call, "alibi", 0, &alibi) < 0 ||
-        build_number_option(b, call, "far", 0, &far) < 0)
+        build_number_option(b, call, "far", 0, &far) < 0 ||
+        build_number_option(b, call, "dropout", 0, &drop) < 0)
         return -1;
+    drop = build_drop_rate(b, drop);
+    if (!(drop >= 0 && drop < 1))
+        return build_error(b, call->at, "'dropout' is a rate from 0 to below 1");
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
             return build_error(b, arg[i].at, "expected a value%s",
@@ -207,6 +211,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     inst->attention.alibi = alibi;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
+    inst->attention.drop = drop;
+    inst->attention.site = build_site(b, call->at);
     inst->attention.far = far > 0 ? (uint64_t)far : 0;
     p->causal |= causal;
     if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)

@@ -225,6 +225,13 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
+/* The same elements are dropped of the gradient. */
+static int reverse_dropout(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_DROPOUT, d, 1, &d)->dst);
+    return 0;
+}
+
 /* The column's gradient sums over the columns of the rows: those of all ranks. */
 static int reverse_mul_rows(struct reverse *r, int d)
 {
@@ -401,7 +408,7 @@ static int reverse_concat(struct reverse *r, int d)
 
 static int reverse_route(struct reverse *r, int d)
 {
-    int src[] = { d, r->inst.src[0], r->inst.dst };
+    int src[] = { d, r->inst.src[0], r->inst.src[1] };
 
     add_to_source(r, 0, emit_like(r, OP_ROUTE_BACK, d, 3, src)->dst);
     return 0;
