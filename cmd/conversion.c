@@ -120,7 +120,7 @@ static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
         cmd_warn(cmd, "%s: %d rank file%s, %s", output, files, files > 1 ? "s" : "",
                  size);
     else
-        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->ntensors, size);
+        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->nweights, size);
 }
 
 static void tell_damage(void *arg, const char *text)

@@ -131,7 +131,7 @@ run mem-estimate infer untyped.json
 ok "and runs in f32, as it is read" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights f32"
 run mem-estimate plan --gpu 8xh200 --mode train untyped.json
 ok "a plan has it in its first line too" test "$(head -n 1 out)" = \
-    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16"
+    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16, products bf16"
 
 # tp-run
 answers 2 "tp-run: unexpected operand 'ROMEO:'; text to continue follows --prompt" "a text as operand" \

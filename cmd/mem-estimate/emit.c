@@ -52,8 +52,6 @@ static char *reason_dup(const struct script *s)
     if (t && strcmp(t->name, "f32") != 0 && strcmp(t->name, "bf16") != 0 &&
         strcmp(t->name, "f16") != 0)
         return str_dupf("tp-shard does not store weights as %s", t->name);
-    if (s->p->mesh.size[MESH_EP] > 1)
-        return xstrdup("tp-run deals no experts");
     return NULL;
 }
 

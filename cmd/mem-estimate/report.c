@@ -6,6 +6,7 @@
 
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/base/fs.h"
 #include "lib/plot/canvas.h"
 
@@ -101,7 +102,8 @@ void report_json(const struct report *r)
              a ? active_params(a, params) : params);
     str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
     add_mesh(&s, q->memory.mesh.size);
-    str_add(&s, ",\"ranks\":[");
+    str_addf(&s, ",\"framework\":\"%s\",\"ranks\":[",
+             framework_names[habits_framework(&q->memory)]);
     for (size_t i = 0; e && i < e->nkinds; i++) {
         str_add(&s, i ? "," : "");
         add_rank(&s, &e->kind[i]);

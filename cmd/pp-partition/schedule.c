@@ -14,9 +14,10 @@
 #include "lib/plot/canvas.h"
 
 /* The orders, and the one that is searched for. */
-static const char *const schedule_names[] = { "naive",       "gpipe", "1f1b",
-                                              "interleaved", "zb-h1", "zb-h2",
-                                              "zb-v",        "zb",    NULL };
+static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
+                                              "interleaved", "zb-h1",    "zb-h2",
+                                              "zb-v",        "dualpipe", "dualpipev",
+                                              "zb",          NULL };
 enum { SEARCHED = ORDERS };
 
 struct settings {
@@ -126,17 +127,30 @@ out:
     return ret;
 }
 
+/* Rank I of N has stages I and N - 1 - I: the mean of both. */
+static void fold(double *v, int n)
+{
+    for (int i = 0; i < n / 2; i++)
+        v[i] = v[n - 1 - i] = (v[i] + v[n - 1 - i]) / 2;
+}
+
 /* Each of the gradients has as many products as the forward pass. */
 static int plan_times(struct times *out, const struct settings *s,
                       const struct action_table *t, struct err *err)
 {
     size_t bytes = (size_t)t->ranks * sizeof(double);
+    int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, t->ranks,
-                               t->stages / t->ranks, t->rank_of, err) < 0
-                : stages_calibrated(&out->forward, &s->measured, t->ranks,
-                                    t->stages / t->ranks, t->rank_of, err) < 0)
+    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, t->ranks, chunks,
+                               t->rank_of, err) < 0
+                : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
+                                    t->rank_of, err) < 0)
         return -1;
+    if (t->chains > 1) { /* each rank has both stages */
+        fold(out->forward, t->ranks);
+        if (out->bytes)
+            fold(out->bytes, t->ranks);
+    }
     out->input = xmalloc(bytes);
     out->weight = xmalloc(bytes);
     memcpy(out->input, out->forward, bytes);
@@ -203,7 +217,7 @@ static double largest_held(const struct pipe_result *r)
 static double held_bytes(const struct action_table *t, const struct pipe_result *r,
                          const double *bytes, int i)
 {
-    return r->held[i] * t->ranks / t->stages * bytes[i];
+    return r->held[i] * t->ranks * t->chains / t->stages * bytes[i];
 }
 
 /* BYTES of a micro-batch's activations on each rank, or NULL. */
@@ -264,7 +278,7 @@ static void print_text(const char *name, const struct action_table *t,
     printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
     printf("held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %.4g", r->held[i] * t->ranks / t->stages);
+        printf(" %.4g", r->held[i] * t->ranks * t->chains / t->stages);
     printf(" micro-batches\n");
     if (bytes) {
         printf("bytes      at most");
@@ -287,7 +301,8 @@ static void print_row(const char *name, const struct action_table *t,
     printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
            t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
            100 * ratio.of_ideal, 100 * ratio.of_span,
-           largest_held(r) * t->ranks / t->stages, r->transfers, best ? "  best" : "");
+           largest_held(r) * t->ranks * t->chains / t->stages, r->transfers,
+           best ? "  best" : "");
 }
 
 /* ---- running ---- */
@@ -330,7 +345,7 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
 static bool over_cap(const struct settings *s, const struct action_table *t,
                      const struct pipe_result *r, const double *bytes)
 {
-    double chunks = t->stages / t->ranks;
+    double chunks = t->stages / t->ranks / t->chains;
 
     for (int i = 0; i < r->ranks && s->cap_bytes; i++)
         if (held_bytes(t, r, bytes, i) > (double)s->cap_bytes)
@@ -423,7 +438,8 @@ struct comparison {
 
 static double held_whole(const struct compared *c)
 {
-    return largest_held(&c->result) * c->table.ranks / c->table.stages;
+    return largest_held(&c->result) * c->table.ranks * c->table.chains /
+           c->table.stages;
 }
 
 /* The shortest first, then what holds less. */
@@ -477,7 +493,7 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
 {
     for (int i = 0; i < ORDERS; i++) {
         bool interleaved = i == ORDER_INTERLEAVED;
-        int chunks = i == ORDER_ZB_V || interleaved ? 2 : 1;
+        int chunks = order_chunks((enum order)i);
         int most = interleaved ? 8 : chunks;
 
         if (interleaved && s->chunks > 1)
@@ -539,7 +555,10 @@ static int parse_cap(struct settings *s, struct err *err)
 static int run(const struct settings *s, const char *path, bool *fits, struct err *err)
 {
     struct action_table t;
-    int chunks = s->chunks ? s->chunks : s->name == ORDER_ZB_V ? 2 : 1;
+    int chunks = s->chunks ? s->chunks
+                 : s->name > ORDER_INTERLEAVED && s->name < ORDERS
+                     ? order_chunks((enum order)s->name)
+                     : 1;
     int ret;
 
     if (s->compare)
@@ -561,7 +580,7 @@ int schedule_main(const char *program, int argc, char **argv)
     struct settings s = { .name = ORDER_1F1B };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
-          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v zb", schedule_names, NULL },
+          "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },

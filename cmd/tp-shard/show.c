@@ -31,7 +31,7 @@ static void add(struct totals *sum, const struct checkpoint *c, size_t i)
     sum->bytes += bytes;
     sum->tensors++;
     sum->of[t->dtype]++;
-    if (!c->model || c->which[i] >= 0)
+    if ((!c->model || c->which[i] >= 0) && i < c->nweights)
         sum->params += elements(t);
 }
 
@@ -58,6 +58,10 @@ static void print_json(const struct checkpoint *c, size_t i)
     if (!c->sharded) {
         str_add(&s, ",\"file\":");
         str_add_json(&s, c->source.file[t->file].name);
+    }
+    if (c->sharded) {
+        str_add(&s, ",\"role\":");
+        str_add_json(&s, c->manifest.tensor[i].role);
     }
     if (c->model)
         str_addf(&s, ",\"carried\":%s", c->which[i] < 0 ? "true" : "false");

@@ -28,17 +28,23 @@ enum { MESSAGE_BYTES = 100 << 20 };
 static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
                       int r, struct work *all, struct work *again)
 {
-    struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
+    enum fold fold = memory_fold(order->order);
+    int stages = fold == FOLD_TWICE ? pp : pp * order->chunks;
+    struct mesh virtual = { .size = { [MESH_PP] = stages } };
 
     memset(all, 0, sizeof(*all));
     memset(again, 0, sizeof(*again));
     for (int c = 0; c < order->chunks; c++) {
         int first, count;
-        int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
+        int stage = fold != FOLD_NONE && c ? stages - 1 - r : c * pp + r;
 
         mesh_stage(&virtual, p->depths, stage, &first, &count);
         work_add_layers(all, p->all, first, count);
         work_add_layers(again, p->again, first, count);
+    }
+    if (fold == FOLD_TWICE) { /* half of the micro-batches come to each of the two */
+        work_add(all, all, -0.5);
+        work_add(again, again, -0.5);
     }
 }
 
@@ -101,6 +107,28 @@ static double exposed(const struct machine *m, double seconds, double work)
     return seconds - m->hidden * (seconds < work ? seconds : work);
 }
 
+/* Seconds of sending TOKENS of W to their experts, over EP ranks of which neighbours
+ * are STRIDE devices apart.  Between nodes a token goes once to each node that has one
+ * of its experts, in the mean so many of N as balls of TOP fall into different ones,
+ * and on from there to the others (DeepSeek-AI 2024, section 3.2.2): the slower of the
+ * two counts.  Where the choice is limited to some groups of experts N is that part. */
+static double routed_seconds(const struct profile *p, const struct machine *m,
+                             const struct work *w, double tokens, int ep, int stride)
+{
+    int nodes = (ep * stride + m->per_node - 1) / m->per_node;
+    double n = nodes * p->reach > 1 ? nodes * p->reach : 1, copies, within, between = 0;
+    struct reach over = reach_of(m, ep * stride);
+
+    nodes = nodes > ep ? ep : nodes;
+    within = tokens * w->routed * (ep - 1) / ep / m->link;
+    if (nodes > 1) {
+        copies = p->top > 0 ? n * (1 - pow(1 - 1 / n, p->top)) / p->top : 1;
+        between = tokens * w->routed * copies * (nodes - 1) / nodes / m->net;
+        within *= nodes < ep;
+    }
+    return (within > between ? within : between) + (ep - 1) * w->routes * over.latency;
+}
+
 /* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
  * seconds meanwhile. */
 static double exchange_seconds(const struct profile *p, const struct machine *m,
@@ -109,7 +137,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
-    struct reach over_sp = reach_of(m, tp * sp), over_ep = reach_of(m, tp * sp * ep);
+    struct reach over_sp = reach_of(m, tp * sp);
     double seconds = 0;
 
     if (sp > 1) {
@@ -123,9 +151,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
             seconds = heads;
     }
     if (ep > 1) /* to the experts and back */
-        seconds +=
-            2 * (ep - 1) *
-            (tokens * w->routed / ep / over_ep.rate + w->routes * over_ep.latency);
+        seconds += 2 * routed_seconds(p, m, w, tokens, ep, tp * sp);
     return seconds;
 }
 
@@ -207,6 +233,15 @@ static double stage_weights(const struct profile *p, int first, int count, bool 
     return n;
 }
 
+/* Elements of the experts of COUNT layers from FIRST; of those that are TRAINED. */
+static double stage_experts(const struct profile *p, int first, int count, bool trained)
+{
+    const struct work *from = &p->all[first], *to = &p->all[first + count];
+
+    return trained ? to->trained_experts - from->trained_experts
+                   : to->experts - from->experts;
+}
+
 /* Seconds of gathering or scattering a stage's weights, or what is TRAINED of them,
  * over all that have them, BYTES each, in MESSAGES collectives at least: experts are
  * not replicated over ep. */
@@ -220,10 +255,12 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
 
     mesh_stage(&o->mesh, p->depths, 0, &first, &count);
     weights = stage_weights(p, first, count, trained) * (double)bytes;
-    experts =
-        trained ? p->all[first + count].trained_experts - p->all[first].trained_experts
-                : p->all[first + count].experts - p->all[first].experts;
-    experts *= (double)bytes;
+    experts = stage_experts(p, first, count, trained) * (double)bytes;
+    if (o->fold == FOLD_TWICE) {
+        mesh_stage(&o->mesh, p->depths, o->mesh.size[MESH_PP] - 1, &first, &count);
+        weights += stage_weights(p, first, count, trained) * (double)bytes;
+        experts += stage_experts(p, first, count, trained) * (double)bytes;
+    }
     if (messages <= 0)
         messages = weights / MESSAGE_BYTES + 1;
     more = experts > 0 ? messages : 0;
@@ -261,6 +298,17 @@ static double data_seconds(const struct profile *p, const struct machine *m,
         return steps *
                (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
     }
+}
+
+/* Passes in pairs: what one of them exchanges goes on while the other multiplies. */
+static void hide_exchanges(struct rank_times *t)
+{
+    double work = t->forward + t->back + t->again;
+    double exchange = 2 * t->exchange + t->again_exchange;
+    double left = exchange > work ? (exchange - work) / exchange : 0;
+
+    t->exchange *= left;
+    t->again_exchange *= left;
 }
 
 /* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
@@ -304,6 +352,8 @@ static bool time_training(struct step *out, const struct profile *p,
     for (int r = 0; r < pp; r++) {
         struct rank_times t = rank_times(p, m, o, order, r, &flops);
 
+        if (order_pairs(order->order) && pp > 1)
+            hide_exchanges(&t);
         v[r] = forward_of(&t);
         v[pp + r] = input_of(&t);
         v[2 * pp + r] = t.weight;

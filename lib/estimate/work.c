@@ -175,8 +175,13 @@ static void read_program(struct profile *p, const struct memory_options *o)
     for (int i = 0; i < r.program->ninsts; i++)
         if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
             r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
-    for (int i = 0; i < r.program->ninsts; i++)
+    for (int i = 0; i < r.program->ninsts; i++) {
+        const struct inst *inst = &r.program->inst[i];
+
+        if (inst->op == OP_ROUTE && inst->route.groups > 1)
+            p->reach = (double)inst->route.of / (double)inst->route.groups;
         read_instruction(&r, i);
+    }
     free(r.last);
 }
 
@@ -188,6 +193,7 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
     int nlayers = model_layers(a->model);
 
     p->a = a;
+    p->reach = 1;
     p->depths = nlayers ? nlayers : 1;
     p->all = xcalloc((size_t)p->depths + 1, sizeof(*p->all));
     p->again = xcalloc((size_t)p->depths + 1, sizeof(*p->again));
@@ -201,8 +207,10 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
             continue;
         work_add(&p->again[u->depth + 1], &w, 1);
         p->border = border > p->border ? border : p->border;
-        if (u->all)
+        if (u->all) {
             p->chosen = (double)u->top / (double)u->all;
+            p->top = (double)u->top;
+        }
         if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
             p->least = (double)u->kept.heads;
     }

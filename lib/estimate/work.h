@@ -43,6 +43,8 @@ struct profile {
     double border; /* bytes of a token between two layers */
     double least;  /* heads of any layer on this rank */
     double chosen; /* share of all experts that a token goes to */
+    double top;    /* experts of a token */
+    double reach;  /* share of the groups of experts that they are chosen from */
 };
 
 /* The step that a profile of P is a mean row of. */

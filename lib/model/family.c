@@ -301,24 +301,30 @@ static int line_parse(struct family_line *out, const struct json_doc *doc,
 }
 
 /* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
- * object with "line" and "when". */
+ * object with "line", "when" and "needs". */
 static int line_read(struct family_line *out, const struct json_doc *doc,
                      const struct json *j, const char *name, struct err *err)
 {
-    const struct json *when;
+    const struct json *when, *needs;
 
     if (j->type != JSON_OBJECT)
         return line_parse(out, doc, j, name, NULL, err);
     for (const struct json *m = j->first; m; m = m->next)
         if (strcmp(m->key, "line") && strcmp(m->key, "when") &&
-            (!name || strcmp(m->key, "after")))
+            strcmp(m->key, "needs") && (!name || strcmp(m->key, "after")))
             return json_error(doc, m, err, "unknown key '%s' of a line", m->key);
     when = json_get(j, "when");
     if (when && !json_string(when))
         return json_error(doc, when, err, "expected a condition");
+    needs = json_get(j, "needs");
+    if (needs && !json_string(needs))
+        return json_error(doc, needs, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
-    return line_parse(out, doc, json_get(j, "line"), name, json_string(when), err);
+    if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
+        return -1;
+    out->needs = json_string(needs);
+    return 0;
 }
 
 static long find_line(const struct family_section *s, const char *name)
@@ -712,14 +718,19 @@ static void print_line(struct str *out, const struct family_line *l)
 {
     char *text = str_dupf("%s = %s", l->name, l->text);
 
-    if (l->when)
+    if (l->when || l->needs)
         str_add(out, "{ \"line\": ");
     str_add_json(out, text);
     if (l->when) {
         str_add(out, ", \"when\": ");
         str_add_json(out, l->when);
-        str_add(out, " }");
     }
+    if (l->needs) {
+        str_add(out, ", \"needs\": ");
+        str_add_json(out, l->needs);
+    }
+    if (l->when || l->needs)
+        str_add(out, " }");
     free(text);
 }
 

@@ -27,10 +27,11 @@ struct family_table {
     size_t n, cap;
 };
 
-/* "name = text", applied when WHEN (NULL: always) is true. */
+/* "name = text", applied when WHEN (NULL: always) is true, and there is the tensor NEEDS
+ * (NULL: none). */
 struct family_line {
     char *name, *text;
-    const char *when;
+    const char *when, *needs;
     const struct json *json; /* the string that holds the line */
     const struct json_doc *doc;
     int skip; /* bytes of the string before TEXT, for columns */

@@ -88,6 +88,7 @@ static int check_programs(const struct model *m, const struct mesh *mesh,
     static const struct program_options options[] = {
         { .tail = TAIL_NONE },
         { .tail = TAIL_NONE, .trace = true },
+        { .tail = TAIL_NONE, .training = true },
     };
 
     for (int r = 0; r < mesh->nranks; r++)
