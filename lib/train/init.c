@@ -4,16 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
-#include "lib/ckpt/outdir.h"
-#include "lib/ckpt/safetensors.h"
 #include "lib/model/expr.h"
 #include "lib/model/family.h"
-#include "lib/reshard/outline.h"
 
 static const double TWO_PI = 6.283185307179586476925286766559;
 
@@ -26,7 +21,7 @@ struct start {
 
 struct init {
     uint64_t seed;
-    struct start *start; /* [model->ntensors] */
+    struct start *start; /* [program->nweights] */
 };
 
 /* ---- what a weight is to the program ---- */
@@ -156,11 +151,11 @@ static void set_padding(struct start *s, const struct model_tensor *t, double ro
     s->to = s->from + cols;
 }
 
-static int set_start(struct start *s, const struct model *m, size_t tensor,
+static int set_start(struct start *s, const struct program *p, int weight,
                      enum role role, double deviation, struct err *err)
 {
-    const struct model_tensor *t = &m->tensor[tensor];
-    const struct family_entry *e = model_kind(m, t->kind).entry;
+    const struct model_tensor *t = &p->model->tensor[p->weight[weight].tensor];
+    const struct family_entry *e = model_kind(p->model, t->kind).entry;
     double number;
     bool is;
 
@@ -169,13 +164,13 @@ static int set_start(struct start *s, const struct model *m, size_t tensor,
                          .stream = stream_of(t) };
     if (s->drawn)
         s->value = deviation;
-    if (evaluate_option(m, e, "init", t->layer, &is, &number, err) < 0)
+    if (evaluate_option(p->model, e, "init", t->layer, &is, &number, err) < 0)
         return -1;
     if (is) {
         s->drawn = true;
         s->value = number;
     }
-    if (evaluate_option(m, e, "padding", t->layer, &is, &number, err) < 0)
+    if (evaluate_option(p->model, e, "padding", t->layer, &is, &number, err) < 0)
         return -1;
     if (is)
         set_padding(s, t, number);
@@ -187,17 +182,17 @@ static int set_start(struct start *s, const struct model *m, size_t tensor,
 int init_open(struct init **out, const struct program *program, uint64_t seed,
               struct err *err)
 {
-    const struct model *m = program->model;
     struct init *x = xcalloc(1, sizeof(*x));
     enum role *role = find_roles(program);
     double deviation;
     int ret;
 
     x->seed = seed;
-    x->start = xcalloc(m->ntensors + 1, sizeof(*x->start));
-    ret = find_deviation(m, &deviation, err);
-    for (size_t i = 0; i < m->ntensors && ret == 0; i++)
-        ret = set_start(&x->start[i], m, i, role[m->tensor[i].kind], deviation, err);
+    x->start = xcalloc((size_t)program->nweights + 1, sizeof(*x->start));
+    ret = find_deviation(program->model, &deviation, err);
+    for (int i = 0; i < program->nweights && ret == 0; i++)
+        ret = set_start(&x->start[i], program, i, role[kind_of(program, i)], deviation,
+                        err);
     free(role);
     if (ret < 0)
         init_close(x);
@@ -232,10 +227,9 @@ static void draw(const struct init *x, uint64_t stream, uint64_t block, double o
     }
 }
 
-void init_fill(const struct init *x, size_t tensor, uint64_t whole, size_t n,
-               float *out)
+void init_fill(const struct init *x, int i, uint64_t whole, size_t n, float *out)
 {
-    const struct start *s = &x->start[tensor];
+    const struct start *s = &x->start[i];
     double block[4];
 
     for (size_t k = 0; k < n; k++) {
@@ -251,7 +245,7 @@ void init_fill(const struct init *x, size_t tensor, uint64_t whole, size_t n,
 
 struct filling {
     const struct init *init;
-    size_t tensor;
+    int weight;
     float *out;
 };
 
@@ -260,7 +254,7 @@ static void fill_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
     const struct filling *f = arg;
 
     (void)owned;
-    init_fill(f->init, f->tensor, whole, n, f->out + here);
+    init_fill(f->init, f->weight, whole, n, f->out + here);
 }
 
 int init_parameters(struct parameters *p, uint64_t seed, struct err *err)
@@ -270,154 +264,10 @@ int init_parameters(struct parameters *p, uint64_t seed, struct err *err)
     if (init_open(&x, p->program, seed, err) < 0)
         return -1;
     for (int i = 0; i < p->program->nweights; i++) {
-        struct filling f = { x, p->program->weight[i].tensor, p->weight + p->at[i] };
+        struct filling f = { x, i, p->weight + p->at[i] };
 
         parameters_runs(p, i, fill_run, &f);
     }
     init_close(x);
     return 0;
-}
-
-/* ---- a directory ---- */
-
-enum { CHUNK = 1 << 16, MOST_SMALL = 64 << 20 };
-static const char WEIGHTS[] = "model.safetensors";
-
-static uint64_t elements_of(const struct model_tensor *t)
-{
-    uint64_t n = 1;
-
-    for (int k = 0; k < t->ndim; k++)
-        n *= t->axis[k]->size;
-    return n;
-}
-
-static int write_header(const struct model *m, int fd, const char *path,
-                        struct err *err)
-{
-    struct safetensors_header h = { 0 };
-    int ret;
-
-    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
-    for (size_t i = 0; i < m->ntensors; i++) {
-        const struct model_tensor *t = &m->tensor[i];
-        uint64_t shape[MODEL_MAX_DIMS];
-
-        for (int k = 0; k < t->ndim; k++)
-            shape[k] = t->axis[k]->size;
-        if (outline_has(m, i))
-            safetensors_header_add(&h, t->name, DTYPE_F32, t->ndim, shape,
-                                   elements_of(t) * sizeof(float));
-    }
-    ret = safetensors_header_finish(&h, path, err);
-    if (ret == 0)
-        ret = fs_write(fd, h.text.s, h.text.len, path, err);
-    safetensors_header_clear(&h);
-    return ret;
-}
-
-static int write_tensors(const struct init *x, const struct model *m, int fd,
-                         const char *path, struct err *err)
-{
-    float *chunk = mem_alloc(CHUNK * sizeof(*chunk), "weights", err);
-    int ret = chunk ? 0 : -1;
-
-    for (size_t i = 0; i < m->ntensors && ret == 0; i++) {
-        uint64_t all = elements_of(&m->tensor[i]);
-
-        for (uint64_t at = 0; at < all && ret == 0 && outline_has(m, i); at += CHUNK) {
-            size_t n = all - at < CHUNK ? (size_t)(all - at) : CHUNK;
-
-            init_fill(x, i, at, n, chunk);
-            ret = fs_write(fd, chunk, n * sizeof(*chunk), path, err);
-        }
-    }
-    free(chunk);
-    return ret;
-}
-
-static int write_weights(const struct model *m, const struct outdir *o, uint64_t seed,
-                         struct err *err)
-{
-    const struct program_options options = { .tail = TAIL_NLL };
-    const int coord[MESH_NAXES] = { 0 };
-    char *path = fs_join_dup(o->partial, WEIGHTS);
-    struct program *program = NULL;
-    struct init *x = NULL;
-    struct mesh one;
-    int fd = -1, ret = -1;
-
-    mesh_one(&one);
-    if (program_build(&program, m, &one, coord, &options, err) < 0 ||
-        init_open(&x, program, seed, err) < 0)
-        goto out;
-    fd = outdir_create(o, WEIGHTS, err);
-    if (fd < 0 || write_header(m, fd, path, err) < 0 ||
-        write_tensors(x, m, fd, path, err) < 0 ||
-        outdir_share(o, fd, 0666, path, err) < 0)
-        goto out;
-    ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;
-out:
-    if (fd >= 0)
-        close(fd);
-    init_close(x);
-    program_free(program);
-    free(path);
-    return ret;
-}
-
-static bool is_small(const char *name)
-{
-    return (str_ends(name, ".json") && !str_ends(name, ".index.json")) ||
-           str_ends(name, ".txt") || str_ends(name, ".model") ||
-           str_ends(name, ".jinja");
-}
-
-static int copy_small(const struct outdir *o, const char *from, const char *name,
-                      struct err *err)
-{
-    char *path = fs_join_dup(from, name), *text;
-    size_t n;
-    int ret = -1;
-
-    if (fs_read_regular(&text, &n, path, MOST_SMALL, err) == 0) {
-        ret = outdir_write(o, name, text, n, 0666, err);
-        free(text);
-    }
-    free(path);
-    return ret;
-}
-
-int init_write(const struct model *m, const char *from, const char *out, uint64_t seed,
-               struct err *err)
-{
-    const char **file;
-    char **name, *identity = str_dupf("init %llu", (unsigned long long)seed);
-    size_t n, nfiles = 0;
-    struct outdir o;
-    int ret;
-
-    if (fs_list(&name, &n, from, err) < 0) {
-        free(identity);
-        return -1;
-    }
-    file = xcalloc(n + 1, sizeof(*file));
-    for (size_t i = 0; i < n; i++)
-        if (is_small(name[i]))
-            file[nfiles++] = name[i];
-    file[nfiles++] = WEIGHTS;
-    ret = outdir_open(&o, out, identity, "", true, file, nfiles, err);
-    if (ret == 0) {
-        for (size_t i = 0; i + 1 < nfiles && ret == 0; i++)
-            ret = copy_small(&o, from, file[i], err);
-        if (ret == 0)
-            ret = write_weights(m, &o, seed, err);
-        if (ret == 0)
-            ret = outdir_finish(&o, err);
-        outdir_close(&o);
-    }
-    free(file);
-    fs_list_free(name, n);
-    free(identity);
-    return ret;
 }

@@ -16,22 +16,15 @@
 
 struct init;
 
-/* For the tensors of PROGRAM's model; only what a stage's program reads is known there.
- * A "init" or "padding" of the family that is no number is ERR_INPUT. */
+/* For the weights of PROGRAM, which must outlive *out.  A "init" or "padding" of the
+ * family that is no number is ERR_INPUT. */
 MUST_CHECK int init_open(struct init **out, const struct program *program,
                          uint64_t seed, struct err *err);
 void init_close(struct init *x);
-/* N elements of the model's TENSOR, from WHOLE on. */
-void init_fill(const struct init *x, size_t tensor, uint64_t whole, size_t n,
-               float *out);
+/* N elements of weight I of the program, from WHOLE on in its whole tensor. */
+void init_fill(const struct init *x, int i, uint64_t whole, size_t n, float *out);
 
 /* All weights of P, whatever they were. */
 MUST_CHECK int init_parameters(struct parameters *p, uint64_t seed, struct err *err);
-
-/* Write a Hugging Face directory OUT with the weights of M, in f32, and the small files
- * of the directory FROM: what training begins with.  An OUT that this call has made
- * before is made again. */
-MUST_CHECK int init_write(const struct model *m, const char *from, const char *out,
-                          uint64_t seed, struct err *err);
 
 #endif
