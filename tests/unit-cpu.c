@@ -375,7 +375,8 @@ static void every_pattern_is_widened(enum dtype t)
         x[i] = 1;
     for (int i = 0; i < COUNT; i++)
         h[i * COLS + i % COLS] = (uint16_t)i;
-    cpu_linear(team, y, x, 1, &w, NULL, &err);
+    if (cpu_linear(team, y, x, 1, &w, NULL, &err) < 0)
+        wrong++;
     for (int i = 0; i < COUNT; i++) {
         float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
                                     : dtype_bf16_to_f32((uint16_t)i);
