@@ -116,6 +116,8 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/train-examples.t \
+    %D%/train.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
