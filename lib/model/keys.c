@@ -266,7 +266,9 @@ static int accepts(const struct check *c, const struct family_entry *e,
     bool yes;
 
     if (json_string(is))
-        return model_when(c->m, is->text, e->doc, is, -1, &yes, c->err) < 0 ? -1 : yes;
+        return model_when(c->m, is->text, e->doc, is, -1, false, &yes, c->err) < 0
+                   ? -1
+                   : yes;
     if (!is || is->type != JSON_ARRAY || !is->first)
         return family_error(e->doc, e->json, 0, c->err,
                             "expected a list of values, or a condition");

@@ -321,6 +321,8 @@ static int settle(struct state *st, struct err *err)
 
 /* ---- all steps ---- */
 
+enum { STEP, AWAY }; /* is there one; is one on its way */
+
 static void open_state(struct state *st, struct scheduler *s)
 {
     size_t stages = (size_t)s->runner->nstages;
@@ -368,17 +370,21 @@ int scheduler_run(struct scheduler *s, struct err *err)
     open_state(&st, s);
     while (ret == 0) {
         struct step *step = &st.step[(st.first + st.away) % stages];
+        bool any[2];
 
         while (st.front < s->ntexts && s->text[st.front].over)
             st.front++;
         put_together(&st, step);
-        if (step->n) {
+        any[STEP] = step->n > 0;
+        any[AWAY] = st.away > 0;
+        ret = runner_agree(s->runner, any, 2, err);
+        if (ret < 0 || (!any[STEP] && !any[AWAY]))
+            break;
+        if (any[STEP]) { /* without texts for the experts' sake */
             ret = run_step(&st, step, err) < 0 ? -1 : tell(&st, step, err);
             st.away++;
-        } else if (!st.away) {
-            break;
         }
-        if (ret == 0 && (!step->n || st.away == stages))
+        if (ret == 0 && st.away && (!any[STEP] || st.away == stages))
             ret = settle(&st, err);
     }
     if (ret == 0 && st.front < s->ntexts)

@@ -11,8 +11,10 @@
  * again: there a text has all its blocks from the beginning.  Where one length changes
  * all angles, a text that comes to it is read again.
  *
- * All ranks of a replica run the same schedule and come to the same steps.  Over stages
- * as many steps are on their way as there are stages, and a text is in one of them. */
+ * All ranks of a replica run the same schedule and come to the same steps; replicas
+ * that share out experts take as many, the last ones of some without texts.  Over
+ * stages as many steps are on their way as there are stages, and a text is in one of
+ * them. */
 #ifndef LIB_RUN_SCHEDULER_H
 #define LIB_RUN_SCHEDULER_H
 
