@@ -38,6 +38,7 @@ tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)
@@ -51,6 +52,34 @@ tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_train_LDADD = $(program_libs)
+
+# The CUDA backend without a GPU: its kernels compiled as C++ (*.emo), over a runtime in the host's
+# memory.  In front of the library, this one has its backends.
+EMU_CXXFLAGS = -std=c++17 -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
+EMU_CPPFLAGS =
+emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
+gpu_emulated = $(gpu_kernels:.cu=.emo)
+AM_V_EMU = $(am__v_EMU_@AM_V@)
+am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
+am__v_EMU_0 = @echo "  EMU     " $@;
+am__v_EMU_1 =
+.cu.emo:
+	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
+	    -x c++ -c -o $@ $<
+$(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
+EXTRA_DIST += $(emu_sources) %D%/gpu-models.c
+if HAVE_CXX
+check_LIBRARIES += %D%/libgpu-emu.a
+tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) $(AM_CPPFLAGS)
+tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
+CLEANFILES += $(gpu_emulated)
+gpu_tests = %D%/gpu-models
+check_PROGRAMS += $(gpu_tests)
+TESTS += $(gpu_tests)
+tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
+tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+endif
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options

@@ -1,9 +1,15 @@
 /* backends - the backends that are compiled in, in order of preference */
 #include <string.h>
 
+#include "config.h"
 #include "lib/device/device.h"
 
-static const struct backend *const backends[] = { &backend_cpu };
+static const struct backend *const backends[] = {
+#ifdef HAVE_CUDA
+    &backend_cuda,
+#endif
+    &backend_cpu,
+};
 
 const struct backend *backend_find(const char *name, struct err *err)
 {

@@ -33,6 +33,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
+    int local = machine->local ? machine->local - 1 : world->rank;
     int coord[MESH_NAXES];
 
     mesh_coord(mesh, world->rank, coord);
@@ -54,7 +55,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     if (r->program->dynamic_rope)
         own.tokens = own.context;
     r->chunk = own.tokens;
-    if (r->ops->open(&r->device, machine->threads, err) < 0 ||
+    if (r->ops->open(&r->device, machine->threads, local, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
                     &r->groups, &own, err) < 0)
