@@ -11,6 +11,7 @@ int main(int argc, char **argv)
         { "logits", "write the outputs for some tokens", logits_main },
         { "program", "print the instructions that a model is compiled to",
           program_main },
+        { "devices", "print what a model can be run on here", devices_main },
         { 0 },
     };
     const struct cmd cmd = { .name = "tp-run",

@@ -376,6 +376,8 @@ static int threads_of(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
+    int own;
+
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(opt->backend, err);
     if (!s->machine.ops)
@@ -384,7 +386,8 @@ int session_open(struct session *s, const struct cmd *cmd,
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     s->launcher.timeout_s = opt->timeout;
-    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
+    s->machine.local = own + 1;
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }

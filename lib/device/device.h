@@ -67,11 +67,27 @@ struct device;
 
 typedef int kernel(struct device *d, const struct call *c, struct err *err);
 
+/* What a backend finds on this machine. */
+struct device_report {
+    int driver, runtime; /* versions, as 1000 * major + 10 * minor; 0: none */
+    char trouble[256];   /* why there is no device, or empty */
+    int n;
+    struct device_facts {
+        char name[256], bus[32];
+        int major, minor; /* compute capability */
+        int multiprocessors;
+        uint64_t bytes, free_bytes;
+        uint64_t peers; /* bit I: it reaches the memory of device I */
+    } device[64];
+};
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is the host's: others may read and write it while
                          no kernel runs */
     bool (*probe)(void);
+    /* Fill *r; NULL: there is nothing to say.  No process is forked afterwards. */
+    void (*look)(struct device_report *r);
     /* THREADS, at least 1, the caller's among them; LOCAL is the caller's number among
      * the ranks of this machine, each of which has a device of its own if it can. */
     int (*open)(struct device **out, int threads, int local, struct err *err);
@@ -94,5 +110,7 @@ extern const struct backend backend_cpu, backend_cuda;
 
 /* The backend called NAME, or, where it is NULL, the first that can be used here. */
 const struct backend *backend_find(const char *name, struct err *err);
+/* The I-th in order of preference; NULL after the last. */
+const struct backend *backend_at(size_t i);
 
 #endif

@@ -2,6 +2,7 @@
 #include "lib/gpu/cuda.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,6 +30,57 @@ static bool probe(void)
     while (waitpid(pid, &status, 0) != pid)
         ;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool look_at(struct device_facts *f, int number, int n)
+{
+    struct cudaDeviceProp p;
+    size_t left = 0, total = 0;
+
+    if (cudaSetDevice(number) != cudaSuccess ||
+        cudaGetDeviceProperties(&p, number) != cudaSuccess ||
+        cudaMemGetInfo(&left, &total) != cudaSuccess ||
+        cudaDeviceGetPCIBusId(f->bus, sizeof(f->bus), number) != cudaSuccess)
+        return false;
+    memcpy(f->name, p.name, sizeof(f->name) - 1);
+    f->major = p.major;
+    f->minor = p.minor;
+    f->multiprocessors = p.multiProcessorCount;
+    f->bytes = total;
+    f->free_bytes = left;
+    for (int i = 0; i < n; i++) {
+        int can = 0;
+
+        if (i != number && cudaDeviceCanAccessPeer(&can, number, i) == cudaSuccess &&
+            can)
+            f->peers |= (uint64_t)1 << i;
+    }
+    return true;
+}
+
+static void look(struct device_report *r)
+{
+    enum { MOST = sizeof(r->device) / sizeof(*r->device) };
+    cudaError_t e;
+    int n = 0;
+
+    *r = (struct device_report){ 0 };
+    cudaDriverGetVersion(&r->driver);
+    cudaRuntimeGetVersion(&r->runtime);
+    e = cudaGetDeviceCount(&n);
+    if (e == cudaErrorInsufficientDriver && r->driver)
+        snprintf(r->trouble, sizeof(r->trouble),
+                 "the driver is for CUDA %d.%d, and %d.%d or newer is needed",
+                 r->driver / 1000, r->driver % 1000 / 10, r->runtime / 1000,
+                 r->runtime % 1000 / 10);
+    else if (e == cudaErrorInsufficientDriver)
+        snprintf(r->trouble, sizeof(r->trouble), "there is no driver");
+    else if (e != cudaSuccess || !n)
+        snprintf(r->trouble, sizeof(r->trouble), "%s",
+                 e == cudaSuccess ? "there is none" : cudaGetErrorString(e));
+    for (int i = 0; e == cudaSuccess && i < n && i < MOST; i++)
+        if (look_at(&r->device[r->n], i, n < MOST ? n : MOST))
+            r->n++;
 }
 
 static int open_ring(struct device *d, struct err *err)
@@ -166,6 +218,7 @@ const struct backend backend_cuda = {
     .name = "cuda",
     .host_memory = false,
     .probe = probe,
+    .look = look,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = allocate,

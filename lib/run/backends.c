@@ -21,11 +21,18 @@ const struct backend *backend_find(const char *name, struct err *err)
         if (b->probe())
             return b;
         if (name) {
-            err_set(err, ERR_SYSTEM, "--backend %s: there is no such device here",
+            err_set(err, ERR_SYSTEM,
+                    "--backend %s: there is no such device here that can be used: see "
+                    "'tp-run devices'",
                     name);
             return NULL;
         }
     }
     err_set(err, ERR_USAGE, "--backend: no backend is called '%s'", name ? name : "");
     return NULL;
+}
+
+const struct backend *backend_at(size_t i)
+{
+    return i < sizeof(backends) / sizeof(*backends) ? backends[i] : NULL;
 }

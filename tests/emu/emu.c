@@ -227,12 +227,13 @@ void emu_barrier(const char *where)
 #endif
 }
 
-void emu_warp(unsigned mask, const void *mine, size_t size, void *all,
+void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
               const char *where)
 {
     struct thread *t = now;
     struct warp *w = &warp[t->t.warp];
-    char poison[BOX];
+    static const char poison[BOX] = { -1, -1, -1, -1, -1, -1, -1, -1,
+                                      -1, -1, -1, -1, -1, -1, -1, -1 };
 
     if (!(mask >> t->t.lane & 1))
         die("the lane is not in the mask", t, where);
@@ -264,9 +265,7 @@ void emu_warp(unsigned mask, const void *mine, size_t size, void *all,
 #ifdef EMU_TSAN
     __tsan_acquire(w);
 #endif
-    memset(poison, 0xff, sizeof(poison));
-    for (unsigned i = 0; i < 32; i++)
-        copy_bytes((char *)all + i * size, mask >> i & 1 ? w->box[i] : poison, size);
+    copy_bytes(out, mask >> from & 1 ? w->box[from] : poison, size);
     w->left &= ~(1u << t->t.lane);
     if (!w->left)
         w->generation++;

@@ -45,8 +45,9 @@ void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim block,
 unsigned long emu_blocks(void);
 
 void emu_barrier(const char *where);
-/* Lanes of MASK meet: all[32][size] is what they brought, poison for the others. */
-void emu_warp(unsigned mask, const void *mine, size_t size, void *all,
+/* Lanes of MASK meet: *out is what lane FROM brought, poison where it is none of them.
+ */
+void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
               const char *where);
 /* The block's SIZE bytes known as KEY. */
 void *emu_shared(const void *key, size_t size);
@@ -82,10 +83,10 @@ struct dim3 : emu_dim {
 template <class T>
 inline T emu_shuffle(unsigned mask, T v, unsigned from, const char *at)
 {
-    T all[32];
+    T out;
 
-    emu_warp(mask, &v, sizeof(v), all, at);
-    return all[from & 31];
+    emu_warp(mask, &v, sizeof(v), from & 31, &out, at);
+    return out;
 }
 
 #define __shfl_sync(mask, v, from) emu_shuffle(mask, v, (unsigned)(from), EMU_AT)
