@@ -19,7 +19,7 @@ FAKE_LOG=$PWD/log
 export FAKE_GPUS FAKE_LOG
 
 run "$fake" devices
-out_is "cuda: 4 devices, driver 13.0, runtime 13.0
+out_is "cuda: 4 devices, driver 13.0, runtime 13.0, cuBLASLt 13.0.2
 cuda 0: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:01:00.0, reaches 1,2,3
 cuda 1: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:02:00.0, reaches 0,2,3
 cuda 2: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:03:00.0, reaches 0,1,3
@@ -60,6 +60,16 @@ for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
 done
 same "experts give the CPU's text" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
     "$models/mixtral"
+
+# enough rows for cuBLASLt: of f32, and of bf16, whose rows go there in two parts
+long=$(seq -s, 1 40)
+same "greedy text after a long prompt is the CPU's" generate --ids "$long" --max-tokens 2 \
+    "$models/stories260K/hf"
+ok "and cuBLASLt has made products" grep -q 'products [1-9]' log
+same "of bf16, too" generate --ids "$long" --max-tokens 2 "$bard"
+ok "and they are cuBLASLt's" grep -q 'products [1-9]' log
+FAKE_BLAS=0 same "and without cuBLASLt" generate --ids "$long" --max-tokens 2 "$bard"
+ok "by our own kernels" grep -q 'products 0' log
 
 near_score() {
     "$fake" score --backend "$1" --window 32 --json "$2" "$bard" > "$1.json" 2> err

@@ -55,10 +55,10 @@ tests_unit_train_LDADD = $(program_libs)
 
 # The CUDA backend without a GPU: its kernels compiled as C++ (*.emo), over a runtime in the host's
 # memory.  In front of the library, this one has its backends.
-EMU_CXXFLAGS = -std=c++17 -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
+EMU_CXXFLAGS = -std=c++17 -fno-exceptions -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
 EMU_CPPFLAGS =
 EXTRA_DIST += %D%/emu/barriers.sh
-emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
+emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cublaslt.c %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
 gpu_emulated = $(gpu_kernels:.cu=.emo)
 AM_V_EMU = $(am__v_EMU_@AM_V@)
 am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
@@ -72,7 +72,8 @@ EXTRA_DIST += $(emu_sources) %D%/gpu-models.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
-tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) $(AM_CPPFLAGS)
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
+    -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
 tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
 CLEANFILES += $(gpu_emulated)
 gpu_tests = %D%/gpu-models %D%/unit-gpu
@@ -218,7 +219,8 @@ tree:
 sanitize = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer
 asan-tree:
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="CFLAGS='$(sanitize)' CXXFLAGS='$(sanitize)'"
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="--without-cuda CFLAGS='$(sanitize)' \
+	    CXXFLAGS='$(sanitize)'"
 check-asan: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
 
@@ -235,7 +237,7 @@ fuzz:
 	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
 
 fuzz-engine:
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="CC=clang CPPFLAGS=-DLIBFUZZER \
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="--without-cuda CC=clang CPPFLAGS=-DLIBFUZZER \
 	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
 	for n in $(fuzz_names); do \

@@ -34,6 +34,11 @@ static void print_text(const struct backend *b, const struct device_report *r)
         printf(" (%s)", r->trouble);
     print_version("driver", r->driver);
     print_version("runtime", r->runtime);
+    if (r->blas)
+        printf(", cuBLASLt %d.%d.%d", r->blas / 10000, r->blas / 100 % 100,
+               r->blas % 100);
+    else if (r->runtime)
+        printf(", no cuBLASLt");
     putchar('\n');
     for (int i = 0; i < r->n; i++) {
         const struct device_facts *f = &r->device[i];
@@ -55,7 +60,8 @@ static void print_json(const struct backend *b, const struct device_report *r)
     str_addf(&out, "{\"type\":\"backend\",\"name\":\"%s\",\"devices\":%d", b->name,
              r->n);
     if (r->runtime)
-        str_addf(&out, ",\"driver\":%d,\"runtime\":%d", r->driver, r->runtime);
+        str_addf(&out, ",\"driver\":%d,\"runtime\":%d,\"cublaslt\":%d", r->driver,
+                 r->runtime, r->blas);
     if (r->trouble[0]) {
         str_addf(&out, ",\"trouble\":");
         str_add_json(&out, r->trouble);

@@ -70,6 +70,7 @@ typedef int kernel(struct device *d, const struct call *c, struct err *err);
 /* What a backend finds on this machine. */
 struct device_report {
     int driver, runtime; /* versions, as 1000 * major + 10 * minor; 0: none */
+    int blas;            /* of cuBLASLt, as 10000 * major + 100 * minor + patch */
     char trouble[256];   /* why there is no device, or empty */
     int n;
     struct device_facts {

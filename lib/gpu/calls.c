@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/gpu/blas.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/gpu.h"
 
@@ -72,13 +73,19 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .rows = result_rows(c),
                           .plain = plain };
 
+    int done;
+
     p.x_stride = p.in;
     p.y_stride = p.out;
     for (size_t first = 0; first < n; first += GPU_PRODUCTS) {
         p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
         for (size_t i = 0; i < p.n; i++)
             p.w[i] = c->w[first + i].data;
-        gpu_product(p, d->stream);
+        done = blas_product(d, d->blas, &p, err);
+        if (done < 0)
+            return -1;
+        if (!done)
+            gpu_product(p, d->stream);
         p.rows.rows += p.n;
     }
     return launched(d, c, err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
+#include "lib/gpu/blas.h"
 
 int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err)
 {
@@ -67,6 +68,7 @@ static void look(struct device_report *r)
     *r = (struct device_report){ 0 };
     cudaDriverGetVersion(&r->driver);
     cudaRuntimeGetVersion(&r->runtime);
+    r->blas = (int)blas_version();
     e = cudaGetDeviceCount(&n);
     if (e == cudaErrorInsufficientDriver && r->driver)
         snprintf(r->trouble, sizeof(r->trouble),
@@ -110,13 +112,19 @@ static int start(struct device *d, int local, struct err *err)
     CUDA_TRY(d, cudaSetDevice(local), "starting", err);
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
              "a stream", err);
-    return open_ring(d, err);
+    if (open_ring(d, err) < 0)
+        return -1;
+    d->blas = blas_open();
+    return 0;
 }
 
 static void cuda_close(struct device *d)
 {
     if (!d)
         return;
+    if (d->stream)
+        cudaStreamSynchronize(d->stream);
+    blas_close(d->blas);
     for (int i = 0; i < CUDA_RING; i++) {
         if (d->ring[i].free)
             cudaEventDestroy(d->ring[i].free);

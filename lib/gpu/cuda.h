@@ -19,7 +19,8 @@ struct device {
         char *memory;     /* page-locked; NULL: not yet used */
         cudaEvent_t free; /* when what it holds has gone */
     } ring[CUDA_RING];
-    int next; /* of the ring */
+    int next;          /* of the ring */
+    struct blas *blas; /* NULL: our own kernels make all products */
 };
 
 /* Set *err: WHAT has failed with status E; returns -1. */

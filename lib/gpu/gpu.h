@@ -132,6 +132,8 @@ struct products {
     bool plain;
 };
 void gpu_product(struct products p, void *stream);
+/* hi + lo = x[n] to sixteen bits, both bf16 */
+void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
 
 /* y[t][e] = the weights of a row's experts (struct inst's route); COLS is at most
  * GPU_EXPERTS */

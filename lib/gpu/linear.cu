@@ -157,6 +157,39 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
+/* To nearest even; a NaN stays one. */
+static __device__ uint16_t narrow_bf16(float x)
+{
+    uint32_t u = __float_as_uint(x);
+
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+/* hi = x, lo = x - hi; of an infinity only hi */
+static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
+                                         uint64_t n)
+{
+    uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+
+    for (; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
+        uint16_t h = narrow_bf16(x[i]);
+        float left = x[i] - widen_bf16(h);
+
+        hi[i] = h;
+        lo[i] = fabsf(widen_bf16(h)) < INFINITY ? narrow_bf16(left) : 0;
+    }
+}
+
+extern "C" void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n,
+                               void *stream)
+{
+    if (n)
+        LAUNCH(split_bf16_kernel, gpu_blocks(n, GPU_THREADS), GPU_THREADS, stream,
+               (uint16_t *)hi, (uint16_t *)lo, x, n);
+}
+
 extern "C" void gpu_product(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)

@@ -69,7 +69,6 @@ static unsigned long blocks;
 static struct {
     const void *key;
     void *memory;
-    size_t size;
 } share[SHARES];
 static int nshares;
 #ifdef EMU_TSAN
@@ -274,14 +273,20 @@ void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void 
 void *emu_shared(const void *key, size_t size)
 {
     for (int i = 0; i < nshares; i++)
-        if (share[i].key == key)
+        if (share[i].key == key) {
+#ifdef EMU_TSAN
+            __tsan_acquire(&share[i]);
+#endif
             return share[i].memory;
+        }
     if (nshares == SHARES || posix_memalign(&share[nshares].memory, 16, size + !size))
         abort();
     for (size_t i = 0; i < size; i++)
         ((volatile char *)share[nshares].memory)[i] = (char)0xff;
     share[nshares].key = key;
-    share[nshares].size = size;
+#ifdef EMU_TSAN
+    __tsan_release(&share[nshares]);
+#endif
     return share[nshares++].memory;
 }
 

@@ -42,7 +42,7 @@ struct memory {
 static struct memory *memory;
 static struct CUstream_st *streams;
 static size_t used, live; /* bytes; things that are not released */
-static long calls;
+static long calls, products;
 static pid_t process; /* that uses it */
 static cudaError_t last;
 
@@ -56,6 +56,16 @@ static long number(const char *name, long otherwise)
 int fake_fails(void)
 {
     return ++calls == number("FAKE_FAIL", 0);
+}
+
+void fake_live(int more)
+{
+    live += (size_t)more;
+}
+
+void fake_count_product(void)
+{
+    products++;
 }
 
 void fake_forget(void)
@@ -275,7 +285,8 @@ static void tell(void)
 
     if (!f)
         return;
-    fprintf(f, "calls %ld live %zu blocks %lu\n", calls, live, emu_blocks());
+    fprintf(f, "calls %ld live %zu blocks %lu products %ld\n", calls, live,
+            emu_blocks(), products);
     fclose(f);
 }
 

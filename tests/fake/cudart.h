@@ -10,7 +10,8 @@
  *   FAKE_FAIL    the number of the call that fails, from 1
  *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
  *   FAKE_LOG     a file to which a line is added when a process's last stream goes:
- *                "calls N live N", the latter what has not been released */
+ *                "calls N live N blocks N products N": what has not been released, and
+ *                what has been run */
 #ifndef TESTS_FAKE_CUDART_H
 #define TESTS_FAKE_CUDART_H
 
@@ -21,6 +22,13 @@ void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t siz
 /* The number of this call is the one that is to fail. */
 int fake_fails(void);
 
+/* So many more things are in use; another product has been asked for. */
+void fake_live(int more);
+void fake_count_product(void);
+/* For libraries that are loaded when they are there: those of tests/fake. */
+void *fake_dlopen(const char *name, int flags);
+void *fake_dlsym(void *library, const char *name);
+int fake_dlclose(void *library);
 /* As if this process had never used it, so that it may fork. */
 void fake_forget(void);
 
