@@ -413,6 +413,17 @@ static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
     end_with(ERR_USAGE);
 }
 
+static _Noreturn void print_choices(const struct cmd *cmd, const char *name)
+{
+    const struct opt *o = find_long(cmd, name, strlen(name));
+
+    if (!o)
+        refuse_unknown(cmd, name, strlen(name));
+    for (int i = 0; o->type != OPT_RANK && o->choices && o->choices[i]; i++)
+        puts(o->choices[i]);
+    end_with(cmd_finish(cmd, EXIT_SUCCESS));
+}
+
 static void apply(const struct cmd *cmd, const struct opt *o, const char *text)
 {
     answer(cmd, o);
@@ -441,6 +452,8 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
 
     if (!o)
         refuse_unknown(cmd, word, len);
+    if (o == &help_option && word[len])
+        print_choices(cmd, word + len + 1);
     if (o->type == OPT_FLAG) {
         if (word[len])
             end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));

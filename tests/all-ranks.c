@@ -10,12 +10,34 @@
 
 /* ---- one after another ---- */
 
-enum { BIG = 200000 }; /* elements: several slots, the last not full */
+enum {
+    RANKS = 8,   /* at most */
+    BIG = 200000 /* elements: several slots, the last not full */
+};
 
 /* Element I of rank RANK's share. */
 static float element(int rank, size_t i)
 {
     return 1.0f / (float)(3 * rank + 1) + (float)(i % 977) * 1e-3f;
+}
+
+/* The N numbers at X by the tree of comm.h, to the bit. */
+static float tree(const float *x, int n)
+{
+    int half = 1;
+
+    while (2 * half < n)
+        half *= 2;
+    return n == 1 ? x[0] : tree(x, half) + tree(x + half, n - half);
+}
+
+static double tree_f64(const float *x, int n)
+{
+    int half = 1;
+
+    while (2 * half < n)
+        half *= 2;
+    return n == 1 ? (double)x[0] : tree_f64(x, half) + tree_f64(x + half, n - half);
 }
 
 static int sums(struct comm *c, size_t n, struct err *err)
@@ -30,14 +52,11 @@ static int sums(struct comm *c, size_t n, struct err *err)
         comm_run(c, comm_all_reduce_f64(d, n), err) < 0)
         goto out;
     for (size_t i = 0; i < n; i++) {
-        float want = element(0, i); /* in rank order, to the bit */
-        double wide = (double)want;
+        float each[RANKS];
 
-        for (int r = 1; r < c->size; r++) {
-            want += element(r, i);
-            wide += (double)element(r, i);
-        }
-        if (x[i] != want || d[i] != wide) {
+        for (int r = 0; r < c->size; r++)
+            each[r] = element(r, i);
+        if (x[i] != tree(each, c->size) || d[i] != tree_f64(each, c->size)) {
             err_set(err, ERR_INPUT, "rank %d: sum %zu is wrong", c->rank, i);
             goto out;
         }
@@ -165,7 +184,7 @@ int exchange_all(struct comm *c, struct err *err)
 
 /* ---- several under way ---- */
 
-enum { RANKS = 8, UNDER_WAY = 7, ROUNDS = 12, LONGEST = 150000, GUARD = -7 };
+enum { UNDER_WAY = 7, ROUNDS = 12, LONGEST = 150000, GUARD = -7 };
 
 /* A collective as all ranks know it, and this rank's buffers. */
 struct trial {
@@ -289,23 +308,23 @@ static int begin(struct comm *c, struct trial *t, struct err *err)
     }
 }
 
-/* The sum of all ranks' number I, in rank order. */
+/* The sum of all ranks' number I. */
 static float whole_sum(const struct trial *t, size_t i, int size)
 {
-    float x = given(t, 0, i);
+    float each[RANKS];
 
-    for (int r = 1; r < size; r++)
-        x += given(t, r, i);
-    return x;
+    for (int r = 0; r < size; r++)
+        each[r] = given(t, r, i);
+    return tree(each, size);
 }
 
 static double whole_sum_f64(const struct trial *t, size_t i, int size)
 {
-    double x = (double)given(t, 0, i);
+    float each[RANKS];
 
-    for (int r = 1; r < size; r++)
-        x += (double)given(t, r, i);
-    return x;
+    for (int r = 0; r < size; r++)
+        each[r] = given(t, r, i);
+    return tree_f64(each, size);
 }
 
 /* What came of an all-to-all, and nothing else was written. */

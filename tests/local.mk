@@ -19,9 +19,11 @@ unit_tests = \
     %D%/unit-bubble \
     %D%/unit-comm \
     %D%/unit-cpu \
+    %D%/unit-data \
     %D%/unit-device \
     %D%/unit-engine \
     %D%/unit-gradient \
+    %D%/unit-init \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -39,9 +41,11 @@ tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
+tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)
+tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
@@ -138,10 +142,13 @@ shell_tests = \
     %D%/stacks.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
+    %D%/tokens.t \
     %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \
+    %D%/deterministic.t \
+    %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
     %D%/tp-shard-layouts.t \
@@ -161,12 +168,13 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
     %D%/fuzz/fuzz-config \
+    %D%/fuzz/fuzz-data \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
@@ -185,6 +193,7 @@ check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_data_SOURCES = %D%/fuzz/fuzz-data.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
@@ -224,6 +233,27 @@ asan-tree:
 check-asan: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
 
+# what runs threads, under ThreadSanitizer
+tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
+check-tsan:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
+	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
+	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(tsan_tests)'
+
+# another compiler, a harder optimizer, and a machine with none of the optional libraries
+check-builds:
+	if command -v clang > /dev/null; then \
+	    $(MAKE) $(AM_MAKEFLAGS) tree TREE=build-clang \
+	        TREE_FLAGS="CC=clang" && \
+	    $(MAKE) $(AM_MAKEFLAGS) -C build-clang check CFLAGS='-O2 -g -Werror' \
+	        TESTS='tests/unit-cpu tests/unit-engine'; \
+	fi
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
+	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-mpi"
+	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
+    tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
+
 # Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
 # makes a target fail is left in the build's crash-*.  Another FUZZ_SEED than 0 changes them in the
 # same way every time; FUZZ_RUNS of them end a target as well.
@@ -258,21 +288,21 @@ fuzz-driver: asan-tree
 # the emulation itself is not watched, and tells it who waits for whom
 check-emu: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(gpu_tests) %D%/gpu.t'
-tsan-tree:
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan TREE_FLAGS="--without-cuda CFLAGS='-O1 -g' \
+races-tree:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-races TREE_FLAGS="--without-cuda CFLAGS='-O1 -g' \
 	    CXXFLAGS='-O1 -g -fsanitize=thread'"
-tsan_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
-check-tsan: tsan-tree
-	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) $(tsan_flags) check TESTS='$(gpu_tests)'
+races_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
+check-emu-races: races-tree
+	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) check TESTS='$(gpu_tests)'
 # each barrier taken away: what then passes all tests is not needed, or not tested
-check-emu-barriers: tsan-tree
-	cd build-tsan && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(tsan_flags) -- $(gpu_kernels)
-.PHONY: check-emu check-emu-barriers check-tsan tsan-tree
+check-emu-barriers: races-tree
+	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+.PHONY: check-emu check-emu-barriers check-emu-races races-tree
 
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
-.PHONY: asan-tree check-asan check-valgrind fuzz fuzz-driver fuzz-engine tree
+.PHONY: asan-tree check-asan check-builds check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe

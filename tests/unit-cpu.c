@@ -122,7 +122,8 @@ static void tasks_run_once(int threads)
 /* ---- products ---- */
 
 typedef int product_fn(struct device *d, float *y, const float *x, size_t rows,
-                       const struct matrix *w, struct err *err);
+                       const struct matrix *w, const struct sum_tree *tree,
+                       struct err *err);
 
 /* x w^T, or x w, over the length of the sums' terms: errors are relative to it. */
 static void product_by_hand(double *y, double *size, const float *x, size_t rows,
@@ -170,12 +171,12 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
         struct device *d = device_new(thread_counts[i]);
 
         memset(y, 0xff, n * sizeof(*y));
-        if (product(d, i ? y : first, x, rows, &w, &err) < 0)
+        if (product(d, i ? y : first, x, rows, &w, NULL, &err) < 0)
             r.same = false;
         if (i && memcmp(first, y, n * sizeof(*y)) != 0)
             r.same = false;
         for (size_t k = 0; k < rows && !i; k++) {
-            if (product(d, y, x + k * in, 1, &w, &err) < 0 ||
+            if (product(d, y, x + k * in, 1, &w, NULL, &err) < 0 ||
                 memcmp(first + k * out, y, out * sizeof(*y)) != 0)
                 r.alone = false;
         }
@@ -256,15 +257,107 @@ static void panels_join(void)
     tap_ok(matmul < 2e-5, "matmul of a large weight joins its panels");
 }
 
+/* The columns (or, of x w, rows) of W from FIRST on. */
+static struct matrix part_new(const struct matrix *w, bool transposed, uint64_t first,
+                              uint64_t n)
+{
+    size_t unit = (size_t)dtype_bits(w->dtype) / 8;
+    uint64_t cols = transposed ? n : w->cols, rows = transposed ? w->rows : n;
+    char *data = xcalloc((size_t)(rows * cols), unit);
+
+    for (uint64_t i = 0; i < rows; i++)
+        memcpy(data + i * cols * unit,
+               (const char *)w->data +
+                   (transposed ? i * w->cols + first : (first + i) * w->cols) * unit,
+               cols * unit);
+    return (struct matrix){ data, w->dtype, rows, cols };
+}
+
+/* A tree of N leaves, a power of two, of EACH columns. */
+static struct sum_tree tree_of(int n, uint64_t each)
+{
+    struct sum_tree t = { .n = n };
+
+    for (int i = 0; i < n; i++) {
+        t.leaf[i].cols = each;
+        for (int k = i + 1; k % 2 == 0; k /= 2)
+            t.leaf[i].adds++;
+    }
+    return t;
+}
+
+/* By a tree of 8 leaves: bits are those of the sum of halves by trees of 4, of
+ * quarters' by trees of 2, of those of one leaf, and of each row alone. */
+static bool tree_is_that_of_parts(enum dtype t, bool transposed, size_t rows)
+{
+    enum { IN = 8 * 150, OUT = 61 };
+    product_fn *product = transposed ? cpu_linear : cpu_matmul;
+    struct matrix w =
+        transposed ? matrix_new(t, OUT, IN, 1) : matrix_new(t, IN, OUT, 1);
+    float *x = numbers_new(rows * IN, 2), *part = xcalloc(rows * IN, sizeof(*part)),
+          *y = xcalloc(rows * OUT, sizeof(*y)), *z = xcalloc(rows * OUT, sizeof(*z));
+    const struct sum_tree tree = tree_of(8, IN / 8);
+    float *sum[8];
+    struct err err;
+    bool same = product(team, y, x, rows, &w, &tree, &err) == 0;
+
+    for (size_t i = 0; i < rows; i++)
+        same &= product(team, z, x + i * IN, 1, &w, &tree, &err) == 0 &&
+                !memcmp(z, y + i * OUT, OUT * sizeof(*y));
+    for (size_t n = 2; n <= 8; n *= 2) {
+        const struct sum_tree sub = tree_of((int)(8 / n), IN / 8);
+
+        for (size_t p = 0; p < n; p++) {
+            struct matrix own = part_new(&w, transposed, p * (IN / n), IN / n);
+
+            for (size_t i = 0; i < rows; i++)
+                memcpy(part + i * (IN / n), x + i * IN + p * (IN / n),
+                       IN / n * sizeof(*x));
+            sum[p] = xcalloc(rows * OUT, sizeof(**sum));
+            same &= product(team, sum[p], part, rows, &own, &sub, &err) == 0;
+            matrix_free(&own);
+        }
+        for (size_t step = 1; step < n; step *= 2)
+            for (size_t p = 0; p < n; p += 2 * step)
+                for (size_t i = 0; i < rows * OUT; i++)
+                    sum[p][i] += sum[p + step][i];
+        same &= !memcmp(sum[0], y, rows * OUT * sizeof(*y));
+        for (size_t p = 0; p < n; p++)
+            free(sum[p]);
+    }
+    free(x);
+    free(part);
+    free(y);
+    free(z);
+    matrix_free(&w);
+    return same;
+}
+
+static void trees_join(void)
+{
+    static const size_t rows[] = { 1, 2, 9, 40 };
+
+    for (int t = 0; t < NDTYPES; t++) {
+        bool same = true;
+
+        for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
+            same &= tree_is_that_of_parts(dtypes[t], true, rows[r]) &&
+                    tree_is_that_of_parts(dtypes[t], false, rows[r]);
+        tap_ok(same, "in %s parts of a tree of sums add up to its bits",
+               dtype_name(dtypes[t]));
+    }
+}
+
 static void no_rows_give_nothing(void)
 {
     struct matrix none = { "", DTYPE_F32, 0, 3 };
     float y[6] = { 1, 1, 1, 1, 1, 1 };
     struct err err;
 
-    tap_ok(cpu_matmul(team, y, NULL, 2, &none, &err) == 0 && y[0] == 0 && y[5] == 0,
+    tap_ok(cpu_matmul(team, y, NULL, 2, &none, NULL, &err) == 0 && y[0] == 0 &&
+               y[5] == 0,
            "matmul by a part without rows is zero, a sum's share of nothing");
-    tap_ok(cpu_linear(team, NULL, y, 2, &none, &err) == 0,
+    tap_ok(cpu_linear(team, NULL, y, 2, &none, NULL, &err) == 0,
            "linear by a part without rows writes nothing");
 }
 
@@ -282,7 +375,7 @@ static void every_pattern_is_widened(enum dtype t)
         x[i] = 1;
     for (int i = 0; i < COUNT; i++)
         h[i * COLS + i % COLS] = (uint16_t)i;
-    cpu_linear(team, y, x, 1, &w, &err);
+    wrong += cpu_linear(team, y, x, 1, &w, NULL, &err) < 0;
     for (int i = 0; i < COUNT; i++) {
         float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
                                     : dtype_bf16_to_f32((uint16_t)i);
@@ -381,10 +474,10 @@ static void groups_are_normed(bool center, enum dtype t)
                                       (weight_at(&w, 0, (uint64_t)i) + 1) +
                                   weight_at(&b, 0, (uint64_t)i);
     }
-    cpu_group_sum(team, sum, x, NULL, GROUPS, WIDTH);
+    cpu_group_sum(team, sum, x, WIDTH, NULL, GROUPS, WIDTH);
     for (int g = 0; g < GROUPS; g++)
         sum[g] = center ? sum[g] / WIDTH : 0;
-    cpu_group_sum(team, square, x, sum, GROUPS, WIDTH);
+    cpu_group_sum(team, square, x, WIDTH, sum, GROUPS, WIDTH);
     for (int g = 0; g < GROUPS; g++)
         square[g] = 1 / sqrt(square[g] / WIDTH);
     cpu_group_scale(team, y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
@@ -413,29 +506,86 @@ static double activation_by_hand(enum activation act, double x)
         return 1 / (1 + exp(-x));
     case ACT_QUICK_GELU:
         return x / (1 + exp(-1.702 * x));
+    case ACT_LINEAR:
+        return x;
+    case ACT_RELU2:
+        return pow(fmax(x, 0), 2);
+    case ACT_RELU6:
+        return fmin(fmax(x, 0), 6);
+    case ACT_LEAKY_RELU:
+        return fmax(x, 0) + 0.01 * fmin(x, 0);
+    case ACT_GELU_10:
+        return fmin(fmax(x * 0.5 * erfc(-x / sqrt(2)), -10), 10);
+    case ACT_MISH:
+        return x * tanh(log1p(exp(x)));
+    case ACT_LAPLACE:
+        return 0.5 * erfc(-(x - 0.707107) / (0.282095 * sqrt(2)));
+    case ACT_HARDSWISH:
+        return x * fmin(fmax(x + 3, 0), 6) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        return sqrt(log1p(exp(x)));
     }
     return NAN;
 }
 
+static const char *const activation_name[] = {
+    "silu",    "gelu",       "gelu_tanh", "gelu_new",  "relu",        "tanh",
+    "sigmoid", "quick_gelu", "linear",    "relu2",     "relu6",       "leaky_relu",
+    "gelu_10", "mish",       "laplace",   "hardswish", "sqrtsoftplus"
+};
+
 static void activations_are_right(void)
 {
-    static const char *const name[] = { "silu", "gelu", "gelu_tanh", "gelu_new",
-                                        "relu", "tanh", "sigmoid",   "quick_gelu" };
     enum { N = 40003 }; /* more than a thread's share, and no multiple of a vector */
     float *x = numbers_new(N, 8), *y = xcalloc(N, sizeof(*y));
     double *want = xcalloc(N, sizeof(*want));
 
     for (int i = 0; i < N; i++)
         x[i] *= i % 5 ? 4 : 60;
-    for (int a = ACT_SILU; a <= ACT_QUICK_GELU; a++) {
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
         for (int i = 0; i < N; i++)
             want[i] = activation_by_hand((enum activation)a, (double)x[i]);
         cpu_activation(team, y, x, (enum activation)a, N);
-        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", name[a]);
+        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", activation_name[a]);
     }
     free(x);
     free(y);
     free(want);
+}
+
+/* Away from the points where a piecewise one has two. */
+static void slopes_are_derivatives(void)
+{
+    enum { N = 97 };
+    int32_t rows = 1;
+    float x[N], d[N], y[N];
+    double want[N];
+    struct inst inst = { .op = OP_ACTIVATION_BACK };
+    struct call call = {
+        .inst = &inst,
+        .y = { .data = y, .rows = &rows, .most = 1, .cols = N },
+        .x = { { .data = d, .rows = &rows, .most = 1, .cols = N },
+               { .data = x, .rows = &rows, .most = 1, .cols = N } },
+    };
+
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
+        inst.act = (enum activation)a;
+        for (int i = 0; i < N; i++) {
+            double at = (i - 48.3) / 5, h = 1e-5;
+
+            x[i] = (float)at;
+            at = (double)x[i];
+            d[i] = (float)(i % 7) - 3;
+            want[i] = (double)d[i] *
+                      (activation_by_hand(inst.act, at + h) -
+                       activation_by_hand(inst.act, at - h)) /
+                      (2 * h);
+        }
+        if (backend_cpu.kernel[OP_ACTIVATION_BACK](team, &call, NULL) < 0)
+            abort();
+        tap_ok(furthest(y, want, N) < 1e-5, "%s has its derivative",
+               activation_name[a]);
+    }
 }
 
 static void elements_are_added_and_scaled(void)
@@ -633,9 +783,11 @@ static bool routes(const float *scores, const struct inst *inst, const float *bi
                    const float *want, size_t cols)
 {
     struct matrix b = { .data = bias, .dtype = DTYPE_F32, .rows = 1, .cols = cols };
+    int32_t choice[16];
     float y[16];
 
-    cpu_route(team, y, scores, 1, cols, inst, bias ? &b : NULL);
+    cpu_choose(team, choice, scores, 1, cols, inst, bias ? &b : NULL);
+    cpu_route(team, y, scores, choice, 1, cols, inst);
     for (size_t i = 0; i < cols; i++)
         if (fabsf(y[i] - want[i]) > 1e-6f)
             return false;
@@ -668,6 +820,75 @@ static void experts_are_chosen(void)
            "route: from the group with the best two");
 }
 
+/* ---- dropout ---- */
+
+static void dropout_keeps_the_mean(void)
+{
+    enum { N = 1 << 17 };
+    const double rate = 0.3, spread = sqrt(rate / (1 - rate) / N);
+    float *x = xmalloc(N * sizeof(*x)), *y = xmalloc(N * sizeof(*y));
+    size_t zero = 0, other = 0, both = 0;
+    double sum = 0;
+
+    for (size_t i = 0; i < N; i++)
+        x[i] = y[i] = 1;
+    cpu_drop(x, 0, N, rate, 5, 6, 7);
+    for (size_t i = 0; i < N; i++) {
+        sum += (double)x[i];
+        zero += x[i] == 0;
+        other += x[i] != 0 && x[i] != (float)(1 / (1 - rate));
+    }
+    tap_ok(!other && fabs(sum / N - 1) < 5 * spread &&
+               fabs((double)zero / N - rate) < 5 * sqrt(rate * (1 - rate) / N),
+           "dropout keeps the mean, and drops at its rate");
+    for (size_t at = 0, n = 1; at < N; at += n, n = n % 7 + 1)
+        cpu_drop(y + at, at, at + n < N ? n : N - at, rate, 5, 6, 7);
+    tap_ok(!memcmp(x, y, N * sizeof(*x)), "a row is dropped piece by piece as at once");
+    for (int k = 0; k < 3; k++) {
+        for (size_t i = 0; i < N; i++)
+            y[i] = 1;
+        cpu_drop(y, 0, N, rate, 5 + (k == 0), 6 + (k == 1), 7 + (k == 2));
+        both = 0;
+        for (size_t i = 0; i < N; i++)
+            both += x[i] == 0 && y[i] == 0;
+        tap_ok(fabs((double)both / N - rate * rate) <
+                   5 * sqrt(rate * rate * (1 - rate * rate) / N),
+               "another %s drops others",
+               k == 0   ? "site"
+               : k == 1 ? "token"
+                        : "head");
+    }
+    free(x);
+    free(y);
+}
+
+/* A softmax whose second score underflows: rows are sent by the choice, not by the
+ * weights. */
+static void a_weight_of_nothing_is_a_choice(void)
+{
+    static const float scores[] = { 1, 0, 0, 0, 0, 1 };
+    const struct inst route = { .route = {
+                                    .top = 2, .groups = 1, .of = 1, .best = 1 } };
+    struct mixture m = { .count = 3, .all = 3, .top = 2 };
+    const struct program p = { .mixture = &m, .nmixtures = 1 };
+    const struct inst inst = { .mixture = 0 };
+    int32_t choice[4], counts[4], index[4], rows = 2, one = 1;
+    struct call call = { .program = &p, .inst = &inst };
+    struct err err;
+
+    cpu_choose(team, choice, scores, 2, 3, &route, NULL);
+    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32 };
+    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    tap_ok(cpu_kernels[OP_EXPERT_COUNT](team, &call, &err) == 0 && counts[1] == 2 &&
+               counts[2] == 3 && counts[3] == 4,
+           "rows are sent to an expert whose weight is 0 where it was chosen");
+    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32 };
+    tap_ok(cpu_kernels[OP_EXPERT_INDEX](team, &call, &err) == 0 && index[0] == 0 &&
+               index[1] == 1 && index[2] == 0 && index[3] == 1,
+           "in order, by expert");
+}
+
 int main(void)
 {
     team = device_new(2);
@@ -677,7 +898,9 @@ int main(void)
     products_are_right(false);
     long_sums_do_not_depend_on_threads();
     panels_join();
+    trees_join();
     no_rows_give_nothing();
+    dropout_keeps_the_mean();
     every_pattern_is_widened(DTYPE_F16);
     every_pattern_is_widened(DTYPE_BF16);
     embedding_takes_rows();
@@ -688,9 +911,11 @@ int main(void)
         groups_are_normed(true, dtypes[t]);
     }
     activations_are_right();
+    slopes_are_derivatives();
     elements_are_added_and_scaled();
     attentions_are_right();
     experts_are_chosen();
+    a_weight_of_nothing_is_a_choice();
     backend_cpu.close(team);
     return tap_done();
 }

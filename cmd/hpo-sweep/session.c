@@ -298,6 +298,14 @@ static int choose_sampler(struct sampler_choice *out, const struct sweepfile *f,
     return 0;
 }
 
+const char *const sampler_words[] = { "tpe",    "random",  "grid", "qmc",
+                                      "cma-es", "nsga-ii", "gp",   NULL };
+const char *const pruner_words[] = {
+    "none",      "median",   "percentile", "successive-halving", "hyperband", "patient",
+    "threshold", "wilcoxon", NULL
+};
+const char *const direction_words[] = { "minimize", "maximize", NULL };
+
 int wish_check(const struct wish *w, struct sampler_choice *sampler,
                const struct sweepfile *f, struct err *err)
 {

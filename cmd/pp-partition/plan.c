@@ -123,9 +123,10 @@ static void print_row(const struct plan *p, int s)
     if (count)
         snprintf(layers, sizeof(layers), "%d-%d", first, first + count - 1);
     add_held(&shared, p, s, true);
-    printf("%5d %5d %9s %6d %14" PRIu64 " %12s %14.4g  %s\n", s % pp, s / pp, layers,
+    printf("%5d %5d %9s %6d %14" PRIu64 " %12s %14.4g%s%s\n", s % pp, s / pp, layers,
            count, params, str_human(size, bytes_of(p, params)),
-           (double)part_cost(p, &p->flops, s), strcmp(shared.s, "[]") ? shared.s : "");
+           (double)part_cost(p, &p->flops, s), strcmp(shared.s, "[]") ? "  " : "",
+           strcmp(shared.s, "[]") ? shared.s : "");
     str_clear(&shared);
 }
 
@@ -226,8 +227,7 @@ int plan_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     const struct checkpoint_options options = { .family_file = family,
-                                                .family_path =
-                                                    getenv("SHARDUTILS_FAMILY_PATH") };
+                                                .family_path = family_path(&cmd) };
     struct err err = { 0 };
     int ret = -1;
 

@@ -32,7 +32,7 @@ int split_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct mesh mesh;
 
-    if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",

@@ -15,6 +15,7 @@
 #include "lib/pipe/partition.h"
 #include "lib/program/cost.h"
 
+const char *const balance_words[] = { "layers", "params", "flops", "memory", NULL };
 const char *const remainder_names[] = { "first", "middle", "last", NULL };
 
 enum { MAX_PARTS = 4096, MAX_LAYERS = 1 << 16 };
@@ -38,7 +39,7 @@ static uint64_t *place_of(struct stage_costs *c, const struct model *m,
     return part == 0 ? &c->first : part > c->nlayers ? &c->last : &c->layer[part - 1];
 }
 
-enum what { PARAMS, FLOPS, MEMORY };
+enum what { PARAMS, FLOPS, MEMORY, ACTIVATIONS };
 
 /* Bytes of a parameter that is trained by Adam in mixed precision: bf16 weight and
  * gradient, f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
@@ -49,10 +50,11 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
     switch (what) {
     case PARAMS:
         return unit_params(u);
-    case MEMORY: /* bf16 values, and an f32 sum for each row of attention's scores */
-        return TRAINED_BYTES * unit_params(u) +
-               context * (2 * (u->kept.columns.cut + u->kept.columns.whole) +
-                          4 * u->kept.heads);
+    case MEMORY:
+        return TRAINED_BYTES * unit_params(u) + unit_cost(u, ACTIVATIONS, context);
+    case ACTIVATIONS: /* bf16 values, and an f32 sum for each row of scores */
+        return context *
+               (2 * (u->kept.columns.cut + u->kept.columns.whole) + 4 * u->kept.heads);
     case FLOPS:
         break;
     }
@@ -81,7 +83,7 @@ static void sum_costs(struct stage_costs *out, const struct model *m,
                       const struct anatomy *a, enum what what)
 {
     const uint64_t of_element[] = {
-        [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES
+        [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES, [ACTIVATIONS] = 0
     };
     uint64_t context = model_context(m) ? model_context(m) : 2048;
 
@@ -186,33 +188,40 @@ out:
     return ret;
 }
 
+/* Add what the layers of M have of WHAT to *out. */
+static int count_costs(struct stage_costs *out, const struct model *m, enum what what,
+                       struct err *err)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy *a;
+    struct mesh one;
+
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
+        return -1;
+    sum_costs(out, m, a, what);
+    anatomy_close(a);
+    return 0;
+}
+
 int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
                 struct err *err)
 {
-    const int origin[MESH_NAXES] = { 0 };
     struct stage_costs made = { .nlayers = model_layers(m) };
     static const char *const counted[] = {
         [PARAMS] = "params", [FLOPS] = "flops", [MEMORY] = "memory"
     };
     int kind = PARAMS;
-    struct anatomy *a;
-    struct mesh one;
 
     made.layer = xcalloc((size_t)made.nlayers + 1, sizeof(*made.layer));
-    mesh_one(&one);
     while (kind <= MEMORY && strcmp(what, counted[kind]) != 0)
         kind++;
     if (!strcmp(what, "layers")) {
         for (int i = 0; i < made.nlayers; i++)
             made.layer[i] = 1;
-    } else if (kind > MEMORY) {
-        if (read_costs(&made, what, err) < 0)
-            goto fail;
-    } else {
-        if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
-            goto fail;
-        sum_costs(&made, m, a, (enum what)kind);
-        anatomy_close(a);
+    } else if (kind > MEMORY ? read_costs(&made, what, err) < 0
+                             : count_costs(&made, m, (enum what)kind, err) < 0) {
+        goto fail;
     }
     *out = made;
     return 0;
@@ -437,42 +446,44 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
 
 /* ---- times ---- */
 
-static int add_times(double *time, const struct mesh *mesh, const struct model *m,
-                     const int *rank_of, struct err *err)
+/* Add what each rank has of WHAT to OUT. */
+static int add_costs(double *out, const struct mesh *mesh, const struct model *m,
+                     enum what what, const int *rank_of, struct err *err)
 {
     int parts = mesh->size[MESH_PP], first, count;
-    struct stage_costs c;
+    struct stage_costs c = { .nlayers = model_layers(m) };
+    int ret;
 
-    if (stage_costs(&c, m, "flops", err) < 0)
-        return -1;
-    for (int s = 0; s < parts; s++) {
-        double *t = &time[rank_of[s]];
+    c.layer = xcalloc((size_t)c.nlayers + 1, sizeof(*c.layer));
+    ret = count_costs(&c, m, what, err);
+    for (int s = 0; s < parts && ret == 0; s++) {
+        double *sum = &out[rank_of[s]];
 
         mesh_stage(mesh, c.nlayers, s, &first, &count);
         for (int i = first; i < first + count; i++)
-            *t += (double)c.layer[i];
-        *t += (double)((s == 0 ? c.first : 0) + (s == parts - 1 ? c.last : 0));
+            *sum += (double)c.layer[i];
+        *sum += (double)((s == 0 ? c.first : 0) + (s == parts - 1 ? c.last : 0));
     }
     stage_costs_clear(&c);
-    return 0;
+    return ret;
 }
 
-int stages_times(double **out, const char *path, int ranks, int chunks,
+int stages_times(double **out, double **bytes, const char *path, int ranks, int chunks,
                  const int *rank_of, struct err *err)
 {
     const struct stage_options o = { .pp = ranks, .balance = "flops" };
     const struct checkpoint_options options = {
         .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
     };
-    double *time = xcalloc((size_t)ranks, sizeof(*time)), sum = 0;
+    double *time, *held, sum = 0;
     struct outline outline;
     int *stages = NULL, parts, ret = -1;
     struct mesh mesh;
 
-    if (outline_open(&outline, path, &options, err) < 0) {
-        free(time);
+    if (outline_open(&outline, path, &options, err) < 0)
         return -1;
-    }
+    time = xcalloc((size_t)ranks, sizeof(*time));
+    held = xcalloc((size_t)ranks, sizeof(*held));
     mesh_one(&mesh);
     if (outline.checkpoint && chunks == 1)
         mesh = outline.checkpoint->mesh;
@@ -482,17 +493,21 @@ int stages_times(double **out, const char *path, int ranks, int chunks,
         mesh.size[MESH_PP] = parts;
         mesh.stages = stages;
     }
-    if (add_times(time, &mesh, outline.model, rank_of, err) < 0)
+    if (add_costs(time, &mesh, outline.model, FLOPS, rank_of, err) < 0 ||
+        add_costs(held, &mesh, outline.model, ACTIVATIONS, rank_of, err) < 0)
         goto out;
     for (int r = 0; r < ranks; r++)
         sum += time[r];
     for (int r = 0; r < ranks && sum > 0; r++)
         time[r] *= ranks / sum;
     *out = time;
+    *bytes = held;
     ret = 0;
 out:
-    if (ret < 0)
+    if (ret < 0) {
         free(time);
+        free(held);
+    }
     free(stages);
     outline_close(&outline);
     return ret;

@@ -281,7 +281,7 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
 static void set_places(const struct generate *g, struct engine_limits *limits)
 {
     const struct mesh *mesh = &g->session->mesh;
-    size_t dp = (size_t)mesh->size[MESH_DP];
+    size_t dp = (size_t)mesh->size[MESH_DP] * (size_t)mesh->size[MESH_EP];
     size_t texts = (g->prompts.n + dp - 1) / dp;
     size_t cached = g->cache_tokens ? (size_t)g->cache_tokens / CACHE_BLOCK : SIZE_MAX;
     size_t places = g->micro_batches ? (size_t)g->micro_batches : MOST_PLACES;
@@ -378,7 +378,8 @@ static void close_texts(struct generate *g)
 static int generate_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct generate *g = arg;
-    struct program_options options = { .wanted = true };
+    struct program_options options = { .wanted = true,
+                                       .deterministic = g->session->opt.same_bits };
     struct engine_limits limits = limits_of(g);
     struct runner r;
     int ret = 0;

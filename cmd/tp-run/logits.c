@@ -217,6 +217,8 @@ static int take_settled(void *arg, size_t end, struct err *err)
     struct logits *l = arg;
     struct runner *r = l->runner;
 
+    if (runner_keeps_step(r))
+        return 0;
     for (; r->world->rank == 0 && end && l->taken <= (end - 1) * (size_t)r->nreplicas;
          l->taken++)
         if (take_outputs(l, r, l->taken, err) < 0)
@@ -292,7 +294,8 @@ static struct engine_limits limits_of(const struct logits *l)
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
-    struct program_options options = { .trace = l->trace != NULL };
+    struct program_options options = { .trace = l->trace != NULL,
+                                       .deterministic = l->session->opt.same_bits };
     struct engine_limits limits = limits_of(l);
     struct runner r;
     int ret;

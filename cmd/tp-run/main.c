@@ -7,8 +7,10 @@ int main(int argc, char **argv)
     static const struct cmd_sub subs[] = {
         { "generate", "continue text", generate_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
+        { "train", "train a model", train_main },
         { "bench", "measure the machine at hand with a model", bench_main },
         { "logits", "write the outputs for some tokens", logits_main },
+        { "tokens", "write the token ids of texts for training", tokens_main },
         { "program", "print the instructions that a model is compiled to",
           program_main },
         { "devices", "print what a model can be run on here", devices_main },

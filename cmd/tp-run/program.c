@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/conversion.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/program/print.h"
@@ -14,23 +15,27 @@ struct request {
     const char *family;
     uint64_t tokens;
     int rank;
-    bool rank_given, json, train;
+    bool rank_given, json, train, deterministic;
 };
 
 /* The program that scores a text, or, of a model without logits, what it ends in; or
  * the one that is trained. */
 static int build(struct program **out, const struct model *m, const struct mesh *mesh,
-                 const int coord[MESH_NAXES], bool train, struct err *err)
+                 const int coord[MESH_NAXES], const struct request *r, struct err *err)
 {
-    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
-    struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    const struct program_options reverse = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .dropout = -1 };
+    struct program_options opt = { .tail = TAIL_NLL,
+                                   .wanted = true,
+                                   .deterministic = r->deterministic };
     struct err first = { 0 };
 
-    if (train)
+    if (r->train)
         return program_build(out, m, mesh, coord, &reverse, err);
     if (program_build(out, m, mesh, coord, &opt, &first) == 0)
         return 0;
-    opt = (struct program_options){ .tail = TAIL_NONE };
+    opt = (struct program_options){ .deterministic = r->deterministic };
     return program_build(out, m, mesh, coord, &opt, err);
 }
 
@@ -48,7 +53,7 @@ static int print_rank(const struct request *r, const struct outline *o,
     step = cost_token((double)tokens);
     step.weight_bytes = (double)dtype_bits(o->dtype) / 8;
     mesh_coord(mesh, rank, coord);
-    if (build(&p, o->model, mesh, coord, r->train, err) < 0)
+    if (build(&p, o->model, mesh, coord, r, err) < 0)
         return -1;
     if (r->json) {
         print_program_json(&out, p, &step, rank);
@@ -94,6 +99,8 @@ int program_main(const char *program, int argc, char **argv)
           "of a sequence that is counted (default: 512)", NULL, NULL },
         { OPT_FLAG, '\0', "train", &r.train, NULL, "with its derivative by all weights",
           NULL, NULL },
+        { OPT_FLAG, '\0', "deterministic", &r.deterministic, NULL,
+          "with the same bits on 1, 2, 4 and 8 ranks", NULL, NULL },
         { OPT_STRING, '\0', "family", &r.family, "FILE",
           "take the model family from FILE", NULL, NULL },
         { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
@@ -110,8 +117,7 @@ int program_main(const char *program, int argc, char **argv)
                              .max_args = 1 };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct checkpoint_options options = { .family_file = r.family,
-                                          .family_path =
-                                              getenv("SHARDUTILS_FAMILY_PATH") };
+                                          .family_path = family_path(&cmd) };
     struct outline outline = { 0 };
     struct err err = { 0 };
     struct mesh mesh;

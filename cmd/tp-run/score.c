@@ -126,7 +126,7 @@ static int settled(void *arg, size_t end, struct err *err)
         fprintf(stderr, "\r%zu of %zu windows", end, s->nwindows);
     if (speaks && (done > s->printed || end == s->nwindows))
         fputs("\r\033[K", stderr);
-    return print_until(s, done, err);
+    return runner_keeps_step(s->runner) ? 0 : print_until(s, done, err);
 }
 
 /* N tokens of document DOCUMENT from AT as one window, of which SKIP are scored before.
@@ -242,7 +242,8 @@ static struct engine_limits limits_of(const struct score *s)
 static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
-    struct program_options options = { .tail = TAIL_NLL };
+    struct program_options options = { .tail = TAIL_NLL,
+                                       .deterministic = s->session->opt.same_bits };
     struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;

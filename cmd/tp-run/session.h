@@ -16,9 +16,11 @@
 struct session_options {
     struct mesh_options mesh;
     const char *family, *sp_mode, *launcher, *backend;
+    const char
+        *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
-    bool memory;
+    bool memory, same_bits;
 };
 
 enum { RANK_TIMEOUT_S = 300 }; /* by default */
@@ -34,6 +36,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
         { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },               \
         { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },      \
+        { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },               \
         { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },               \
         { OPT_STRING,     '\0',   "mesh",                                             \
           &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \
@@ -42,6 +45,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
         { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL }, \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
@@ -86,6 +90,10 @@ MUST_CHECK int session_report(const struct session *s, const struct runner *r,
 
 /* Refuse a model that predicts no tokens: one of hidden states, labels or scores. */
 MUST_CHECK int session_need_lm(const struct session *s, struct err *err);
+
+/* Add the ids that end a text by the files of the model in DIR: generation_config.json
+ * counts, and config.json where it says nothing. */
+MUST_CHECK int session_stop_ids(struct ids *stop, const char *dir, struct err *err);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);

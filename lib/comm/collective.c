@@ -47,6 +47,35 @@ void collective_add(const struct collective *op, void *to, const void *a, const 
     }
 }
 
+enum { BLOCK = 2048 }; /* bytes that are summed at a time */
+
+/* The sum of the BYTES from AT on of N parts: in place where there is one part, else in
+ * TO. */
+static const void *sum_block(const struct collective *op, char *to,
+                             const void *const *part, int n, size_t at, size_t bytes)
+{
+    const void *left, *right;
+    char room[BLOCK];
+    int half = 1;
+
+    if (n == 1)
+        return (const char *)part[0] + at;
+    while (2 * half < n)
+        half *= 2;
+    left = sum_block(op, to, part, half, at, bytes);
+    right = sum_block(op, room, part + half, n - half, at, bytes);
+    collective_add(op, to, left, right, bytes);
+    return to;
+}
+
+void collective_sum(const struct collective *op, void *to, const void *const *part,
+                    int n, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += BLOCK)
+        sum_block(op, (char *)to + at, part, n, at,
+                  bytes - at < BLOCK ? bytes - at : BLOCK);
+}
+
 void collective_alone(const struct collective *op)
 {
     const char *from = op->from;

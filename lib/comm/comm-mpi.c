@@ -157,22 +157,23 @@ static int start_sum(struct mpi_comm *c, struct flight *f, struct err *err)
     return 0;
 }
 
-/* In rank order; and what others lack is sent. */
+/* By the tree over the ranks; and what others lack is sent. */
 static int sum_up(struct mpi_comm *c, struct flight *f, struct err *err)
 {
     const struct collective *op = &f->op;
     int me = c->comm.rank;
     size_t start = 0,
            own = sums_all(op) ? op->n * op->unit : sum_part(&c->comm, op, me, &start);
-    const char *first = f->part;
+    const void **part;
     char *to = (char *)op->to + (op->kind == COMM_REDUCE_SCATTER ? 0 : start);
 
     if (own)
         memcpy(f->part + (size_t)me * own, (const char *)op->from + start, own);
-    for (int r = 1; r < c->comm.size; r++) {
-        collective_add(op, to, first, f->part + (size_t)r * own, own);
-        first = to;
-    }
+    part = xmalloc((size_t)c->comm.size * sizeof(*part));
+    for (int r = 0; r < c->comm.size; r++)
+        part[r] = f->part + (size_t)r * own;
+    collective_sum(op, to, part, c->comm.size, own);
+    free(part);
     if (op->kind == COMM_REDUCE_SCATTER || sums_all(op))
         return 0;
     for (int r = 0; r < c->comm.size; r++) {

@@ -31,8 +31,9 @@ struct shm_comm {
     struct comm comm;
     struct shm_comm *next; /* of the end's */
     struct end *end;
-    bool owner;  /* of the end: the group of all ranks */
-    int *member; /* [comm.size] ranks of the end's numbering */
+    bool owner;        /* of the end: the group of all ranks */
+    int *member;       /* [comm.size] ranks of the end's numbering */
+    const void **part; /* [comm.size] what is summed */
     int board;
     struct flight *flight; /* [nflights], oldest first */
     size_t nflights, flights_cap;
@@ -234,16 +235,13 @@ static void fill(const struct shm_comm *c, const struct flight *f, char *to, siz
         memcpy(to, (const char *)op->from + low, high - low);
 }
 
-/* to[n] = the sum, in rank order, of what stands in all slots after SKIP. */
+/* to[n] = the sum of what stands in all slots after SKIP. */
 static void sum(const struct shm_comm *c, const struct collective *op, char *to,
                 size_t skip, size_t n)
 {
-    const char *first = slot(c, 0, c->taken) + skip;
-
-    for (int r = 1; r < c->comm.size; r++) {
-        collective_add(op, to, first, slot(c, r, c->taken) + skip, n);
-        first = to;
-    }
+    for (int r = 0; r < c->comm.size; r++)
+        c->part[r] = slot(c, r, c->taken) + skip;
+    collective_sum(op, to, c->part, c->comm.size, n);
 }
 
 /* From all ranks' next piece, bytes LOW to HIGH of F. */
@@ -477,6 +475,7 @@ static void close_comm(struct comm *comm)
         shm_close_end(c->end);
     free(c->flight);
     free(c->member);
+    free(c->part);
     free(c);
 }
 
@@ -502,6 +501,7 @@ static struct shm_comm *open_group(struct end *e, int *member, int n)
     c->comm = (struct comm){ .ops = &comm_shm, .size = n };
     c->end = e;
     c->member = member;
+    c->part = xcalloc((size_t)n, sizeof(*c->part));
     c->board = e->boards++;
     while (member[c->comm.rank] != e->rank)
         c->comm.rank++;

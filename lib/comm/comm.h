@@ -9,8 +9,10 @@
  * waits for them in the order in which they were started; several may be under way.
  * From start to wait the buffers, and the arrays of counts, are the operation's: they
  * are not written, and what it fills is not read.  Buffers are memory of the host.
- * Sums are made in rank order, so they do not depend on who arrives first, and a number
- * has the same sum in an all-reduce and in a reduce-scatter, to the bit.
+ * Sums are made by one tree over the ranks (the first, as many as the largest power of
+ * two below their number, then the others, then both), so they do not depend on who
+ * arrives first, and a number has the same sum in an all-reduce and in a
+ * reduce-scatter, to the bit.
  *
  * Messages between two ranks stand beside collectives: they arrive in the order in
  * which they were sent.  When a rank is gone the others' waits end with ERR_SYSTEM.

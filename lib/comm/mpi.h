@@ -1,7 +1,7 @@
 /* mpi - ranks that mpirun or srun has started
  *
- * The world of MPI as a group of ranks (comm.h).  Sums are made in rank order, so that
- * results are those of ranks on one machine, to the bit. */
+ * The world of MPI as a group of ranks (comm.h).  Sums are made by the same tree, so
+ * that results are those of ranks on one machine, to the bit. */
 #ifndef LIB_COMM_MPI_H
 #define LIB_COMM_MPI_H
 

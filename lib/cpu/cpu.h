@@ -10,11 +10,14 @@
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
 /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
- * on the other rows.  Fail only for want of memory. */
+ * on the other rows.  Sums are made by TREE, or as it comes where that is NULL.  Fail
+ * only for want of memory. */
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
-                          const struct matrix *w, struct err *err);
+                          const struct matrix *w, const struct sum_tree *tree,
+                          struct err *err);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
-                          const struct matrix *w, struct err *err);
+                          const struct matrix *w, const struct sum_tree *tree,
+                          struct err *err);
 /* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
@@ -23,10 +26,12 @@ void cpu_scale(struct device *d, float *y, const float *x, double number, size_t
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
                   size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
-/* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
- * added to choose by */
-void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-               const struct inst *inst, const struct matrix *bias);
+/* the experts of each row, by their scores (inst->route), [rows][top]; BIAS or NULL is
+ * added to choose by; and their weights */
+void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
+                size_t cols, const struct inst *inst, const struct matrix *bias);
+void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
+               size_t rows, size_t cols, const struct inst *inst);
 /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
 void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
                    size_t rows, size_t cols);
@@ -40,6 +45,9 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
 MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                                 const struct inst *inst, bool plain,
                                 const struct matrix *w, struct err *err);
+/* y = x / (1 - inst->drop.rate), or 0 at random, of tokens of these numbers */
+void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+                 const struct inst *inst, const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
 void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
@@ -47,10 +55,10 @@ void cpu_activation(struct device *d, float *y, const float *x, enum activation 
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
-/* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when MEAN
- * is given; groups in all = rows * cols / width */
-void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
-                   size_t groups, size_t width);
+/* sum[g] over each group of WIDTH columns of X, which begin STRIDE after one another:
+ * of x, or of (x - mean[g])^2 when MEAN is given */
+void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
+                   const double *mean, size_t groups, size_t width);
 /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
  * there is W; both are WIDTH long or as long as some whole groups, and repeat */
 void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
@@ -69,6 +77,8 @@ struct attention_step {
     size_t block_rows;      /* of each */
     const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
     float *lse;                /* [rows][heads], or NULL; see struct call */
+    const uint64_t *token;     /* [rows]: their numbers, where weights are dropped */
+    uint64_t seed;
 };
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
  * memory. */
@@ -118,6 +128,10 @@ void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
  * is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST to FIRST +
  * N. */
 size_t cpu_panel_floats(void);
+/* Multiply the N numbers X, the first of which is number FIRST of its row, by 1 / (1 -
+ * RATE) or, at random, by 0: by KEY, the row's number ROW, and LINE. */
+void cpu_drop(float *x, size_t first, size_t n, double rate, uint64_t key, uint64_t row,
+              uint32_t line);
 void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
                   const struct matrix *w, uint64_t first, size_t n, float *panel);
 void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,

@@ -11,11 +11,14 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
     (void)d;
     for (size_t i = 0; i < rows; i++) {
         uint64_t row = (uint64_t)index[i] + offset;
+        float *to = y + i * w->cols;
 
         if (row < first || row - first >= w->rows)
-            memset(y + i * w->cols, 0, w->cols * sizeof(*y));
+            memset(to, 0, w->cols * sizeof(*y));
         else
             dtype_to_f32(w->dtype, (const char *)w->data + (row - first) * row_bytes,
-                         y + i * w->cols, w->cols);
+                         to, w->cols);
+        for (size_t k = 0; k < w->cols; k++)
+            to[k] += 0.0f; /* -0 is 0, as in the sum with other ranks' zeros */
     }
 }

@@ -224,10 +224,10 @@ static double *norm_statistics(struct device *d, const struct inst *inst,
         memcpy(*factor, squares, groups * sizeof(*mean));
     } else {
         if (inst->norm.centred)
-            cpu_group_sum(d, mean, x, NULL, groups, inst->norm.width);
+            cpu_group_sum(d, mean, x, inst->norm.width, NULL, groups, inst->norm.width);
         for (size_t i = 0; i < groups; i++)
             mean[i] /= whole;
-        cpu_group_sum(d, *factor, x, mean, groups, inst->norm.width);
+        cpu_group_sum(d, *factor, x, inst->norm.width, mean, groups, inst->norm.width);
     }
     for (size_t i = 0; i < groups; i++)
         (*factor)[i] = 1 / sqrt((*factor)[i] / whole + inst->norm.eps);
@@ -454,8 +454,28 @@ static float slope_at(enum activation act, float x)
     case ACT_GELU: /* the normal distribution of x, and x times its density */
         return 0.5f * (1 + erff(x * 0.70710678118654752f)) +
                x * 0.39894228040143268f * expf(-0.5f * x * x);
+    case ACT_GELU_10:
+        y = 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+        return y > 10 || y < -10 ? 0 : slope_at(ACT_GELU, x);
     case ACT_RELU:
         return x > 0 ? 1 : 0;
+    case ACT_RELU2:
+        return x > 0 ? 2 * x : 0;
+    case ACT_RELU6:
+        return x > 0 && x < 6 ? 1 : 0;
+    case ACT_LEAKY_RELU:
+        return x > 0 ? 1 : 0.01f;
+    case ACT_MISH: /* softplus' is the sigmoid */
+        y = tanhf(x > 20 ? x : log1pf(expf(x)));
+        return y + x * (1 - y * y) / (1 + expf(-x));
+    case ACT_LAPLACE: /* the density */
+        y = (x - 0.707107f) / 0.282095f;
+        return 0.39894228040143268f / 0.282095f * expf(-0.5f * y * y);
+    case ACT_HARDSWISH:
+        return x <= -3 ? 0 : x >= 3 ? 1 : (2 * x + 3) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        y = sqrtf(x > 20 ? x : log1pf(expf(x)));
+        return y > 0 ? 0.5f / y / (1 + expf(-x)) : 0;
     case ACT_TANH:
         y = tanhf(x);
         return 1 - y * y;
@@ -596,29 +616,32 @@ int kernel_rope_back(struct device *d, const struct call *c, struct err *err)
  * share of those chosen. */
 int kernel_route_back(struct device *d, const struct call *c, struct err *err)
 {
-    const float *g = c->x[0].data, *x = c->x[1].data, *chosen = c->x[2].data;
-    size_t cols = c->y.cols;
+    const float *g = c->x[0].data, *x = c->x[1].data;
+    const int32_t *choice = c->x[2].data;
+    size_t cols = c->y.cols, top = c->x[2].cols;
     float *y = c->y.data;
 
     (void)d;
     (void)err;
-    for (size_t t = 0; t < rows_of(&c->y); t++) {
-        double sum = 0, by = 0, factor = c->inst->route.scale;
+    memset(y, 0, rows_of(&c->y) * cols * sizeof(*y));
+    for (size_t t = 0; t < rows_of(&c->y); t++, choice += top) {
+        double sum = 1e-20, by = 0, factor = c->inst->route.scale;
         size_t at = t * cols;
 
-        for (size_t k = at; k < at + cols; k++)
-            if (chosen[k] != 0) {
-                sum += (double)x[k];
-                by += (double)g[k] * (double)x[k];
-            }
-        sum += 1e-20;
+        for (size_t i = 0; i < top && choice[i] >= 0; i++) {
+            size_t k = at + (size_t)choice[i];
+
+            sum += (double)x[k];
+            by += (double)g[k] * (double)x[k];
+        }
         if (c->inst->route.renorm)
             factor /= sum;
-        for (size_t k = at; k < at + cols; k++)
-            y[k] = chosen[k] == 0
-                       ? 0
-                       : (float)(factor * ((double)g[k] -
-                                           (c->inst->route.renorm ? by / sum : 0)));
+        for (size_t i = 0; i < top && choice[i] >= 0; i++) {
+            size_t k = at + (size_t)choice[i];
+
+            y[k] = (float)(factor *
+                           ((double)g[k] - (c->inst->route.renorm ? by / sum : 0)));
+        }
     }
     return 0;
 }

@@ -39,14 +39,22 @@ static int kernel_embedding(struct device *d, const struct call *c, struct err *
     return 0;
 }
 
+/* Tree NUMBER of the program. */
+static const struct sum_tree *tree_of(const struct call *c, int number)
+{
+    return number ? &c->program->tree[number - 1] : NULL;
+}
+
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                      tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                      tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_head_linear(struct device *d, const struct call *c, struct err *err)
@@ -124,6 +132,14 @@ static int kernel_clip(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+static int kernel_dropout(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_dropout(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst,
+                c->step->token, *c->step->seed);
+    return 0;
+}
+
 /* ---- norms ---- */
 
 /* *mean and *factor, [groups] each, from one allocation, which is returned. */
@@ -151,11 +167,11 @@ static int norm(struct device *d, const struct call *c, bool centred, struct err
         return -1;
     memset(mean, 0, groups * sizeof(*mean));
     if (centred) {
-        cpu_group_sum(d, mean, source(c, 0), NULL, groups, width);
+        cpu_group_sum(d, mean, source(c, 0), width, NULL, groups, width);
         for (size_t i = 0; i < groups; i++)
             mean[i] /= (double)width;
     }
-    cpu_group_sum(d, factor, source(c, 0), mean, groups, width);
+    cpu_group_sum(d, factor, source(c, 0), width, mean, groups, width);
     for (size_t i = 0; i < groups; i++)
         factor[i] = factor_of(c->inst, factor[i]);
     cpu_group_scale(d, result(c), source(c, 0), centred ? mean : NULL, factor, groups,
@@ -174,35 +190,72 @@ static int kernel_layernorm(struct device *d, const struct call *c, struct err *
     return norm(d, c, true, err);
 }
 
-/* A rank without columns of its own, or with copies of another's, adds nothing. */
+/* sum[row] = the sum over N columns of X from FIRST on. */
+static void sum_columns(struct device *d, const struct call *c, double *sum,
+                        const double *mean, size_t first, size_t n)
+{
+    cpu_group_sum(d, sum, source(c, 0) + first, c->inst->norm.width, mean,
+                  rows_of(&c->y), n);
+}
+
+/* By a tree: the sums that there are beside each other. */
+static int sum_by_tree(struct device *d, const struct call *c, const double *mean,
+                       const struct sum_tree *t, struct err *err)
+{
+    size_t rows = rows_of(&c->y), first = 0, sums = 0;
+    double *sum =
+        mem_alloc((uint64_t)rows * TREE_LEAVES * sizeof(*sum), "row statistics", err);
+
+    if (!sum)
+        return -1;
+    for (int i = 0; i < t->n; i++) {
+        sum_columns(d, c, sum + sums++ * rows, mean, first, t->leaf[i].cols);
+        first += t->leaf[i].cols;
+        for (int k = 0; k < t->leaf[i].adds; k++, sums--)
+            for (size_t r = 0; r < rows; r++)
+                sum[(sums - 2) * rows + r] += sum[(sums - 1) * rows + r];
+    }
+    memcpy(c->y.data, sum, rows * sizeof(*sum));
+    free(sum);
+    return 0;
+}
+
+/* Sums over the columns of each row, less MEAN where it is given.  A rank without
+ * columns of its own, or with copies of another's, adds nothing. */
+static int sum_rows(struct device *d, const struct call *c, const double *mean,
+                    struct err *err)
+{
+    const struct sum_tree *t = tree_of(c, c->inst->norm.tree);
+    size_t width = c->inst->norm.width;
+
+    if (!c->inst->norm.owned || !width)
+        memset(c->y.data, 0, rows_of(&c->y) * sizeof(double));
+    else if (t)
+        return sum_by_tree(d, c, mean, t, err);
+    else
+        sum_columns(d, c, c->y.data, mean, 0, width);
+    return 0;
+}
+
 static int kernel_row_sum(struct device *d, const struct call *c, struct err *err)
 {
-    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
-
-    (void)err;
-    if (c->inst->norm.owned && width)
-        cpu_group_sum(d, c->y.data, source(c, 0), NULL, rows, width);
-    else
-        memset(c->y.data, 0, rows * sizeof(double));
-    return 0;
+    return sum_rows(d, c, NULL, err);
 }
 
 static int kernel_row_squares(struct device *d, const struct call *c, struct err *err)
 {
-    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
+    size_t rows = rows_of(&c->y);
     const double *sum = c->x[1].data;
     double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+    int ret;
 
     if (!all)
         return -1;
     for (size_t i = 0; i < rows; i++)
         mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
-    if (c->inst->norm.owned && width)
-        cpu_group_sum(d, c->y.data, source(c, 0), mean, rows, width);
-    else
-        memset(c->y.data, 0, rows * sizeof(double));
+    ret = sum_rows(d, c, mean, err);
     free(all);
-    return 0;
+    return ret;
 }
 
 /* SUM may be NULL: not centred. */
@@ -242,18 +295,18 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
     size_t half = r->dim / 2, rows = rows_of(&c->y);
-    double *own = r->dynamic ? xmalloc((half + 1) * sizeof(*own)) : NULL;
+    double *own = xmalloc((half + 1) * sizeof(*own));
+    const double *inv_freq = NULL;
     int32_t length = -1;
 
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++) {
-        const double *inv_freq = own ? own : r->inv_freq;
         float *cosine = result(c) + i * r->dim, *sine = cosine + half;
 
-        if (own && c->step->length[i] != length) {
+        if (c->step->length[i] != length) {
             length = c->step->length[i];
-            program_rope_dynamic(r, (uint64_t)length, own);
+            inv_freq = program_rope_at(r, (uint64_t)length, own);
         }
         for (size_t k = 0; k < half; k++) {
             float angle =
@@ -335,6 +388,11 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
                                        .v = source(c, 2),
                                        .bias = c->w };
 
+        if (inst->attention.drop > 0) {
+            step.token = c->step->token + r->row;
+            step.seed = *c->step->seed;
+        }
+
         if (r->block >= 0) {
             step.block = c->range.block + r->block;
             step.block_rows = c->range.block_rows;
@@ -362,6 +420,11 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                        .first_key = (size_t)r->first_key,
                                        .k = source(c, 2) + row * c->x[2].cols,
                                        .v = source(c, 3) + row * c->x[3].cols };
+
+        if (c->inst->attention.drop > 0) {
+            step.token = c->step->token + row;
+            step.seed = *c->step->seed;
+        }
 
         if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
                                source(c, 0) + row * c->x[0].cols,
@@ -436,42 +499,53 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_choose(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_choose(d, c->y.data, source(c, 0), rows_of(&c->y), c->x[0].cols, c->inst, c->w);
+    return 0;
+}
+
 static int kernel_route(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_route(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst, c->w);
+    cpu_route(d, result(c), source(c, 0), c->x[1].data, rows_of(&c->y), c->y.cols,
+              c->inst);
     return 0;
 }
 
 static int kernel_expert_count(struct device *d, const struct call *c, struct err *err)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
+    uint64_t experts = c->program->mixture[c->inst->mixture].all;
+    const int32_t *choice = c->x[0].data;
     int32_t *y = c->y.data;
 
     (void)d;
     (void)err;
-    memset(y, 0, (m->count + 1) * sizeof(*y));
-    for (size_t i = 0; i < rows; i++)
-        for (uint64_t e = 0; e < m->count; e++)
-            y[e + 1] += source(c, 0)[i * cols + m->first + e] != 0;
-    for (uint64_t e = 0; e < m->count; e++)
+    memset(y, 0, (experts + 1) * sizeof(*y));
+    for (size_t i = 0; i < count_of(&c->x[0]); i++)
+        if (choice[i] >= 0)
+            y[choice[i] + 1]++;
+    for (uint64_t e = 0; e < experts; e++)
         y[e + 1] += y[e];
     return 0;
 }
 
 static int kernel_expert_index(struct device *d, const struct call *c, struct err *err)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
-    int32_t *y = c->y.data;
+    uint64_t experts = c->program->mixture[c->inst->mixture].all;
+    size_t top = c->x[0].cols;
+    const int32_t *choice = c->x[0].data;
+    int32_t *next = mem_alloc(experts * sizeof(*next), "rows of experts", err);
 
     (void)d;
-    (void)err;
-    for (uint64_t e = 0; e < m->count; e++)
-        for (size_t i = 0; i < rows; i++)
-            if (source(c, 0)[i * cols + m->first + e] != 0)
-                *y++ = (int32_t)i;
+    if (!next)
+        return -1;
+    memcpy(next, c->x[1].data, experts * sizeof(*next));
+    for (size_t i = 0; i < count_of(&c->x[0]); i++)
+        if (choice[i] >= 0)
+            ((int32_t *)c->y.data)[next[choice[i]]++] = (int32_t)(i / top);
+    free(next);
     return 0;
 }
 
@@ -490,10 +564,10 @@ static int kernel_expert_combine(struct device *d, const struct call *c,
 
     (void)err;
     memset(result(c), 0, count_of(&c->y) * sizeof(float));
-    for (uint64_t e = 0; e < m->count; e++)
+    for (uint64_t e = 0; e < m->all; e++)
         cpu_add_rows(d, result(c), source(c, 0) + (size_t)counts[e] * c->y.cols,
                      index + counts[e], (size_t)(counts[e + 1] - counts[e]), c->y.cols,
-                     source(c, 1), c->x[1].cols, m->first + e);
+                     source(c, 1), c->x[1].cols, e);
     return 0;
 }
 

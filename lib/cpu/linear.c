@@ -6,6 +6,10 @@
  * are then added in a fixed tree, and stretch is added to stretch; of y = x W, term
  * is added to term.
  *
+ * Where ranks may share the terms of a sum it is made in parts of them, each in that
+ * order, which a binary tree adds (struct sum_tree): a rank that has the terms of a
+ * subtree makes the same sum of them.
+ *
  * Tiles of rows and outputs keep their sums in registers, so that a weight which has
  * been read is used for several rows.  For few rows weights are widened as they are
  * read; for many, a panel of them is widened first. */
@@ -198,39 +202,47 @@ static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, si
     return (struct weight_rows){ (const char *)to, BLOCK + APART };
 }
 
+/* The columns of W that a sum is over. */
+struct terms {
+    uint64_t start, count;
+};
+
 /* Few rows: outputs of a tile after one another, each over all terms, as weights lie in
  * memory. */
 static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
-                    size_t m, const struct matrix *w, uint64_t first, size_t n)
+                    size_t m, const struct matrix *w, uint64_t first, size_t n,
+                    struct terms of)
 {
     size_t outs = m == 1 ? LONE : OUTS;
 
     for (size_t j = 0; j < n; j += outs)
-        for (size_t k = 0; k < w->cols; k += BLOCK) {
-            size_t terms = w->cols - k < BLOCK ? (size_t)w->cols - k : BLOCK;
-            struct weight_rows at = { element(w, first + j, k), w->cols };
+        for (uint64_t k = 0; k < of.count; k += BLOCK) {
+            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+            struct weight_rows at = { element(w, first + j, of.start + k), w->cols };
 
-            (w->dtype == DTYPE_F32    ? tiles_f32
-             : w->dtype == DTYPE_BF16 ? tiles_bf16
-                                      : tiles_f16)(y + j, y_stride, x + k, x_stride,
-                                                   &at, m, n - j < outs ? n - j : outs,
-                                                   terms, k > 0);
+            (w->dtype == DTYPE_F32 ? tiles_f32
+             : w->dtype == DTYPE_BF16
+                 ? tiles_bf16
+                 : tiles_f16)(y + j, y_stride, x + of.start + k, x_stride, &at, m,
+                              n - j < outs ? n - j : outs, terms, k > 0);
         }
 }
 
 /* Many: a panel of weights is widened, and used for all rows. */
 static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
                      size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     float *panel)
+                     struct terms of, float *panel)
 {
-    for (size_t k = 0; k < w->cols; k += BLOCK) {
-        size_t terms = w->cols - k < BLOCK ? (size_t)w->cols - k : BLOCK;
+    for (uint64_t k = 0; k < of.count; k += BLOCK) {
+        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
 
         for (size_t j = 0; j < n; j += PANEL) {
             size_t some = n - j < PANEL ? n - j : PANEL;
-            struct weight_rows at = widen_panel(w, first + j, some, k, terms, panel);
+            struct weight_rows at =
+                widen_panel(w, first + j, some, of.start + k, terms, panel);
 
-            tiles_f32(y + j, y_stride, x + k, x_stride, &at, m, some, terms, k > 0);
+            tiles_f32(y + j, y_stride, x + of.start + k, x_stride, &at, m, some, terms,
+                      k > 0);
         }
     }
 }
@@ -238,10 +250,12 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
 void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
                   const struct matrix *w, uint64_t first, size_t n, float *panel)
 {
+    const struct terms all = { 0, w->cols };
+
     if (panel)
-        dot_many(y, y_stride, x, x_stride, m, w, first, n, panel);
+        dot_many(y, y_stride, x, x_stride, m, w, first, n, all, panel);
     else
-        dot_few(y, y_stride, x, x_stride, m, w, first, n);
+        dot_few(y, y_stride, x, x_stride, m, w, first, n, all);
 }
 
 size_t cpu_panel_floats(void)
@@ -366,6 +380,95 @@ void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
                     n - j < STRIP ? n - j : STRIP);
 }
 
+/* ---- sums of sums ---- */
+
+enum { SUMS = TREE_LEAVES / 2 }; /* that there are at a time beside the first */
+
+/* The sums of an [m][n] that is being made by a tree: the first of them is at Y, the
+ * next are in ROOM. */
+struct sums {
+    float *y;
+    size_t y_stride;
+    float *room; /* [SUMS][m][n] */
+    size_t m, n;
+    size_t count; /* there are */
+};
+
+static float *sum_at(const struct sums *s, size_t k, size_t *stride)
+{
+    *stride = k ? s->n : s->y_stride;
+    return k ? s->room + (k - 1) * s->m * s->n : s->y;
+}
+
+/* There is one more; then the last two become one, ADDS times. */
+static void join_sums(struct sums *s, int adds)
+{
+    s->count++;
+    for (int k = 0; k < adds; k++, s->count--) {
+        size_t y_stride, z_stride;
+        float *y = sum_at(s, s->count - 2, &y_stride);
+        const float *z = sum_at(s, s->count - 1, &z_stride);
+
+        for (size_t i = 0; i < s->m; i++)
+            for (size_t j = 0; j < s->n; j++)
+                y[i * y_stride + j] += z[i * z_stride + j];
+    }
+}
+
+/* y[M][N] = x w^T by TREE; ROOM where there is a panel. */
+static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct matrix *w, uint64_t first, size_t n,
+                     const struct sum_tree *tree, float *panel, float *room)
+{
+    float few[SUMS * FEW * OUTS];
+    size_t outs = panel ? PANEL : m == 1 ? LONE : OUTS;
+
+    for (size_t j = 0; j < n; j += outs) {
+        struct sums s = { .y = y + j,
+                          .y_stride = y_stride,
+                          .room = panel ? room : few,
+                          .m = m,
+                          .n = n - j < outs ? n - j : outs };
+        struct terms of = { 0, 0 };
+
+        for (int k = 0; k < tree->n; k++, of.start += of.count) {
+            size_t stride;
+            float *to = sum_at(&s, s.count, &stride);
+
+            of.count = tree->leaf[k].cols;
+            if (panel)
+                dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
+            else
+                dot_few(to, stride, x, x_stride, m, w, first + j, s.n, of);
+            join_sums(&s, tree->leaf[k].adds);
+        }
+    }
+}
+
+/* y[M][N] = x w by TREE. */
+static void outer_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                       size_t m, const struct matrix *w, uint64_t first, size_t n,
+                       const struct sum_tree *tree, float *room)
+{
+    for (size_t j = 0; j < n; j += STRIP) {
+        struct sums s = { .y = y + j,
+                          .y_stride = y_stride,
+                          .room = room,
+                          .m = m,
+                          .n = n - j < STRIP ? n - j : STRIP };
+        uint64_t row = 0;
+
+        for (int k = 0; k < tree->n; k++, row += tree->leaf[k - 1].cols) {
+            size_t stride;
+            float *to = sum_at(&s, s.count, &stride);
+
+            outer_strip(to, stride, x + row, x_stride, m, w, row, tree->leaf[k].cols,
+                        first + j, s.n);
+            join_sums(&s, tree->leaf[k].adds);
+        }
+    }
+}
+
 /* ---- shared out ---- */
 
 /* One product, as its threads see it. */
@@ -375,9 +478,12 @@ struct product {
     float *apart; /* a copy of x with room between its rows, or NULL */
     size_t rows, x_stride;
     const struct matrix *w;
-    uint64_t in, out; /* columns of x and y */
-    uint64_t share;   /* outputs of a task */
-    float *panels;    /* [threads], or NULL */
+    uint64_t in, out;            /* columns of x and y */
+    uint64_t share;              /* outputs of a task */
+    float *panels;               /* [threads], or NULL */
+    const struct sum_tree *tree; /* or NULL */
+    float *rooms;                /* [threads][room], where it needs them */
+    size_t room;
 };
 
 /* Run RUN over the outputs, SHARE at a time. */
@@ -401,10 +507,15 @@ static void linear_outputs(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
     size_t n, first = (size_t)outputs(p, task, &n);
+    const float *x = p->apart ? p->apart : p->x;
+    float *panel = p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL;
 
-    cpu_dot_rows(p->y + first, p->out, p->apart ? p->apart : p->x, p->x_stride, p->rows,
-                 p->w, first, n,
-                 p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL);
+    if (p->tree)
+        dot_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree,
+                 panel, p->rooms + (size_t)thread * p->room);
+    else
+        cpu_dot_rows(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
+                     panel);
 }
 
 static void matmul_outputs(void *arg, size_t task, int thread)
@@ -412,9 +523,12 @@ static void matmul_outputs(void *arg, size_t task, int thread)
     const struct product *p = arg;
     size_t n, first = (size_t)outputs(p, task, &n);
 
-    (void)thread;
-    cpu_outer_rows(p->y + first, p->out, p->x, p->in, p->rows, p->w, 0, p->in, first,
-                   n);
+    if (p->tree)
+        outer_tree(p->y + first, p->out, p->x, p->in, p->rows, p->w, first, n, p->tree,
+                   p->rooms + (size_t)thread * p->room);
+    else
+        cpu_outer_rows(p->y + first, p->out, p->x, p->in, p->rows, p->w, 0, p->in,
+                       first, n);
 }
 
 static void set_apart(void *arg, size_t task, int thread)
@@ -434,25 +548,31 @@ static uint64_t few_share(const struct product *p)
 }
 
 int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
-               const struct matrix *w, struct err *err)
+               const struct matrix *w, const struct sum_tree *tree, struct err *err)
 {
     struct product p = { .y = y,
                          .x = x,
                          .rows = rows,
                          .w = w,
+                         .tree = tree,
                          .in = w->cols,
                          .out = w->rows,
                          .x_stride = (size_t)w->cols };
     size_t apart = rows > 1 ? rows * ((size_t)w->cols + APART) : 0;
     size_t panels = rows > FEW ? (size_t)cpu_threads(d) * cpu_panel_floats() : 0;
+    size_t rooms;
     float *room = NULL;
+
+    p.room = panels && tree ? SUMS * PANEL * rows : 0;
+    rooms = (size_t)cpu_threads(d) * p.room;
 
     if (!w->cols) {
         memset(y, 0, rows * w->rows * sizeof(*y));
         return 0;
     }
     if (apart + panels) {
-        room = mem_alloc((apart + panels) * sizeof(*room), "rows of a product", err);
+        room = mem_alloc((apart + panels + rooms) * sizeof(*room), "rows of a product",
+                         err);
         if (!room)
             return -1;
     }
@@ -463,20 +583,33 @@ int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
     }
     if (panels)
         p.panels = room + apart;
+    if (rooms)
+        p.rooms = room + apart + panels;
     share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
     free(room);
     return 0;
 }
 
 int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
-               const struct matrix *w, struct err *err)
+               const struct matrix *w, const struct sum_tree *tree, struct err *err)
 {
-    struct product p = {
-        .y = y, .x = x, .rows = rows, .w = w, .in = w->rows, .out = w->cols
-    };
+    struct product p = { .y = y,
+                         .x = x,
+                         .rows = rows,
+                         .w = w,
+                         .in = w->rows,
+                         .out = w->cols,
+                         .tree = tree,
+                         .room = tree ? SUMS * STRIP * rows : 0 };
 
-    (void)err;
+    if (p.room) {
+        p.rooms = mem_alloc((size_t)cpu_threads(d) * p.room * sizeof(*p.rooms),
+                            "sums of a product", err);
+        if (!p.rooms)
+            return -1;
+    }
     share_out(d, &p, 2 * STRIP, matmul_outputs);
+    free(p.rooms);
     return 0;
 }
 

@@ -46,7 +46,7 @@ struct sums {
     double *sum;
     const float *x;
     const double *mean;
-    size_t groups, width, share; /* groups of a task */
+    size_t stride, groups, width, share; /* groups of a task */
 };
 
 static void sum_some(void *arg, size_t task, int thread)
@@ -56,8 +56,8 @@ static void sum_some(void *arg, size_t task, int thread)
 
     (void)thread;
     for (size_t g = first; g < end && g < s->groups; g++)
-        s->sum[g] = s->mean ? squares(s->x + g * s->width, s->width, s->mean[g])
-                            : total(s->x + g * s->width, s->width);
+        s->sum[g] = s->mean ? squares(s->x + g * s->stride, s->width, s->mean[g])
+                            : total(s->x + g * s->stride, s->width);
 }
 
 /* Groups that make a task worth sharing. */
@@ -66,10 +66,10 @@ static size_t share_of(size_t width)
     return 1 + SHARE / (width + 1);
 }
 
-void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
-                   size_t groups, size_t width)
+void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
+                   const double *mean, size_t groups, size_t width)
 {
-    struct sums s = { sum, x, mean, groups, width, share_of(width) };
+    struct sums s = { sum, x, mean, stride, groups, width, share_of(width) };
 
     cpu_parallel(d, (groups + s.share - 1) / s.share, sum_some, &s);
 }

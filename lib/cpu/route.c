@@ -12,6 +12,7 @@ struct row_job {
     float *y;
     const float *x, *s;
     const int32_t *row;
+    int32_t *choice;
     size_t cols, r_cols, col;
     const struct inst *inst;
     const struct matrix *w;
@@ -101,51 +102,69 @@ static void limit_groups(float *score, size_t cols, const struct inst *inst,
             score[k] = -INFINITY;
 }
 
+static void choose_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    const struct inst *inst = r->inst;
+    float *score = r->scratch + (size_t)thread * r->each, *spare = score + r->cols;
+    int32_t *choice = r->choice + task * inst->route.top;
+
+    memcpy(score, r->x + task * r->cols, r->cols * sizeof(*score));
+    for (size_t k = 0; k < r->cols && r->s; k++)
+        score[k] += r->s[k];
+    if (inst->route.of < inst->route.groups)
+        limit_groups(score, r->cols, inst, spare);
+    for (uint64_t i = 0; i < inst->route.top; i++) {
+        size_t k = largest(score, r->cols);
+        bool none = i && (choice[i - 1] < 0 || score[k] == -INFINITY);
+
+        choice[i] = none ? -1 : (int32_t)k;
+        score[k] = -INFINITY;
+    }
+}
+
+void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
+                size_t cols, const struct inst *inst, const struct matrix *bias)
+{
+    size_t each = 3 * cols;
+    float *wide = bias ? xcalloc(cols, sizeof(*wide)) : NULL;
+    struct row_job r = {
+        .choice = choice, .x = x, .cols = cols, .inst = inst, .each = each
+    };
+
+    r.scratch = xcalloc(each * (size_t)cpu_threads(d), sizeof(*r.scratch));
+    if (bias)
+        r.s = cpu_widen(bias, 0, cols, wide);
+    cpu_parallel(d, rows, choose_row, &r);
+    free(r.scratch);
+    free(wide);
+}
+
 static void route_row(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
     const struct inst *inst = r->inst;
     const float *x = r->x + task * r->cols;
+    const int32_t *choice = r->row + task * inst->route.top;
     float *y = r->y + task * r->cols;
-    float *score = r->scratch + (size_t)thread * r->each, *spare = score + r->cols;
     double sum = 0, factor = inst->route.scale;
-    bool any = false;
 
-    memcpy(score, x, r->cols * sizeof(*score));
-    for (size_t k = 0; k < r->cols && r->s; k++)
-        score[k] += r->s[k];
-    if (inst->route.of < inst->route.groups)
-        limit_groups(score, r->cols, inst, spare);
+    (void)thread;
     memset(y, 0, r->cols * sizeof(*y));
-    for (uint64_t i = 0; i < inst->route.top; i++) {
-        size_t k = largest(score, r->cols);
-
-        if (any && score[k] == -INFINITY)
-            break;
-        any = true;
-        score[k] = -INFINITY;
-        y[k] = x[k];
-        sum += (double)x[k];
-    }
+    for (uint64_t i = 0; i < inst->route.top && choice[i] >= 0; i++)
+        sum += (double)x[choice[i]];
     if (inst->route.renorm)
         factor /= sum + 1e-20;
-    for (size_t k = 0; k < r->cols; k++)
-        y[k] = (float)((double)y[k] * factor);
+    for (uint64_t i = 0; i < inst->route.top && choice[i] >= 0; i++)
+        y[choice[i]] = (float)((double)x[choice[i]] * factor);
 }
 
-void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-               const struct inst *inst, const struct matrix *bias)
+void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
+               size_t rows, size_t cols, const struct inst *inst)
 {
-    size_t each = 3 * cols;
-    float *wide = bias ? xcalloc(cols, sizeof(*wide)) : NULL;
-    struct row_job r = { .y = y, .x = x, .cols = cols, .inst = inst, .each = each };
+    struct row_job r = { .y = y, .x = x, .row = choice, .cols = cols, .inst = inst };
 
-    r.scratch = xcalloc(each * (size_t)cpu_threads(d), sizeof(*r.scratch));
-    if (bias)
-        r.s = cpu_widen(bias, 0, cols, wide);
     cpu_parallel(d, rows, route_row, &r);
-    free(r.scratch);
-    free(wide);
 }
 
 /* ---- an expert's rows ---- */
@@ -194,13 +213,14 @@ static void concat_row(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
     size_t a = r->inst->head.a, b = r->inst->head.b, heads = r->inst->head.count;
+    bool shared = r->inst->head.shared;
 
     (void)thread;
     for (size_t h = 0; h < heads; h++) {
         float *y = r->y + (task * heads + h) * (a + b);
 
         memcpy(y, r->x + (task * heads + h) * a, a * sizeof(*y));
-        memcpy(y + a, r->s + (task * heads + h) * b, b * sizeof(*y));
+        memcpy(y + a, r->s + (shared ? task : task * heads + h) * b, b * sizeof(*y));
     }
 }
 

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
     [RULE_NODE] = "tensor ranks would not be on one node",
     [RULE_BATCH] = "the batch does not divide",
-    [RULE_ZERO] = "ZeRO without replicas, or its stage 2 in a pipeline",
+    [RULE_ZERO] =
+        "ZeRO without replicas, its stage 2 in a pipeline, or what asks for another",
     [RULE_MEMORY] = "too large for the memory",
     [RULE_SEQUENCE] = "the sequence does not divide",
     [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
@@ -123,7 +125,7 @@ static bool is_less(const struct search *s, const struct memory_options *o, int 
 {
     int first, count, before, many;
 
-    if (o->folded || stage == 0 ||
+    if (o->fold != FOLD_NONE || stage == 0 ||
         (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
         return false;
     mesh_stage(&o->mesh, s->nlayers, stage - 1, &before, &many);
@@ -164,6 +166,8 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->sequence_parallel = p->sequence_parallel;
     o->micro_batch = p->micro_batch;
     o->micro_batches = p->micro_batches;
+    o->fold = memory_fold(p->order.order);
+    o->chunks = p->order.chunks;
 }
 
 /* False when it does not fit. */
@@ -197,16 +201,21 @@ static bool keeps(int kept, int value)
 }
 
 /* May ORDER have so many CHUNKS, with EACH layers on a stage? */
-static bool suits(const struct search *s, enum order order, int chunks, int each)
+static bool suits(const struct search *s, enum order order, int chunks, int pp,
+                  int each)
 {
     if (order == ORDER_INTERLEAVED)
         return chunks > 1 && (chunks == s->o->chunks || each % chunks == 0);
-    return chunks == (order == ORDER_ZB_V ? 2 : 1);
+    if (order == ORDER_DUALPIPE && pp % 2)
+        return false;
+    return chunks == order_chunks(order);
 }
 
 /* Orders of PP stages: those that fill the bubble in different ways.  What GPipe takes
- * 1f1b takes as well, with less memory, and no order matters without stages. */
-static void find_orders(const struct search *s, int pp, struct orders *out)
+ * 1f1b takes as well, with less memory, passes in pairs hide what is EXCHANGED, and no
+ * order matters without stages. */
+static void find_orders(const struct search *s, int pp, bool exchanges,
+                        struct orders *out)
 {
     int each = (s->nlayers + pp - 1) / pp, kept = s->o->chunks;
     bool many = pp > 1 && s->o->start.train;
@@ -214,10 +223,11 @@ static void find_orders(const struct search *s, int pp, struct orders *out)
     out->n = 0;
     for (int order = 0; order < ORDERS; order++) {
         if (s->o->order >= 0 ? s->o->order != order
-                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many))
+                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many) ||
+                                   (order_pairs((enum order)order) && !exchanges))
             continue;
         for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)
-            if (suits(s, (enum order)order, v, each) && out->n < MAX_ORDERS)
+            if (suits(s, (enum order)order, v, pp, each) && out->n < MAX_ORDERS)
                 out->order[out->n++] = (struct pipe_order){ (enum order)order, v };
     }
 }
@@ -232,7 +242,10 @@ static void try_states(struct search *s, struct memory_options *o,
     for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
         if (!keeps(s->o->zero, zero))
             continue;
-        if ((zero && copies == 1) || (zero == 2 && o->mesh.size[MESH_PP] > 1)) {
+        if ((zero && copies == 1) || (o->offload == OFFLOAD_PARAMS && zero < 3) ||
+            (o->hsdp && (!zero || copies % o->hsdp)) ||
+            (o->mesh.size[MESH_PP] > 1 &&
+             (zero == 2 || (zero == 3 && habits_of(o).refuses)))) {
             reject(s, RULE_ZERO);
             continue;
         }
@@ -260,7 +273,8 @@ static void try_orders(struct search *s, struct memory_options *o,
         const struct pipe_order *order = &orders->order[i];
 
         o->inflight = NULL;
-        o->folded = order->order == ORDER_ZB_V;
+        o->fold = memory_fold(order->order);
+        o->chunks = order->chunks;
         if (o->train && pp * order->chunks <= s->nlayers &&
             o->micro_batches <= INT32_MAX)
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
@@ -283,7 +297,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         reject(s, RULE_BATCH);
         return;
     }
-    find_orders(s, mesh->size[MESH_PP], &orders);
+    find_orders(s, mesh->size[MESH_PP], mesh->size[MESH_EP] > 1, &orders);
     if (!orders.n)
         reject(s, RULE_SCHEDULE);
     if (kept && each % kept)

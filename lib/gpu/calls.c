@@ -91,13 +91,27 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
     return launched(d, c, err);
 }
 
+/* Sums by a tree are the CPU's. */
+static int no_tree(const struct call *c, int tree, struct err *err)
+{
+    return tree ? err_set(err, ERR_NO,
+                          "%s: this backend does not compute with the same bits on all "
+                          "layouts: --backend cpu does",
+                          op_table[c->inst->op].name)
+                : 0;
+}
+
 KERNEL(linear)
 {
+    if (no_tree(c, c->inst->tree, err) < 0)
+        return -1;
     return product(d, c, false, err);
 }
 
 KERNEL(matmul)
 {
+    if (no_tree(c, c->inst->tree, err) < 0)
+        return -1;
     return product(d, c, true, err);
 }
 
@@ -186,6 +200,15 @@ KERNEL(activation)
         [ACT_TANH] = { GPU_TANH, 0, 0 },
         [ACT_SIGMOID] = { GPU_SIGMOID, 0, 0 },
         [ACT_QUICK_GELU] = { GPU_GATE, 1.702, 0 },
+        [ACT_LINEAR] = { GPU_COPY, 0, 0 },
+        [ACT_RELU2] = { GPU_RELU2, 0, 0 },
+        [ACT_RELU6] = { GPU_RELU6, 0, 0 },
+        [ACT_LEAKY_RELU] = { GPU_LEAKY_RELU, 0, 0 },
+        [ACT_GELU_10] = { GPU_GELU_10, 0, 0 },
+        [ACT_MISH] = { GPU_MISH, 0, 0 },
+        [ACT_LAPLACE] = { GPU_LAPLACE, 0, 0 },
+        [ACT_HARDSWISH] = { GPU_HARDSWISH, 0, 0 },
+        [ACT_SQRT_SOFTPLUS] = { GPU_SQRT_SOFTPLUS, 0, 0 },
     };
     enum activation act = c->inst->act;
 
@@ -246,6 +269,8 @@ KERNEL(layernorm)
 
 KERNEL(row_sum)
 {
+    if (no_tree(c, c->inst->norm.tree, err) < 0)
+        return -1;
     gpu_group_sum(c->y.data, source(c, 0), NULL, false, c->inst->norm.owned,
                   groups_of(c, &c->y), d->stream);
     return launched(d, c, err);
@@ -253,6 +278,8 @@ KERNEL(row_sum)
 
 KERNEL(row_squares)
 {
+    if (no_tree(c, c->inst->norm.tree, err) < 0)
+        return -1;
     gpu_group_sum(c->y.data, source(c, 0), c->x[1].data, true, c->inst->norm.owned,
                   groups_of(c, &c->y), d->stream);
     return launched(d, c, err);
@@ -278,8 +305,9 @@ KERNEL(angles)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
     struct angles a = { .inv_freq = r->inv_freq,
+                        .long_freq = r->long_freq,
                         .half = r->dim / 2,
-                        .context = r->dynamic ? r->context : 0,
+                        .context = r->dynamic || r->long_freq ? r->context : 0,
                         .scale = r->scale,
                         .theta = r->theta,
                         .factor = r->factor };
@@ -402,7 +430,8 @@ KERNEL(heads_unpack)
 KERNEL(concat)
 {
     gpu_concat(result(c), source(c, 0), source(c, 1), result_rows(c),
-               c->inst->head.count, c->inst->head.a, c->inst->head.b, d->stream);
+               c->inst->head.count, c->inst->head.a, c->inst->head.b,
+               c->inst->head.shared, d->stream);
     return launched(d, c, err);
 }
 
@@ -479,38 +508,50 @@ KERNEL(slice)
 
 /* ---- experts ---- */
 
+static struct routing routing_of(const struct call *c)
+{
+    return (struct routing){ .top = c->inst->route.top,
+                             .groups = c->inst->route.groups,
+                             .of = c->inst->route.of,
+                             .best = c->inst->route.best,
+                             .scale = c->inst->route.scale,
+                             .renorm = c->inst->route.renorm,
+                             .bias = weight_of(c->w) };
+}
+
+KERNEL(choose)
+{
+    if (c->x[0].cols > GPU_EXPERTS)
+        return err_set(err, ERR_NO, "%llu experts: this backend has room for %d",
+                       (unsigned long long)c->x[0].cols, GPU_EXPERTS);
+    gpu_choose(c->y.data, source(c, 0), routing_of(c), result_rows(c), c->x[0].cols,
+               d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(route)
 {
-    struct routing r = { .top = c->inst->route.top,
-                         .groups = c->inst->route.groups,
-                         .of = c->inst->route.of,
-                         .best = c->inst->route.best,
-                         .scale = c->inst->route.scale,
-                         .renorm = c->inst->route.renorm,
-                         .bias = weight_of(c->w) };
-
-    if (c->y.cols > GPU_EXPERTS)
-        return err_set(err, ERR_NO, "%llu experts: this backend has room for %d",
-                       (unsigned long long)c->y.cols, GPU_EXPERTS);
-    gpu_route(result(c), source(c, 0), r, result_rows(c), c->y.cols, d->stream);
+    gpu_route(result(c), source(c, 0), c->x[1].data, routing_of(c), result_rows(c),
+              c->y.cols, d->stream);
     return launched(d, c, err);
+}
+
+static uint64_t experts_of(const struct call *c)
+{
+    return c->program->mixture[c->inst->mixture].all;
 }
 
 KERNEL(expert_count)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-
-    gpu_expert_count(c->y.data, source(c, 0), rows_of(c, &c->x[0]), c->x[0].cols,
-                     m->first, m->count, d->stream);
+    gpu_expert_count(c->y.data, c->x[0].data, rows_of(c, &c->x[0]), c->x[0].cols,
+                     experts_of(c), d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(expert_index)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-
-    gpu_expert_index(c->y.data, source(c, 0), c->x[1].data, rows_of(c, &c->x[0]),
-                     c->x[0].cols, m->first, m->count, d->stream);
+    gpu_expert_index(c->y.data, c->x[0].data, c->x[1].data, rows_of(c, &c->x[0]),
+                     c->x[0].cols, experts_of(c), d->stream);
     return launched(d, c, err);
 }
 
@@ -521,11 +562,9 @@ KERNEL(expert_gather)
 
 KERNEL(expert_combine)
 {
-    const struct mixture *m = &c->program->mixture[c->inst->mixture];
-
     gpu_expert_combine(result(c), source(c, 0), source(c, 1), c->x[2].data,
-                       c->x[3].data, result_rows(c), c->y.cols, c->x[1].cols, m->first,
-                       m->count, d->stream);
+                       c->x[3].data, result_rows(c), c->y.cols, experts_of(c),
+                       d->stream);
     return launched(d, c, err);
 }
 
@@ -596,6 +635,7 @@ static int no_reverse(struct device *d, const struct call *c, struct err *err)
                    op_table[c->inst->op].name);
 }
 
+#define kernel_dropout         no_reverse
 #define kernel_outer           no_reverse
 #define kernel_head_outer      no_reverse
 #define kernel_embedding_back  no_reverse

@@ -27,23 +27,24 @@ extern "C" void gpu_take_rows(float *y, const float *x, const int32_t *row,
 
 static __global__ void concat_kernel(float *y, const float *x, const float *z,
                                      struct span rows, uint64_t heads, uint64_t a,
-                                     uint64_t b)
+                                     uint64_t b, bool shared)
 {
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < heads * (a + b); k += blockDim.x) {
         uint64_t head = t * heads + k / (a + b), col = k % (a + b);
 
         y[t * heads * (a + b) + k] =
-            col < a ? x[head * a + col] : z[head * b + col - a];
+            col < a ? x[head * a + col] : z[(shared ? t : head) * b + col - a];
     }
 }
 
 extern "C" void gpu_concat(float *y, const float *x, const float *z, struct span rows,
-                           uint64_t heads, uint64_t a, uint64_t b, void *stream)
+                           uint64_t heads, uint64_t a, uint64_t b, bool shared,
+                           void *stream)
 {
     if (rows.most && heads)
         LAUNCH(concat_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, z,
-               rows, heads, a, b);
+               rows, heads, a, b, shared);
 }
 
 struct runs {

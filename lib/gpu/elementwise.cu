@@ -3,6 +3,12 @@
  * y[t][k] = f(x[t][k], z[t][k]); a block takes stretches of neighbouring elements. */
 #include "lib/gpu/device.cuh"
 
+/* log(1 + exp(x)), which is x for large x */
+static __device__ float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
 template <int WHAT>
 static __device__ float apply(float x, float z, float number, float cube)
 {
@@ -27,6 +33,24 @@ static __device__ float apply(float x, float z, float number, float cube)
         return tanhf(x);
     case GPU_SIGMOID:
         return 1 / (1 + expf(-x));
+    case GPU_RELU2: /* So et al. 2021 */
+        return x > 0 ? x * x : 0;
+    case GPU_RELU6:
+        return fminf(fmaxf(x, 0), 6);
+    case GPU_LEAKY_RELU:
+        return x > 0 ? x : 0.01f * x;
+    case GPU_GELU_10:
+        return fmaxf(fminf(0.5f * x * (1 + erff(x * 0.70710678118654752f)), 10), -10);
+    case GPU_MISH: /* Misra 2019 */
+        return x * tanhf(softplus(x));
+    case GPU_LAPLACE: /* Ma et al. 2022, eq. 21, mean and deviation as published */
+        return 0.5f * (1 + erff((x - 0.707107f) / (0.282095f * 1.41421356237309505f)));
+    case GPU_HARDSWISH: /* Howard et al. 2019 */
+        return x * fminf(fmaxf(x + 3, 0), 6) / 6;
+    case GPU_SQRT_SOFTPLUS:
+        return sqrtf(softplus(x));
+    case GPU_COPY:
+        break;
     }
     return x;
 }
@@ -69,6 +93,15 @@ extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float
         CASE(GPU_RELU);
         CASE(GPU_TANH);
         CASE(GPU_SIGMOID);
+        CASE(GPU_COPY);
+        CASE(GPU_RELU2);
+        CASE(GPU_RELU6);
+        CASE(GPU_LEAKY_RELU);
+        CASE(GPU_GELU_10);
+        CASE(GPU_MISH);
+        CASE(GPU_LAPLACE);
+        CASE(GPU_HARDSWISH);
+        CASE(GPU_SQRT_SOFTPLUS);
     }
 #undef CASE
 }

@@ -35,7 +35,16 @@ enum gpu_elementwise {
     GPU_GELU,
     GPU_RELU,
     GPU_TANH,
-    GPU_SIGMOID
+    GPU_SIGMOID,
+    GPU_COPY, /* and the other activations */
+    GPU_RELU2,
+    GPU_RELU6,
+    GPU_LEAKY_RELU,
+    GPU_GELU_10,
+    GPU_MISH,
+    GPU_LAPLACE,
+    GPU_HARDSWISH,
+    GPU_SQRT_SOFTPLUS
 };
 void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
                      const float *z, struct span rows, uint64_t cols, float number,
@@ -79,10 +88,10 @@ void gpu_norm_apply(float *y, const float *x, const double *squares,
                     void *stream);
 
 /* y[t] = cosines of a row's angles, then their sines: of pair i of HALF, position times
- * inv_freq[i] (host memory).  Where CONTEXT is not 0, frequencies are instead made of
- * THETA for rows that are longer, by FACTOR. */
+ * inv_freq[i] (host memory).  Where CONTEXT is not 0, frequencies of sequences that are
+ * longer are instead LONG_FREQ or, where that is NULL, made of THETA by FACTOR. */
 struct angles {
-    const double *inv_freq;
+    const double *inv_freq, *long_freq;
     uint64_t half, context;
     double scale, theta, factor;
 };
@@ -135,8 +144,8 @@ void gpu_product(struct products p, void *stream);
 /* hi + lo = x[n] to sixteen bits, both bf16 */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
 
-/* y[t][e] = the weights of a row's experts (struct inst's route); COLS is at most
- * GPU_EXPERTS */
+/* choice[t] = the experts of a row by its scores (struct inst's route), -1: no more;
+ * and y[t][e] = their weights; COLS is at most GPU_EXPERTS */
 enum { GPU_EXPERTS = 1024 };
 struct routing {
     uint64_t top, groups, of, best;
@@ -144,28 +153,27 @@ struct routing {
     bool renorm;
     struct matrix bias; /* data NULL: none */
 };
-void gpu_route(float *y, const float *x, struct routing r, struct span rows,
-               uint64_t cols, void *stream);
-/* of the experts FIRST to FIRST + COUNT of a row's COLS, as the table of operations
- * says
- */
-void gpu_expert_count(int32_t *y, const float *route, struct span rows, uint64_t cols,
-                      uint64_t first, uint64_t count, void *stream);
-void gpu_expert_index(int32_t *y, const float *route, const int32_t *counts,
-                      struct span rows, uint64_t cols, uint64_t first, uint64_t count,
-                      void *stream);
+void gpu_choose(int32_t *choice, const float *x, struct routing r, struct span rows,
+                uint64_t cols, void *stream);
+void gpu_route(float *y, const float *x, const int32_t *choice, struct routing r,
+               struct span rows, uint64_t cols, void *stream);
+/* of the COUNT experts of rows that choose TOP, as the table of operations says */
+void gpu_expert_count(int32_t *y, const int32_t *choice, struct span rows, uint64_t top,
+                      uint64_t count, void *stream);
+void gpu_expert_index(int32_t *y, const int32_t *choice, const int32_t *counts,
+                      struct span rows, uint64_t top, uint64_t count, void *stream);
 void gpu_expert_combine(float *y, const float *x, const float *route,
                         const int32_t *index, const int32_t *counts, struct span rows,
-                        uint64_t cols, uint64_t route_cols, uint64_t first,
-                        uint64_t count, void *stream);
+                        uint64_t cols, uint64_t count, void *stream);
 
 /* y[t] = COLS columns of x[row[t]] from FIRST on; ROW NULL: t; zeros where row[t] < 0
  */
 void gpu_take_rows(float *y, const float *x, const int32_t *row, struct span rows,
                    uint64_t cols, uint64_t x_cols, uint64_t first, void *stream);
-/* of each head: y = A columns of x, then B of z */
+/* of each head: y = A columns of x, then B of z, which has one head for all where
+ * SHARED */
 void gpu_concat(float *y, const float *x, const float *z, struct span rows,
-                uint64_t heads, uint64_t a, uint64_t b, void *stream);
+                uint64_t heads, uint64_t a, uint64_t b, bool shared, void *stream);
 /* Columns that are copied together; at most GPU_RUNS in a launch. */
 enum { GPU_RUNS = 64 };
 struct column_run {

@@ -7,16 +7,16 @@
 static const uint64_t PAIRS = 64; /* of a launch */
 
 struct frequencies {
-    double v[PAIRS];
+    double v[PAIRS], far[PAIRS]; /* far: of sequences beyond the context */
 };
 
-/* Dynamic scaling (program_rope_dynamic): theta of a sequence of LENGTH tokens. */
+/* Dynamic scaling (program_rope_at) for a sequence of LENGTH tokens. */
 static __device__ double dynamic_frequency(const struct angles *a, double length,
                                            uint64_t pair)
 {
-    double n = length > (double)a->context ? length : (double)a->context;
     double dim = 2 * (double)a->half;
-    double theta = a->theta * pow(a->factor * n / (double)a->context - (a->factor - 1),
+    double theta = a->theta * pow(a->factor * length / (double)a->context -
+                                      (a->factor - 1),
                                   dim / (dim - 2));
 
     return (double)(1 / powf((float)theta, 2.0f * (float)pair / (float)dim));
@@ -30,8 +30,12 @@ static __global__ void angles_kernel(float *y, const int32_t *position,
 {
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
+        bool beyond = a.context && (uint64_t)length[t] > a.context;
         double frequency =
-            a.context ? dynamic_frequency(&a, (double)length[t], first + k) : f.v[k];
+            !beyond ? f.v[k]
+            : a.long_freq
+                ? f.far[k]
+                : dynamic_frequency(&a, (double)length[t], first + k);
         float angle = (float)position[t] * (float)frequency;
         float *to = y + t * 2 * a.half + first + k;
 
@@ -47,8 +51,10 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
         uint64_t count = a.half - first < PAIRS ? a.half - first : PAIRS;
         struct frequencies f = {};
 
-        for (uint64_t k = 0; k < count && !a.context; k++)
+        for (uint64_t k = 0; k < count; k++) {
             f.v[k] = a.inv_freq[first + k];
+            f.far[k] = a.long_freq ? a.long_freq[first + k] : 0;
+        }
         LAUNCH(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y, position,
                length, a, f, first, count, rows);
     }

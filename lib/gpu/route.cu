@@ -69,8 +69,8 @@ static __device__ void limit_groups(float *score, float *spare, float *sum, uint
             score[k] = -INFINITY;
 }
 
-static __global__ void route_kernel(float *y, const float *x, struct routing r,
-                                    struct span rows, uint64_t cols)
+static __global__ void choose_kernel(int32_t *choice, const float *x, struct routing r,
+                                     struct span rows, uint64_t cols)
 {
     SHARED(float, score, GPU_EXPERTS);
     SHARED(float, spare, GPU_EXPERTS);
@@ -78,57 +78,79 @@ static __global__ void route_kernel(float *y, const float *x, struct routing r,
 
     EACH_ROW(t, rows)
     {
-        const float *xt = x + t * cols;
-        float *yt = y + t * cols;
-        double sum = 0, factor = r.scale;
-        bool any = false;
+        bool none = false;
 
-        for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP) {
-            score[k] = xt[k] + (r.bias.data ? widen(r.bias.dtype, r.bias.data, k) : 0);
-            yt[k] = 0;
-        }
+        for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
+            score[k] = x[t * cols + k] +
+                       (r.bias.data ? widen(r.bias.dtype, r.bias.data, k) : 0);
         if (r.of < r.groups)
             limit_groups(score, spare, group, cols, &r);
         for (uint64_t i = 0; i < r.top; i++) {
             uint64_t k = largest(score, cols);
 
-            if (any && score[k] == -INFINITY)
-                break;
-            any = true;
+            none = none || (i && score[k] == -INFINITY);
             __syncwarp();
             set(score + k, -INFINITY);
-            set(yt + k, xt[k]);
-            sum += (double)xt[k];
+            if (threadIdx.x == 0)
+                choice[t * r.top + i] = none ? -1 : (int32_t)k;
         }
-        if (r.renorm)
-            factor /= sum + 1e-20;
-        __syncwarp();
-        for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
-            yt[k] = (float)((double)yt[k] * factor);
         __syncwarp();
     }
 }
 
-extern "C" void gpu_route(float *y, const float *x, struct routing r, struct span rows,
-                          uint64_t cols, void *stream)
+extern "C" void gpu_choose(int32_t *choice, const float *x, struct routing r,
+                           struct span rows, uint64_t cols, void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(route_kernel, gpu_blocks(rows.most, 1), GPU_WARP, stream, y, x, r, rows,
-               cols);
+        LAUNCH(choose_kernel, gpu_blocks(rows.most, 1), GPU_WARP, stream, choice, x, r,
+               rows, cols);
+}
+
+/* y[t][e] = x[t][e] scale, or by the sum of those that are chosen, 0 for the others */
+static __global__ void route_kernel(float *y, const float *x, const int32_t *choice,
+                                    struct routing r, struct span rows, uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    {
+        const float *xt = x + t * cols;
+        const int32_t *own = choice + t * r.top;
+        double sum = 0, factor = r.scale;
+
+        for (uint64_t i = 0; i < r.top && own[i] >= 0; i++)
+            sum += (double)xt[own[i]];
+        if (r.renorm)
+            factor /= sum + 1e-20;
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+            bool chosen = false;
+
+            for (uint64_t i = 0; i < r.top && own[i] >= 0; i++)
+                chosen = chosen || (uint64_t)own[i] == k;
+            y[t * cols + k] = chosen ? (float)((double)xt[k] * factor) : 0;
+        }
+    }
+}
+
+extern "C" void gpu_route(float *y, const float *x, const int32_t *choice,
+                          struct routing r, struct span rows, uint64_t cols, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(route_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, choice,
+               r, rows, cols);
 }
 
 /* ---- the experts' rows ---- */
 
 /* y[e + 1] = rows that are sent to the first e + 1 experts */
-static __global__ void expert_count_kernel(int32_t *y, const float *route,
-                                           struct span rows, uint64_t cols,
-                                           uint64_t first, uint64_t count)
+static __global__ void expert_count_kernel(int32_t *y, const int32_t *choice,
+                                           struct span rows, uint64_t top, uint64_t count)
 {
+    int64_t end = end_row(rows, 0) * (int64_t)top;
+
     for (uint64_t e = threadIdx.x; e < count; e += blockDim.x) {
         int32_t n = 0;
 
-        for (int64_t t = 0; t < end_row(rows, 0); t++)
-            n += route[t * cols + first + e] != 0;
+        for (int64_t i = 0; i < end; i++)
+            n += choice[i] == (int64_t)e;
         y[e + 1] = n;
     }
     __syncthreads();
@@ -139,37 +161,36 @@ static __global__ void expert_count_kernel(int32_t *y, const float *route,
         y[e + 1] += y[e];
 }
 
-extern "C" void gpu_expert_count(int32_t *y, const float *route, struct span rows,
-                                 uint64_t cols, uint64_t first, uint64_t count,
-                                 void *stream)
+extern "C" void gpu_expert_count(int32_t *y, const int32_t *choice, struct span rows,
+                                 uint64_t top, uint64_t count, void *stream)
 {
-    LAUNCH(expert_count_kernel, 1, GPU_THREADS, stream, y, route, rows, cols, first,
-           count);
+    LAUNCH(expert_count_kernel, 1, GPU_THREADS, stream, y, choice, rows, top, count);
 }
 
 /* y[counts[e] + i] = the i-th row that is sent to expert e */
-static __global__ void expert_index_kernel(int32_t *y, const float *route,
+static __global__ void expert_index_kernel(int32_t *y, const int32_t *choice,
                                            const int32_t *counts, struct span rows,
-                                           uint64_t cols, uint64_t first, uint64_t count)
+                                           uint64_t top, uint64_t count)
 {
     uint64_t e = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+    int64_t end = end_row(rows, 0) * (int64_t)top;
     int32_t at;
 
     if (e >= count)
         return;
     at = counts[e];
-    for (int64_t t = 0; t < end_row(rows, 0); t++)
-        if (route[t * cols + first + e] != 0)
-            y[at++] = (int32_t)t;
+    for (int64_t i = 0; i < end; i++)
+        if (choice[i] == (int64_t)e)
+            y[at++] = (int32_t)(i / (int64_t)top);
 }
 
-extern "C" void gpu_expert_index(int32_t *y, const float *route, const int32_t *counts,
-                                 struct span rows, uint64_t cols, uint64_t first,
-                                 uint64_t count, void *stream)
+extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice, const int32_t *counts,
+                                 struct span rows, uint64_t top, uint64_t count,
+                                 void *stream)
 {
     if (rows.most && count)
         LAUNCH(expert_index_kernel, (unsigned)((count + GPU_WARP - 1) / GPU_WARP),
-               GPU_WARP, stream, y, route, counts, rows, cols, first, count);
+               GPU_WARP, stream, y, choice, counts, rows, top, count);
 }
 
 /* Where row T stands among INDEX[first .. end), which rise; END where it does not. */
@@ -193,7 +214,6 @@ static __device__ int32_t place_of(const int32_t *index, int32_t first, int32_t 
 static __global__ void expert_combine_kernel(float *y, const float *x, const float *route,
                                              const int32_t *index, const int32_t *counts,
                                              struct span rows, uint64_t cols,
-                                             uint64_t route_cols, uint64_t first,
                                              uint64_t count)
 {
     EACH_ROW(t, rows)
@@ -201,7 +221,7 @@ static __global__ void expert_combine_kernel(float *y, const float *x, const flo
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
             y[t * cols + k] = 0;
         for (uint64_t e = 0; e < count; e++) {
-            float weight = route[t * route_cols + first + e];
+            float weight = route[t * count + e];
             int32_t at = weight != 0 ? place_of(index, counts[e], counts[e + 1], t) : 0;
 
             for (uint64_t k = threadIdx.x; k < cols && weight != 0; k += blockDim.x)
@@ -212,10 +232,10 @@ static __global__ void expert_combine_kernel(float *y, const float *x, const flo
 
 extern "C" void gpu_expert_combine(float *y, const float *x, const float *route,
                                    const int32_t *index, const int32_t *counts,
-                                   struct span rows, uint64_t cols, uint64_t route_cols,
-                                   uint64_t first, uint64_t count, void *stream)
+                                   struct span rows, uint64_t cols, uint64_t count,
+                                   void *stream)
 {
     if (rows.most && cols)
         LAUNCH(expert_combine_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               route, index, counts, rows, cols, route_cols, first, count);
+               route, index, counts, rows, cols, count);
 }

@@ -48,7 +48,8 @@ family_files = \
     %D%/families/qwen3_moe.json \
     %D%/families/roberta.json \
     %D%/families/starcoder2.json \
-    %D%/families/t5.json
+    %D%/families/t5.json \
+    %D%/families/t5_encoder.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families

@@ -22,6 +22,7 @@ struct eval {
     struct model_state *s;
     int layer;
     const char *self; /* the symbol being defined: its name means the config key */
+    bool training;    /* the lines that training runs are wanted */
     bool *by_layer;   /* set when the value depends on the layer */
 };
 
@@ -90,6 +91,10 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
             return 0;
         }
     }
+    if (len == 8 && !memcmp(name, "training", 8)) {
+        *out = (struct expr_value){ .kind = EXPR_BOOL, .number = e->training };
+        return 0;
+    }
     if (!e->self || strlen(e->self) != len || memcmp(e->self, name, len))
         for (size_t i = 0; i < t->n; i++)
             if (strlen(t->v[i].key) == len && !memcmp(t->v[i].key, name, len))
@@ -101,25 +106,34 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     return 0;
 }
 
-int model_eval(const struct model *m, const char *text, size_t n, int layer,
-               struct expr_value *out, struct err *err)
+static int evaluate(const struct model *m, const char *text, size_t n, int layer,
+                    bool training, struct expr_value *out, struct err *err)
 {
     bool by_layer = false;
-    struct eval e = { .s = m->state, .layer = layer, .by_layer = &by_layer };
+    struct eval e = {
+        .s = m->state, .layer = layer, .training = training, .by_layer = &by_layer
+    };
     struct expr_env env = { .lookup = lookup, .arg = &e };
 
     return expr_eval(out, text, n, &env, err);
 }
 
+int model_eval(const struct model *m, const char *text, size_t n, int layer,
+               struct expr_value *out, struct err *err)
+{
+    return evaluate(m, text, n, layer, false, out, err);
+}
+
 int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool *out, struct err *err)
+               const struct json *j, int layer, bool training, bool *out,
+               struct err *err)
 {
     struct expr_value v;
 
     *out = true;
     if (!when)
         return 0;
-    if (model_eval(m, when, strlen(when), layer, &v, err) < 0)
+    if (evaluate(m, when, strlen(when), layer, training, &v, err) < 0)
         return place_error(doc, j, err);
     *out = expr_is_true(&v);
     return 0;
@@ -354,7 +368,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
-        } else {
+        } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
+                   !json_string(j)) { /* these are lib/train's to read */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }
@@ -394,7 +409,8 @@ static int exists_anywhere(const struct model *m, const struct tensor_def *d, bo
 {
     *out = false;
     for (int layer = -1; layer < m->state->nlayers && !*out; layer++)
-        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, out, err) < 0)
+        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, false, out,
+                       err) < 0)
             return -1;
     return 0;
 }
@@ -426,8 +442,8 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         return -1;
     if (!exists)
         return 0;
-    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, &tied,
-                   err) < 0)
+    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, false,
+                   &tied, err) < 0)
         return -1;
     if (tied_to && (tied || by_file)) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
@@ -549,6 +565,18 @@ int model_open_flat(struct model **out, const char *name, const char *config,
     return open_with(out, f, json, name, err);
 }
 
+int model_open_family(struct model **out, const char *name, const char *config,
+                      struct family *f, struct err *err)
+{
+    cJSON *json = parse_config(name, config, err);
+
+    if (!json) {
+        family_free(f);
+        return -1;
+    }
+    return open_with(out, f, json, name, err);
+}
+
 void model_free(struct model *m)
 {
     struct model_state *s = m ? m->state : NULL;
@@ -594,7 +622,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     while (d->tied_def >= 0)
         d = &s->def[d->tied_def];
     i = bind_index(m, d, layer, expert);
-    return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
+    return i >= 0 && d->optional && m->carry && m->tensor[i].source < 0 ? -1 : i;
 }
 
 /* ---- what others see of the state ---- */

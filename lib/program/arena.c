@@ -49,11 +49,15 @@ uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_KINDS])
 {
     const struct mixture *m;
+    uint64_t senders;
 
     if (v->mixture < 0)
         return most[v->rows];
     m = &p->mixture[v->mixture];
-    return most[m->rows] * (m->top < m->count ? m->top : m->count);
+    if (v->rows == ROWS_SENT)
+        return most[m->rows] * m->top;
+    senders = most[ROWS_CHOSEN] ? most[ROWS_CHOSEN] : (uint64_t)p->mesh.size[MESH_EP];
+    return most[m->rows] * senders * (m->top < m->count ? m->top : m->count);
 }
 
 static bool value_bytes(const struct program *p, const struct value *v,

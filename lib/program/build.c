@@ -65,7 +65,7 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
         .section = b->section,
         .layer = b->layer,
         .rows = rows,
-        .mixture = rows == ROWS_CHOSEN ? b->mixture : -1,
+        .mixture = rows == ROWS_SENT || rows == ROWS_CHOSEN ? b->mixture : -1,
         .place = place,
         .dtype = DTYPE_F32,
         .cols = place == PLACE_CUT ? axis_count(col, NULL, &b->m->scope, b->share)
@@ -218,6 +218,153 @@ static int find_gather(struct builder *b, const struct axis *a)
         xgrow(p->gather, &b->gather_cap, (size_t)p->ngathers + 1, sizeof(*p->gather));
     p->gather[p->ngathers] = g;
     return p->ngathers++;
+}
+
+/* ---- sums that are the same on any mesh ---- */
+
+enum { DEPTH = 3 }; /* of the tree of a sum: for so many times 2 ranks */
+
+/* A node of the tree: columns of some units, which lie in groups.  Units and groups are
+ * what the ranks deal; the halves of a node have the groups of ranks that halve them,
+ * the first one more where they are odd, and those of a group its units. */
+struct node_of {
+    uint64_t start, groups, per_group, unit; /* unit: columns */
+    int depth;                               /* of what may be below it */
+};
+
+static uint64_t node_cols(const struct node_of *n)
+{
+    return n->groups * n->per_group * n->unit;
+}
+
+static bool is_leaf(const struct node_of *n)
+{
+    return n->depth == 0 || n->groups * n->per_group < 2;
+}
+
+static void halve(const struct node_of *n, struct node_of half[2])
+{
+    for (int h = 0; h < 2; h++) {
+        half[h] = *n;
+        half[h].depth--;
+        if (n->groups > 1)
+            half[h].groups = (n->groups + !h) / 2;
+        else
+            half[h].per_group = (n->per_group + !h) / 2;
+    }
+    half[1].start += node_cols(&half[0]);
+}
+
+static void add_leaves(struct sum_tree *t, const struct node_of *n)
+{
+    struct node_of half[2];
+
+    if (is_leaf(n)) {
+        t->leaf[t->n++] = (struct tree_leaf){ .cols = node_cols(n) };
+        return;
+    }
+    halve(n, half);
+    add_leaves(t, &half[0]);
+    add_leaves(t, &half[1]);
+    t->leaf[t->n - 1].adds++;
+}
+
+/* The columns that PART of G owns are one range: *count of them. */
+static bool owned_range(const struct gather *g, int part, uint64_t *start,
+                        uint64_t *count)
+{
+    const struct runs *r = &g->runs[part];
+    bool owned = false;
+
+    for (size_t i = 0; i < r->n; i++)
+        owned |= r->v[i].owned;
+    *start = r->n ? r->v[0].start : 0;
+    *count = owned ? r->v[0].count : 0;
+    return !owned || r->n == 1;
+}
+
+/* Do parts FIRST to FIRST + N have N's columns as subtrees, which the tree by which
+ * ranks are summed (comm.h) joins?  RANK's goes to *tree. */
+static bool has_subtrees(const struct gather *g, const struct node_of *node, int first,
+                         int n, int rank, struct sum_tree *tree)
+{
+    int owners = 0, owner = 0, half_n = 1;
+    uint64_t start = 0, count = 0;
+    struct node_of half[2];
+
+    for (int r = first; r < first + n; r++) {
+        uint64_t s, c;
+
+        if (!owned_range(g, r, &s, &c))
+            return false;
+        if (!c)
+            continue;
+        owners++;
+        owner = r;
+        start = s;
+        count = c;
+    }
+    if (owners == 1) {
+        if (owner == rank)
+            add_leaves(tree, node);
+        return start == node->start && count == node_cols(node);
+    }
+    if (is_leaf(node))
+        return false;
+    while (2 * half_n < n)
+        half_n *= 2;
+    halve(node, half);
+    return has_subtrees(g, &half[0], first, half_n, rank, tree) &&
+           has_subtrees(g, &half[1], first + half_n, n - half_n, rank, tree);
+}
+
+/* All of A; false where no mesh cuts it over the tensor group. */
+static bool root_of(const struct builder *b, const struct axis *a, struct node_of *root)
+{
+    uint64_t *count[] = { &root->groups, &root->per_group };
+    int dealt = 0;
+
+    *root = (struct node_of){ .groups = 1, .per_group = 1, .depth = DEPTH };
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < a->leaf[i].n; k++) {
+            const struct digit *d = &a->leaf[i].digit[k];
+
+            if (d->sym < 0 || model_dealt_over(b->m, d->sym) != MESH_TP)
+                continue;
+            if (dealt < 2)
+                *count[dealt] = d->size;
+            dealt++;
+        }
+    root->unit = a->size / (root->groups * root->per_group);
+    return dealt > 0;
+}
+
+int build_tree(struct builder *b, const struct axis *a, int *tree)
+{
+    struct program *p = b->p;
+    int tp = p->mesh.size[MESH_TP], gather;
+    struct sum_tree t = { 0 };
+    struct node_of root;
+    struct str text = { 0 };
+
+    *tree = 0;
+    if (!b->opt->deterministic || !root_of(b, a, &root))
+        return 0;
+    gather = find_gather(b, a);
+    if (a->n > 1 ||
+        !has_subtrees(&p->gather[gather], &root, 0, tp, p->coord[MESH_TP], &t)) {
+        axis_print(&text, a, &b->m->scope);
+        err_set(b->err, ERR_INPUT,
+                "tp %d: deterministic sums need ranks that have halves, or halves of "
+                "halves, of %s",
+                tp, str_text(&text));
+        str_clear(&text);
+        return -1;
+    }
+    p->tree = xgrow(p->tree, &b->tree_cap, (size_t)p->ntrees + 1, sizeof(*p->tree));
+    p->tree[p->ntrees] = t;
+    *tree = ++p->ntrees;
+    return 0;
 }
 
 /* A value of V's columns, made of FROM. */

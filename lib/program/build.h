@@ -53,7 +53,8 @@ struct builder {
     struct share *share; /* of this rank */
     struct type *type;   /* [p->nvalues] */
     int *weight_of;      /* [model->ntensors]: index into p->weight plus 1, or 0 */
-    size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap, mixture_cap;
+    size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap, mixture_cap,
+        tree_cap;
     struct binding *bind;
     size_t nbind, bind_cap;
     int section, layer; /* being built */
@@ -73,6 +74,10 @@ int build_error(struct builder *b, size_t at, const char *fmt, ...)
 
 /* True when the mesh cuts values along A. */
 bool build_cuts(const struct builder *b, const struct axis *a);
+/* The tree by which this rank makes its part of a sum over A, *tree: 0 where no mesh
+ * cuts A, or nothing is asked of it.  ERR_INPUT where the ranks of this mesh have no
+ * subtrees of the whole sum's. */
+int build_tree(struct builder *b, const struct axis *a, int *tree);
 /* A new value of column axis COL (copied), and its instruction, of whose other fields
  * the caller fills what the op needs.  The pointer is valid until the next call. */
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
@@ -121,11 +126,16 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_norm, apply_rope, apply_keep, apply_first;
+    apply_bound, apply_dropout, apply_norm, apply_rope, apply_keep, apply_first;
 build_rule apply_attention, apply_concat, apply_head_product;
 build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
+
+/* The rate that a dropout whose family's rate is RATE has in this program. */
+double build_drop_rate(const struct builder *b, double rate);
+/* A number for the place AT of the present line in this layer. */
+uint64_t build_site(const struct builder *b, size_t at);
 
 /* A call by the table of operations. */
 int rules_call(struct builder *b, const struct node *call, struct operand *out);

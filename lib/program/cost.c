@@ -44,8 +44,11 @@ static double chosen_rows(const struct mixture *m, const struct cost_step *s)
 double cost_rows(const struct program *p, const struct value *value,
                  const struct cost_step *s)
 {
-    if (value->mixture >= 0)
-        return chosen_rows(&p->mixture[value->mixture], s);
+    const struct mixture *m = value->mixture < 0 ? NULL : &p->mixture[value->mixture];
+
+    if (m)
+        return value->rows == ROWS_SENT ? s->rows[m->rows] * (double)m->top
+                                        : chosen_rows(m, s);
     if (value->kept && !s->whole)
         return s->keys;
     return s->rows[value->rows];
@@ -167,8 +170,14 @@ struct cost cost_program(const struct program *p, const struct cost_step *s)
 
 enum mesh_axis cost_over(const struct inst *inst)
 {
-    return op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE ? inst->over
-                                                                  : MESH_TP;
+    switch (op_table[inst->op].collective) {
+    case COLLECTIVE_ALL_REDUCE:
+        return inst->over;
+    case COLLECTIVE_ALL_TO_ALL:
+        return MESH_EP;
+    default:
+        return MESH_TP;
+    }
 }
 
 void cost_collectives(struct cost_collective out[COLLECTIVE_KINDS][MESH_NAXES],

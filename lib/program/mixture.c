@@ -2,9 +2,10 @@
  *
  * Shazeer et al. 2017, "Outrageously Large Neural Networks".  A route is a value with a
  * column for each expert, most of them 0.  experts() gathers the rows by expert, so
- * that a row is there once for each of its experts on this rank, runs a line on all of
- * them, and adds the results up, weighted.  A tensor of the line stands for those of
- * all experts: each multiplies its own expert's rows. */
+ * that a row is there once for each of its experts, runs a line on all of them, and
+ * adds the results up, weighted.  Where ranks share out the experts, rows are sent to
+ * the ranks of theirs before the line, and its results back after it.  A tensor of the
+ * line stands for those of all experts: each multiplies its own expert's rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,17 @@ static int count_option(struct builder *b, const struct node *call, const char *
     return 0;
 }
 
+/* Who the experts of X's rows are, by X and ROUTE. */
+static struct inst *choose(struct builder *b, int x, const struct inst *route)
+{
+    struct inst *inst = build_emit_plain(b, OP_CHOOSE, route->route.top, DTYPE_I32,
+                                         b->p->value[x].rows);
+
+    inst->route = route->route;
+    inst->src[inst->nsrc++] = x;
+    return inst;
+}
+
 /* route(scores, top[, bias]): the TOP largest scores of each row. */
 int apply_route(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
@@ -64,6 +76,7 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
     struct inst *inst, r = { 0 };
     uint64_t all;
     double renorm;
+    int x, choice;
 
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0)
         return -1;
@@ -96,20 +109,27 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
             return build_type_error(b, arg[2].at, "the scores and their bias",
                                     &b->type[arg[0].index].col, bias->axis[0]);
     }
-    inst = build_unary(b, op, arg[0].index);
-    inst->route = r.route;
+    x = build_whole(b, arg[0].index);
+    inst = choose(b, x, &r);
     if (bias)
         inst->weight = build_weight(b, arg[2].tensor);
+    choice = inst->dst;
+    inst = build_unary(b, op, x);
+    inst->route = r.route;
+    inst->src[inst->nsrc++] = choice;
     build_operand(out, inst);
     return 0;
 }
 
-/* How many experts a row of ROUTE has. */
-static uint64_t chosen_of(const struct builder *b, int route)
+/* The choice that the weights ROUTE are of: all experts where no route() made them. */
+static int choice_of(struct builder *b, int route)
 {
     const struct inst *made = &b->p->inst[b->p->value[route].first];
+    const struct inst all = {
+        .route = { .top = b->type[route].col.size, .groups = 1, .of = 1, .best = 1 }
+    };
 
-    return made->op == OP_ROUTE ? made->route.top : b->type[route].col.size;
+    return made->op == OP_ROUTE ? made->src[1] : choose(b, route, &all)->dst;
 }
 
 /* The route and the rows it is for. */
@@ -164,59 +184,112 @@ static int each_line(struct builder *b, const struct node *each, int chosen, int
     return ret;
 }
 
-/* The values by which rows are sent to experts: their numbers, and the rows. */
-static void send_rows(struct builder *b, int route, enum rows rows, int *counts,
-                      int *index)
+/* The rows FROM to their experts, or what became of them back. */
+static int exchange_rows(struct builder *b, enum exchange_what what, enum rows rows,
+                         int from)
+{
+    const struct mixture *m = &b->p->mixture[b->mixture];
+    struct inst *inst;
+    struct axis col;
+
+    axis_copy(&col, &b->type[from].col);
+    inst = build_emit(b, OP_ALL_TO_ALL, &col, b->p->value[from].place, rows);
+    axis_clear(&col);
+    inst->exchange = what;
+    inst->src[inst->nsrc++] = from;
+    inst->src[inst->nsrc++] = m->sent;
+    inst->src[inst->nsrc++] = m->counts;
+    return inst->dst;
+}
+
+/* The numbers of rows that come to this rank's experts, from those that are sent. */
+static int exchange_counts(struct builder *b, int sent)
+{
+    const struct mixture *m = &b->p->mixture[b->mixture];
+    uint64_t n = m->count + 1 + (uint64_t)b->p->mesh.size[MESH_EP] * m->count;
+    struct inst *inst = build_emit_plain(b, OP_ALL_TO_ALL, n, DTYPE_I32, ROWS_ONE);
+
+    inst->exchange = EXCHANGE_COUNTS;
+    inst->src[inst->nsrc++] = sent;
+    return inst->dst;
+}
+
+/* How many rows are sent to each expert, and which. */
+static int sort_rows(struct builder *b, int choice, enum rows rows, enum rows sorted)
 {
     struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst =
-        build_emit_plain(b, OP_EXPERT_COUNT, m->count + 1, DTYPE_I32, ROWS_ONE);
+        build_emit_plain(b, OP_EXPERT_COUNT, m->all + 1, DTYPE_I32, ROWS_ONE);
 
-    inst->src[inst->nsrc++] = route;
+    inst->src[inst->nsrc++] = choice;
     m->rows = rows;
-    m->counts = *counts = inst->dst;
-    inst = build_emit_plain(b, OP_EXPERT_INDEX, 1, DTYPE_I32, ROWS_CHOSEN);
-    inst->src[inst->nsrc++] = route;
-    inst->src[inst->nsrc++] = *counts;
-    *index = inst->dst;
+    m->sent = m->counts = inst->dst;
+    inst = build_emit_plain(b, OP_EXPERT_INDEX, 1, DTYPE_I32, sorted);
+    inst->src[inst->nsrc++] = choice;
+    inst->src[inst->nsrc++] = m->sent;
+    return inst->dst;
 }
 
-static int run_each(struct builder *b, const struct node *each, int route, int rows,
-                    struct operand *out)
+static int run_each(struct builder *b, const struct node *each, int route, int choice,
+                    int rows, struct operand *out)
 {
     enum rows kind = b->p->value[rows].rows;
     bool shared = b->p->mesh.size[MESH_EP] > 1;
-    int counts, index, chosen, line;
+    enum rows sorted = shared ? ROWS_SENT : ROWS_CHOSEN;
+    int index = sort_rows(b, choice, kind, sorted), chosen, line;
     struct inst *inst;
     struct axis col;
-    enum place place;
 
-    send_rows(b, route, kind, &counts, &index);
     axis_copy(&col, &b->type[rows].col);
-    inst = build_emit(b, OP_EXPERT_GATHER, &col, PLACE_WHOLE, ROWS_CHOSEN);
+    inst = build_emit(b, OP_EXPERT_GATHER, &col, PLACE_WHOLE, sorted);
     axis_clear(&col);
     inst->src[inst->nsrc++] = rows;
     inst->src[inst->nsrc++] = index;
     chosen = inst->dst;
+    if (shared) {
+        int counts = exchange_counts(b, b->p->mixture[b->mixture].sent);
+
+        b->p->mixture[b->mixture].counts = counts;
+        chosen = exchange_rows(b, EXCHANGE_ROWS, ROWS_CHOSEN, chosen);
+    }
     if (each_line(b, each, chosen, &line) < 0)
         return -1;
-    if (shared && b->p->value[line].place == PLACE_CUT)
-        line = build_whole(b, line);
-    place = shared ? PLACE_PARTIAL : b->p->value[line].place;
+    if (shared)
+        line = exchange_rows(b, EXCHANGE_BACK, ROWS_SENT, line);
     axis_copy(&col, &b->type[line].col);
-    inst = build_emit(b, OP_EXPERT_COMBINE, &col, place, kind);
+    inst = build_emit(b, OP_EXPERT_COMBINE, &col, b->p->value[line].place, kind);
     axis_clear(&col);
     inst->src[inst->nsrc++] = line;
     inst->src[inst->nsrc++] = route;
     inst->src[inst->nsrc++] = index;
-    inst->src[inst->nsrc++] = counts;
+    inst->src[inst->nsrc++] = b->p->mixture[b->mixture].sent;
     build_operand(out, inst);
     return 0;
 }
 
+/* The first expert of each rank of ep, and how many there are. */
+static uint64_t *deal_of(const struct builder *b, int experts)
+{
+    const struct mesh *mesh = &b->p->mesh;
+    int coord[MESH_NAXES], ep = mesh->size[MESH_EP];
+    uint64_t *deal = xcalloc((size_t)ep + 1, sizeof(*deal));
+
+    memcpy(coord, b->p->coord, sizeof(coord));
+    for (int i = 0; i < ep && b->m->scope.sym[experts].dealt; i++) {
+        struct share *all;
+
+        coord[MESH_EP] = i;
+        all = model_shares(b->m, mesh, coord);
+        deal[i] = all[experts].start;
+        free(all);
+    }
+    deal[ep] = b->m->scope.sym[experts].value;
+    return deal;
+}
+
 int mixture_each(struct builder *b, const struct node *each, struct operand *out)
 {
-    int experts = find_experts(b, each->at), route, rows, ret;
+    int experts = find_experts(b, each->at), route, choice, rows, ret;
     struct program *p = b->p;
     struct share share;
 
@@ -226,6 +299,7 @@ int mixture_each(struct builder *b, const struct node *each, struct operand *out
         return build_error(b, each->at, "experts() inside experts()");
     if (each_inputs(b, each, experts, &route, &rows) < 0)
         return -1;
+    choice = choice_of(b, route);
     share = b->m->scope.sym[experts].dealt
                 ? b->share[experts]
                 : (struct share){ .count = b->m->scope.sym[experts].value };
@@ -234,21 +308,13 @@ int mixture_each(struct builder *b, const struct node *each, struct operand *out
     p->mixture[p->nmixtures] = (struct mixture){ .first = share.start,
                                                  .count = share.count,
                                                  .all = b->m->scope.sym[experts].value,
-                                                 .top = chosen_of(b, route) };
+                                                 .top = p->value[choice].cols,
+                                                 .deal = deal_of(b, experts) };
     b->mixture = p->nmixtures++;
     b->expert = (int)share.start;
     b->nexperts = share.count;
-    ret = run_each(b, each, route, rows, out);
+    ret = run_each(b, each, route, choice, rows, out);
     b->mixture = -1;
     b->expert = -1;
-    if (ret < 0)
-        return -1;
-    /* each rank of ep has made what its own experts add */
-    if (p->mesh.size[MESH_EP] > 1) {
-        int sum = build_sum(b, out->index, MESH_EP);
-
-        b->type[out->index].whole = sum;
-        out->index = sum;
-    }
-    return 0;
+    return ret;
 }

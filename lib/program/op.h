@@ -75,6 +75,10 @@
     /* y = a between -number and number */                                             \
     ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    /* y = a / (1 - rate), or 0 at random (see .drop); the same on all layouts */      \
+    ROW(DROPOUT, dropout, DEVICE, CALL(2, 2, apply_dropout), SUMMED, OWN, NO_ROLE,     \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* over groups of norm.width columns; weight [width] or [cols] */                  \
     ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
@@ -118,15 +122,18 @@
     ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t][e] = the weight of expert e for token t, 0 for most */                     \
+    /* y[t] = the experts of token t, i32, from the likeliest on; -1: no more */       \
+    ROW(CHOOSE, choose, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
+        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    /* y[t][e] = the weight of expert e for token t, 0 for most; src scores, choice */ \
     ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[0][e] = rows of this rank's experts before its e-th, i32; the last is their   \
-     * number */                                                                       \
+    /* y[0][e] = rows that are sent to the experts before the e-th, i32; the last is   \
+     * their number; src choice */                                                     \
     ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y[i][0] = the row of the i-th of them, by expert, i32; src route, counts */     \
+    /* y[i][0] = the row of the i-th of them, by expert, i32; src choice, counts */    \
     ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
@@ -154,6 +161,10 @@
     /* y = each rank's rows of a, one rank after the other */                          \
     ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
+        torch_free)                                                                    \
+    /* rows to the ranks of their experts, and back (see .exchange) */                 \
+    ROW(ALL_TO_ALL, all_to_all, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, NOTHING, ALL_TO_ALL,    \
         torch_free)                                                                    \
     /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
@@ -250,7 +261,7 @@
     ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
         torch_kernel)                                                                  \
-    /* src d, scores, route */                                                         \
+    /* src d, scores, choice */                                                        \
     ROW(ROUTE_BACK, route_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -323,6 +334,7 @@ enum op_collective {
     COLLECTIVE_NONE,
     COLLECTIVE_ALL_REDUCE,
     COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_ALL_TO_ALL,
     COLLECTIVE_KINDS
 };
 

@@ -4,11 +4,10 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-static const char *const rows_names[ROWS_KINDS] = { [ROWS_TOKENS] = "tokens",
-                                                    [ROWS_WANTED] = "outputs",
-                                                    [ROWS_ONE] = "sequences",
-                                                    [ROWS_SOURCE] = "source",
-                                                    [ROWS_CHOSEN] = "choices" };
+static const char *const rows_names[ROWS_KINDS] = {
+    [ROWS_TOKENS] = "tokens", [ROWS_WANTED] = "outputs", [ROWS_ONE] = "sequences",
+    [ROWS_SOURCE] = "source", [ROWS_SENT] = "sent",      [ROWS_CHOSEN] = "choices"
+};
 static const char *const place_names[] = {
     [PLACE_WHOLE] = "replicated", [PLACE_CUT] = "sharded", [PLACE_PARTIAL] = "partial"
 };
@@ -35,6 +34,18 @@ static bool is_collective(const struct inst *inst)
 static const char *tensor_name(const struct program *p, int weight)
 {
     return p->model->tensor[p->weight[weight].tensor].name;
+}
+
+/* Parts in which INST makes its sums; 0: it has no tree for them. */
+static int leaves_of(const struct program *p, const struct inst *inst)
+{
+    int tree = 0;
+
+    if (inst->op == OP_LINEAR || inst->op == OP_MATMUL)
+        tree = inst->tree;
+    else if (inst->op == OP_ROW_SUM || inst->op == OP_ROW_SQUARES)
+        tree = inst->norm.tree;
+    return tree ? p->tree[tree - 1].n : 0;
 }
 
 /* The line of the family that VALUE is the result of, or NULL. */
@@ -116,6 +127,10 @@ static void add_operands(struct str *out, const struct program *p,
     }
     if (inst->op == OP_EMBEDDING)
         str_addf(out, ", %s", index_names[inst->embedding.index]);
+    if (inst->op == OP_DROPOUT)
+        str_addf(out, ", %g", inst->drop.rate);
+    if (inst->op == OP_ATTENTION && inst->attention.drop > 0)
+        str_addf(out, ", dropout %g", inst->attention.drop);
     str_addc(out, ')');
 }
 
@@ -132,6 +147,8 @@ static void add_instruction(struct str *out, const struct program *p,
     add_operands(out, p, inst);
     if (is_collective(inst))
         str_addf(out, " over %s", mesh_axis_names[cost_over(inst)]);
+    if (leaves_of(p, inst))
+        str_addf(out, " by a tree of %d", leaves_of(p, inst));
     str_add(out, "; rows ");
     add_number(out, cost_rows(p, v, s));
     str_add(out, ", bytes ");
@@ -265,6 +282,8 @@ static void json_instruction(struct str *out, const struct program *p, int i,
     if (is_collective(inst))
         str_addf(out, ",\"over\":\"%s\",\"group\":%d", mesh_axis_names[cost_over(inst)],
                  p->mesh.size[cost_over(inst)]);
+    if (leaves_of(p, inst))
+        str_addf(out, ",\"leaves\":%d", leaves_of(p, inst));
     if (line_of(p, inst)) {
         str_add(out, ",\"line\":");
         str_add_json(out, line_of(p, inst));

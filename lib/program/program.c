@@ -102,9 +102,12 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
     int ret = -1;
 
     b->line = line;
-    if (model_when(b->m, line->when, line->doc, line->json, b->layer, &wanted, b->err) <
-        0)
+    if (model_when(b->m, line->when, line->doc, line->json, b->layer, b->opt->training,
+                   &wanted, b->err) < 0)
         return -1;
+    if (wanted && line->needs)
+        wanted = model_tensor_at(b->m, line->needs, strlen(line->needs), b->layer,
+                                 -1) >= 0;
     if (!wanted)
         return 0;
     add_line(b);
@@ -170,7 +173,8 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
     struct inst *inst;
     int stats;
 
-    if (b->p->value[logits].place == PLACE_PARTIAL)
+    if (b->p->value[logits].place == PLACE_PARTIAL ||
+        (b->opt->deterministic && op == OP_NLL))
         logits = build_whole(b, logits);
     if (b->p->value[logits].place == PLACE_CUT)
         first = b->share[axis_dealt(&b->type[logits].col, &b->m->scope)].start;
@@ -305,7 +309,9 @@ static void number_weights(struct program *p)
 /* The value that says how many rows V has, which are sent to experts. */
 static int counts_of(const struct program *p, int v)
 {
-    return p->mixture[p->value[v].mixture].counts;
+    const struct mixture *m = &p->mixture[p->value[v].mixture];
+
+    return p->value[v].rows == ROWS_SENT ? m->sent : m->counts;
 }
 
 static void find_lifetimes(struct program *p)
@@ -429,7 +435,10 @@ void program_free(struct program *p)
     free(p->weight);
     free(p->rope);
     free(p->gather);
+    for (int i = 0; i < p->nmixtures; i++)
+        free(p->mixture[i].deal);
     free(p->mixture);
+    free(p->tree);
     free(p->slot_value);
     free(p->output);
     free(p->line);

@@ -25,7 +25,10 @@ enum rows {
     ROWS_ONE,    /* one of each segment of the step */
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
-    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert */
+    ROWS_SENT,   /* one for each expert that a row of this rank is sent to, by expert,
+                    where ranks share out the experts */
+    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert;
+                    where ranks share them out, then by the rank that it is of */
     ROWS_KINDS
 };
 enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
@@ -37,7 +40,16 @@ enum activation {
     ACT_RELU,
     ACT_TANH,
     ACT_SIGMOID,
-    ACT_QUICK_GELU
+    ACT_QUICK_GELU,
+    ACT_LINEAR, /* x */
+    ACT_RELU2,  /* the square of ACT_RELU */
+    ACT_RELU6,
+    ACT_LEAKY_RELU,
+    ACT_GELU_10, /* ACT_GELU, no further from zero than 10 */
+    ACT_MISH,
+    ACT_LAPLACE,
+    ACT_HARDSWISH,
+    ACT_SQRT_SOFTPLUS
 };
 
 /* Where the columns of a value are over the ranks of the tensor group. */
@@ -52,7 +64,7 @@ struct value {
     int section;      /* index of the section, -1 outside */
     int layer;        /* layer of a repeated section, else -1 */
     enum rows rows;
-    int mixture; /* ROWS_CHOSEN: index into program.mixture, else -1 */
+    int mixture; /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
     enum place place;
     enum dtype dtype;    /* f32; f64 of row statistics; i32 of indices */
     bool kept;           /* made by OP_KEEP: lives in the cache, not in the arena */
@@ -80,8 +92,9 @@ struct rope {
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
     double *inv_freq; /* [dim/2] */
     double scale;     /* of both cosine and sine (yarn's attention factor), else 1 */
-    bool
-        dynamic; /* recompute for sequences longer than context: program_rope_dynamic */
+    /* of sequences longer than context the frequencies are others: program_rope_at */
+    bool dynamic;      /* by each length (dynamic NTK), or */
+    double *long_freq; /* these [dim/2] (LongRoPE); else NULL */
     double theta, factor;
     uint64_t context; /* original length */
 };
@@ -104,11 +117,18 @@ struct inst {
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
         double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        struct {
+            double rate;
+            uint64_t site; /* where in the model: another for each dropout */
+        } drop;
+        int tree; /* OP_LINEAR, OP_MATMUL: how their sums are made: the tree of this
+                     number in program.tree, from 1; 0: as it comes */
         enum activation act;
         struct {
             double eps;
             uint64_t width;       /* columns normed together on this rank */
             uint64_t whole_width; /* over all ranks */
+            int tree;             /* of the sums of OP_ROW_SUM, OP_ROW_SQUARES */
             bool plus_one;        /* weight + 1 (Gemma) */
             bool owned;           /* this rank's columns count in the sums */
             bool centred;         /* of a reversed norm: it was a layer norm */
@@ -135,6 +155,8 @@ struct inst {
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees keys at distance < window; 0: all */
             bool causal;
+            double drop; /* rate at which weights are dropped, and where in the model */
+            uint64_t site;
             uint64_t far; /* relative bias: distances from here on share a bucket; the
                              inst's weight is the table [buckets][heads] */
         } attention;
@@ -142,6 +164,7 @@ struct inst {
             uint64_t count; /* heads on this rank */
             uint64_t row;   /* of the weight that belongs to the first */
             uint64_t a, b;  /* columns of a head in the one source and the other */
+            bool shared;    /* OP_CONCAT: the other has one head, for all */
         } head;
         struct {
             uint64_t top;    /* experts of a token */
@@ -162,6 +185,12 @@ struct inst {
             int gather; /* index into program.gather; -1: statistics of rows */
         } gather;
         enum mesh_axis over; /* OP_ALL_REDUCE: its group */
+        enum exchange_what {
+            EXCHANGE_COUNTS, /* src the numbers of rows for each expert: those that come
+                              */
+            EXCHANGE_ROWS,   /* src rows, both numbers: to their experts */
+            EXCHANGE_BACK    /* src what experts made of them, both numbers: back */
+        } exchange;          /* OP_ALL_TO_ALL, over ep */
         struct {
             uint64_t first; /* column of the whole row that local column 0 is */
             uint64_t vocab; /* whole columns that count (padding is beyond) */
@@ -174,13 +203,30 @@ struct mixture {
     uint64_t first, count; /* experts of this rank */
     uint64_t all, top;     /* of all, and those of a row */
     enum rows rows;        /* that are sent */
-    int counts;            /* value of OP_EXPERT_COUNT */
+    int counts;     /* value with the rows before each expert's of this rank, of those
+                       ROWS_CHOSEN; then, where ranks share out the experts, [ep][count]
+                       those that come from each rank */
+    int sent;       /* value with the rows before each of all experts' that this rank
+                       sends: the same where it has all of them */
+    uint64_t *deal; /* [ep + 1]: the first expert of each rank, and their number */
 };
 
 /* How the columns of a cut value lie over the ranks of the tensor group. */
 struct gather {
     int parts;
     struct runs *runs; /* [parts]: where each part's columns go in the whole row */
+};
+
+/* How a sum over a rank's columns is made so that other ranks' sums add up to the same
+ * bits on any mesh: in parts, one after another, each by itself; after a part the last
+ * two sums that there are become one, ADDS times. */
+enum { TREE_LEAVES = 8 };
+struct sum_tree {
+    int n;
+    struct tree_leaf {
+        uint64_t cols;
+        int adds;
+    } leaf[TREE_LEAVES];
 };
 
 struct program {
@@ -199,6 +245,8 @@ struct program {
     int ngathers;
     struct mixture *mixture;
     int nmixtures;
+    struct sum_tree *tree;
+    int ntrees;
     int nslots;      /* cache entries: values under OP_KEEP */
     int *slot_value; /* [nslots]: the value, for its cols */
     struct program_output {
@@ -215,9 +263,9 @@ struct program {
     int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
-    bool source; /* a source is read */
-    bool causal; /* some attention is causal: text can be generated */
-    bool dynamic_rope;
+    bool source;       /* a source is read */
+    bool causal;       /* some attention is causal: text can be generated */
+    bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
 };
 
 enum program_tail {
@@ -230,11 +278,19 @@ enum program_tail {
 
 struct program_options {
     enum program_tail tail;
-    bool wanted;  /* insert OP_TAKE where the last row-wise part of the program begins:
-                     only the wanted rows of the step reach the outputs */
-    bool trace;   /* every line's value is an output, whole */
-    bool reverse; /* the derivative of the sum of "nll" follows, to every weight
-                     (reverse.h); with TAIL_NLL, and without .wanted */
+    bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
+                    only the wanted rows of the step reach the outputs */
+    bool trace;  /* every line's value is an output, whole */
+    bool deterministic; /* results have the same bits on any number of tensor-parallel
+                           ranks: what they may share the terms of is summed by one
+                           binary tree, of which each has a subtree; meshes on which
+                           they have none are refused */
+    bool training;  /* the lines of families that training runs: those whose "when" asks
+                       for "training" */
+    bool reverse;   /* the derivative of the sum of "nll" follows, to every weight
+                       (reverse.h); with TAIL_NLL, and without .wanted */
+    double dropout; /* with .reverse: rate of all that the family drops; below 0: what
+                       the config says; 0: nothing is dropped */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
@@ -244,11 +300,15 @@ MUST_CHECK int program_build(struct program **out, const struct model *model,
                              const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
-/* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
-void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
+/* The inverse frequencies of sequences of LENGTH tokens: R's own, or OUT[dim/2]. */
+const double *program_rope_at(const struct rope *r, uint64_t length, double *out);
+/* Does a sequence that grows to LENGTH tokens change the angles of all its tokens, so
+ * that what is cached of it must be made again? */
+bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
- * ROWS_CHOSEN is not read. */
+ * ROWS_SENT is not read, and that of ROWS_CHOSEN is how many ranks may send all of
+ * theirs to the experts of one: 0 for all. */
 uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_KINDS]);
 /* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;

@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
+#include "lib/run/exchange.h"
 #include "lib/run/upload.h"
 
 struct engine {
@@ -13,8 +14,9 @@ struct engine {
     const struct backend *ops;
     struct device *device;
     const struct matrix *weight;
-    struct comm *comm; /* the tensor group */
-    struct comm *pipe; /* this rank's part of all stages */
+    struct comm *comm;    /* the tensor group */
+    struct comm *pipe;    /* this rank's part of all stages */
+    struct comm *experts; /* those that share them out, more than one; or NULL */
     struct engine_limits limits;
     char *arena; /* device memory */
     uint64_t arena_bytes;
@@ -22,17 +24,21 @@ struct engine {
     struct link link;
     struct sequence sequence;
     struct attend *attend;
+    struct exchange exchange;
     struct upload upload;
     /* the present step */
     struct step_view view;
-    size_t rows[ROWS_KINDS]; /* not of ROWS_CHOSEN */
-    struct whole {           /* [noutputs]: rows of all tokens, where they are shared */
+    size_t rows[ROWS_KINDS]; /* not of ROWS_SENT and ROWS_CHOSEN */
+    size_t
+        *chosen;   /* [nmixtures]: rows that have come, where ranks share out experts */
+    struct whole { /* [noutputs]: rows of all tokens, where they are shared */
         float *x;
         uint64_t bytes;
     } * whole;
     float *gradient;                  /* device: of all weights */
     size_t *gradient_at;              /* [nweights] */
     float scale;                      /* of the loss */
+    uint64_t seed;                    /* of dropout */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
 };
@@ -51,6 +57,9 @@ static int open_arena(struct engine *e, struct err *err)
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
     if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
         return err_set(err, ERR_SYSTEM, "the arena overflows");
+    if (e->experts &&
+        exchange_open(&e->exchange, e->p, &e->link, e->experts, most, err) < 0)
+        return -1;
     e->arena = e->ops->alloc(e->device, e->arena_bytes, "the arena", err);
     return e->arena ? 0 : -1;
 }
@@ -73,6 +82,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->weight = weight;
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
+    e->experts = groups->expert && groups->expert->size > 1 ? groups->expert : NULL;
+    e->chosen = xcalloc((size_t)program->nmixtures + 1, sizeof(*e->chosen));
     e->limits = *limits;
     e->limits.sequences += !limits->sequences;
     e->limits.segments += !limits->segments;
@@ -98,6 +109,7 @@ void engine_free(struct engine *e)
     for (int i = 0; i < e->p->noutputs; i++)
         free(e->whole[i].x);
     attend_free(e->attend);
+    exchange_close(&e->exchange);
     sequence_clear(&e->sequence);
     upload_clear(&e->upload);
     link_clear(&e->link);
@@ -105,6 +117,7 @@ void engine_free(struct engine *e)
     free(e->whole);
     free(e->offset);
     free(e->gradient_at);
+    free(e->chosen);
     free(e);
 }
 
@@ -122,6 +135,11 @@ void engine_differentiate(struct engine *e, float *gradient, float scale)
     e->scale = scale;
 }
 
+void engine_drop(struct engine *e, uint64_t seed)
+{
+    e->seed = seed;
+}
+
 uint64_t engine_cache_bytes(const struct engine *e)
 {
     return attend_cache_bytes(e->attend);
@@ -129,7 +147,8 @@ uint64_t engine_cache_bytes(const struct engine *e)
 
 uint64_t engine_arena_bytes(const struct engine *e)
 {
-    return e->arena_bytes + attend_scratch_bytes(e->attend);
+    return e->arena_bytes + attend_scratch_bytes(e->attend) +
+           exchange_bytes(&e->exchange);
 }
 
 uint64_t engine_moved_bytes(const struct engine *e)
@@ -144,10 +163,14 @@ void engine_forget(struct engine *e, size_t sequence)
 
 /* ---- values ---- */
 
-/* Rows of value V in this step; those of experts at most. */
+/* Rows of value V in this step; those of experts at most, but for those that have come
+ * from other ranks. */
 static size_t rows_of(const struct engine *e, int v)
 {
     uint64_t most[ROWS_KINDS] = { 0 };
+
+    if (e->experts && e->p->value[v].rows == ROWS_CHOSEN)
+        return e->chosen[e->p->value[v].mixture];
 
     for (int k = 0; k < ROWS_KINDS; k++)
         most[k] = e->rows[k];
@@ -191,9 +214,13 @@ static struct buffer value(const struct engine *e, int v)
         b.data = e->gradient + e->gradient_at[its->gradient - 1];
     else if (!its->kept)
         b.data = address(e, v);
-    if (its->mixture >= 0) {
+    if (its->rows == ROWS_CHOSEN) {
         b.rows = expert_rows(e, its->mixture, &n);
         b.rows += n;
+    } else if (its->rows == ROWS_SENT) {
+        const struct mixture *m = &e->p->mixture[its->mixture];
+
+        b.rows = (const int32_t *)(const void *)address(e, m->sent) + m->all;
     }
     return b;
 }
@@ -228,6 +255,16 @@ static int all_gather(struct engine *e, const struct inst *inst, struct err *err
     return ret;
 }
 
+static int all_to_all(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const struct mixture *m = &e->p->mixture[inst->mixture];
+
+    return exchange_run(&e->exchange, inst, m, address(e, inst->dst),
+                        address(e, inst->src[0]), e->p->value[inst->dst].cols,
+                        address(e, m->sent), address(e, m->counts),
+                        &e->chosen[inst->mixture], err);
+}
+
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
     struct call call = {
@@ -238,6 +275,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return all_reduce(e, inst, err);
     if (op_table[inst->op].collective == COLLECTIVE_ALL_GATHER)
         return all_gather(e, inst, err);
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL)
+        return all_to_all(e, inst, err);
     for (int k = 0; k < inst->nsrc; k++)
         call.x[k] = value(e, inst->src[k]);
     if (inst->weight >= 0) {
@@ -356,9 +395,9 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
                            "a step of %zu tokens at %zu is beyond the limits", s[i].n,
                            s[i].start);
     }
-    if (n > e->limits.segments || (n != 1 && e->sequence.comm->size > 1) ||
-        tokens > e->limits.tokens + e->limits.running || wanted > e->limits.wanted ||
-        source > e->limits.sources)
+    if (n > e->limits.segments || (n > 1 && e->sequence.comm->size > 1) ||
+        (n == 0 && !e->experts) || tokens > e->limits.tokens + e->limits.running ||
+        wanted > e->limits.wanted || source > e->limits.sources)
         return err_set(err, ERR_SYSTEM,
                        "a step of %zu segments and %zu tokens is beyond the limits", n,
                        tokens);
@@ -370,7 +409,7 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
 /* Offsets in the upload. */
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
-    size_t length, output, first, draw, scale;
+    size_t length, output, first, draw, scale, token, seed;
 };
 
 /* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
@@ -406,6 +445,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->first = upload_add(u, NULL, n, unit);
     o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
     o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
+    o->token = upload_add(u, NULL, tokens, sizeof(uint64_t));
+    o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
 }
 
 /* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
@@ -420,6 +461,7 @@ static void fill_segment(struct engine *e, const struct offsets *o,
     int32_t *taken = upload_host(u, o->output);
     int32_t *taken_target = upload_host(u, o->target[ROWS_WANTED]);
     struct draw *draw = upload_host(u, o->draw);
+    uint64_t *token = upload_host(u, o->token);
 
     for (int k = 0; k < INDEX_KINDS; k++)
         index[k] = upload_host(u, o->index[k]);
@@ -429,7 +471,8 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
-        length[row + i] = (int32_t)(s->start + s->n);
+        length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
+        token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
     }
     for (size_t i = 0; i < s->nwanted; i++) {
@@ -455,6 +498,8 @@ static void fill_view(struct engine *e, const struct offsets *o)
     e->view.first = upload_at(u, o->first);
     e->view.draw = upload_at(u, o->draw);
     e->view.scale = upload_at(u, o->scale);
+    e->view.token = upload_at(u, o->token);
+    e->view.seed = upload_at(u, o->seed);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
@@ -505,12 +550,20 @@ out:
     return ret;
 }
 
+/* Is INST run, where its result has no rows, for the rows that others have? */
+static bool is_shared_out(const struct engine *e, const struct inst *inst)
+{
+    return e->experts && (inst->op == OP_EXPERT_COUNT ||
+                          op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
+}
+
 /* Instructions FIRST to END. */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
     for (int i = first; i < end; i++) {
         tell_part(e, i);
-        if (rows_of(e, e->p->inst[i].dst) && run(e, &e->p->inst[i], err) < 0)
+        if ((rows_of(e, e->p->inst[i].dst) || is_shared_out(e, &e->p->inst[i])) &&
+            run(e, &e->p->inst[i], err) < 0)
             return -1;
     }
     return 0;

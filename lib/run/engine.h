@@ -37,6 +37,7 @@ struct engine;
 struct engine_groups {
     struct comm *tensor;   /* the ranks that share each layer */
     struct comm *sequence; /* those that share the tokens (sequence.h) */
+    struct comm *expert;   /* those that share out the experts; NULL: nobody does */
     struct comm *pipe; /* those that have this rank's part of the stages, in order */
     int across;        /* ranks of the sequence group that exchange heads */
 };
@@ -53,6 +54,9 @@ void engine_free(struct engine *e);
  * of the device, in the weights' order one after the other, for a program with a
  * reverse; the loss is multiplied by SCALE. */
 void engine_differentiate(struct engine *e, float *gradient, float scale);
+/* What a program drops at random depends on SEED, on the place in the model and on the
+ * token's number. */
+void engine_drop(struct engine *e, uint64_t seed);
 
 /* The part of a step that is of one sequence. */
 struct segment {
@@ -64,6 +68,9 @@ struct segment {
                               that reads one; else NULL */
     size_t nsource;
     size_t start;          /* position of the first; 0 begins a new sequence */
+    uint64_t token;        /* number of the first in all of a training, for dropout */
+    size_t length;         /* tokens of the sequence that are known, where rotary angles
+                              depend on it; 0: up to the last of these */
     size_t sequence;       /* whose cache, below limits.sequences */
     const int32_t *wanted; /* [nwanted] rows of this segment that reach the outputs of a
                               program built with .wanted */
@@ -73,7 +80,9 @@ struct segment {
 };
 
 /* Run a step of the N segments at SEGMENT, each of another sequence; where ranks share
- * sequences N is 1.  The outputs stay valid until the next step. */
+ * sequences N is at most 1.  Ranks that share out experts take as many steps as each
+ * other, those who have nothing to do with N 0.  The outputs stay valid until the next
+ * step. */
 MUST_CHECK int engine_step(struct engine *e, const struct segment *segment, size_t n,
                            struct err *err);
 /* The same, without the reverse; and the reverse of the last step run so. */

@@ -32,7 +32,6 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
-    struct engine_limits own = *limits;
     int local = machine->local ? machine->local - 1 : world->rank;
     int coord[MESH_NAXES];
 
@@ -40,8 +39,9 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     *r = (struct runner){ .world = world,
                           .stage = coord[MESH_PP],
                           .nstages = mesh->size[MESH_PP],
-                          .replica = coord[MESH_DP],
-                          .nreplicas = mesh->size[MESH_DP],
+                          .replica =
+                              coord[MESH_DP] * mesh->size[MESH_EP] + coord[MESH_EP],
+                          .nreplicas = mesh->size[MESH_DP] * mesh->size[MESH_EP],
                           .groups.across =
                               machine->across ? machine->across : mesh->size[MESH_SP] };
     r->ops = machine->ops ? machine->ops : backend_find(NULL, err);
@@ -49,16 +49,15 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         return -1;
     if (runner_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.expert, world, mesh, coord, MESH_EP, err) < 0 ||
         runner_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
-    if (r->program->dynamic_rope)
-        own.tokens = own.context;
-    r->chunk = own.tokens;
+    r->chunk = limits->tokens;
     if (r->ops->open(&r->device, machine->threads, local, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
-                    &r->groups, &own, err) < 0)
+                    &r->groups, limits, err) < 0)
         goto fail;
     return 0;
 fail:
@@ -73,9 +72,10 @@ void runner_close(struct runner *r)
     if (r->device)
         r->ops->close(r->device);
     program_free(r->program);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct comm *c = i == 0   ? r->groups.pipe
-                         : i == 1 ? r->groups.sequence
+                         : i == 1 ? r->groups.expert
+                         : i == 2 ? r->groups.sequence
                                   : r->groups.tensor;
 
         if (c)
@@ -85,6 +85,27 @@ void runner_close(struct runner *r)
 }
 
 /* ---- what comes out ---- */
+
+bool runner_keeps_step(const struct runner *r)
+{
+    return r->groups.expert->size > 1;
+}
+
+int runner_agree(struct runner *r, bool *any, size_t n, struct err *err)
+{
+    size_t size = (size_t)r->groups.expert->size;
+    bool *all;
+    int ret;
+
+    if (size == 1)
+        return 0;
+    all = xcalloc(size * n, sizeof(*all));
+    ret = comm_run(r->groups.expert, comm_all_gather(any, all, n * sizeof(*any)), err);
+    for (size_t i = 0; i < size * n && ret == 0; i++)
+        any[i % n] |= all[i];
+    free(all);
+    return ret;
+}
 
 bool runner_is_last(const struct runner *r)
 {
@@ -109,7 +130,10 @@ int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
 /* The rank that speaks for a stage of a replica. */
 static int speaker(const struct runner *r, int replica, int stage)
 {
-    int coord[MESH_NAXES] = { [MESH_DP] = replica, [MESH_PP] = stage };
+    int ep = r->program->mesh.size[MESH_EP];
+    int coord[MESH_NAXES] = {
+        [MESH_EP] = replica % ep, [MESH_DP] = replica / ep, [MESH_PP] = stage
+    };
 
     return mesh_rank(&r->program->mesh, coord);
 }

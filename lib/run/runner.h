@@ -1,7 +1,8 @@
 /* runner - one rank ready to run: its program, weights and engine
  *
- * Inputs are dealt over the replicas of the mesh (dp); the ranks of a replica run the
- * same steps, stage after stage.  What comes out is on the tensor group of one stage:
+ * Inputs are dealt over the replicas of the mesh (dp x ep); the ranks of a replica run
+ * the same steps, stage after stage, and replicas that share out experts (ep) take as
+ * many steps as each other.  What comes out is on the tensor group of one stage:
  * from there it can be told to the replica's other stages, and sent to rank 0 of all,
  * the front, which speaks with the user. */
 #ifndef LIB_RUN_RUNNER_H
@@ -27,8 +28,8 @@ struct runner {
     size_t chunk;       /* most tokens of a step, but for running texts */
     struct comm *world; /* all ranks; borrowed */
     struct engine_groups groups;
-    int stage, nstages; /* of the pipeline */
-    int replica, nreplicas;
+    int stage, nstages;     /* of the pipeline */
+    int replica, nreplicas; /* over dp and ep */
 };
 
 /* The group of WORLD's ranks that differ from the one at COORD of MESH along AXIS only;
@@ -36,15 +37,19 @@ struct runner {
 MUST_CHECK int runner_group(struct comm **out, struct comm *world,
                             const struct mesh *mesh, const int coord[MESH_NAXES],
                             enum mesh_axis axis, struct err *err);
-/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
- * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
- * says: all angles follow from the length at the step's end. */
+/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it. */
 MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
                            const struct mesh *mesh,
                            const struct runner_machine *machine, struct comm *world,
                            const struct program_options *options,
                            const struct engine_limits *limits, struct err *err);
 void runner_close(struct runner *r);
+
+/* Do its replicas wait for each other in each step?  Then nobody waits for what another
+ * replica gives before all steps are done. */
+bool runner_keeps_step(const struct runner *r);
+/* any[i] of N: is it true on any of the ranks that share out the experts? */
+MUST_CHECK int runner_agree(struct runner *r, bool *any, size_t n, struct err *err);
 
 bool runner_is_last(const struct runner *r); /* stage */
 /* The last stage of a replica tells the others buf[bytes]: tell does nothing but there,

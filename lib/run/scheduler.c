@@ -129,6 +129,7 @@ static void add(struct state *st, struct step *step, size_t text, size_t n)
     *to = (struct segment){ .ids = t->ids + t->done,
                             .n = n,
                             .start = t->done,
+                            .length = t->n,
                             .sequence = t->sequence,
                             .wanted = &st->wanted[step->n],
                             .nwanted = last };
@@ -312,13 +313,15 @@ static int settle(struct state *st, struct err *err)
 
         t->away = false;
         s->gain(s->arg, step->decided[i], step->next[i]);
-        if (t->over)
-            leave(st, t);
+        if (t->over || program_rope_changes(s->runner->program, t->n))
+            leave(st, t); /* in the second case it is read again from the beginning */
     }
     return s->settled ? s->settled(s->arg, step->end, err) : 0;
 }
 
 /* ---- all steps ---- */
+
+enum { STEP, AWAY }; /* is there one; is one on its way */
 
 static void open_state(struct state *st, struct scheduler *s)
 {
@@ -367,17 +370,21 @@ int scheduler_run(struct scheduler *s, struct err *err)
     open_state(&st, s);
     while (ret == 0) {
         struct step *step = &st.step[(st.first + st.away) % stages];
+        bool any[2];
 
         while (st.front < s->ntexts && s->text[st.front].over)
             st.front++;
         put_together(&st, step);
-        if (step->n) {
+        any[STEP] = step->n > 0;
+        any[AWAY] = st.away > 0;
+        ret = runner_agree(s->runner, any, 2, err);
+        if (ret < 0 || (!any[STEP] && !any[AWAY]))
+            break;
+        if (any[STEP]) { /* without texts for the experts' sake */
             ret = run_step(&st, step, err) < 0 ? -1 : tell(&st, step, err);
             st.away++;
-        } else if (!st.away) {
-            break;
         }
-        if (ret == 0 && (!step->n || st.away == stages))
+        if (ret == 0 && st.away && (!any[STEP] || st.away == stages))
             ret = settle(&st, err);
     }
     if (ret == 0 && st.front < s->ntexts)

@@ -5,6 +5,7 @@
 # score    operations of the matrix products, a second, as a share of the matrix-product probe
 # sp       activations of a rank when N share a sequence, as a share of one rank's: 1/N is aimed at
 # batch 8  the rate of eight prompts at once, all together, as a multiple of one's
+# determ.  the rate with --deterministic, as a share of that without; and of eight prompts at once
 # tp 2     the rate on two ranks of half the threads each, as a share of one rank's
 set -eu
 : "${top_builddir:?}"
@@ -26,14 +27,14 @@ middle() {
 }
 
 rate() {
-    "$bin/tp-run" generate --ids $prompt --max-tokens 40 --json --tp "$1" --threads "$2" "$3" |
+    "$bin/tp-run" generate --ids $prompt --max-tokens 40 --json --tp "$1" --threads "$2" ${4:+"$4"} "$3" |
         sed 's/.*"tokens_per_second":\([^}]*\)}/\1/'
 }
 
 # eight prompts at once
 batch() {
     for i in 1 2 3 4 5 6 7 8; do echo "{\"ids\":[$i]}"; done |
-        "$bin/tp-run" generate --input - --max-tokens 40 --json --threads "$threads" "$1" |
+        "$bin/tp-run" generate --input - --max-tokens 40 --json --threads "$threads" ${2:+"$2"} "$1" |
         sed 's/.*"tokens_per_second":\([^}]*\)}/\1/' | awk '{ all += $1 } END { print all }'
 }
 
@@ -59,14 +60,20 @@ EOF
         two=$one
     fi
     eight=$(middle "$(batch "$dir/m")" "$(batch "$dir/m")" "$(batch "$dir/m")")
+    d=--deterministic
+    same=$(middle "$(rate 1 "$threads" "$dir/m" $d)" "$(rate 1 "$threads" "$dir/m" $d)" \
+        "$(rate 1 "$threads" "$dir/m" $d)")
+    same8=$(middle "$(batch "$dir/m" $d)" "$(batch "$dir/m" $d)" "$(batch "$dir/m" $d)")
     head -n 2 "$dir/ids" > "$dir/few"
     load=$(middle "$(seconds few "$dir/m")" "$(seconds few "$dir/m")" "$(seconds few "$dir/m")")
     all=$(middle "$(seconds ids "$dir/m")" "$(seconds ids "$dir/m")" "$(seconds ids "$dir/m")")
     awk -v t=$dtype -v one="$one" -v two="$two" -v e=$elements -v s=$size -v b="$bytes" -v f="$flops" \
-        -v load="$load" -v all="$all" -v eight="$eight" 'BEGIN {
+        -v load="$load" -v all="$all" -v eight="$eight" \
+        -v same="$same" -v same8="$same8" 'BEGIN {
         printf "%-5s decode %.2f of reading memory (%.1f tokens/s)\n", t, one * e * s / b, one
         printf "%-5s score  %.2f of a matrix product\n", t, 2 * e * 1024 / (all - load) / f
         printf "%-5s batch 8 %.2f of one prompt (%.1f tokens/s)\n", t, eight / one, eight
+        printf "%-5s determ. %.2f of the rate without, %.2f with batches of 8\n", t, same / one, same8 / eight
         printf "%-5s tp 2   %.2f of one rank\n", t, two / one
     }'
 done

@@ -90,7 +90,8 @@ TOKENS = 40
 
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python",
                "quick_gelu", "relu", "relu2", "relu6", "silu", "swish", "tanh", "sigmoid",
-               "mish", "linear", "laplace", "leaky_relu", "gelu_10", "xielu"]
+               "mish", "linear", "laplace", "leaky_relu", "gelu_10", "gelu_accurate",
+               "hardswish", "sqrtsoftplus", "xielu"]
 ROPES = [
     {"rope_type": "default", "rope_theta": 500.0},
     {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},

@@ -166,6 +166,11 @@ def stored_twice(pairs):
     return lambda path: rewrite(path, edit)
 
 
+def without_pooler(path):
+    """As BertModel(add_pooling_layer=False) is saved."""
+    rewrite(path, lambda tensors: {k: t for k, t in tensors.items() if "pooler" not in k})
+
+
 def hub_bert(path):
     """As the first BERT files on the hub: gamma and beta, heads of pretraining, a buffer."""
     rng = np.random.RandomState(7)
@@ -224,6 +229,25 @@ def old_gpt(kind, **kw):
     base = dict(n_embd=24, n_layer=2, n_head=6, n_positions=64, vocab_size=64,
                 bos_token_id=1, eos_token_id=None)
     return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+def longrope(dim, **kw):
+    """Factors that tell short, long and dimensions apart."""
+    n = dim // 2
+    return dict(rope_type="longrope", rope_theta=10000.0,
+                short_factor=[1.0 + 0.125 * i for i in range(n)],
+                long_factor=[1.5 + 1.25 * i for i in range(n)], **kw)
+
+
+def as_su(path):
+    """config.json as Phi-3-mini-128k was published: type "su", the lengths beside it
+    (transformers 5.23 reads longrope of this form, but not under that name)."""
+    old_form(path, drop=("torch_dtype",))
+    c = read_config(path)
+    c["partial_rotary_factor"] = c["rope_scaling"].pop("partial_rotary_factor")
+    c["rope_scaling"].pop("original_max_position_embeddings", None)
+    c["rope_scaling"]["type"] = "su"
+    write_config(path, c)
 
 
 def as_internlm2(path):
@@ -332,6 +356,9 @@ MODELS = {
                        id2label={0: "left", 1: "none", 2: "right"},
                        label2id={"left": 0, "none": 1, "right": 2}), {}, None),
     "bert-legacy": (MLM, bert(), {}, hub_bert),
+    "decoder-bert": (CAUSAL, bert(is_decoder=True, num_attention_heads=2, tie_word_embeddings=False), {}, None),
+    "decoder-roberta": (CAUSAL, plain("Roberta", is_decoder=True, hidden_size=30, type_vocab_size=1,
+                                      pad_token_id=1), {"dtype": torch.bfloat16}, None),
     "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,
                                    max_window_layers=1), {}, None),
     "qwen3": (CAUSAL, small("Qwen3", head_dim=8), {"dtype": torch.bfloat16}, None),
@@ -353,11 +380,24 @@ MODELS = {
     "phi": (CAUSAL, small("Phi", partial_rotary_factor=0.5), {}, None),
     "phi-normed": (CAUSAL, plain("Phi", partial_rotary_factor=0.5, qk_layernorm=True), {}, None),
     "phi3": (CAUSAL, small("Phi3", sliding_window=9, pad_token_id=0), {}, None),
+    "phi3-long": (
+        CAUSAL, small("Phi3", pad_token_id=0, hidden_size=32, num_attention_heads=4,
+                      num_key_value_heads=2, max_position_embeddings=64,
+                      original_max_position_embeddings=16,
+                      rope_parameters=longrope(8)), {"tokens": 40}, None),
+    "phi3-su": (
+        CAUSAL, small("Phi3", pad_token_id=0, hidden_size=48, num_attention_heads=3,
+                      num_key_value_heads=1, max_position_embeddings=96,
+                      original_max_position_embeddings=24, tie_word_embeddings=True,
+                      rope_parameters=longrope(12, partial_rotary_factor=0.75)),
+        {"dtype": torch.bfloat16, "tokens": 20, "last": as_su}, None),
     "gemma": (CAUSAL, small("Gemma", head_dim=8), {}, None),
     "gemma2": (CAUSAL, small("Gemma2", head_dim=8, sliding_window=8, num_hidden_layers=3), {}, None),
     "gemma3": (CAUSAL, small("Gemma3Text", head_dim=8, sliding_window=8, num_hidden_layers=7,
                              intermediate_size=24), {"dtype": torch.bfloat16}, None),
     "cohere": (CAUSAL, small("Cohere"), {}, None),
+    "cohere-normed": (CAUSAL, small("Cohere", use_qk_norm=True, attention_bias=True, vocab_size=61,
+                                    tie_word_embeddings=False, logit_scale=0.3), {}, None),
     "bigcode": (CAUSAL, old_gpt("GPTBigCode"), {}, None),
     "bigcode-heads": (CAUSAL, old_gpt("GPTBigCode", multi_query=False), {}, None),
     "starcoder2": (CAUSAL, small("Starcoder2", sliding_window=8), {}, None),
@@ -442,6 +482,10 @@ HEADS = {
     "mixtral-bare": (ENCODE, small("Mixtral", num_local_experts=4, num_experts_per_tok=2), {}, None),
     "llama-answers": (ANSWERS, small("Llama"), {}, None),
     "gemma2-score": (CLASSIFY, small("Gemma2", head_dim=8, num_labels=1, pad_token_id=0), {}, None),
+    "t5-encoder-bare": ("AutoModelForTextEncoding", transformers.T5Config(
+        d_model=24, d_kv=5, d_ff=40, num_layers=2, num_heads=6, vocab_size=61, feed_forward_proj="gated-gelu",
+        relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
+    "bert-unpooled-bare": (ENCODE, bert(), {}, without_pooler),
     "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
     "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
 }
@@ -459,7 +503,7 @@ def write_heads(path, name):
     with torch.no_grad():
         out = model(input_ids=torch.tensor([ids]))
     tensors = {"input_ids": torch.tensor(ids)}
-    if kind == ENCODE:
+    if name.endswith("-bare"):
         tensors["last_hidden_state"] = f32(out.last_hidden_state[0])
     elif kind == ANSWERS:
         tensors["logits"] = f32(torch.stack([out.start_logits[0], out.end_logits[0]], 1))
@@ -523,6 +567,14 @@ def nll(model, ids, window):
 
 def greedy(model, prompt, n):
     """N ids after PROMPT, the smallest gap of first to second logit on the way."""
+    if model.config.model_type == "roberta":  # generate() gives it positions from 0
+        ids, gaps = list(prompt), []
+        for _ in range(n):
+            with torch.no_grad():
+                top = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
+            ids.append(top.indices[0].item())
+            gaps.append((top.values[0] - top.values[1]).item())
+        return ids[len(prompt):], min(gaps)
     out = model.generate(torch.tensor([prompt]), max_new_tokens=n, do_sample=False,
                          eos_token_id=None, pad_token_id=0, output_logits=True,
                          return_dict_in_generate=True)

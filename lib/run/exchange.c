@@ -1,0 +1,207 @@
+/* exchange - how rows reach the ranks of their experts, and come back */
+#include "lib/run/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+enum { BY_RANK, FOR_DEVICE };
+
+static int grow(struct exchange *x, int which, uint64_t bytes, struct err *err)
+{
+    if (bytes <= x->cap[which])
+        return 0;
+    free(x->room[which]);
+    x->cap[which] = 0;
+    x->room[which] = mem_alloc(bytes, "rows of experts", err);
+    if (!x->room[which])
+        return -1;
+    x->cap[which] = bytes;
+    return 0;
+}
+
+int exchange_open(struct exchange *x, const struct program *p, struct link *link,
+                  struct comm *comm, const uint64_t most[ROWS_KINDS], struct err *err)
+{
+    uint64_t bytes = 0, experts = 0;
+
+    *x = (struct exchange){ .link = link, .comm = comm };
+    if (comm->size == 1)
+        return 0;
+    for (int i = 0; i < p->nmixtures; i++)
+        experts = p->mixture[i].all > experts ? p->mixture[i].all : experts;
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+        const struct value *v =
+            &p->value[inst->exchange == EXCHANGE_BACK ? inst->src[0] : inst->dst];
+        uint64_t n;
+
+        if (inst->op != OP_ALL_TO_ALL || inst->exchange == EXCHANGE_COUNTS)
+            continue;
+        if (!mem_mul(&n, program_rows(p, v, most), v->cols * sizeof(float)))
+            return err_set(err, ERR_SYSTEM, "rows of experts: too many");
+        bytes = n > bytes ? n : bytes;
+    }
+    x->sent = xcalloc((size_t)experts + 1, sizeof(*x->sent));
+    x->came =
+        xcalloc(((size_t)experts + 1) * ((size_t)comm->size + 1), sizeof(*x->came));
+    return grow(x, BY_RANK, bytes, err);
+}
+
+void exchange_close(struct exchange *x)
+{
+    free(x->sent);
+    free(x->came);
+    free(x->room[BY_RANK]);
+    free(x->room[FOR_DEVICE]);
+    *x = (struct exchange){ 0 };
+}
+
+uint64_t exchange_bytes(const struct exchange *x)
+{
+    return x->cap[BY_RANK] + x->cap[FOR_DEVICE];
+}
+
+/* Where the host may write BYTES for the device's Y. */
+static void *open_in(struct exchange *x, void *y, size_t bytes, struct err *err)
+{
+    if (x->link->ops->host_memory)
+        return y;
+    return grow(x, FOR_DEVICE, bytes + 1, err) < 0 ? NULL : x->room[FOR_DEVICE];
+}
+
+static int close_in(struct exchange *x, void *y, const void *host, size_t bytes,
+                    struct err *err)
+{
+    return host == y ? 0 : x->link->ops->copy_in(x->link->device, y, host, bytes, err);
+}
+
+/* N numbers of the device at FROM to the host. */
+static int read_numbers(struct exchange *x, int32_t *to, const void *from, size_t n,
+                        struct err *err)
+{
+    const void *host;
+
+    if (link_read(x->link, from, n * sizeof(*to), &host, err) < 0)
+        return -1;
+    memcpy(to, host, n * sizeof(*to));
+    return 0;
+}
+
+/* Y = the rows before each own expert's, of all ranks, and their number; then, of each
+ * rank, those for each expert. */
+static int exchange_counts(struct exchange *x, const struct mixture *m, void *y,
+                           const void *from, size_t *chosen, struct err *err)
+{
+    size_t size = (size_t)x->comm->size, own = (size_t)m->count;
+    size_t n = own + 1 + size * own;
+    size_t *out = xcalloc(2 * size, sizeof(*out)), *in = out + size;
+    int32_t *came = x->came, *table = came + own + 1;
+    void *host;
+    int ret = -1;
+
+    if (read_numbers(x, x->sent, from, (size_t)m->all + 1, err) < 0)
+        goto out;
+    for (size_t e = 0; e < m->all; e++)
+        x->sent[e] = x->sent[e + 1] - x->sent[e];
+    for (size_t r = 0; r < size; r++) {
+        out[r] = (size_t)(m->deal[r + 1] - m->deal[r]);
+        in[r] = own;
+    }
+    if (comm_run(x->comm,
+                 comm_all_to_all(x->sent, (struct comm_parts){ .count = out }, table,
+                                 (struct comm_parts){ .count = in }, sizeof(*table)),
+                 err) < 0)
+        goto out;
+    came[0] = 0;
+    for (size_t e = 0; e < own; e++) {
+        came[e + 1] = came[e];
+        for (size_t r = 0; r < size; r++)
+            came[e + 1] += table[r * own + e];
+    }
+    *chosen = (size_t)came[own];
+    host = open_in(x, y, n * sizeof(*came), err);
+    if (!host)
+        goto out;
+    memcpy(host, came, n * sizeof(*came));
+    ret = close_in(x, y, host, n * sizeof(*came), err);
+out:
+    free(out);
+    return ret;
+}
+
+/* Rows of BYTES as they come, by rank and expert, to where they belong: by expert and
+ * rank; or back. */
+static void sort_rows(const struct exchange *x, const struct mixture *m, char *by_rank,
+                      char *by_expert, size_t bytes, bool back)
+{
+    const int32_t *table = x->came + m->count + 1;
+
+    for (size_t e = 0; e < m->count; e++) {
+        char *rank = by_rank;
+
+        for (size_t r = 0; r < (size_t)x->comm->size; r++) {
+            const int32_t *its = table + r * m->count;
+            size_t n = (size_t)its[e] * bytes;
+
+            for (size_t k = 0; k < m->count; k++) {
+                if (k == e && n)
+                    memcpy(back ? rank : by_expert, back ? by_expert : rank, n);
+                rank += (size_t)its[k] * bytes;
+            }
+            by_expert += n;
+        }
+    }
+}
+
+/* Rows of COLS to their experts, or back. */
+static int exchange_rows(struct exchange *x, const struct mixture *m, bool back,
+                         void *y, const void *from, uint64_t cols, struct err *err)
+{
+    size_t size = (size_t)x->comm->size, bytes = (size_t)cols * sizeof(float);
+    size_t *out = xcalloc(2 * size, sizeof(*out)), *in = out + size;
+    size_t rows = (size_t)x->sent[m->all], came = (size_t)x->came[m->count];
+    struct comm_parts sent = { .count = out }, taken = { .count = in };
+    const void *host;
+    void *to;
+    int ret = -1;
+
+    for (size_t r = 0; r < size; r++) {
+        out[r] = (size_t)(x->sent[m->deal[r + 1]] - x->sent[m->deal[r]]);
+        for (size_t e = 0; e < m->count; e++)
+            in[r] += (size_t)x->came[m->count + 1 + r * m->count + e];
+    }
+    if (link_read(x->link, from, (back ? came : rows) * bytes, &host, err) < 0)
+        goto out;
+    to = open_in(x, y, (back ? rows : came) * bytes, err);
+    if (!to)
+        goto out;
+    if (back)
+        sort_rows(x, m, x->room[BY_RANK], (char *)(uintptr_t)host, bytes, true);
+    if (comm_run(x->comm,
+                 back ? comm_all_to_all(x->room[BY_RANK], taken, to, sent, bytes)
+                      : comm_all_to_all(host, sent, x->room[BY_RANK], taken, bytes),
+                 err) < 0)
+        goto out;
+    if (!back)
+        sort_rows(x, m, x->room[BY_RANK], to, bytes, false);
+    ret = close_in(x, y, to, (back ? rows : came) * bytes, err);
+out:
+    free(out);
+    return ret;
+}
+
+int exchange_run(struct exchange *x, const struct inst *inst, const struct mixture *m,
+                 void *y, const void *from, uint64_t cols, const void *sent,
+                 const void *came, size_t *chosen, struct err *err)
+{
+    size_t own = (size_t)m->count;
+
+    if (inst->exchange == EXCHANGE_COUNTS)
+        return exchange_counts(x, m, y, from, chosen, err);
+    if (read_numbers(x, x->sent, sent, (size_t)m->all + 1, err) < 0 ||
+        read_numbers(x, x->came, came, own + 1 + (size_t)x->comm->size * own, err) < 0)
+        return -1;
+    return exchange_rows(x, m, inst->exchange == EXCHANGE_BACK, y, from, cols, err);
+}
