@@ -59,8 +59,8 @@ for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
         "$models/llama-gqa"
 done
 same "experts give the CPU's text" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
-same "and on --ep 2" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 --ep 2 "$models/mixtral"
     "$models/mixtral"
+same "and on --ep 2" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 --ep 2 "$models/mixtral"
 
 # enough rows for cuBLASLt: of f32, and of bf16, whose rows go there in two parts
 long=$(seq -s, 1 40)
