@@ -378,15 +378,20 @@ static int threads_of(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
+    const char *usual = opt->same_bits ? "cpu" : opt->usual_backend;
+    const char *backend = opt->backend ? opt->backend : usual;
+    int own;
+
     *s = (struct session){ .cmd = cmd, .opt = *opt };
-    s->machine.ops = backend_find(opt->backend, err);
+    s->machine.ops = backend_find(backend, err);
     if (!s->machine.ops)
         return -1;
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     s->launcher.timeout_s = opt->timeout;
-    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
+    s->machine.local = own + 1;
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }

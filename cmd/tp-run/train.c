@@ -636,6 +636,7 @@ int train_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    opt.usual_backend = "cpu"; /* the only one with kernels for training */
     r.t.setting = set;
     o->init = r.init;
     r.model = operand[0];
