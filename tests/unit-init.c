@@ -114,7 +114,7 @@ static int draw_rank(struct whole *w, struct checkpoint *c, const struct mesh *m
 
     if (program_build(&program, c->model, mesh, coord, &options, err) < 0)
         return -1;
-    if (backend_cpu.open(&device, 1, err) == 0 &&
+    if (backend_cpu.open(&device, 1, 0, err) == 0 &&
         parameters_open(&p, c, program, &backend_cpu, device, err) == 0) {
         ret = init_parameters(&p, seed, err);
         for (int i = 0; i < program->nweights && ret == 0; i++) {

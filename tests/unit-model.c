@@ -195,7 +195,7 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
 
 static char *expr_text(const cJSON *config, const char *text)
 {
-    struct expr_env env = { lookup, (void *)config };
+    struct expr_env env = { .lookup = lookup, .arg = (void *)config };
     struct expr_value v;
     struct err err = { 0 };
 
