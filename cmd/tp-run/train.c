@@ -26,6 +26,7 @@ enum {
     S_BETA2,
     S_EPS,
     S_CLIP,
+    S_DROPOUT,
     S_GLOBAL,
     S_MICRO,
     S_SEQ,
@@ -149,6 +150,9 @@ static int check_numbers(const struct request *r, struct err *err)
             return err_set(err, ERR_USAGE, "--%s %g: must be at least 0%s",
                            range[i].name, range[i].x,
                            range[i].below == 1 ? " and less than 1" : "");
+    if (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0 && o->dropout < 1))
+        return err_set(err, ERR_USAGE,
+                       "--dropout %g: must be at least 0 and less than 1", o->dropout);
     if (o->spikes > 0 && o->spikes <= 1)
         return err_set(err, ERR_USAGE, "--skip-spikes %g: must be above 1", o->spikes);
     if (r->eval.n && o->eval_fraction > 0)
@@ -356,6 +360,21 @@ static int check_model(struct request *r, struct err *err)
     return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
 }
 
+/* Can the first stage be trained? */
+static int check_program(const struct session *s, struct err *err)
+{
+    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const int coord[MESH_NAXES] = { 0 };
+    struct program *p;
+    int ret;
+
+    if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        return -1;
+    ret = trainer_check(p, err);
+    program_free(p);
+    return ret;
+}
+
 /* Rank 0: a new run's directory, or what is to go on. */
 static int begin_dir(struct request *r, struct err *err)
 {
@@ -451,6 +470,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
         return -1;
     ret = check_model(r, err);
     if (ret == 0)
+        ret = check_program(t->session, err);
+    if (ret == 0)
         ret = check_shares(r, err);
     if (ret == 0)
         ret = open_data(r, err);
@@ -496,6 +517,7 @@ int train_main(const char *program, int argc, char **argv)
                                        .beta2 = 0.999,
                                        .eps = 1e-8,
                                        .clip = 1,
+                                       .dropout = -1,
                                        .save_every = SAVE_AT_END },
                                 .state.best = (double)INFINITY,
                                 .nsettings = SETTINGS } };
@@ -512,6 +534,7 @@ int train_main(const char *program, int argc, char **argv)
         [S_BETA2] = { SETTING_DOUBLE, "beta2", &o->beta2, NULL, false, true },
         [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
         [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
+        [S_DROPOUT] = { SETTING_DOUBLE, "dropout", &o->dropout, NULL, false, true },
         [S_GLOBAL] = { SETTING_INT, "global-batch", &o->global, NULL, false, true },
         [S_MICRO] = { SETTING_INT, "micro-batch", &o->micro, NULL, false, false },
         [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
@@ -544,6 +567,8 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_DOUBLE, '\0', "beta2", &o->beta2, "X", NULL, NULL, &set[S_BETA2].given },
         { OPT_DOUBLE, '\0', "eps", &o->eps, "X", NULL, NULL, &set[S_EPS].given },
         { OPT_DOUBLE, '\0', "clip", &o->clip, "X", NULL, NULL, &set[S_CLIP].given },
+        { OPT_DOUBLE, '\0', "dropout", &o->dropout, "X", NULL, NULL,
+          &set[S_DROPOUT].given },
         { OPT_COUNT, '\0', "global-batch", &o->global, "N", NULL, NULL,
           &set[S_GLOBAL].given },
         { OPT_COUNT, '\0', "micro-batch", &o->micro, "N", NULL, NULL,

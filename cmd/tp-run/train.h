@@ -15,6 +15,7 @@ enum { SAVE_AT_END = INT32_MAX }; /* steps from one checkpoint to the next */
 struct train_options {
     int steps, global, micro, warmup, eval_every, save_every;
     uint64_t seed, seq;
+    double dropout; /* below 0: the config's */
     double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, pack, order;
     bool deterministic;

@@ -28,6 +28,7 @@ struct eval {
 
 static int lookup(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
+static bool given(void *arg, const char *name, size_t len);
 
 /* "FILE:LINE:COL: cause" from *err's "column C: cause". */
 static int place_error(const struct json_doc *doc, const struct json *j,
@@ -54,7 +55,7 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
     struct eval e = {
         .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
     };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     if (d->state == SYMBOL_BUSY)
         return family_error(d->entry->doc, d->entry->json, 0, err,
@@ -106,6 +107,17 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     return 0;
 }
 
+static bool given(void *arg, const char *name, size_t len)
+{
+    const struct eval *e = arg;
+    const cJSON *member;
+
+    cJSON_ArrayForEach(
+        member, e->s->config) if (member->string && strlen(member->string) == len &&
+                                  !memcmp(member->string, name, len)) return true;
+    return false;
+}
+
 static int evaluate(const struct model *m, const char *text, size_t n, int layer,
                     bool training, struct expr_value *out, struct err *err)
 {
@@ -113,7 +125,7 @@ static int evaluate(const struct model *m, const char *text, size_t n, int layer
     struct eval e = {
         .s = m->state, .layer = layer, .training = training, .by_layer = &by_layer
     };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     return expr_eval(out, text, n, &env, err);
 }
