@@ -16,7 +16,7 @@ static void choose(const struct model *m, const struct stage_options *o)
     struct err err = { 0 };
     int parts = 0, *stages;
 
-    if (stages_choose(&stages, &parts, o, 1, m, &err) == 0) {
+    if (stages_choose(&stages, &parts, o, 1, m, NULL, &err) == 0) {
         int sum = 0;
 
         for (int s = 0; s < parts; s++)
