@@ -235,10 +235,10 @@ static void test_expressions(void)
     check_text(expr_text(c, "min(a, b) + sqrt(4)"), "6", "functions");
     check_text(expr_text(c, "a +"), "column 4: an operand is missing",
                "a missing operand");
-    check_text(
-        expr_text(c, "foo(1)"),
-        "column 1: no function of that name (min max sqrt pow floor ceil log len ends)",
-        "an unknown function");
+    check_text(expr_text(c, "foo(1)"),
+               "column 1: no function of that name (min max sqrt pow floor ceil log "
+               "len ends given)",
+               "an unknown function");
     check_text(expr_text(c, "a b"), "column 3: expected an operator or the end",
                "a stray operand");
     cJSON_Delete(c);
