@@ -238,7 +238,7 @@ if mount -t tmpfs -o size=600k tmpfs small 2> mount.err; then
     ok "the checkpoint before is whole" tp-shard verify small/run/step-000002
     ok "nothing half-written is left" sh -c "! ls small/run | grep partial"
     umount small
-    trap 'rm -rf "$scratch"' EXIT
+    trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
 else
     skip "a full disk ends the run with 4" "cannot mount"
 fi
