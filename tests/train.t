@@ -268,4 +268,14 @@ status_is 0 "hpo-sweep drives it"
 hpo-sweep show --storage sweep.journal --json > out
 ok "and has the loss of each evaluation" awk '/"COMPLETE"/ { n++; if ($0 !~ /"values": \[[3-6]\.[0-9]*\]/) bad = 1 }
     END { exit bad || n != 2 }' out
+cat > prune.yaml << 'EOF'
+parameters:
+  lr: {values: [1e-2, 1e-3, 1e-6]}
+EOF
+run hpo-sweep run -q --sampler grid --pruner median:startup=2 --storage prune.journal prune.yaml -- \
+    tp-run train -q --lr '{lr}' --data "$PWD/ids.jsonl" --eval-data "$PWD/ids.jsonl" --seq 24 --steps 60 --eval-every 4 \
+    --threads 1 "$model"
+hpo-sweep show --storage prune.journal --json > out
+ok "a pruned trial ends before its time" sh -c "grep -q PRUNED out && ! grep -q finished.:true prune.trials/000002/log.jsonl"
+ok "with a whole checkpoint" sh -c 'tp-shard verify "$(ls -d prune.trials/000002/step-* | tail -n 1)"'
 done_testing
