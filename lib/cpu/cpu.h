@@ -45,9 +45,11 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
 MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                                 const struct inst *inst, bool plain,
                                 const struct matrix *w, struct err *err);
-/* y = x / (1 - inst->drop.rate), or 0 at random, of tokens of these numbers */
+/* y = x / (1 - inst->drop.rate), or 0 at random, of tokens of these numbers; RUNS says
+ * which columns of the whole row these are, NULL: all */
 void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-                 const struct inst *inst, const uint64_t *token, uint64_t seed);
+                 const struct inst *inst, const struct runs *runs,
+                 const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
 void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);

@@ -89,6 +89,7 @@ struct job {
     const float *x;
     size_t cols;
     const struct inst *inst;
+    const struct runs *runs;
     const uint64_t *token;
     uint64_t seed;
 };
@@ -96,19 +97,22 @@ struct job {
 static void drop_row(void *arg, size_t row, int thread)
 {
     const struct job *j = arg;
+    const struct run all = { .count = j->cols }, *run = j->runs ? j->runs->v : &all;
     float *y = j->y + row * j->cols;
 
     (void)thread;
     for (size_t i = 0; i < j->cols; i++)
         y[i] = j->x[row * j->cols + i];
-    cpu_drop(y, 0, j->cols, j->inst->drop.rate, j->seed ^ j->inst->drop.site,
-             j->token[row], 0);
+    for (size_t at = 0; at < j->cols; at += (size_t)run->count, run++)
+        cpu_drop(y + at, (size_t)run->start, (size_t)run->count, j->inst->drop.rate,
+                 j->seed ^ j->inst->drop.site, j->token[row], 0);
 }
 
 void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t cols,
-                 const struct inst *inst, const uint64_t *token, uint64_t seed)
+                 const struct inst *inst, const struct runs *runs,
+                 const uint64_t *token, uint64_t seed)
 {
-    struct job j = { y, x, cols, inst, token, seed };
+    struct job j = { y, x, cols, inst, runs, token, seed };
 
     cpu_parallel(d, rows, drop_row, &j);
 }

@@ -136,6 +136,9 @@ static int kernel_dropout(struct device *d, const struct call *c, struct err *er
 {
     (void)err;
     cpu_dropout(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst,
+                c->inst->drop.gather < 0 ? NULL
+                                         : &c->program->gather[c->inst->drop.gather]
+                                                .runs[c->program->coord[MESH_TP]],
                 c->step->token, *c->step->seed);
     return 0;
 }

@@ -193,8 +193,7 @@ static bool same_places(const struct runs *a, const struct runs *b)
     return true;
 }
 
-/* The gather that describes how A lies over the ranks; equal ones are shared. */
-static int find_gather(struct builder *b, const struct axis *a)
+int build_gather(struct builder *b, const struct axis *a)
 {
     struct program *p = b->p;
     struct gather g = { .parts = p->mesh.size[MESH_TP] };
@@ -350,7 +349,7 @@ int build_tree(struct builder *b, const struct axis *a, int *tree)
     *tree = 0;
     if (!b->opt->deterministic || !root_of(b, a, &root))
         return 0;
-    gather = find_gather(b, a);
+    gather = build_gather(b, a);
     if (a->n > 1 ||
         !has_subtrees(&p->gather[gather], &root, 0, tp, p->coord[MESH_TP], &t)) {
         axis_print(&text, a, &b->m->scope);
@@ -387,7 +386,7 @@ static int convert(struct builder *b, int v, int from, enum op op, enum place pl
 /* Cut V, whole: all ranks' columns, then each where it belongs. */
 static int gather_columns(struct builder *b, int v)
 {
-    int gather = find_gather(b, &b->type[v].col), all;
+    int gather = build_gather(b, &b->type[v].col), all;
     uint64_t cols = 0;
 
     for (int i = 0; i < b->p->gather[gather].parts; i++)
@@ -449,7 +448,7 @@ int build_cut(struct builder *b, int v)
     if (!build_cuts(b, &b->type[v].col))
         return build_whole(b, v);
     if (b->type[v].cut < 0) {
-        int whole = build_whole(b, v), gather = find_gather(b, &b->type[v].col);
+        int whole = build_whole(b, v), gather = build_gather(b, &b->type[v].col);
         int cut = convert(b, v, whole, OP_SLICE, PLACE_CUT, gather);
 
         b->type[v].cut = cut;

@@ -85,6 +85,8 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
 /* The same with N columns, whole on every rank, of dtype DTYPE. */
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
                               enum dtype dtype, enum rows rows);
+/* The gather that describes how A lies over the ranks; equal ones are shared. */
+int build_gather(struct builder *b, const struct axis *a);
 /* The sum of V, partial, over the ranks of OVER. */
 int build_sum(struct builder *b, int v, enum mesh_axis over);
 /* V of all ranks of the tensor group, one rank's rows after the other's. */

@@ -120,6 +120,8 @@ struct inst {
         struct {
             double rate;
             uint64_t site; /* where in the model: another for each dropout */
+            int gather;    /* of a sharded value, index into program.gather: whose
+                              columns of the whole row a rank has; -1 */
         } drop;
         int tree; /* OP_LINEAR, OP_MATMUL: how their sums are made: the tree of this
                      number in program.tree, from 1; 0: as it comes */

@@ -390,14 +390,15 @@ int apply_dropout(struct builder *b, enum op op, const struct node *call,
     rate = build_drop_rate(b, arg[1].kind == OPERAND_NUMBER ? arg[1].number : 0);
     if (!(rate > 0 && rate < 1))
         return build_error(b, arg[1].at, "expected a rate from 0 to below 1");
-    if (b->p->value[arg[0].index].place == PLACE_CUT ||
-        b->p->value[arg[0].index].rows != ROWS_TOKENS)
+    if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
         return build_error(b, arg[0].at,
-                           "what ranks have their own columns of, or rows that are not "
-                           "the tokens', is not dropped");
+                           "rows that are not the tokens' are not dropped");
     inst = build_unary(b, op, arg[0].index);
     inst->drop.rate = rate;
     inst->drop.site = build_site(b, call->at);
+    inst->drop.gather = b->p->value[inst->dst].place == PLACE_CUT
+                            ? build_gather(b, &b->type[inst->dst].col)
+                            : -1;
     build_operand(out, inst);
     return 0;
 }

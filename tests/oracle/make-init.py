@@ -47,6 +47,8 @@ def lines(directory):
         zero = [r for r in range(len(rows)) if rows.any() and not rows[r].any()]
         first = rows[0 if 0 not in zero else 1][0].item()
         assert all((rows[r] == first).all() for r in range(len(rows)) if r not in zero) and len(zero) < 2, name
+        if kind.startswith("Nemotron") and name.endswith("norm.weight"):
+            first = 0.0  # its norms multiply by 1 + weight; transformers 5.23 begins them at 1 all the same
         how = ("normal", first / TOLD - 1) if first >= TOLD else ("all", first)
         name = re.sub(r"(?<=\.)\d+(?=\.)", "#", name)
         yield f"{os.path.basename(directory)}\t{name}\t{how[0]}\t{how[1]:.7g}\t{zero[0] if zero else -1}\n"
