@@ -87,10 +87,10 @@ ok "and with two threads" cmp first second
 train --tp 2 --pp 2 --pipeline gpipe -o gpipe "$model"
 train --tp 2 --pp 2 --pipeline 1f1b -o 1f1b "$model"
 ok "gpipe and 1f1b have the same bits" same_files gpipe/step-000008 1f1b/step-000008
-pp-partition schedule --stages 2 --micro-batches 4 --schedule gpipe -o table.csv 2> /dev/null ||
-    printf '0F0,0F1,0F2,0F3,,,,0B0,0B1,0B2,0B3\n,1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n' > table.csv
+pp-partition schedule --pp 2 --micro-batches 4 --schedule gpipe --csv > table.csv
 train --tp 2 --pp 2 --pipeline table.csv -o table "$model"
-ok "and a file of actions" same_files gpipe/step-000008 table/step-000008
+pp-partition schedule --pp 2 --micro-batches 4 --schedule zb-h1 --csv > zero.csv
+ok "and pp-partition's file of it" same_files gpipe/step-000008 table/step-000008
 for dp in 1 2 4; do
     train --deterministic --dp "$dp" -o "dp$dp" "$model"
 done
@@ -189,6 +189,8 @@ run train -o none "$data/models/bert-mlm"
 err_has "not causal" "an encoder is refused"
 run train -o none --pipeline "$model/config.json" "$model"
 status_is 3 "a pipeline's file that is none is bad input"
+run train --pp 2 -o none --pipeline zero.csv "$model"
+err_has "gradients of inputs and of weights apart" "and a schedule that parts backward passes is refused"
 run train --eval-every 2 -o none "$model"
 err_has "give --eval-data" "evaluations need data"
 ok "none of these left anything" test ! -e none
