@@ -459,6 +459,9 @@ static int check_shares(const struct request *r, struct err *err)
             "--global-batch %d: no multiple of %d, which is --micro-batch %d "
             "times dp %d",
             o->global, share, o->micro, o->global ? share / o->micro : 1);
+    if (r->t.table && trainer_check_table(r->t.table, r->t.session->mesh.size[MESH_PP],
+                                          o->global / share, err) < 0)
+        return err_prefix(err, "%s", r->pipeline);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/tp-run/train.h"
@@ -29,14 +30,20 @@ bool train_dir_is_run(const char *dir)
     return is;
 }
 
+/* The ranks of a run that has just been killed hold its lock for a moment. */
 int train_dir_lock(int *fd, const char *dir, struct err *err)
 {
+    const struct timespec pause = { .tv_nsec = 100000000 };
+    int tries = 15;
+
     if (fs_mkdirs(dir, err) < 0)
         return -1;
     *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0)
         return err_errno(err, "%s", dir);
-    if (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    while (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK && tries-- > 0)
+        nanosleep(&pause, NULL);
+    if (tries < 0)
         return err_set(err, ERR_LOCKED, "%s: another training is in it", dir);
     return 0; /* a file system without locks is used without */
 }

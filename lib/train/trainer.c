@@ -148,8 +148,8 @@ static int make_tree(struct trainer *t, struct err *err)
 
 /* A table of foreign actions: as many ranks and micro-batches as there are, whole
  * backwards alone, which come in the same order on all stages, as messages do. */
-static int check_table(const struct action_table *a, int pp, int micro_batches,
-                       struct err *err)
+int trainer_check_table(const struct action_table *a, int pp, int micro_batches,
+                        struct err *err)
 {
     double *one = xmalloc((size_t)pp * sizeof(*one));
     struct pipe_times times = { one, one, one, 0, 0, 0, 0 };
@@ -219,7 +219,7 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     if (!o->table)
         return order_make(&t->table, o->order, mesh->size[MESH_PP], o->global / share,
                           1, err);
-    if (check_table(o->table, mesh->size[MESH_PP], o->global / share, err) < 0)
+    if (trainer_check_table(o->table, mesh->size[MESH_PP], o->global / share, err) < 0)
         return -1;
     copy_table(&t->table, o->table);
     return 0;

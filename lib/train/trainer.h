@@ -60,6 +60,10 @@ struct trainer {
 
 /* ERR_NO for a model that has nothing to learn from the token that follows. */
 MUST_CHECK int trainer_check(const struct program *p, struct err *err);
+/* Can PP stages with MICRO_BATCHES be trained by the table A?  ERR_INPUT says why not.
+ */
+MUST_CHECK int trainer_check_table(const struct action_table *a, int pp,
+                                   int micro_batches, struct err *err);
 /* Make rank WORLD->rank of MESH ready to train C; both must outlive it. */
 MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
                             const struct mesh *mesh,
