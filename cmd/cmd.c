@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -320,6 +321,10 @@ static void refuse_value(const struct cmd *cmd, const struct opt *o, const char 
             str_addf(&all, "%s%s", i ? ", " : "", o->choices[i]);
         cmd_usage(cmd, "--%s: '%s' is none of %s", o->long_name, text, str_text(&all));
         str_clear(&all);
+    } else if ((o->type == OPT_INT || o->type == OPT_COUNT) &&
+               !text[strspn(text, "0123456789")] && str_double(text, &(double){ 0 }) &&
+               strtod(text, NULL) > INT_MAX) {
+        cmd_usage(cmd, "--%s: '%s' is more than %d", o->long_name, text, INT_MAX);
     } else {
         cmd_usage(cmd, "--%s: '%s' is not %s", o->long_name, text, bad_value(o));
     }
@@ -413,6 +418,17 @@ static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
     end_with(ERR_USAGE);
 }
 
+static _Noreturn void print_choices(const struct cmd *cmd, const char *name)
+{
+    const struct opt *o = find_long(cmd, name, strlen(name));
+
+    if (!o)
+        refuse_unknown(cmd, name, strlen(name));
+    for (int i = 0; o->type != OPT_RANK && o->choices && o->choices[i]; i++)
+        puts(o->choices[i]);
+    end_with(cmd_finish(cmd, EXIT_SUCCESS));
+}
+
 static void apply(const struct cmd *cmd, const struct opt *o, const char *text)
 {
     answer(cmd, o);
@@ -441,6 +457,8 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
 
     if (!o)
         refuse_unknown(cmd, word, len);
+    if (o == &help_option && word[len])
+        print_choices(cmd, word + len + 1);
     if (o->type == OPT_FLAG) {
         if (word[len])
             end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));

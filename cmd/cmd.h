@@ -37,12 +37,14 @@ struct opt {
     enum opt_type type;
     char short_name; /* '\0' for none */
     const char *long_name;
-    void *value;                /* untouched unless given */
-    const char *arg;            /* its name in --help, "N"; NULL for flags */
-    const char *help;           /* one line, lower case, no full stop; NULL: named in
-                                   --help, explained in the page alone */
-    const char *const *choices; /* OPT_CHOICE: NULL-terminated words */
-    bool *given;                /* set to true when the option occurs; may be NULL */
+    void *value;      /* untouched unless given */
+    const char *arg;  /* its name in --help, "N"; NULL for flags */
+    const char *help; /* one line, lower case, no full stop; NULL: named in
+                         --help, explained in the page alone */
+    const char *const
+        *choices; /* OPT_CHOICE: NULL-terminated words; OPT_STRING and
+                     OPT_LIST: words that --help=OPTION suggests, or NULL */
+    bool *given;  /* set to true when the option occurs; may be NULL */
 };
 
 /* A program with subcommands has .subs and no .opts; each subcommand has .run. */
@@ -72,7 +74,8 @@ struct cmd_sub {
 int cmd_dispatch(const struct cmd *cmd, int argc, char **argv);
 
 /* Parse; returns the operands, NULL-terminated, borrowed from ARGV (reordered).
- * --help and --version are answered and end the program with 0, a usage error with 2
+ * --help, --help=OPTION (the words that OPTION can be, a line each, as far as there is
+ * a list) and --version are answered and end the program with 0, a usage error with 2
  * and two lines on standard error. */
 char **cmd_parse(const struct cmd *cmd, int argc, char **argv);
 

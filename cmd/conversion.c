@@ -7,13 +7,29 @@
 #include <time.h>
 
 #include "lib/base/str.h"
+#include "lib/model/family.h"
+#include "lib/program/check.h"
 
-int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err)
+const char *family_path(const struct cmd *cmd)
+{
+    const char *path = getenv("SHARDUTILS_FAMILY_PATH"), *fault;
+    struct family_library *lib;
+    struct err err = { 0 };
+
+    if (!path || !*path || family_library_open(&lib, path, &err) < 0)
+        return path;
+    for (size_t i = 0; (fault = family_library_fault(lib, i)) != NULL; i++)
+        cmd_warn(cmd, "%s: passed over", fault);
+    family_library_free(lib);
+    return path;
+}
+
+int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *path,
+                    const char *family, struct err *err)
 {
     const struct checkpoint_options opt = {
         .family_file = family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+        .family_path = checkpoint_is_sharded(path) ? NULL : family_path(cmd),
     };
 
     if (checkpoint_open(out, path, &opt, err) < 0)
@@ -23,6 +39,22 @@ int open_checkpoint(struct checkpoint **out, const char *path, const char *famil
         return 0;
     checkpoint_close(*out);
     return -1;
+}
+
+int open_to_cut(const struct cmd *cmd, struct checkpoint **out, const char *path,
+                const char *family, struct err *err)
+{
+    struct checkpoint *c;
+
+    if (open_checkpoint(cmd, &c, path, family, err) < 0)
+        return -1;
+    if (c->model && model_family(c->model)->own &&
+        model_check_lines(c->model, err) < 0) {
+        checkpoint_close(c);
+        return -1;
+    }
+    *out = c;
+    return 0;
 }
 
 int check_config(const struct cmd *cmd, const struct model *m, enum keys_need need,
@@ -88,7 +120,12 @@ static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
         cmd_warn(cmd, "%s: %d rank file%s, %s", output, files, files > 1 ? "s" : "",
                  size);
     else
-        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->ntensors, size);
+        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->nweights, size);
+}
+
+static void tell_damage(void *arg, const char *text)
+{
+    cmd_warn(arg, "%s; this copy was not needed", text);
 }
 
 int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
@@ -109,6 +146,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     }
     if (how(ckpt, output, opt, &result, &err) < 0)
         return cmd_fail(cmd, &err);
+    if (ckpt->sharded)
+        checkpoint_check_spared(ckpt, tell_damage, (void *)cmd);
     if (result.overflows)
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
                  dtype_name(*opt->dtype));

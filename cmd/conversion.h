@@ -7,9 +7,15 @@
 #include "lib/reshard/checkpoint.h"
 #include "lib/reshard/convert.h"
 
-/* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
-MUST_CHECK int open_checkpoint(struct checkpoint **out, const char *path,
-                               const char *family, struct err *err);
+/* SHARDUTILS_FAMILY_PATH, or NULL; CMD warns of each file on it that is no family. */
+const char *family_path(const struct cmd *cmd);
+/* Open PATH with --family FAMILY (or NULL) and the families of family_path. */
+MUST_CHECK int open_checkpoint(const struct cmd *cmd, struct checkpoint **out,
+                               const char *path, const char *family, struct err *err);
+/* The same to be cut: a family from the user's file must also type, since the cut
+ * checkpoint keeps it. */
+MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
+                           const char *path, const char *family, struct err *err);
 
 /* Check the keys of M's config as keys_check does, and warn with one line of CMD (NULL:
  * not at all) of those that are ignored. */

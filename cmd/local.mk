@@ -9,12 +9,18 @@ include %D%/pp-partition/local.mk
 include %D%/tp-run/local.mk
 include %D%/tp-shard/local.mk
 
-# completion by bash, which loads the file that has the program's name
-completiondir = $(datadir)/bash-completion/completions
-EXTRA_DIST += %D%/completion.bash
+# completion: bash and fish load the file that has the program's name, zsh what #compdef says
+bashdir = $(datadir)/bash-completion/completions
+fishdir = $(datadir)/fish/vendor_completions.d
+zshdir = $(datadir)/zsh/site-functions
+EXTRA_DIST += %D%/completion.bash %D%/completion.fish %D%/completion.zsh
 install-data-local:
-	$(MKDIR_P) '$(DESTDIR)$(completiondir)'
-	for p in $(bin_PROGRAMS); do $(INSTALL_DATA) '$(srcdir)/%D%/completion.bash' \
-	    '$(DESTDIR)$(completiondir)'/"$${p##*/}" || exit; done
+	$(MKDIR_P) '$(DESTDIR)$(bashdir)' '$(DESTDIR)$(fishdir)' '$(DESTDIR)$(zshdir)'
+	for p in $(bin_PROGRAMS); do \
+	    $(INSTALL_DATA) '$(srcdir)/%D%/completion.bash' '$(DESTDIR)$(bashdir)'/"$${p##*/}" && \
+	    $(INSTALL_DATA) '$(srcdir)/%D%/completion.fish' '$(DESTDIR)$(fishdir)'/"$${p##*/}".fish || exit; done
+	$(INSTALL_DATA) '$(srcdir)/%D%/completion.zsh' '$(DESTDIR)$(zshdir)/_shardutils'
 uninstall-local:
-	for p in $(bin_PROGRAMS); do rm -f '$(DESTDIR)$(completiondir)'/"$${p##*/}"; done
+	for p in $(bin_PROGRAMS); do \
+	    rm -f '$(DESTDIR)$(bashdir)'/"$${p##*/}" '$(DESTDIR)$(fishdir)'/"$${p##*/}".fish; done
+	rm -f '$(DESTDIR)$(zshdir)/_shardutils'

@@ -52,8 +52,39 @@ file" "a pointer is told from a file" tp-shard show pointer.safetensors
 tp-shard families llama > own.json
 same "a family may be a file" "tp-shard families ./own.json" "tp-shard families --family own.json"
 same "which is checked" "tp-shard families --check own.json" "tp-shard families --check --family own.json"
-answers 4 "tp-shard: none.json: No such file or directory" "a file that is missing is named" \
+answers 3 "tp-shard: none.json: no such family file" "a file that is missing is named" \
     tp-shard families --check none.json
+# line NUMBER of own.json after sed's EDIT, which is not what the layer's lines say
+edited() {
+    sed 's/"family": "llama"/"family": "mine"/; s/\["llama"\]/["mine"]/; '"$1" own.json > edited.json
+    edited_line=$(diff own.json edited.json | sed -n '$s/^> //p' | grep -nFf - edited.json | tail -n 1 | cut -d: -f1)
+}
+edited 's/linear(h, wv)/linear(h, wvv)/'
+answers 3 "tp-shard: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "a misspelt tensor is told, not that nothing reads it" \
+    tp-shard families --check edited.json
+edited 's/linear(h, wq) + bq/linear(h, wk) + bq/'
+answers 3 "tp-shard: edited.json:$edited_line:33: the bias: kv_heads*head_dim and kv_heads*group*head_dim differ" "and two that differ" \
+    tp-shard families --check edited.json
+printf '{"family": "kid", "extends": "llama", "match": {"model_type": ["kid"]},\n"forward": {"layer": {"q": "rope(linear(h, wq) + bqq, rot)"}}}\n' > kid.json
+answers 3 "tp-shard: kid.json:2:50: 'bqq' is no value, tensor or symbol here" "in the file that says so, where families inherit" \
+    tp-shard families --check kid.json
+cp -r bard mine
+chmod -R u+w mine
+sed 's/"model_type": *"llama"/"model_type":"mine"/' bard/config.json > mine/config.json
+edited 's/linear(h, wv)/linear(h, wvv)/'
+answers 3 "tp-shard: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "what could not be run is not cut" \
+    tp-shard split --tp 2 --family edited.json mine mine.tp2
+answers 3 "pp-partition: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "into stages neither" \
+    pp-partition split --pp 2 --family edited.json mine mine.pp2
+edited ''
+echo '{"family": ' > broken.json
+run env SHARDUTILS_FAMILY_PATH="broken.json:edited.json:none" tp-shard split -q --tp 2 mine mine.tp2
+status_is 0 "files on the family path that are no families are passed over"
+err_is "tp-shard: broken.json:2:1: unexpected end: passed over
+tp-shard: none: No such file or directory: passed over" "which is told"
+run env SHARDUTILS_FAMILY_PATH=broken.json tp-run generate -q --ids 1,2 --max-tokens 1 bard
+status_is 0 "by every program"
+err_is "tp-run: broken.json:2:1: unexpected end: passed over" "in a line"
 
 # a model without a command
 for usual in "tp-shard show" "tp-run generate" "mem-estimate infer" "pp-partition plan"; do
@@ -100,7 +131,7 @@ run mem-estimate infer untyped.json
 ok "and runs in f32, as it is read" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights f32"
 run mem-estimate plan --gpu 8xh200 --mode train untyped.json
 ok "a plan has it in its first line too" test "$(head -n 1 out)" = \
-    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16"
+    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16, products bf16"
 
 # tp-run
 answers 2 "tp-run: unexpected operand 'ROMEO:'; text to continue follows --prompt" "a text as operand" \

@@ -49,10 +49,11 @@ status_is 3 "what was cut is refused as well"
 printf '%s\n' '{ "family": "own", "extends": "gemma3", "config": { "use_bidirectional_attention": null } }' > own.json
 logits --family own.json
 status_is 0 "a family file of one's own passes over it"
-with bert-mlm is_decoder true
-run mem-estimate infer m
+with llama-gqa rope_interleaved true
+printf '%s\n' '{ "family": "own", "extends": "llama", "config": { "rope_interleaved": { "is": [false], "changes": "costs" } } }' > own.json
+run mem-estimate infer --family own.json m
 status_is 3 "mem-estimate refuses what changes caches"
-run tp-shard split -q --tp 2 m cut2
+run tp-shard split --family own.json -q --tp 2 m cut2
 status_is 0 "which no cut depends on"
 with bert-mlm add_cross_attention true
 run tp-shard split -q --tp 2 m cut3

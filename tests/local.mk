@@ -19,9 +19,11 @@ unit_tests = \
     %D%/unit-bubble \
     %D%/unit-comm \
     %D%/unit-cpu \
+    %D%/unit-data \
     %D%/unit-device \
     %D%/unit-engine \
     %D%/unit-gradient \
+    %D%/unit-init \
     %D%/unit-keys \
     %D%/unit-model \
     %D%/unit-partition \
@@ -38,9 +40,11 @@ tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_gradient_LDADD = $(program_libs)
+tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
@@ -103,6 +107,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
+    %D%/tokens.t \
     %D%/tp-run-input.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
@@ -111,6 +116,8 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/train-examples.t \
+    %D%/train.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
@@ -128,12 +135,13 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
     %D%/fuzz/fuzz-config \
+    %D%/fuzz/fuzz-data \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-index \
@@ -152,6 +160,7 @@ check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_data_SOURCES = %D%/fuzz/fuzz-data.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
@@ -190,6 +199,27 @@ asan-tree:
 check-asan: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
 
+# what runs threads, under ThreadSanitizer
+tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
+check-tsan:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
+	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
+	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(tsan_tests)'
+
+# another compiler, a harder optimizer, and a machine with none of the optional libraries
+check-builds:
+	if command -v clang > /dev/null; then \
+	    $(MAKE) $(AM_MAKEFLAGS) tree TREE=build-clang \
+	        TREE_FLAGS="CC=clang" && \
+	    $(MAKE) $(AM_MAKEFLAGS) -C build-clang check CFLAGS='-O2 -g -Werror' \
+	        TESTS='tests/unit-cpu tests/unit-engine'; \
+	fi
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
+	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-mpi"
+	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
+    tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
+
 # Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
 # makes a target fail is left in the build's crash-*.  Another FUZZ_SEED than 0 changes them in the
 # same way every time; FUZZ_RUNS of them end a target as well.
@@ -223,13 +253,18 @@ fuzz-driver: asan-tree
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
-.PHONY: asan-tree check-asan check-valgrind fuzz fuzz-driver fuzz-engine tree
+
+# changes to the sources that a test must notice; many minutes
+EXTRA_DIST += %D%/mutants/list %D%/mutants/run
+check-mutants: all $(check_PROGRAMS)
+	top_builddir=$(abs_builddir) $(srcdir)/%D%/mutants/run
+.PHONY: asan-tree check-asan check-builds check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/hardening %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

@@ -109,25 +109,17 @@ else
 fi
 
 # estimate-only
-while read -r format command; do
-    run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --weights bf16 --seq 2048 --emit "$format" llama-3-8b.json
-    status_is 0 "training is planned as $format"
-    out_has "# estimate-only: tp-run does not train" "and marked"
-    mv out run.$format
-    # shellcheck disable=SC2086 # words are wanted
-    run env MAKEFLAGS= $command run.$format
-    ok "which ends with a failure" test "$status" = "$([ "$format" = make ] && echo 2 || echo 1)"
-    err_has "estimate-only: tp-run does not train" "and says why"
-done << 'END'
-sh sh
-make make -f
-slurm sh
-END
+for format in sh make slurm; do
+    run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --weights bf16 --seq 2048 --emit $format llama-3-8b.json
+    status_is 2 "what tp-run does not run has no script as $format"
+    err_has "mem-estimate: --emit $format: tp-run does not train" "which is said"
+    ok "and nothing is written" test ! -s out
+done
 mem-estimate plan --gpu h100-80g --gpus 2 --weights bf16 --emit sh llama-3-8b.json > run.sh
-ok "so are models without weights" grep -q '^# estimate-only: .* has no weights' run.sh
+ok "a model without weights is marked" grep -q '^# estimate-only: .* has no weights' run.sh
 emit sh --gpus 2 --weights nf4 > run.sh
 ok "and types that are not stored" grep -q '^# estimate-only: .* as nf4' run.sh
-run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 --emit sh llama-3.1-405b.json
+run mem-estimate plan --gpu t4 --gpus 2 --weights bf16 --emit sh llama-3.1-405b.json
 status_is 1 "when nothing fits there is no script"
 ok "not a byte of it" test ! -s out
 err_has "nothing fits" "but that"
@@ -136,23 +128,40 @@ run mem-estimate plan --gpu h100-80g --gpus 2 --emit sh --json bard
 status_is 2 "a script is no JSON"
 
 # the estimate in the comment is the plan's: the same bytes in every kind of layout
-# same OPTION... - of the largest rank
+mem-estimate plan --gpu h100-80g --json --top 1 --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json |
+    sed -n 's/.*"memory":\([0-9]*\).*/\1/p' > want
+mem-estimate plan --gpu h100-80g --emit sh --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json |
+    sed -n 's/^# \(mem-estimate .*\)/\1 --json/p' > told
+ok "the estimate beside a plan has its bytes" sh -c 'sh told | sed "s/.*\"peak\":\([0-9]*\).*/\1/" | cmp want - && test -s want'
+# key NAME - of the fastest layout
+key() { sed -n '1s/.*"'"$1"'":"\{0,1\}\([a-z0-9-]*\).*/\1/p' plan.json; }
+# same MODEL OPTION... - train's bytes of the fastest layout are those of the plan
 same() {
-    mem-estimate plan --gpu h100-80g --json --top 1 "$@" | sed -n 's/.*"memory":\([0-9]*\).*/\1/p' > want
-    mem-estimate plan --gpu h100-80g --emit sh "$@" | sed -n 's/^# \(mem-estimate .*\)/\1 --json/p' > told
-    sh told | sed 's/.*"peak":\([0-9]*\).*/\1/' > got
-    test -s want && cmp want got
+    model=$1
+    shift
+    mem-estimate plan --mode train --gpu h100-80g --weights bf16 --json --top 1 "$@" "$model" > plan.json
+    axes=$(for axis in tp sp ep dp pp; do echo "--$axis $(key $axis)"; done)
+    [ "$(key sequence_parallel)" = false ] || axes="$axes --sequence-parallel"
+    [ "$(key schedule)" != interleaved ] || axes="$axes --model-chunks $(key model_chunks)"
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate train --weights bf16 --seq "$same_seq" $axes --zero "$(key zero)" --recompute "$(key recompute)" --flash "$same_flash" \
+        --schedule "$(key schedule)" --micro-batch "$(key micro_batch)" --micro-batches "$(key micro_batches)" --json "$model" > train.json
+    test -n "$(key memory)" -a "$(key memory)" = "$(sed 's/.*"peak":\([0-9]*\).*/\1/' train.json)"
 }
+same_flash=on
+same_seq=8192
 for schedule in 1f1b interleaved zb-h1 zb-h2 zb-v; do
-    ok "the estimate beside a plan of $schedule has its bytes" same --mode train --weights bf16 --gpus 64 \
-        --global-batch 256 --seq 8192 --schedule $schedule --mesh tp=4,pp=4,sp=2 llama-3-8b.json
+    ok "train predicts the bytes of a plan of $schedule" same llama-3-8b.json --gpus 64 --global-batch 256 --seq 8192 \
+        --schedule $schedule --mesh tp=4,pp=4,sp=2
 done
-ok "and one without stages" same --mode train --weights bf16 --gpus 16 --global-batch 64 --seq 8192 --flash off llama-3-8b.json
-ok "and one of experts that are dealt" same --mode train --weights bf16 --gpus 64 --global-batch 256 --seq 4096 --mesh ep=8 mixtral-8x7b.json
+same_flash=off
+ok "and of one without stages" same llama-3-8b.json --gpus 16 --global-batch 64 --seq 8192 --flash off
+same_flash=on
+same_seq=4096
+ok "and of one of experts that are dealt" same mixtral-8x7b.json --gpus 64 --global-batch 256 --seq 4096 --mesh ep=8
 mem-estimate plan --gpu h100-80g --gpus 2 --global-batch 8 --mesh ep=2 --emit sh "$data/models/mixtral" > run.sh
 tp-run generate --ids 3,4 --max-tokens 5 -q "$data/models/mixtral" > dealt
 ok "which tp-run does" sh -c 'sh run.sh --ids 3,4 --max-tokens 5 -q > got && cmp dealt got'
-ok "and one of inference" same --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json
 
 # the example: measured here, planned, run
 mkdir work && cd work || exit 99

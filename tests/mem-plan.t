@@ -4,8 +4,8 @@
 
 for name in llama-3-8b llama-2-13b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
 
-# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles
-guide="--mesh sp=1 --schedule 1f1b"
+# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles, and no margin
+guide="--mesh sp=1 --schedule 1f1b --margin 0"
 
 # best OPTION... - tp, pp, dp, zero of the fastest
 # shellcheck disable=SC2086 # words are wanted
@@ -161,6 +161,59 @@ ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
 ok "and stages" agreed 64 1 8
 ok "and both" agreed 64 2 4
 
+# Latent attention has keys and values of each head in training, 192 + 128 columns a head and not 576 + 512: operations of a
+# token are those of 37 billion parameters three times over, and of half of 4,096 keys
+shape deepseek-v3
+dsv3() { mem-estimate plan --mode train --gpu h100-80g --gpus 2048 --mesh tp=1,ep=64,sp=1,pp=16,dp=2 --global-batch 15360 --seq 4096 --weights bf16 \
+    --schedule 1f1b --micro-batch 1 --zero 1 --recompute full --top 1 --json deepseek-v3.json; }
+ok "DeepSeek-V3 is trained with the operations of its published form" near "3 * (2 * 36.6e9 + 61 * 2 * 128 * 320 * 2048)" \
+    "$(dsv3 | sed -n '1s/.*"seconds":\([0-9.e+-]*\).*"tokens_per_second":\([0-9.e+-]*\),"mfu":\([0-9.e+-]*\).*/\3 * 2048 * 989e12 \/ \2/p')" 3e9
+
+# DeepSeek-V3 as it was trained (DeepSeek-AI 2024, section 3.1): about 3.2 million tokens a second of 2,048 H800
+v3() { mem-estimate plan --mode train --gpu h800 --gpus 2048 --compute fp8 --seq 4096 --global-batch 15360 --top 1 --json "$@" deepseek-v3.json; }
+v3 --mesh tp=1,ep=64,pp=16,dp=2 > own
+ok "DeepSeek-V3's own layout is trained about as fast as it was" near 3.2e6 \
+    "$(sed -n '1s/.*"tokens_per_second":\([0-9.e+]*\).*/\1/p' own)" 0.5e6
+ok "under its own schedule" grep -q '"rank":0,.*"schedule":"dualpipe"' own
+v3 --mesh sp=1 > best
+ok "and not much slower than what is planned" near 1.15 \
+    "$(sed -n '1s/.*"seconds":\([0-9.e+]*\),"compute.*/\1/p' own) / $(sed -n '1s/.*"seconds":\([0-9.e+]*\),"compute.*/\1/p' best)" 0.15
+
+# What programs read has codes beside its texts
+run mem-estimate plan --gpu h100 --gpus 2 --seq 512 --json llama-3-8b.json
+ok "rejections have codes" sh -c 'tail -n 1 out | grep -q "\"rejections\":\[{\"code\":\"model\",\"count\":[0-9]*,\"text\":\"the model cannot be cut so\"}"'
+ok "as many of them as of texts" test "$(tail -n 1 out | grep -o '"code":"[a-z_]*","text"' | wc -l)" = \
+    "$(tail -n 1 out | sed 's/.*"assumed":"\([^"]*\)".*/\1/' | tr -cd ';' | wc -c | awk '{ print $1 + 1 }')"
+run mem-estimate train --seq 64 --json llama-3-8b.json
+out_has '"assumptions":[{"code":"weights","text":"' "and so have assumptions of an estimate"
+
+# Rates by type
+for type in f32 tf32 bf16 fp8; do
+    mem-estimate plan --mode train --gpu h100 --gpus 8 --mesh tp=1,sp=1,pp=1 --micro-batch 1 --zero 3 --recompute full --seq 4096 --weights f32 --compute $type \
+        --gpu-mem 1TiB --top 1 --json llama-3-8b.json | sed -n '1s/.*"seconds":\([0-9.e+]*\),"compute.*/\1/p'
+done > durations
+ok "products of fewer bits take less" sort -grc durations
+ok "those of f32 several times as long" awk 'NR == 1 { f = $1 } NR == 3 { exit !(f > 5 * $1) }' durations
+run mem-estimate plan --gpu a100-80g --gpus 1 --compute fp8 llama-3-8b.json
+status_is 2 "a device without products of a type is refused them"
+err_has "--compute fp8: a100-80g has no such products" "and named"
+run mem-estimate plan --gpu h100 --gpus 1 --seq 512 --weights bf16 llama-3-8b.json
+out_has "h100-80g, the SXM form, not h100-80g-pcie, h100-94g" "h100 is the SXM form, which is told"
+ok "the type of the weights and of the products stands in the first line" sh -c "head -n 1 out | grep -q 'weights bf16, products bf16'"
+run mem-estimate plan --gpu a100-80g --gpus 1 --seq 512 --net 400gb llama-3-8b.json
+status_is 2 "gb is neither bits nor bytes"
+ok "Gb is bits" test "$(mem-estimate plan --gpu h100 --gpus 16 --seq 512 --net 400Gb --json llama-3-8b.json | tail -n 1)" = \
+    "$(mem-estimate plan --gpu h100 --gpus 16 --seq 512 --net 50GB/s --json llama-3-8b.json | tail -n 1)"
+run mem-estimate infer --gpu-mem 80 llama-3-8b.json
+status_is 2 "80 bytes are no memory"
+err_has "write 80GiB" "and what is meant is told"
+for size in 80g 80GiB 80gib; do mem-estimate infer --seq 64 --json --gpu-mem $size llama-3-8b.json; done | sort -u > sizes
+ok "80g is 80 GiB, whatever the case" grep -q '"gpu_memory":85899345920,' sizes
+ok "all three" test "$(wc -l < sizes)" = 1
+ok "80gb is 80 GB" sh -c 'mem-estimate infer --seq 64 --json --gpu-mem 80gb llama-3-8b.json | grep -q "\"gpu_memory\":80000000000,"'
+ok "every option of train is one of plan" sh -c 'mem-estimate train --help | grep -o -e "--[a-z-]*" | sort -u > a; mem-estimate plan --help | grep -o -e "--[a-z-]*" | sort -u > b
+    test -z "$(comm -23 a b | grep -v -x -e --micro-batches -e --explain -e --plot -e --lora -e --freeze -e --sequence-parallel)"'
+
 # Layers that differ: stages between the first and the last may be the largest
 shape deepseek-moe-16b
 mem-estimate plan --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --json deepseek-moe-16b.json > out
@@ -213,7 +266,7 @@ for order in zb-h2 zb-h1 1f1b naive; do
 done > spans
 ok "orders with less idle time take less" sort -gc spans
 ok "the pipeline of 4 equal stages idles for three of 128 micro-batches" near 3 "128 * $(whole --mesh tp=8,sp=1,pp=4,dp=2 --micro-batch 1 --zero 1 \
-    --recompute none --gpu-mem 1TiB --schedule 1f1b | sed -n '1s/.*"compute":\([0-9.e-]*\),"tensor":\([0-9.e-]*\),.*"pipeline":\([0-9.e-]*\),.*/\3 \/ (\1 + \2)/p')" 0.1
+    --recompute none --gpu-mem 1TiB --schedule 1f1b | sed -n '1s/.*"compute":\([0-9.e-]*\),"tensor":\([0-9.e-]*\),.*"pipeline":\([0-9.e-]*\),.*/\3 \/ (\1 + \2)/p')" 0.15
 ok "a sequence that is too long for a device is shared" test "$(mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 1 \
     --seq 131072 --weights bf16 --json llama-3-8b.json | sed -n '1s/.*"sp":\([0-9]*\).*/\1/p')" -gt 1
 run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 8 --seq 1001 --weights bf16 --json llama-3-8b.json
@@ -297,10 +350,38 @@ try() {
 try infer --global-batch 48 --weights bf16 --gpu-mem 40GiB llama-3-8b.json
 try infer --global-batch 48 --micro-batch 1 --gpu-mem 40GiB llama-3-8b.json
 try train --global-batch 48 --micro-batches 2 --seq 1024 --gpu-mem 40GiB llama-3-8b.json
+# The nearest first: types, recomputation, adapters, replicas under ZeRO-3, before other cuts, which are even
+# ways OPTION... - of an estimate of training
+ways() { mem-estimate train "$@" | sed '1,/^what would fit/d' > ways; }
+sed 's/}$/,"torch_dtype":"float32"}/' llama-3-8b.json > f32.json
+try train --gpu a100-80g --seq 8192 f32.json
+try train --gpu l4 --seq 8192 f32.json
+try train --gpu h200 --seq 8192 f32.json
+ways --gpu h200 --seq 12288 f32.json
+ok "one option comes before replicas, replicas before tensor ranks" \
+    test "$(sed 's/:.*--/: --/; s/: [0-9.]* GiB//' ways | tr '\n' ',')" = \
+    "--recompute full,5 ranks: --zero 3,2 ranks: --tp 2,--seq 5236,"
+ways --gpu a100-80g --seq 8192 f32.json
+ok "two come where one is not enough" grep -q '^--weights bf16 --lora 16: ' ways
+for seq in 2048 8192; do
+    for gpu in l4 a100-40g; do
+        ways --gpu $gpu --seq $seq llama-3-8b.json
+        ok "32 heads are dealt evenly ($gpu, $seq tokens)" sh -c '! grep -e "--tp [3567]" -e "--sp [3567]" ways'
+    done
+done
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 llama-3-8b.json
+status_is 1 "no batch fits"
+out_has "what would fit:
+--recompute full --lora 16: " "but something would"
+run mem-estimate solve --for batch --mode train --gpu l4 --seq 2048 --json llama-3-8b.json
+out_has '"value":null,"gpu_memory":23622320128,"ways_out":["--recompute full --lora 16: ' "which is part of the JSON"
+ok "the fewest devices that train are replicas where these are enough" test "$(mem-estimate solve --for gpus --mode train --gpu a100-80g --seq 2048 llama-3-8b.json)" = \
+    "2 ranks: --tp 1 --dp 2 --zero 3"
+
 ok "the largest size that divides the batch is found" test "$(mem-estimate solve --for batch --mode train --weights bf16 --pp 2 --seq 1024 \
-    --global-batch 48 --gpu-mem 80GiB llama-3-8b.json)" = "--micro-batch 3"
-ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 80GiB llama-3-8b.json
-run mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 4 --gpu-mem 80GiB llama-3-8b.json
+    --global-batch 48 --gpu-mem 76GiB llama-3-8b.json)" = "--micro-batch 3"
+ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 76GiB llama-3-8b.json
+run mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 4 --gpu-mem 76GiB llama-3-8b.json
 status_is 1 "the next does not"
 tp-shard split -q --pp 2 "$bard" bard.pp2
 n=$(mem-estimate solve --for gpus --runtime 0 --gpu-mem 4MiB --seq 64 bard.pp2)
@@ -327,7 +408,7 @@ for bad in "--seq 0" "--gpu-mem 0"; do
     run mem-estimate infer $bad llama-3-8b.json
     status_is 2 "$bad is refused, not left out"
 done
-for name in "V100-PCIE-32GB v100-32g" "rtx4080 rtx4090"; do
+for name in "V100-PCIE-32GB v100-32g" "rtx4091 rtx4090"; do
     run mem-estimate infer --gpu "${name% *}" llama-3-8b.json
     status_is 2 "'${name% *}' is no device"
     err_has "nearest is '${name#* }'" "and the nearest is told"
@@ -355,6 +436,41 @@ ok "without any options the table of types stands alone" sh -c '! grep -q gradie
 sed 's/"latency":[^,]*,"bandwidth":[^,]*/"latency":null,"bandwidth":null/' "$data/calibration/uneven.json" > alone.json
 run mem-estimate plan --gpu l4 --gpus 2 --calibration alone.json --seq 64 "$bard"
 out_has "links at 80 % of 31 GB/s" "links that were not measured are the device's, which is told"
+
+# A margin: what would fill the memory to the brim is not offered
+mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 --weights bf16 --top 100000 --json llama-2-13b.json > tight
+ok "a twentieth of the memory is left free" awk '/"plan"/ { match($0, /"memory":[0-9]+/); n++; if (substr($0, RSTART + 9, RLENGTH - 9) > most) most = substr($0, RSTART + 9, RLENGTH - 9) + 0 }
+    END { exit !n || most > 0.95 * '"$(mem-estimate gpus --json | sed -n 's/.*"l40s".*"memory":\([0-9]*\).*/\1/p')"' }' tight
+ok "which is told" grep -q '5 % of the memory left free' tight
+run mem-estimate plan --mode train --gpu-mem 40GiB --gpu l40s --gpus 1 --seq 1024 --margin 100 smollm2-135m.json
+status_is 2 "no margin is all of it"
+fit() { mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 --weights bf16 --json "$@" llama-2-13b.json | sed -n 's/.*"fit":\([0-9]*\).*/\1/p'; }
+ok "without one more fits" test "$(fit --margin 0)" -gt "$(fit)"
+ok "with a larger one less" test "$(fit --margin 30)" -lt "$(fit)"
+
+# Adapters and frozen tensors
+# planned OPTION... - seconds, memory and data exchange of one layout
+planned() {
+    mem-estimate plan --mode train --gpu h100-80g --gpus 8 --mesh dp=8 --global-batch 8 --seq 2048 --weights bf16 --zero 0 --recompute full --margin 0 \
+        --gpu-mem 1TiB --json "$@" llama-3-8b.json |
+        sed -n '1s/.*"memory":\([0-9]*\),"seconds":\([0-9.e-]*\),"compute":\([0-9.e-]*\),.*"data":\([0-9.e-]*\),.*/\1 \2 \3 \4/p'
+}
+planned > all
+planned --lora 16 > adapters
+planned --freeze embed_tokens,lm_head > some
+ok "an adapter's step is shorter than one of all weights, for it makes no gradients of weights: three passes of four" \
+    awk 'NR == FNR { c = $3; next } { exit !($3 > 0.7 * c && $3 < 0.85 * c) }' all adapters
+ok "and exchanges next to nothing" awk 'NR == FNR { d = $4; next } { exit !($4 < 0.02 * d) }' all adapters
+ok "what is frozen spares its share" awk 'NR == FNR { c = $3; d = $4; next } { exit !($3 < c && $3 > 0.9 * c && $4 < d) }' all some
+for option in "--lora 16" "--lora 8:q_proj,v_proj" "--freeze embed_tokens"; do
+    # shellcheck disable=SC2086 # words are wanted
+    ok "the bytes of $option are those of train" test "$(planned $option | cut -d' ' -f1)" = "$(mem-estimate train --weights bf16 --dp 8 --seq 2048 \
+        --recompute full $option --json llama-3-8b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+done
+run mem-estimate plan --gpu h100-80g --gpus 8 --lora 16 llama-3-8b.json
+status_is 2 "inference has no adapters to train"
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --freeze nothing llama-3-8b.json
+status_is 2 "a tensor that is not there cannot be frozen"
 
 run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"

@@ -145,6 +145,27 @@ ok "a bandwidth delays as a latency does" test \
     "$(values makespan --pp 4 --micro-batches 8 --message 100 --bandwidth 200)" = \
     "$(values makespan --pp 4 --micro-batches 8 --latency 0.5)"
 
+# DualPipe (DeepSeek-AI 2024; the repository's table): idle (p/2 - 1)(F&B + B - 3W), p + 1 activations; the V of Qi et al.
+# 2025 the same with halves of stages, each rank meeting itself
+while read -r p m idle held v_idle v_held; do
+    for name in dualpipe dualpipev; do
+        values 'span ideal' --schedule $name --pp "$p" --micro-batches "$m" --forward 1 --backward-input 1 --backward-weight 1 > got
+        ok "$name of $p ranks idles as published" test "$(awk '{ print $1 - $2 }' got)" = "$idle"
+        schedule --schedule $name --pp "$p" --micro-batches "$m" > got
+        ok "and holds $held micro-batches" grep -q "^held       at most $held .*$held micro" got
+        idle=$v_idle held=$v_held
+    done
+done << 'END'
+4 16 2 5 3 4.5
+8 24 6 9 7 8.5
+16 64 14 17 15 16.5
+END
+run schedule --pp 5 --micro-batches 10 --schedule dualpipe
+status_is 2 "two copies of the model need an even number of ranks"
+run schedule --pp 4 --micro-batches 6 --schedule dualpipev
+status_is 2 "pairs need two micro-batches a stage"
+ok "two copies split a model's FLOPs alike" schedule --pp 4 --micro-batches 8 --schedule dualpipe --plan "$bard"
+
 # tables
 for s in gpipe 1f1b "interleaved --model-chunks 2" zb-h1 zb-h2 zb-v; do
     # shellcheck disable=SC2086
@@ -190,7 +211,26 @@ ok "an order that is searched for under a cap is compared" test "$(awk '{ print 
     "schedule makespan zb 301 naive 2304"
 run schedule --pp 4 --micro-batches 8 --compare
 ok "a comparison has all, interleaved with 2, 4 and 8 chunks" test "$(awk 'NR > 1 { print $1 $2 }' out | sort | xargs)" = \
-    "1f1b1 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-v2 zb1"
+    "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-v2 zb1"
+shape llama-3-8b
+run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --json
+bytes=$(sed 's/.*"held_bytes":\[\([0-9]*\),.*/\1/' out)
+ok "a stage of 8 layers holds the activations that mem-estimate predicts" test "$bytes" = \
+    "$(mem-estimate train --pp 4 --micro-batches 8 --weights bf16 --json llama-3-8b.json | sed 's/"activations":\([0-9]*\).*/\n\1/' | sed -n 2p)"
+for cap in $bytes $((bytes - 1)); do
+    run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --memory-cap "${cap}B"
+    status_is $((cap < bytes)) "a cap of $cap bytes is one of activations"
+done
+run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --compare --memory-cap "${bytes}B" --json
+ok "what holds more bytes is not compared" sh -c '! grep -q -e gpipe -e zb-h2 out && grep -q "\"zb\"" out && grep -q 1f1b out'
+run schedule --pp 4 --micro-batches 8 --memory-cap 4GiB
+status_is 2 "bytes need a model"
+err_has "--memory-cap 4GiB: --plan MODEL says what a micro-batch holds" "which is told"
+for cap in 0 none -3 1.5; do
+    run schedule --pp 4 --micro-batches 8 --memory-cap=$cap
+    status_is 2 "a cap is a number or a size ($cap)"
+done
+run schedule --pp 4 --micro-batches 8 --compare
 ok "the shortest first" sh -c "awk 'NR > 1 { print \$3 }' out | sort -gc"
 ok "which is marked" test "$(grep -n 'best$' out | cut -d: -f1)" = 2
 ok "what is held is of whole stages in every line" test "$(awk '$1 == "zb-v" { print $8 }' out)" = 4

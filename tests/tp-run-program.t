@@ -10,7 +10,7 @@ err_empty "and nothing else"
 out_has "rank 0 of 2, per token of 512:" "its rank and what is counted are told first"
 out_has "%1 [tokens][192] f32 replicated = all-reduce(%0 [tokens][192] f32 partial) over tp; rows 1, bytes 768, FLOPs 0" \
     "a collective is an instruction with operands, placements and bytes"
-out_has "# layer.0.a = attention(q, k, v, causal, window = window)" "lines of the family stand beside theirs"
+out_has "# layer.0.a = attention(q, k, v, causal, window = window, dropout = drop_attention)" "lines of the family stand beside theirs"
 out_has "total: instructions 129," "the total ends it"
 
 # A config alone is enough, without any weights

@@ -247,6 +247,26 @@ run tp-run score --json --ids-file ids dynamic
 ok "a dynamic rotary base is that of the whole window" \
     awk -v a="$nll" -v b="$(json out nll)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
 
+# factors by the whole length: numbers of transformers 5.23 in float64
+cp -r "$data/models/phi3-long" long
+chmod -R u+w long
+sed 's/"max_position_embeddings": 64/"max_position_embeddings": 800/
+    s/"original_max_position_embeddings": 16/"original_max_position_embeddings": 600/' \
+    "$data/models/phi3-long/config.json" > long/config.json
+awk 'BEGIN { for (i = 0; i < 701; i++) { x = (x * 31 + 17) % 61; print x } }' > ids
+for how in "--tp 2" "--pp 2" "--sp 2"; do
+    for case in 800:5.000504 500:4.975613 601:4.983336; do
+        run tp-run score $how --window "${case%:*}" --json --ids-file ids long
+        ok "longrope, $how: a window of ${case%:*} counts for itself" near "$(json out nll)" "${case#*:}" 1e-5
+    done
+    run tp-run generate $how --json --ids "$(head -n 597 ids | paste -sd, -)" --max-tokens 12 long
+    out_has '"ids":[23,29,46,5,46,11,22,16,21,0,39,8]' "longrope, $how: a text that becomes long is read again"
+done
+sed 's/5.25/"5"/' "$data/models/phi3-long/config.json" > long/config.json
+run tp-run logits --ids 3 -o l long
+status_is 3 "a factor that is no number is refused"
+err_is "tp-run: long/config.json: the rotary scaling's 'long' must be 4 factors above 0" "by its list"
+
 # a layer that sees a window keeps no more than that and a step; where ranks share a sequence all of it
 cache() { sed -n 's/.*"kv_cache":\([0-9]*\).*/\1/p' "$1" | head -n 1; }
 for name in mistral-window gemma3 mixtral qwen2-window; do
@@ -262,7 +282,7 @@ ok "a window of 8 and a step of 3 tokens keep two blocks of 16 rows for 42" \
     test "$(cache bytes)" = $((32 * 2 * 2 * 16 * 4))
 
 # texts made together are those made alone, whatever room the cache has
-for name in llama-gqa mistral-window mixtral deepseek-v2 gpt2-awkward llama-dynamic; do
+for name in llama-gqa mistral-window mixtral deepseek-v2 gpt2-awkward llama-dynamic phi3-long; do
     dir=$data/models/$name
     : > texts
     : > alone

@@ -151,4 +151,30 @@ run tp-shard plan --tp 200 "$data/models/qwen3-moe"
 err_is "tp-shard: tp 200: the model has 6 heads" "a limit has the name that users know"
 run tp-shard plan --tp 4 "$data/quantised/mxfp4"
 err_is "tp-shard: tp 4: the model's intermediate_size/32 is 3" "or that of the key in config.json"
+
+# damage in a copy that is not needed
+# flip FILE TENSOR - the lowest bit of the tensor's first byte
+flip() {
+    flip_head=$(head -c 8 "$1" | od -An -tu8 | tr -d ' ')
+    flip_at=$((8 + flip_head + $(head -c $((8 + flip_head)) "$1" | tail -c +9 | tr '{' '\n' | grep -A1 "\"$2\"" | tail -n 1 | sed 's/.*data_offsets":\[\([0-9]*\),.*/\1/')))
+    flip_byte=$(od -An -tu1 -j $flip_at -N 1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059 # a byte
+    printf "$(printf '\\%03o' $((flip_byte ^ 1)))" | dd of="$1" bs=1 seek=$flip_at conv=notrunc 2> /dev/null
+}
+tp-shard split -q --tp 3 "$bard" copies
+flip copies/rank-tp1-pp0.safetensors model.norm.weight
+flip copies/rank-tp2-pp0.safetensors model.layers.3.input_layernorm.weight
+run tp-shard merge -q copies copies.merged
+status_is 0 "copies that are not needed may be damaged"
+ok "the output is right" cmp "$bard/model.safetensors" copies.merged/model.safetensors
+ok "each is told, with its file" test "$(sed 's/ is damaged: .*; this/; this/' err | sort)" = \
+    "tp-shard: copies/rank-tp1-pp0.safetensors: tensor model.norm.weight; this copy was not needed
+tp-shard: copies/rank-tp2-pp0.safetensors: tensor model.layers.3.input_layernorm.weight; this copy was not needed"
+run tp-shard reshard -q --tp 2 copies copies.tp2
+status_is 0 "nor does reshard need them"
+ok "and tells them" test "$(wc -l < err)" = 2
+flip copies/rank-tp0-pp0.safetensors model.norm.weight
+run tp-shard merge -q copies copies.never
+status_is 3 "the one that is needed is refused"
+err_has "rank-tp0-pp0.safetensors: tensor model.norm.weight is damaged" "by name"
 done_testing

@@ -25,6 +25,10 @@ static void test_err(void)
     err_prefix(&err, "%s", "file");
     tap_is(err.text, "file: a\\x1bb: bad\\nthing", "a prefix goes in front");
     tap_ok(err.kind == ERR_INPUT, "a prefix keeps the kind");
+    err_set(&err, ERR_INPUT, "%2000d: bad", 1);
+    tap_ok(strlen(err.text) == sizeof(err.text) - 1 &&
+               !strcmp(err.text + sizeof(err.text) - 5, " ..."),
+           "a text that is cut says so");
 }
 
 static void test_numbers(void)

@@ -76,7 +76,8 @@ int main(void)
     } kinds[] = { { ORDER_GPIPE, 1 },       { ORDER_1F1B, 1 },
                   { ORDER_INTERLEAVED, 2 }, { ORDER_INTERLEAVED, 4 },
                   { ORDER_ZB_H1, 1 },       { ORDER_ZB_H2, 1 },
-                  { ORDER_ZB_V, 2 } };
+                  { ORDER_ZB_V, 2 },        { ORDER_DUALPIPE, 2 },
+                  { ORDER_DUALPIPE_V, 2 } };
     static const struct {
         const char *name;
         struct pipe_times times;

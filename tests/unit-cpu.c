@@ -375,8 +375,7 @@ static void every_pattern_is_widened(enum dtype t)
         x[i] = 1;
     for (int i = 0; i < COUNT; i++)
         h[i * COLS + i % COLS] = (uint16_t)i;
-    if (cpu_linear(team, y, x, 1, &w, NULL, &err) < 0)
-        wrong++;
+    wrong += cpu_linear(team, y, x, 1, &w, NULL, &err) < 0;
     for (int i = 0; i < COUNT; i++) {
         float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
                                     : dtype_bf16_to_f32((uint16_t)i);
@@ -507,29 +506,86 @@ static double activation_by_hand(enum activation act, double x)
         return 1 / (1 + exp(-x));
     case ACT_QUICK_GELU:
         return x / (1 + exp(-1.702 * x));
+    case ACT_LINEAR:
+        return x;
+    case ACT_RELU2:
+        return pow(fmax(x, 0), 2);
+    case ACT_RELU6:
+        return fmin(fmax(x, 0), 6);
+    case ACT_LEAKY_RELU:
+        return fmax(x, 0) + 0.01 * fmin(x, 0);
+    case ACT_GELU_10:
+        return fmin(fmax(x * 0.5 * erfc(-x / sqrt(2)), -10), 10);
+    case ACT_MISH:
+        return x * tanh(log1p(exp(x)));
+    case ACT_LAPLACE:
+        return 0.5 * erfc(-(x - 0.707107) / (0.282095 * sqrt(2)));
+    case ACT_HARDSWISH:
+        return x * fmin(fmax(x + 3, 0), 6) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        return sqrt(log1p(exp(x)));
     }
     return NAN;
 }
 
+static const char *const activation_name[] = {
+    "silu",    "gelu",       "gelu_tanh", "gelu_new",  "relu",        "tanh",
+    "sigmoid", "quick_gelu", "linear",    "relu2",     "relu6",       "leaky_relu",
+    "gelu_10", "mish",       "laplace",   "hardswish", "sqrtsoftplus"
+};
+
 static void activations_are_right(void)
 {
-    static const char *const name[] = { "silu", "gelu", "gelu_tanh", "gelu_new",
-                                        "relu", "tanh", "sigmoid",   "quick_gelu" };
     enum { N = 40003 }; /* more than a thread's share, and no multiple of a vector */
     float *x = numbers_new(N, 8), *y = xcalloc(N, sizeof(*y));
     double *want = xcalloc(N, sizeof(*want));
 
     for (int i = 0; i < N; i++)
         x[i] *= i % 5 ? 4 : 60;
-    for (int a = ACT_SILU; a <= ACT_QUICK_GELU; a++) {
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
         for (int i = 0; i < N; i++)
             want[i] = activation_by_hand((enum activation)a, (double)x[i]);
         cpu_activation(team, y, x, (enum activation)a, N);
-        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", name[a]);
+        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", activation_name[a]);
     }
     free(x);
     free(y);
     free(want);
+}
+
+/* Away from the points where a piecewise one has two. */
+static void slopes_are_derivatives(void)
+{
+    enum { N = 97 };
+    int32_t rows = 1;
+    float x[N], d[N], y[N];
+    double want[N];
+    struct inst inst = { .op = OP_ACTIVATION_BACK };
+    struct call call = {
+        .inst = &inst,
+        .y = { .data = y, .rows = &rows, .most = 1, .cols = N },
+        .x = { { .data = d, .rows = &rows, .most = 1, .cols = N },
+               { .data = x, .rows = &rows, .most = 1, .cols = N } },
+    };
+
+    for (int a = ACT_SILU; a <= ACT_SQRT_SOFTPLUS; a++) {
+        inst.act = (enum activation)a;
+        for (int i = 0; i < N; i++) {
+            double at = (i - 48.3) / 5, h = 1e-5;
+
+            x[i] = (float)at;
+            at = (double)x[i];
+            d[i] = (float)(i % 7) - 3;
+            want[i] = (double)d[i] *
+                      (activation_by_hand(inst.act, at + h) -
+                       activation_by_hand(inst.act, at - h)) /
+                      (2 * h);
+        }
+        if (backend_cpu.kernel[OP_ACTIVATION_BACK](team, &call, NULL) < 0)
+            abort();
+        tap_ok(furthest(y, want, N) < 1e-5, "%s has its derivative",
+               activation_name[a]);
+    }
 }
 
 static void elements_are_added_and_scaled(void)
@@ -764,6 +820,48 @@ static void experts_are_chosen(void)
            "route: from the group with the best two");
 }
 
+/* ---- dropout ---- */
+
+static void dropout_keeps_the_mean(void)
+{
+    enum { N = 1 << 17 };
+    const double rate = 0.3, spread = sqrt(rate / (1 - rate) / N);
+    float *x = xmalloc(N * sizeof(*x)), *y = xmalloc(N * sizeof(*y));
+    size_t zero = 0, other = 0, both = 0;
+    double sum = 0;
+
+    for (size_t i = 0; i < N; i++)
+        x[i] = y[i] = 1;
+    cpu_drop(x, 0, N, rate, 5, 6, 7);
+    for (size_t i = 0; i < N; i++) {
+        sum += (double)x[i];
+        zero += x[i] == 0;
+        other += x[i] != 0 && x[i] != (float)(1 / (1 - rate));
+    }
+    tap_ok(!other && fabs(sum / N - 1) < 5 * spread &&
+               fabs((double)zero / N - rate) < 5 * sqrt(rate * (1 - rate) / N),
+           "dropout keeps the mean, and drops at its rate");
+    for (size_t at = 0, n = 1; at < N; at += n, n = n % 7 + 1)
+        cpu_drop(y + at, at, at + n < N ? n : N - at, rate, 5, 6, 7);
+    tap_ok(!memcmp(x, y, N * sizeof(*x)), "a row is dropped piece by piece as at once");
+    for (int k = 0; k < 3; k++) {
+        for (size_t i = 0; i < N; i++)
+            y[i] = 1;
+        cpu_drop(y, 0, N, rate, 5 + (k == 0), 6 + (k == 1), 7 + (k == 2));
+        both = 0;
+        for (size_t i = 0; i < N; i++)
+            both += x[i] == 0 && y[i] == 0;
+        tap_ok(fabs((double)both / N - rate * rate) <
+                   5 * sqrt(rate * rate * (1 - rate * rate) / N),
+               "another %s drops others",
+               k == 0   ? "site"
+               : k == 1 ? "token"
+                        : "head");
+    }
+    free(x);
+    free(y);
+}
+
 /* A softmax whose second score underflows: rows are sent by the choice, not by the
  * weights. */
 static void a_weight_of_nothing_is_a_choice(void)
@@ -802,6 +900,7 @@ int main(void)
     panels_join();
     trees_join();
     no_rows_give_nothing();
+    dropout_keeps_the_mean();
     every_pattern_is_widened(DTYPE_F16);
     every_pattern_is_widened(DTYPE_BF16);
     embedding_takes_rows();
@@ -812,6 +911,7 @@ int main(void)
         groups_are_normed(true, dtypes[t]);
     }
     activations_are_right();
+    slopes_are_derivatives();
     elements_are_added_and_scaled();
     attentions_are_right();
     experts_are_chosen();

@@ -3,7 +3,7 @@
  * What each tensor's gradient is, by PyTorch in float64, stands in data/gradients.tsv
  * (oracle/make-gradients.py says what is in it).  Every layout gives it, to the bit
  * over threads; and along a direction it is the difference of the losses on both
- * sides. */
+ * sides.  So it is where elements are dropped, which every layout drops alike. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,9 @@ struct job {
     const int32_t *ids;
     size_t n, begin; /* tokens; a rank of threads THREADS */
     int threads;
-    bool differences;
+    bool differences, training; /* the lines that training runs */
+    double dropout;
+    uint64_t seed, token; /* of it */
     struct shared *out;
 };
 
@@ -68,7 +70,10 @@ struct rank {
 static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                      struct err *err)
 {
-    struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    struct program_options options = { .tail = TAIL_NLL,
+                                       .reverse = true,
+                                       .training = job->training,
+                                       .dropout = job->dropout };
     struct engine_limits limits = { .tokens = job->n, .context = job->n };
     int coord[MESH_NAXES];
 
@@ -90,6 +95,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                     &r->groups, &limits, err) < 0)
         return -1;
     engine_differentiate(r->engine, r->params.gradient, 1 / (float)(job->n - 1));
+    engine_drop(r->engine, job->seed);
     return 0;
 }
 
@@ -111,7 +117,9 @@ static int step(struct rank *r, bool reverse, double *loss, struct err *err)
 {
     const struct job *job = r->job;
     int32_t target[MOST];
-    struct segment s = { .ids = job->ids, .targets = target, .n = job->n };
+    struct segment s = {
+        .ids = job->ids, .targets = target, .n = job->n, .token = job->token
+    };
     const float *nll;
     size_t rows;
 
@@ -189,6 +197,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
 
     if (open_rank(&r, job, world, err) < 0 || step(&r, true, &loss, err) < 0 ||
         parameters_sum(&r.params, r.groups.tensor, err) < 0 ||
+        parameters_find_shared(&r.params, r.groups.pipe, err) < 0 ||
         parameters_tie(&r.params, r.groups.pipe, err) < 0)
         goto out;
     if (loss >= 0)
@@ -291,9 +300,16 @@ static double distance(const struct line *l, double least, const float *x)
 static const struct layout {
     const char *name;
     int tp, pp, threads;
+    bool training;
 } layouts[] = {
-    { "one rank", 1, 1, 1 }, { "three threads", 1, 1, 3 }, { "tp 2", 2, 1, 1 },
-    { "tp 3", 3, 1, 1 },     { "pp 2", 1, 2, 1 },          { "tp 2 pp 2", 2, 2, 1 },
+    { "one rank", 1, 1, 1, false },
+    { "three threads", 1, 1, 3, false },
+    { "tp 2", 2, 1, 1, false },
+    { "tp 3", 3, 1, 1, false },
+    { "pp 2", 1, 2, 1, false },
+    { "tp 2 pp 2", 2, 2, 1, false },
+    { "one rank, lines of training", 1, 1, 1, true },
+    { "tp 2, lines of training", 2, 1, 1, true },
 };
 
 /* Compare with the lines of the model; the worst tensor's in *text. */
@@ -335,6 +351,9 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
     double off;
     int sig, ret;
 
+    if (l->training && !strstr(model_family_text(m), "training"))
+        return;
+    job->training = l->training;
     if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
         model_check_mesh(m, &job->mesh, &err) < 0)
         return;
@@ -363,6 +382,92 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
     }
 }
 
+/* ---- dropout ---- */
+
+/* One run on layout L; floats of the gradients, 0 after a failure or where L does not
+ * fit. */
+static size_t run_dropped(struct job *job, const struct layout *l, const char *name)
+{
+    int size[MESH_NAXES] = { [MESH_TP] = l->tp, [MESH_PP] = l->pp }, sig;
+    const struct model *m = job->c->model;
+    struct err err = { .text = "" };
+    size_t end = 0;
+
+    if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
+        model_check_mesh(m, &job->mesh, &err) < 0)
+        return 0;
+    lay_out(job->out, m);
+    for (size_t i = 0; i < m->ntensors; i++)
+        end = job->out->at[i] > end ? job->out->at[i] : end;
+    job->threads = l->threads;
+    job->differences = job->mesh.nranks == 1 && l->threads == 1;
+    if (launch_ranks(job->mesh.nranks, run_rank, job, &sig, &err) < 0) {
+        tap_ok(false, "%s on %s, dropped: %s", name, l->name, err.text);
+        return 0;
+    }
+    return end;
+}
+
+static void try_dropout(struct job *job, const char *name)
+{
+    float *one = NULL, *x = job->out->x;
+    double loss = 0;
+    size_t n = 0;
+
+    job->dropout = 0.25;
+    job->seed = 7;
+    job->token = UINT64_C(1) << 40;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        double off = 0, most = 0;
+        size_t end = run_dropped(job, &layouts[i], name);
+
+        if (end && !one) {
+            one = xmalloc(end * sizeof(float) + 1);
+            memcpy(one, x, end * sizeof(float));
+            loss = job->out->loss;
+            n = end;
+            tap_ok(true, "%s: with dropout the gradient is the loss's", name);
+            continue;
+        }
+        for (size_t k = 0; one && k < end; k++) {
+            most = fmax(most, fabs((double)one[k]));
+            off = fmax(off, fabs((double)one[k] - (double)x[k]));
+        }
+        if (end && layouts[i].threads > 1)
+            tap_ok(!memcmp(one, x, n * sizeof(float)), "%s: on more threads its bits",
+                   name);
+        else if (end && !tap_ok(off < 1e-5 * most && fabs(job->out->loss - loss) < 1e-5,
+                                "%s on %s: the same elements are dropped", name,
+                                layouts[i].name))
+            printf("# off by %.3g of %.3g, loss %.9g, not %.9g\n", off, most,
+                   job->out->loss, loss);
+    }
+    job->token++;
+    if (one && run_dropped(job, &layouts[0], name))
+        tap_ok(job->out->loss != loss, "%s: others of other tokens", name);
+    job->token--;
+    job->seed++;
+    if (one && run_dropped(job, &layouts[0], name))
+        tap_ok(job->out->loss != loss, "%s: others of another seed", name);
+    free(one);
+}
+
+/* Those whose lines drop in ways of their own. */
+static bool is_dropped(const char *name)
+{
+    static const char *const names[] = { "llama-gqa",   "gpt2-untied",   "bigcode",
+                                         "neox",        "neox-serial",   "bloom",
+                                         "codegen",     "falcon-groups", "falcon-alibi",
+                                         "mpt",         "opt",           "opt-narrow",
+                                         "phi",         "phi3",          "gemma2",
+                                         "deepseek-v2", "mixtral" };
+    size_t i = 0;
+
+    while (i < sizeof(names) / sizeof(*names) && strcmp(name, names[i]) != 0)
+        i++;
+    return i < sizeof(names) / sizeof(*names);
+}
+
 static void try_model(const char *models, const struct line *line, size_t n,
                       struct shared *out)
 {
@@ -381,6 +486,8 @@ static void try_model(const char *models, const struct line *line, size_t n,
     job.n = (size_t)read_ids(path, ids);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
         try_layout(&job, &layouts[i], line, n, &one);
+    if (is_dropped(line->name))
+        try_dropout(&job, line->name);
     free(one);
     checkpoint_close(job.c);
     free(path);

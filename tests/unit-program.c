@@ -40,7 +40,7 @@ static const char olmo2[] =
     " \"vocab_size\": 16, \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6}";
 
 /* Without what is tested there is nothing to test. */
-static void give_up(const struct err *err)
+static _Noreturn void give_up(const struct err *err)
 {
     printf("Bail out! %s\n", err->text);
     exit(99);

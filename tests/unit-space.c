@@ -43,6 +43,13 @@ static bool parse(struct sweepfile *f, const char *text)
     return sweepfile_parse(f, "s.yaml", text, strlen(text), &err) == 0;
 }
 
+/* SPEC is one that is known. */
+static void choose_sampler(struct sampler_choice *c, const char *spec)
+{
+    if (sampler_parse(c, spec, &err) < 0)
+        abort();
+}
+
 static void means(const char *text, const char *want, const char *name)
 {
     struct sweepfile f;
@@ -337,7 +344,7 @@ static void test_draws(void)
         double x[5], again[5], fixed[5] = { 1, NAN, 3, NAN, NAN };
         int generation;
 
-        sampler_parse(&c, specs[s], &err);
+        choose_sampler(&c, specs[s]);
         history_init(&h, f.space.n, 1);
         for (int i = 0; i < 60; i++) {
             struct past *t;
@@ -393,7 +400,7 @@ static void test_grid(void)
 
     parse(&f, "opt: choice([sgd, adam])\nm: quniform(0, 0.2, 0.1) if opt == sgd\n"
               "n: randint(1, 3)\n");
-    sampler_parse(&c, "grid", &err);
+    choose_sampler(&c, "grid");
     tap_ok(sampler_check(&c, &f.space, 1, &err) == 0 && space_size(&f.space) == 8,
            "a grid's points are counted with its conditions");
     history_init(&h, f.space.n, 1);
@@ -434,7 +441,7 @@ static void test_distinct(void)
     bool fresh = true;
 
     parse(&f, "a: choice([1, 2, 3])\nb: randint(0, 4)\n");
-    sampler_parse(&c, "tpe", &err);
+    choose_sampler(&c, "tpe");
     c.distinct = true;
     history_init(&h, 2, 1);
     for (n = 0; sampler_draw(x, &generation, &c, &f.space, &h, 0, n, NULL); n++) {
@@ -464,7 +471,7 @@ static void test_constraints(void)
         double x[2];
         int generation, feasible = 0;
 
-        sampler_parse(&c, specs[s], &err);
+        choose_sampler(&c, specs[s]);
         history_init(&h, 2, 1);
         for (int i = 0; i < 200; i++) {
             struct past *t;
@@ -496,7 +503,7 @@ static void test_gp(void)
 
     parse(&f, "x: uniform(0, 1)\nlr: loguniform(1e-5, 1)\nb: choice([p, q])\n"
               "m: randint(0, 5) if b == q\n");
-    sampler_parse(&c, "gp", &err);
+    choose_sampler(&c, "gp");
     history_init(&h, f.space.n, 1);
     for (int i = 0; i < 30; i++) {
         double log_rate;
@@ -537,7 +544,7 @@ static void test_fanova(void)
 
     parse(&f, "x: uniform(0, 1)\ny: loguniform(1, 100)\nc: choice([p, q, r])\n"
               "z: randint(0, 9)\n");
-    sampler_parse(&c, "qmc", &err);
+    choose_sampler(&c, "qmc");
     history_init(&h, f.space.n, 1);
     for (int i = 0; i < 512; i++) {
         struct past *t;
@@ -573,7 +580,7 @@ static void test_many(void)
     for (int i = 0; i < N; i++)
         str_addf(&text, "p%d: uniform(-5, 5)\n", i);
     parse(&f, text.s);
-    sampler_parse(&c, "cma-es", &err);
+    choose_sampler(&c, "cma-es");
     history_init(&h, N, 1);
     for (int i = 0; i < TRIALS; i++) {
         struct past *t;
@@ -605,7 +612,7 @@ static bool draws_agree(const char *text, const char *one, const char *other)
     int generation;
 
     parse(&f, text);
-    sampler_parse(&a, "random", &err);
+    choose_sampler(&a, "random");
     history_init(&h, f.space.n, 1);
     for (int i = 0; i < 30; i++) {
         struct past *t;
@@ -615,8 +622,8 @@ static bool draws_agree(const char *text, const char *one, const char *other)
         memcpy(t->x, x, f.space.n * sizeof(*x));
         t->loss[0] = cos(3.0 * i);
     }
-    sampler_parse(&a, one, &err);
-    sampler_parse(&b, other, &err);
+    choose_sampler(&a, one);
+    choose_sampler(&b, other);
     for (uint64_t seed = 0; seed < 20; seed++) {
         sampler_draw(x, &generation, &a, &f.space, &h, seed, 30, NULL);
         sampler_draw(y, &generation, &b, &f.space, &h, seed, 30, NULL);
@@ -653,7 +660,7 @@ static void test_failed_check(void)
     int generation, feasible = 0;
 
     parse(&f, "x: uniform(0, 1)\n");
-    sampler_parse(&c, "tpe", &err);
+    choose_sampler(&c, "tpe");
     history_init(&h, 1, 1);
     for (int i = 0; i < 120; i++) {
         struct past *t;

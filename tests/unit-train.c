@@ -109,7 +109,7 @@ static void make_batch(int step, uint64_t vocab, struct sample *sample,
                 3 + (step * 131 + i * 31 + k * k * 7 + k * 11) % (int)(vocab - 4);
         for (int k = 0; k < n; k++)
             targets[i][k] = k + 1 < n && k + 1 > i % 3 ? ids[i][k + 1] : -1;
-        sample[i] = (struct sample){ ids[i], targets[i], (size_t)n };
+        sample[i] = (struct sample){ ids[i], targets[i], (size_t)n, NULL, 0 };
     }
 }
 

@@ -19,6 +19,11 @@ struct where {
     { OPT_STRING, '\0', "study", &(w).study, "NAME", "the study's name", NULL, NULL }
 /* clang-format on */
 
+/* What some of their options can be. */
+extern const char *const sampler_words[];
+extern const char *const pruner_words[];
+extern const char *const direction_words[];
+
 /* Options that say what a sweep is; they override its file. */
 struct wish {
     struct where where;
@@ -32,11 +37,11 @@ struct wish {
 #define WISH_OPTIONS(w) \
     WHERE_OPTIONS((w).where), \
     { OPT_STRING, '\0', "sampler", &(w).sampler, "NAME", \
-      "how points are drawn", NULL, NULL }, \
+      "how points are drawn", sampler_words, NULL }, \
     { OPT_STRING, '\0', "pruner", &(w).pruner, "NAME", \
-      "how trials are stopped", NULL, NULL }, \
+      "how trials are stopped", pruner_words, NULL }, \
     { OPT_LIST, '\0', "direction", &(w).directions, "WAY", \
-      "minimize or maximize, one per objective", NULL, NULL }, \
+      "minimize or maximize, one per objective", direction_words, NULL }, \
     { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", NULL, NULL, NULL }, \
     { OPT_U64, '\0', "seed", &(w).seed, "N", NULL, NULL, \
       &(w).has_seed }

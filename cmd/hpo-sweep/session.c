@@ -94,9 +94,8 @@ int session_open(struct session *s, const struct where *w, bool change, struct e
     if (!url)
         return err_set(err, ERR_USAGE, "which study? give --storage");
     s->url = xstrdup(url);
-    if (storage_open(&s->st, url, false, err) < 0)
+    if (storage_open(&s->st, url, false, say_waiting, err) < 0)
         goto fail;
-    s->st->waits = say_waiting;
     if (s->st->ops->begin(s->st, change, err) < 0)
         goto fail;
     s->open = true;
@@ -298,6 +297,14 @@ static int choose_sampler(struct sampler_choice *out, const struct sweepfile *f,
     return 0;
 }
 
+const char *const sampler_words[] = { "tpe",    "random",  "grid", "qmc",
+                                      "cma-es", "nsga-ii", "gp",   NULL };
+const char *const pruner_words[] = {
+    "none",      "median",   "percentile", "successive-halving", "hyperband", "patient",
+    "threshold", "wilcoxon", NULL
+};
+const char *const direction_words[] = { "minimize", "maximize", NULL };
+
 int wish_check(const struct wish *w, struct sampler_choice *sampler,
                const struct sweepfile *f, struct err *err)
 {
@@ -354,9 +361,8 @@ int session_open_study(struct session *s, const struct wish *w, struct err *err)
     const char *seed;
     int wider;
 
-    if (storage_open(&s->st, s->url, true, err) < 0)
+    if (storage_open(&s->st, s->url, true, say_waiting, err) < 0)
         return -1;
-    s->st->waits = say_waiting;
     if (s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;

@@ -320,16 +320,16 @@ static void print_table(const struct study *s, const struct row *rows, size_t n,
     fs_list_free(g.cells, g.nrows * g.ncols);
 }
 
+static const char *const state_words[] = { "running", "complete", "pruned",
+                                           "failed",  "waiting",  NULL };
+
 static int check_states(const struct opt_list *states, struct err *err)
 {
-    static const char *const known[] = { "running", "complete", "pruned", "failed",
-                                         "waiting" };
-
     for (size_t i = 0; i < states->n; i++) {
         bool found = false;
 
-        for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++)
-            found |= !strcmp(states->v[i], known[k]);
+        for (size_t k = 0; state_words[k]; k++)
+            found |= !strcmp(states->v[i], state_words[k]);
         if (!found)
             return err_set(err, ERR_USAGE,
                            "--state: '%s' is none of running, complete, pruned, "
@@ -361,7 +361,7 @@ int trials_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         WHERE_OPTIONS(where),
         { OPT_LIST, '\0', "state", &w.states, "STATE",
-          "only those: complete, pruned, failed, ...", NULL, NULL },
+          "only those: complete, pruned, failed, ...", state_words, NULL },
         { OPT_STRING, '\0', "sort", &w.sort, "KEY",
           "by value, duration, start, a parameter; -KEY", NULL, NULL },
         { OPT_COUNT, '\0', "top", &w.top, "N", "the first N only, of the best", NULL,

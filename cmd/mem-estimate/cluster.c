@@ -8,9 +8,14 @@
  * within a node (a sum over eight devices 35 us) and 5 us between nodes. */
 #include "cmd/mem-estimate/cluster.h"
 
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/mem-estimate/request.h"
+#include "lib/base/mem.h"
 #include "lib/pipe/calibration.h"
 
 static const double ATTENTION_SHARE = 0.5, MEMORY_SHARE = 0.9;
@@ -18,54 +23,72 @@ static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
 static const double HIDDEN = 0.2, NET = 50e9;
 enum { PER_NODE = 8 };
 
-/* "400Gbit" or "50GB", a second, in bytes; false for anything else. */
+/* "400Gbit", "400Gb" or "50GB", a second ("/s" and "ps" may follow), in bytes; false
+ * for anything else, "gb" among it, which is neither. */
 static bool parse_rate(const char *text, double *out)
 {
     static const struct {
         const char *unit;
         double bytes;
-    } units[] = {
-        { "Gbit", 1e9 / 8 }, { "Mbit", 1e6 / 8 }, { "GB", 1e9 }, { "MB", 1e6 }
-    };
+    } units[] = { { "Gbit", 1e9 / 8 }, { "Mbit", 1e6 / 8 }, { "Tbit", 1e12 / 8 },
+                  { "Gb", 1e9 / 8 },   { "Mb", 1e6 / 8 },   { "Tb", 1e12 / 8 },
+                  { "GB", 1e9 },       { "MB", 1e6 },       { "TB", 1e12 } };
+    size_t n = strlen(text);
 
-    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-        if (str_ends(text, units[i].unit)) {
-            char *number =
-                str_dupf("%.*s", (int)(strlen(text) - strlen(units[i].unit)), text);
-            bool ok = str_double(number, out) && *out > 0;
+    if (n > 2 && (!strcmp(text + n - 2, "/s") || !strcmp(text + n - 2, "ps")))
+        n -= 2;
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+        size_t width = strlen(units[i].unit);
+        char *number;
+        bool ok;
 
-            free(number);
-            *out *= units[i].bytes;
-            return ok;
-        }
+        if (n <= width || memcmp(text + n - width, units[i].unit, width) != 0)
+            continue;
+        number = xstrndup(text, n - width);
+        ok = str_double(number, out) && isfinite(*out) && *out > 0;
+        free(number);
+        *out *= units[i].bytes;
+        return ok;
+    }
     return false;
 }
 
-/* Where the next assumption is to be written. */
-static struct str *next(struct str *assumed)
+/* Where assumptions are written. */
+struct notes {
+    struct str *text, *codes;
+};
+
+__attribute__((format(printf, 3, 4))) static void
+note(const struct notes *n, const char *code, const char *fmt, ...)
 {
-    if (assumed->len)
-        str_add(assumed, "; ");
-    return assumed;
+    char what[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    assumption_add(n->text, n->codes, code, what);
 }
 
-static void set_link(struct machine *m, const struct gpu *gpu, struct str *assumed)
+static void set_link(struct machine *m, const struct gpu *gpu,
+                     const struct notes *notes)
 {
     m->link = gpu->link_rate * LINK_SHARE;
-    str_addf(next(assumed), "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
-             gpu->link_rate / 1e9);
+    note(notes, "links", "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
+         gpu->link_rate / 1e9);
 }
 
-static void set_device(struct machine *m, const struct gpu *gpu, struct str *assumed)
+static void set_device(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
+                       const struct notes *notes)
 {
-    m->peak = gpu->tflops * 1e12;
-    m->product = m->peak * gpu->achievable;
+    m->peak = gpu->tflops[rate] * 1e12;
+    m->product = m->peak * gpu_share(gpu, rate);
     m->memory = gpu->memory_rate * MEMORY_SHARE;
-    str_addf(next(assumed), "products at %.0f %% of %g TFLOP/s", 100 * gpu->achievable,
-             gpu->tflops);
-    str_addf(next(assumed), "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
-             gpu->memory_rate / 1e9);
-    set_link(m, gpu, assumed);
+    note(notes, "products", "%s products at %.0f %% of %g TFLOP/s",
+         gpu_rate_names[rate], 100 * gpu_share(gpu, rate), gpu->tflops[rate]);
+    note(notes, "memory_rate", "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
+         gpu->memory_rate / 1e9);
+    set_link(m, gpu, notes);
 }
 
 /* Rates as they were measured; those between ranks only where there were several. */
@@ -91,24 +114,37 @@ static int set_measured(struct machine *m, const char *path, bool *links,
 }
 
 /* No calibration tells of attention; where products are of fewer bits it is not. */
-static void set_attention(struct machine *m, const struct gpu *gpu, struct str *assumed)
+static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
+                          bool second, const struct notes *notes)
 {
     if (gpu) {
-        m->attention = gpu->tflops * 1e12 * gpu->attention * ATTENTION_SHARE;
-        str_addf(next(assumed), "attention at %.0f %% of %g TFLOP/s",
-                 100 * gpu->attention * ATTENTION_SHARE, gpu->tflops);
+        double peak, share;
+
+        share = (second ? gpu->attention2 : gpu->attention) * ATTENTION_SHARE;
+
+        peak = gpu->tflops[rate < GPU_BF16 ? rate : gpu_rate_of(gpu, GPU_BF16)];
+        m->attention = peak * 1e12 * share;
+        note(notes, "attention", "attention at %.0f %% of %g TFLOP/s", 100 * share,
+             peak);
     } else {
         m->attention = m->product * ATTENTION_SHARE;
-        str_addf(next(assumed), "attention at %.0f %% of products",
-                 100 * ATTENTION_SHARE);
+        note(notes, "attention", "attention at %.0f %% of products",
+             100 * ATTENTION_SHARE);
     }
 }
 
 int cluster_machine(struct machine *m, const struct cluster_options *o,
-                    const struct gpu *gpu, bool train, struct str *assumed,
-                    struct err *err)
+                    const struct gpu *gpu, enum gpu_rate rate, bool train,
+                    struct str *assumed, struct str *codes, struct err *err)
 {
+    const struct notes all = { assumed, codes }, *notes = &all;
     bool links = false;
+
+    if (gpu)
+        rate = gpu_rate_of(gpu, rate);
+    if (gpu && !o->calibration && gpu->tflops[rate] <= 0)
+        return err_set(err, ERR_USAGE, "--compute %s: %s has no such products",
+                       gpu_rate_names[rate], gpu->name);
 
     *m = (struct machine){ .net = NET,
                            .link_latency = -1,
@@ -116,30 +152,31 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                            .hidden = HIDDEN,
                            .per_node = o->per_node ? o->per_node : PER_NODE };
     if (o->net && !parse_rate(o->net, &m->net))
-        return err_set(err, ERR_USAGE, "--net: '%s' is no rate such as 400Gbit or 50GB",
+        return err_set(err, ERR_USAGE,
+                       "--net: '%s' is no rate such as 400Gbit (400Gb, bits) or 50GB "
+                       "(bytes)",
                        o->net);
     if (gpu && !o->calibration)
-        set_device(m, gpu, assumed);
+        set_device(m, gpu, rate, notes);
     if (o->calibration && set_measured(m, o->calibration, &links, err) < 0)
         return -1;
     if (o->calibration && gpu && !links)
-        set_link(m, gpu, assumed);
-    set_attention(m, gpu, assumed);
+        set_link(m, gpu, notes);
+    set_attention(m, gpu, rate, o->flash2, notes);
     if (m->link <= 0) {
         m->link = m->net;
-        str_addf(next(assumed), "links as the network");
+        note(notes, "links", "links as the network");
     }
     if (m->link_latency < 0) {
         m->link_latency = LINK_LATENCY;
-        str_addf(next(assumed), "%g us a hop in a node", LINK_LATENCY * 1e6);
+        note(notes, "link_latency", "%g us a hop in a node", LINK_LATENCY * 1e6);
     }
     if (!o->per_node)
-        str_addf(next(assumed), "%d devices a node", PER_NODE);
+        note(notes, "gpus_per_node", "%d devices a node", PER_NODE);
     if (!o->net)
-        str_addf(next(assumed), "network %g GB/s", NET / 1e9);
-    str_addf(next(assumed), "%g us a hop between nodes", NET_LATENCY * 1e6);
+        note(notes, "net", "network %g GB/s", NET / 1e9);
+    note(notes, "net_latency", "%g us a hop between nodes", NET_LATENCY * 1e6);
     if (train)
-        str_addf(next(assumed), "%.0f %% of exchanges hidden by products",
-                 100 * HIDDEN);
+        note(notes, "hidden", "%.0f %% of exchanges hidden by products", 100 * HIDDEN);
     return 0;
 }

@@ -10,12 +10,14 @@
 struct cluster_options {
     const char *net, *calibration; /* or NULL */
     int per_node;                  /* 0: not given */
+    bool flash2;                   /* attention is FlashAttention-2 */
 };
 
-/* Fill *m for devices of GPU (which may be NULL where there is a calibration), and
- * append to ASSUMED what was not given. */
+/* Fill *m for devices of GPU (which may be NULL where there is a calibration) and
+ * products of RATE, and append to ASSUMED, and with codes to CODES, what was not given.
+ */
 MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
-                               const struct gpu *gpu, bool train, struct str *assumed,
-                               struct err *err);
+                               const struct gpu *gpu, enum gpu_rate rate, bool train,
+                               struct str *assumed, struct str *codes, struct err *err);
 
 #endif

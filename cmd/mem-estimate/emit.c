@@ -47,8 +47,6 @@ static char *reason_dup(const struct script *s)
 {
     const struct weight_type *t = s->r->memory.weights;
 
-    if (s->o->start.train)
-        return xstrdup("tp-run does not train");
     if (!s->r->outline.checkpoint)
         return str_dupf("%s has no weights", s->r->path);
     if (t && strcmp(t->name, "f32") != 0 && strcmp(t->name, "bf16") != 0 &&
@@ -160,7 +158,7 @@ static void add_estimate(struct script *s)
     const struct planned *p = s->p;
     const struct memory_options *m = &s->o->start;
 
-    str_addf(&s->out, "# mem-estimate %s", m->train ? "train" : "infer");
+    str_add(&s->out, "# mem-estimate infer");
     add_layout(&s->out, p, " --", " ");
     str_addf(&s->out,
              " --micro-batch %" PRIu64 " --micro-batches %" PRIu64 " --seq %" PRIu64,
@@ -169,14 +167,6 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --weights %s", s->r->memory.weights->name);
     if (m->runtime != default_runtime(s->o->gpus))
         str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
-    if (m->train)
-        str_addf(&s->out, " --zero %d --recompute %s --schedule %s --optimizer %s%s",
-                 p->zero, recompute_names[p->recompute], order_names[p->order.order],
-                 optimizer_names[m->optimizer], m->flash ? "" : " --flash off");
-    if (p->order.chunks > 1)
-        str_addf(&s->out, " --model-chunks %d", p->order.chunks);
-    if (p->sequence_parallel)
-        str_add(&s->out, " --sequence-parallel");
     str_addf(&s->out, "%s %s\n", s->family, s->model);
 }
 

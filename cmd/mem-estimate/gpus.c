@@ -14,8 +14,13 @@ static void print_json(const struct gpu *g)
     str_add_json(&s, g->name);
     str_add(&s, ",\"product\":");
     str_add_json(&s, g->product);
-    str_addf(&s, ",\"memory\":%llu,\"flops\":%.0f,\"achievable\":%g",
-             (unsigned long long)gpu_memory(g), g->tflops * 1e12, g->achievable);
+    str_addf(&s, ",\"memory\":%llu,\"flops\":%.0f,\"achievable\":%g,\"rates\":{",
+             (unsigned long long)gpu_memory(g),
+             g->tflops[gpu_rate_of(g, GPU_BF16)] * 1e12, g->achievable);
+    for (int k = 0; k < GPU_RATES; k++)
+        str_addf(&s, "%s\"%s\":%.0f", k ? "," : "", gpu_rate_names[k],
+                 g->tflops[k] * 1e12);
+    str_addc(&s, '}');
     str_addf(&s, ",\"memory_rate\":%.0f,\"link_rate\":%.0f,\"host_rate\":%.0f",
              g->memory_rate, g->link_rate, g->host_rate);
     str_add(&s, ",\"source\":");
@@ -43,16 +48,18 @@ int gpus_main(const char *program, int argc, char **argv)
 
     cmd_parse(&cmd, argc, argv);
     if (!json)
-        printf("%-14s %-22s %10s %9s %9s %9s %9s\n", "NAME", "PRODUCT", "MEMORY",
-               "TFLOP/s", "GB/s", "LINK", "HOST");
+        printf("%-18s %10s %7s %7s %7s %7s %7s %9s %6s %6s\n", "NAME", "MEMORY", "fp32",
+               "tf32", "16 bits", "fp8", "fp4", "GB/s", "LINK", "HOST");
     for (size_t i = 0; i < gpu_count; i++) {
         const struct gpu *g = &gpu_table[i];
 
         if (json)
             print_json(g);
         else
-            printf("%-14s %-22s %6.1f GiB %9g %9.0f %9.0f %9.0f\n", g->name, g->product,
-                   g->memory_gib, g->tflops, g->memory_rate / 1e9, g->link_rate / 1e9,
+            printf("%-18s %6.1f GiB %7g %7g %7g %7g %7g %9.0f %6.0f %6.0f\n", g->name,
+                   g->memory_gib, g->tflops[GPU_FP32], g->tflops[GPU_TF32],
+                   g->tflops[gpu_rate_of(g, GPU_BF16)], g->tflops[GPU_FP8],
+                   g->tflops[GPU_FP4], g->memory_rate / 1e9, g->link_rate / 1e9,
                    g->host_rate / 1e9);
     }
     return cmd_finish(&cmd, EXIT_SUCCESS);

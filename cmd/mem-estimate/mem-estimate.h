@@ -22,6 +22,8 @@ struct report {
 
 void report_json(const struct report *r);
 void report_text(const struct report *r);
+/* LINES to S as a JSON array of texts. */
+void report_add_lines(struct str *s, const char *lines);
 /* The formulas of the kind with the largest total, with their numbers, as lines; none
  * of an impossible layout.  The caller frees it. */
 char *report_explanation_dup(const struct report *r);

@@ -1,5 +1,6 @@
 /* plan - the best layouts of a cluster */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,8 @@ static void print_others(const struct planner_result *r, bool json)
         putchar('\n');
 }
 
-static void summarise_json(const struct planner_result *r, const char *assumed)
+static void summarise_json(const struct planner_result *r, const char *assumed,
+                           const char *codes)
 {
     struct str s = { 0 };
 
@@ -163,7 +165,11 @@ static void summarise_json(const struct planner_result *r, const char *assumed)
                  r->rejected[i]);
     str_add(&s, "},\"assumed\":");
     str_add_json(&s, assumed);
-    str_addc(&s, '}');
+    str_add(&s, ",\"rejections\":[");
+    for (int i = 0; i < RULES; i++)
+        str_addf(&s, "%s{\"code\":\"%s\",\"count\":%" PRIu64 ",\"text\":\"%s\"}",
+                 i ? "," : "", planner_codes[i], r->rejected[i], planner_rules[i]);
+    str_addf(&s, "],\"assumptions\":[%s]}", codes);
     puts(s.s);
     str_clear(&s);
 }
@@ -180,8 +186,11 @@ static void summarise(const struct planner_result *r)
 /* What the options keep instead of searching it. */
 struct kept {
     const char *mesh;
+    int axis[MESH_NAXES]; /* 0: searched */
     int zero, recompute, schedule, chunks, micro_batch;
-    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given;
+    double margin; /* percent of the memory that no layout takes */
+    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given,
+        margin_given;
 };
 
 /* Of recompute_names. */
@@ -191,8 +200,17 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
 {
     if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
         return -1;
+    for (int a = 0; a < MESH_NAXES; a++) {
+        if (k->axis[a] && p->size[a] && k->axis[a] != p->size[a])
+            return err_set(err, ERR_USAGE, "--%s %d contradicts --mesh %s",
+                           mesh_axis_names[a], k->axis[a], k->mesh);
+        p->size[a] = k->axis[a] ? k->axis[a] : p->size[a];
+    }
     if (k->zero_given && (k->zero < 0 || k->zero > 3))
         return err_set(err, ERR_USAGE, "--zero %d: no stage from 0 to 3", k->zero);
+    if (!(k->margin >= 0 && k->margin < 100))
+        return err_set(err, ERR_USAGE, "--margin %g: not from 0 to below 100",
+                       k->margin);
     p->zero = k->zero_given ? k->zero : -1;
     p->recompute = k->recompute_given ? k->recompute : -1;
     p->order = k->schedule_given ? k->schedule : -1;
@@ -201,40 +219,52 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
     return 0;
 }
 
+__attribute__((format(printf, 3, 4))) static void
+note(struct request *r, const char *code, const char *fmt, ...)
+{
+    char what[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    assumption_add(&r->assumed, &r->codes, code, what);
+}
+
 /* What R leaves to the search, and what is assumed besides. */
 static void set_start(struct planner_options *p, struct request *r, int batch,
                       const struct kept *kept)
 {
     bool train = r->memory.train;
 
-    p->gpu_memory = r->gpu_memory;
+    p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
     p->start = r->memory;
     p->start.inflight = NULL;
     if (!p->start.weights)
         p->start.weights = p->start.other;
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)
-        str_addf(&r->assumed, "%sglobal batch %" PRIu64, r->assumed.len ? "; " : "",
-                 p->global_batch);
-    str_addf(&r->assumed, "%sfragmentation %g %%", r->assumed.len ? "; " : "",
-             100 * p->start.fragmentation);
+        note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
+    note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
+    if (!kept->margin_given)
+        note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
-        str_addf(&r->assumed, "; runtime %.2f GiB",
-                 (double)p->start.runtime / (1 << 30));
+        note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
     if (train && !kept->flash_given)
-        str_add(&r->assumed, "; flash attention");
+        note(r, "flash", "flash attention");
     if (train && p->gpus > 1)
-        str_add(&r->assumed, "; values that are whole over tp cut by tokens");
+        note(r, "sequence_parallel", "values that are whole over tp cut by tokens");
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,
                   const struct request *r, const char *device, bool json)
 {
     if (!json) {
-        char *line = str_dupf(
-            "%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each, weights %s",
-            r->path, p->gpus, device, p->global_batch, p->start.seq,
-            r->memory.weights ? r->memory.weights->name : "as stored");
+        char *line = str_dupf("%s: %d x %s, batch %" PRIu64 ", %" PRIu64
+                              " tokens each, weights %s, products %s",
+                              r->path, p->gpus, device, p->global_batch, p->start.seq,
+                              r->memory.weights ? r->memory.weights->name : "as stored",
+                              gpu_rate_names[r->rate]);
 
         cmd_puts(line);
         free(line);
@@ -248,7 +278,7 @@ static void print(const struct planner_options *p, const struct planner_result *
     for (size_t i = 0; i < result->n; i++)
         print_json(&result->plan[i], i);
     print_others(result, true);
-    summarise_json(result, str_text(&r->assumed));
+    summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
 }
 
 /* FORMAT is that of a script, or -1. */
@@ -273,26 +303,24 @@ int plan_main(const char *program, int argc, char **argv)
     static const char *const modes[] = { "infer", "train", NULL };
     struct request_options o = REQUEST_DEFAULTS;
     struct cluster_options cluster = { 0 };
-    struct kept kept = { 0 };
+    struct kept kept = { .margin = 5 };
     struct planner_options p;
     bool json = false, emitting = false;
     int mode = 0, format = 0;
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
         { OPT_COUNT, '\0', "gpus", &p.gpus, "N", "devices in all", NULL, NULL },
-        { OPT_COUNT, '\0', "gpus-per-node", &cluster.per_node, "N", "devices of a node",
-          NULL, NULL },
+        { OPT_COUNT, '\0', "gpus-per-node", &cluster.per_node, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "net", &cluster.net, "RATE",
           "of a device to other nodes: 400Gbit, 50GB", NULL, NULL },
         { OPT_STRING, '\0', "gpu", &o.gpu, "NAME", "the device, as 'gpus' names it",
           NULL, NULL },
-        { OPT_SIZE, '\0', "gpu-mem", &o.gpu_memory, "SIZE", "its usable memory", NULL,
+        { OPT_SIZE, '\0', "gpu-mem", &o.gpu_memory, "SIZE", NULL, NULL,
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
           NULL, NULL },
-        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
-          &o.seq_given },
-        { OPT_COUNT, '\0', "top", &p.top, "N", "layouts to print", NULL, NULL },
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", NULL, NULL, &o.seq_given },
+        { OPT_COUNT, '\0', "top", &p.top, "N", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
           "write the best as a script: sh, make or slurm", emit_names, &emitting },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
@@ -305,11 +333,33 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
           &kept.schedule_given },
         { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
-        { OPT_CHOICE, '\0', "flash", &o.flash, "on|off", NULL, on_off,
+        { OPT_RANK, '\0', "lora", &o.lora, "RANK[:NAMES]", NULL, lora_rank, NULL },
+        { OPT_STRING, '\0', "freeze", &o.freeze, "NAMES", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "margin", &kept.margin, "PERCENT", NULL, NULL,
+          &kept.margin_given },
+        { OPT_CHOICE, '\0', "flash", &o.flash, "on|off|2", NULL, flash_names,
           &kept.flash_given },
-        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, weight_words, NULL },
+        { OPT_STRING, '\0', "compute", &o.compute, "TYPE", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "tp", &kept.axis[MESH_TP], "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "pp", &kept.axis[MESH_PP], "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "dp", &kept.axis[MESH_DP], "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "ep", &kept.axis[MESH_EP], "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "sp", &kept.axis[MESH_SP], "N", NULL, NULL, NULL },
+        REQUEST_INFER_OPTIONS(o),
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
           NULL },
+        { OPT_CHOICE, '\0', "master", &o.master, "f32|none", NULL, master_names, NULL },
+        { OPT_STRING, '\0', "grad-dtype", &o.grad_dtype, "TYPE", NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "offload", &o.offload, "WHAT", NULL, offload_names, NULL },
+        { OPT_COUNT, '\0', "hsdp", &o.hsdp, "N", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "eager", &o.eager, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "fused-loss", &o.fused_loss, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "dropout", &o.dropout, NULL, NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "framework", &o.framework, "NAME", NULL, framework_names,
+          NULL },
+        { OPT_DOUBLE, '\0', "fragmentation", &o.fragmentation, "PERCENT", NULL, NULL,
+          &o.fragmentation_given },
         { OPT_STRING, '\0', "calibration", &cluster.calibration, "FILE", NULL, NULL,
           NULL },
         { OPT_SIZE, '\0', "runtime", &o.runtime, "SIZE", NULL, NULL, &o.runtime_given },
@@ -343,6 +393,11 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--gpus is missing");
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
+    if (emitting && mode == 1)
+        return cmd_usage(&cmd,
+                         "--emit %s: tp-run does not train; the table has the "
+                         "layouts for a program that does",
+                         emit_names[format]);
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */
@@ -368,7 +423,9 @@ int plan_main(const char *program, int argc, char **argv)
         goto out;
     }
     set_start(&p, &r, batch, &kept);
-    if (cluster_machine(&p.machine, &cluster, r.gpu, mode == 1, &r.assumed, &err) < 0 ||
+    cluster.flash2 = o.flash == 2;
+    if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, mode == 1, &r.assumed,
+                        &r.codes, &err) < 0 ||
         planner_search(&result, r.outline.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;

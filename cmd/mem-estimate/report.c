@@ -6,6 +6,7 @@
 
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/base/fs.h"
 #include "lib/plot/canvas.h"
 
@@ -71,8 +72,7 @@ static void add_rank(struct str *s, const struct rank_memory *k)
              k->total, k->host, memory_moment_names[k->moment], bytes_apart(k));
 }
 
-/* LINES as a JSON array of texts. */
-static void add_lines(struct str *s, const char *lines)
+void report_add_lines(struct str *s, const char *lines)
 {
     str_addc(s, '[');
     for (const char *p = lines; *p;) {
@@ -102,7 +102,8 @@ void report_json(const struct report *r)
              a ? active_params(a, params) : params);
     str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
     add_mesh(&s, q->memory.mesh.size);
-    str_add(&s, ",\"ranks\":[");
+    str_addf(&s, ",\"framework\":\"%s\",\"ranks\":[",
+             framework_names[habits_framework(&q->memory)]);
     for (size_t i = 0; e && i < e->nkinds; i++) {
         str_add(&s, i ? "," : "");
         add_rank(&s, &e->kind[i]);
@@ -123,18 +124,19 @@ void report_json(const struct report *r)
                               : "false");
     if (r->obstacles && *r->obstacles) {
         str_add(&s, ",\"reasons\":");
-        add_lines(&s, r->obstacles);
+        report_add_lines(&s, r->obstacles);
     }
     if (r->ways_out) {
         str_add(&s, ",\"ways_out\":");
-        add_lines(&s, r->ways_out);
+        report_add_lines(&s, r->ways_out);
     }
     if (r->explanation) {
         str_add(&s, ",\"explanation\":");
-        add_lines(&s, r->explanation);
+        report_add_lines(&s, r->explanation);
     }
     str_add(&s, ",\"assumed\":");
     str_add_json(&s, str_text(&q->assumed));
+    str_addf(&s, ",\"assumptions\":[%s]", str_text(&q->codes));
     str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);

@@ -11,17 +11,35 @@
 
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 
-const char *const on_off[] = { "on", "off", NULL };
+const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
+const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
+                                     "int4", "nf4",  "gptq", "awq",  "mxfp4",
+                                     "q8_0", "q6_K", "q4_K", "q4_0", NULL };
+const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
+
+/* Tokens of prompts in a step: what vLLM takes for its max_num_batched_tokens on large
+ * devices, and what tp-run does. */
+enum { PREFILL = 8192, TP_RUN_PREFILL = 512 };
 
 static const uint64_t GIB = UINT64_C(1) << 30;
 
-__attribute__((format(printf, 2, 3))) static void assume(struct request *r,
-                                                         const char *fmt, ...)
+void assumption_add(struct str *text, struct str *codes, const char *code,
+                    const char *what)
+{
+    str_addf(text, "%s%s", text->len ? "; " : "", what);
+    str_addf(codes, "%s{\"code\":\"%s\",\"text\":", codes->len ? "," : "", code);
+    str_add_json(codes, what);
+    str_addc(codes, '}');
+}
+
+__attribute__((format(printf, 3, 4))) static void
+assume(struct request *r, const char *code, const char *fmt, ...)
 {
     char text[160];
     va_list ap;
@@ -29,7 +47,7 @@ __attribute__((format(printf, 2, 3))) static void assume(struct request *r,
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    str_addf(&r->assumed, "%s%s", r->assumed.len ? "; " : "", text);
+    assumption_add(&r->assumed, &r->codes, code, text);
 }
 
 /* ---- types ---- */
@@ -58,16 +76,47 @@ static const struct weight_type *own_type(const struct request *r)
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
 
+/* The type of products in --compute NAME. */
+static enum gpu_rate rate_named(const char *name)
+{
+    return !strcmp(name, "f32") || !strcmp(name, "fp32") || !strcmp(name, "F32")
+               ? GPU_FP32
+           : !strcmp(name, "tf32")                         ? GPU_TF32
+           : !strcmp(name, "f16") || !strcmp(name, "fp16") ? GPU_FP16
+           : !strcmp(name, "fp8") || !strcmp(name, "int8") ? GPU_FP8
+           : !strcmp(name, "fp4")                          ? GPU_FP4
+                                                           : GPU_BF16;
+}
+
+/* What --compute says of products and of the values between them: products of tf32 read
+ * f32, those of fp4, and in training of fp8, bf16. */
+static int set_compute(struct request *r, const char *name, struct err *err)
+{
+    r->rate_given = true;
+    r->rate = rate_named(name);
+    if (r->rate == GPU_TF32)
+        name = "f32";
+    else if (r->rate == GPU_FP4 || (r->rate == GPU_FP8 && r->memory.train))
+        name = "bf16";
+    return float_bytes(&r->given.compute_bytes, "--compute", name, err);
+}
+
 void request_set_weights(struct request *r, const struct weight_type *weights)
 {
     struct memory_options *m = &r->memory;
+    uint64_t own; /* bytes of what was not given */
 
     m->weights = weights;
     m->other = weights && weights->scope == SCOPE_ALL ? weights : own_type(r);
-    m->compute_bytes =
-        r->given.compute_bytes ? r->given.compute_bytes : m->other->block_bytes;
+    own = m->framework == FRAMEWORK_TP_RUN ? sizeof(float) : m->other->block_bytes;
+    m->compute_bytes = r->given.compute_bytes ? r->given.compute_bytes : own;
     m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
-    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes : m->other->block_bytes;
+    if (!r->rate_given)
+        r->rate = m->compute_bytes == sizeof(float) ? GPU_FP32 : GPU_BF16;
+    own = habits_of(m).grad_bytes;
+    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes
+                    : own               ? own
+                                        : m->other->block_bytes;
 }
 
 static int set_types(struct request *r, const struct request_options *o,
@@ -87,10 +136,9 @@ static int set_types(struct request *r, const struct request_options *o,
     } else if (!r->stored) {
         weights = own;
         if (r->outline.dtype_known)
-            assume(r, "weights %s", own->name);
+            assume(r, "weights", "weights %s", own->name);
     }
-    if ((o->compute &&
-         float_bytes(&r->given.compute_bytes, "--compute", o->compute, err) < 0) ||
+    if ((o->compute && set_compute(r, o->compute, err) < 0) ||
         (o->kv_dtype &&
          float_bytes(&r->given.kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0) ||
         (o->grad_dtype &&
@@ -98,8 +146,8 @@ static int set_types(struct request *r, const struct request_options *o,
         return -1;
     request_set_weights(r, weights);
     if (!r->outline.dtype_known && r->memory.other == own)
-        assume(r, "%sweights %s (the config names no type)", o->weights ? "other " : "",
-               own->name);
+        assume(r, "weights", "%sweights %s (the config names no type)",
+               o->weights ? "other " : "", own->name);
     return 0;
 }
 
@@ -146,9 +194,9 @@ static int set_batch(struct request *r, const struct request_options *o,
     if (derive_batch(r, err) < 0)
         return -1;
     if (!r->batch.size && !(r->batch.global && r->batch.number))
-        assume(r, "micro-batch 1");
+        assume(r, "micro_batch", "micro-batch 1");
     if (!r->batch.number && !r->batch.global && m->micro_batches > 1)
-        assume(r, "%" PRIu64 " micro-batches", m->micro_batches);
+        assume(r, "micro_batches", "%" PRIu64 " micro-batches", m->micro_batches);
     m->seq = o->seq;
     if (!m->seq && o->seq_given)
         return err_set(err, ERR_USAGE, "--seq 0: no tokens");
@@ -156,9 +204,15 @@ static int set_batch(struct request *r, const struct request_options *o,
         m->seq = model_context(r->outline.model);
         if (!m->seq)
             m->seq = 2048;
-        assume(r, "seq %" PRIu64 "%s", m->seq,
+        assume(r, "seq", "seq %" PRIu64 "%s", m->seq,
                model_context(r->outline.model) ? " (the model's maximum)" : "");
     }
+    m->prefill = o->prefill                         ? (uint64_t)o->prefill
+                 : m->framework == FRAMEWORK_TP_RUN ? TP_RUN_PREFILL
+                                                    : PREFILL;
+    if (!m->train && !o->prefill && m->micro_batch * m->seq > m->prefill)
+        assume(r, "prefill_tokens", "%" PRIu64 " tokens of prompts at once",
+               m->prefill);
     if (m->seq > UINT32_MAX)
         return err_set(err, ERR_USAGE, "--seq %" PRIu64 ": more than %u", m->seq,
                        UINT32_MAX);
@@ -196,22 +250,26 @@ static int set_training(struct request *r, const struct request_options *o,
     m->hsdp = o->hsdp;
     m->offload = (enum offload)o->offload;
     m->recompute = (enum recompute)o->recompute;
-    m->flash = o->flash == 0;
+    m->flash = o->flash != 1;
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
     m->eager = o->eager;
-    m->sequence_parallel = o->sequence_parallel;
+    m->sequence_parallel =
+        o->sequence_parallel || (m->framework == FRAMEWORK_TORCHTITAN && m->train);
     m->freeze = o->freeze;
     if (m->zero > 3)
         return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
     if (!m->train)
         return 0;
     if (o->optimizer == OPTIMIZER_ADAMW)
-        assume(r, "optimizer adamw");
+        assume(r, "optimizer", "optimizer adamw");
     if (m->master && m->other->block_bytes < 4)
-        assume(r, "master weights f32");
+        assume(r, "master", "master weights f32");
     if (!m->eager)
-        assume(r, "fused operations");
+        assume(r, "fused", "fused operations");
+    if (m->framework == FRAMEWORK_TORCHTITAN && m->mesh.size[MESH_TP] > 1)
+        assume(r, "sequence_parallel",
+               "values that are whole over tp sharded by tokens");
     return o->lora ? set_lora(r, o, err) : 0;
 }
 
@@ -256,10 +314,25 @@ const char *request_gpu_name(const char *text, int *n)
     return found ? text + digits + 1 : text;
 }
 
-/* The device called NAME, in part where no other is called so too. */
-static int find_device(const struct gpu **out, const char *name, struct err *err)
+/* Of N devices that are called alike the only one that is no card: the SXM form. */
+static const struct gpu *only_module(const struct gpu *const *match, size_t n)
 {
-    const struct gpu **match = xcalloc(gpu_count, sizeof(*match));
+    const struct gpu *found = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(match[i]->product, "PCIe") || strstr(match[i]->product, "NVL"))
+            continue;
+        if (found)
+            return NULL;
+        found = match[i];
+    }
+    return found;
+}
+
+/* The device called NAME, in part where no other is called so too but for its form. */
+static int find_device(struct request *r, const char *name, struct err *err)
+{
+    const struct gpu **match = xcalloc(gpu_count, sizeof(*match)), **out = &r->gpu;
     size_t n = gpu_matches(match, name);
     struct str names = { 0 };
     int ret = 0;
@@ -267,6 +340,13 @@ static int find_device(const struct gpu **out, const char *name, struct err *err
     *out = gpu_find(name);
     if (!*out && n == 1) {
         *out = match[0];
+    } else if (!*out && n && only_module(match, n)) {
+        *out = only_module(match, n);
+        for (size_t i = 0; i < n; i++)
+            if (match[i] != *out)
+                str_addf(&names, "%s%s", names.len ? ", " : "", match[i]->name);
+        assume(r, "gpu_form", "%s, the SXM form, not %s", (*out)->name,
+               str_text(&names));
     } else if (!*out && n) {
         for (size_t i = 0; i < n; i++)
             str_addf(&names, "%s%s", i ? ", " : "", match[i]->name);
@@ -286,14 +366,22 @@ static int set_device(struct request *r, const struct request_options *o,
 {
     char name[128];
 
-    if (o->memory_given && !o->gpu_memory)
-        return err_set(err, ERR_USAGE, "--gpu-mem 0: no memory");
+    if (o->memory_given && o->gpu_memory < 1 << 20)
+        return err_set(err, ERR_USAGE,
+                       "--gpu-mem: %" PRIu64 " bytes hold nothing: write %" PRIu64
+                       "GiB, or GB, for what is meant so",
+                       o->gpu_memory, o->gpu_memory);
+    if (o->runtime && o->runtime < 1 << 20)
+        return err_set(err, ERR_USAGE,
+                       "--runtime: %" PRIu64 " bytes are no context: write %" PRIu64
+                       "GiB for what is meant so",
+                       o->runtime, o->runtime);
     if (o->gpu && !strcmp(o->gpu, "here")) {
         if (find_here(name, &r->gpu_memory, err) < 0)
             return -1;
         r->gpu = gpu_find(name);
     } else if (o->gpu) {
-        if (find_device(&r->gpu, o->gpu, err) < 0)
+        if (find_device(r, o->gpu, err) < 0)
             return -1;
     }
     if (r->gpu)
@@ -304,11 +392,13 @@ static int set_device(struct request *r, const struct request_options *o,
         return err_set(err, ERR_USAGE, "--fragmentation %g: not from 0 to 100",
                        o->fragmentation);
     r->memory.fragmentation = o->fragmentation / 100;
+    if (!o->fragmentation_given && o->framework && habits_of(&r->memory).reserved > 0)
+        r->memory.fragmentation = habits_of(&r->memory).reserved;
     r->memory.runtime = o->runtime;
     if (!o->runtime_given) {
         r->runtime_follows = true;
         r->memory.runtime = default_runtime(r->memory.mesh.nranks);
-        assume(r, "runtime %s",
+        assume(r, "runtime", "runtime %s",
                r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
     }
     return 0;
@@ -338,7 +428,8 @@ int request_settle(struct request *r, struct err *err)
     if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
                    r->chunks, err) < 0)
         goto out;
-    r->memory.folded = r->schedule == ORDER_ZB_V;
+    r->memory.fold = memory_fold((enum order)r->schedule);
+    r->memory.chunks = r->chunks;
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);
@@ -383,6 +474,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
     if (train)
         return o->kv_dtype       ? "kv-dtype"
                : o->kv_block     ? "kv-block"
+               : o->prefill      ? "prefill-tokens"
                : o->cache_tokens ? "cache-tokens"
                                  : NULL;
     for (size_t i = 0; i < sizeof(of_training) / sizeof(*of_training); i++)
@@ -399,9 +491,10 @@ static bool is_detailed(const struct request_options *o)
     bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
-                  o->sequence_parallel || o->kv_block || o->cache_tokens;
+                  o->sequence_parallel || o->prefill || o->kv_block || o->cache_tokens;
     bool device = o->gpu || o->memory_given || o->runtime_given ||
-                  o->fragmentation != 5 || o->schedule != ORDER_1F1B || o->model_chunks;
+                  o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
+                  o->model_chunks;
 
     return types || batch || states || values || device;
 }
@@ -430,7 +523,8 @@ static void assume_head(struct request *r)
     if (anatomy_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
         return;
     if (a->vocab)
-        assume(r, "the head of a language model, unlike %.80s", name->valuestring);
+        assume(r, "head", "the head of a language model, unlike %.80s",
+               name->valuestring);
     anatomy_close(a);
 }
 
@@ -470,7 +564,7 @@ int request_open(struct request *r, const struct cmd *cmd,
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+        .family_path = family_path(cmd),
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;
@@ -482,6 +576,7 @@ int request_open(struct request *r, const struct cmd *cmd,
                            .family = o->family,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
     r->memory.train = train;
+    r->memory.framework = (enum framework)o->framework;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;
     if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
@@ -501,7 +596,10 @@ int request_open(struct request *r, const struct cmd *cmd,
         set_device(r, o, err) < 0)
         goto fail;
     r->schedule = o->schedule;
-    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;
+    r->chunks = o->model_chunks ? o->model_chunks
+                : o->schedule == ORDER_INTERLEAVED
+                    ? 1
+                    : order_chunks((enum order)o->schedule);
     if (request_settle(r, err) < 0)
         goto fail;
     return 0;
@@ -517,6 +615,7 @@ void request_close(struct request *r)
     free(r->inflight);
     free(r->lora_targets);
     str_clear(&r->assumed);
+    str_clear(&r->codes);
 }
 
 int request_estimate(const struct request *r, struct memory_estimate *e,
@@ -575,6 +674,10 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out,
                  "--zero 2: gradients cannot stay dealt over the micro-batches of "
                  "a pipeline\n");
+    if (habits_of(&r->memory).refuses && r->memory.zero >= 2 &&
+        r->memory.mesh.size[MESH_PP] > 1)
+        str_addf(&out, "--framework %s: its pipelines have no ZeRO-2 or 3\n",
+                 framework_names[r->memory.framework]);
     if (r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
         add_chunk_obstacle(&out, r);
     if (r->memory.train && r->memory.hsdp)

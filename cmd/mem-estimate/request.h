@@ -15,19 +15,22 @@ struct request_options {
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
         *family;
     int gpus; /* ranks in all, 0: not given */
-    int micro_batch, micro_batches, global_batch, kv_block, cache_tokens, zero, hsdp;
+    int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
+        hsdp;
     uint64_t seq, gpu_memory, runtime;
-    int schedule, model_chunks;
+    int schedule, model_chunks, framework;
     int optimizer, master, offload, recompute, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
-    bool seq_given, memory_given, runtime_given;
+    bool seq_given, memory_given, runtime_given, fragmentation_given;
     double fragmentation;
 };
 
-extern const char *const on_off[];
+extern const char *const flash_names[];
 /* The rank that --lora alone stands for. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
+/* Common types of weights, and those of values. */
+extern const char *const weight_words[], *const float_words[];
 
 #define REQUEST_DEFAULTS                           \
     {                                              \
@@ -45,13 +48,13 @@ extern const char *const master_names[];
                 NULL),                                                                \
         REQUEST_ROW(OPT_COUNT, "pp", &(r).mesh.pp, "N", "pipeline stages", NULL,      \
                     NULL),                                                            \
-        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", "data-parallel replicas",     \
-                    NULL, NULL),                                                      \
-        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N",                  \
-                    "sequences that a rank works on at once", NULL, NULL),            \
+        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", NULL, NULL, NULL),            \
+        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N", NULL, NULL,      \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
                     "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
-        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, weight_words,  \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
                     &(r).seq_given),                                                  \
         REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
@@ -63,20 +66,25 @@ extern const char *const master_names[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_COUNT, "global-batch", &(r).global_batch, "N", NULL, NULL,    \
                     NULL),                                                            \
-        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, float_words,   \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_SIZE, "runtime", &(r).runtime, "SIZE", NULL, NULL,            \
                     &(r).runtime_given),                                              \
         REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL, \
-                    NULL, NULL),                                                      \
+                    NULL, &(r).fragmentation_given),                                  \
         REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names, \
                     NULL),                                                            \
         REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,    \
                     NULL),                                                            \
+        REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,            \
+                    framework_names, NULL),                                           \
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
 /* ... those of inference alone, ... */
-#define REQUEST_INFER_OPTIONS(r)                                                  \
-    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, NULL, NULL), \
+#define REQUEST_INFER_OPTIONS(r)                                                       \
+    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words,      \
+                NULL),                                                                 \
+        REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
 
 /* ... and those of training. */
@@ -97,7 +105,8 @@ extern const char *const master_names[];
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
         REQUEST_ROW(OPT_FLAG, "eager", &(r).eager, NULL, NULL, NULL, NULL),            \
         REQUEST_ROW(OPT_STRING, "freeze", &(r).freeze, "NAMES", NULL, NULL, NULL),     \
-        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off", NULL, on_off, NULL),    \
+        REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off|2", NULL, flash_names,    \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \
         REQUEST_ROW(OPT_FLAG, "dropout", &(r).dropout, NULL, NULL, NULL, NULL),        \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
@@ -118,17 +127,23 @@ struct request {
     uint64_t *inflight;
     int schedule, chunks;
     char *lora_targets;
+    enum gpu_rate rate; /* of products */
+    bool rate_given;
     const struct gpu *gpu; /* or NULL */
     uint64_t gpu_memory;   /* 0: not named */
     bool runtime_follows;  /* as of that many ranks */
     bool layout;           /* some axis of the mesh was named */
     bool detailed;         /* that, a device, or what else a rank's bytes depend on */
-    struct str assumed;    /* what was not given, "; " between */
+    struct str assumed;    /* what was not given, "; " between, */
+    struct str codes;      /* and the same as JSON objects with stable codes */
 };
 
 /* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes
  * that, or 0. */
 const char *request_gpu_name(const char *text, int *n);
+/* Append WHAT, which is assumed, to TEXT, and with its CODE to CODES. */
+void assumption_add(struct str *text, struct str *codes, const char *code,
+                    const char *what);
 /* What a device's context and libraries take where it was not measured: a communicator
  * as well where there are peers. */
 uint64_t default_runtime(int ranks);

@@ -105,6 +105,7 @@ struct fewest {
     struct request *r;
     struct anatomies ranks; /* rank 0's at this tp and ep */
     int tp, ep;
+    bool even; /* axes divide heads and tokens evenly */
 };
 
 /* Does rank 0 of every stage fit?  Most layouts fail here, where its anatomy is at
@@ -153,30 +154,46 @@ static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
     return ok;
 }
 
-/* Try axes[ORDER[k]] and those behind it, which divide REST: many of the first, few of
- * the others. */
+/* May N ranks of AXIS share what R has: heads evenly, tokens evenly? */
+static bool is_even(const struct request *r, enum mesh_axis axis, int n)
+{
+    double heads;
+
+    if (axis == MESH_SP)
+        return r->memory.seq % (uint64_t)n == 0;
+    return axis != MESH_TP || !model_number(r->outline.model, "heads", &heads) ||
+           (uint64_t)heads % (uint64_t)n == 0;
+}
+
+/* Try the K'th axis and those behind it, which divide REST.  To train, replicas under
+ * ZeRO-3 come first, and few of all else; to run a model, many tensor ranks. */
 static bool fits_any(struct fewest *f, int n, int rest, int k, int axes[MESH_NAXES])
 {
-    static const enum mesh_axis order[] = { MESH_TP, MESH_EP, MESH_PP, MESH_SP };
-    bool found = false;
+    static const enum mesh_axis orders[2][4] = {
+        { MESH_TP, MESH_EP, MESH_PP, MESH_SP }, { MESH_SP, MESH_EP, MESH_PP, MESH_TP }
+    };
+    bool train = f->r->memory.train, found = false;
+    enum mesh_axis axis;
 
-    if (k == (int)(sizeof(order) / sizeof(*order)))
+    if (k == 4)
         return fits_on(f, n, axes);
+    axis = orders[train][k];
     for (int i = 1; i <= rest && !found; i++) {
-        int many = k ? i : rest + 1 - i;
+        int many = train || k ? i : rest + 1 - i;
 
-        if (rest % many)
+        if (rest % many || (f->even && !is_even(f->r, axis, many)))
             continue;
-        axes[order[k]] = many;
+        axes[axis] = many;
         found = fits_any(f, n, rest / many, k + 1, axes);
     }
     if (!found)
-        axes[order[k]] = 1;
+        axes[axis] = 1;
     return found;
 }
 
 /* The fewest ranks with which R fits, as tp x ep x pp x sp and, in training, dp under
- * ZeRO-3: *best is their mesh.  False when LIMIT ranks do not suffice. */
+ * ZeRO-3: *best is their mesh.  Uneven ones, which few programs run, only where no even
+ * ones are enough.  False when LIMIT ranks do not suffice. */
 static bool fewest(struct request *r, int limit, struct mesh *best)
 {
     struct mesh was = r->memory.mesh;
@@ -184,11 +201,12 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
     struct fewest f = { .r = r };
     bool found = false;
 
-    for (int n = 1; n <= limit && !found; n++) {
-        int axes[MESH_NAXES];
+    for (int i = 0; i < 2 * limit && !found; i++) {
+        int axes[MESH_NAXES], n = i % limit + 1;
 
-        for (int i = 0; i < MESH_NAXES; i++)
-            axes[i] = 1;
+        f.even = i < limit;
+        for (int k = 0; k < MESH_NAXES; k++)
+            axes[k] = 1;
         found = least / (uint64_t)n <= r->gpu_memory && fits_any(&f, n, n, 0, axes);
         *best = r->memory.mesh;
     }
@@ -197,63 +215,182 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
     return found;
 }
 
-/* Ranks and options of what fewest() has found for R; a checkpoint's own axes hold
- * unless others are named. */
-static void add_ranks(struct str *out, const struct request *r, const struct mesh *m)
+/* Ranks and axes of M for R; a checkpoint's own axes hold unless others are named. */
+static void add_axes(struct str *out, const struct request *r, const struct mesh *m)
 {
     const struct checkpoint *c = r->outline.checkpoint;
 
-    str_addf(out, "%d ranks: --tp %d", m->nranks, m->size[MESH_TP]);
+    str_addf(out, "%d rank%s: --tp %d", m->nranks, m->nranks > 1 ? "s" : "",
+             m->size[MESH_TP]);
     for (int i = MESH_TP + 1; i < MESH_NAXES; i++)
         if (m->size[i] > 1 || (c && c->sharded && c->mesh.size[i] > 1))
             str_addf(out, " --%s %d", mesh_axis_names[i], m->size[i]);
+}
+
+/* The same of what fewest() has found, with its options. */
+static void add_ranks(struct str *out, const struct request *r, const struct mesh *m)
+{
+    add_axes(out, r, m);
     str_add(out, r->memory.train && shards(m) ? " --zero 3\n" : "\n");
 }
 
 /* ---- ways out ---- */
 
-static void try_way(struct str *out, struct request *r, const char *text)
+/* Options that spare memory, of training and of running a model. */
+enum { WAY_TYPE = 1, WAY_RECOMPUTE = 2, WAY_ADAPTERS = 4, WAY_ZERO = 8, WAY_HOST = 16 };
+
+/* Does R fit as options called TEXT have made it?  Then that is one way. */
+static bool try_way(struct str *out, struct request *r, const char *text)
 {
     uint64_t peak;
     char size[32];
 
-    if (fits(r, &peak))
-        str_addf(out, "%s: %s\n", text, str_human(size, peak));
+    if (!fits(r, &peak))
+        return false;
+    str_addf(out, "%s: %s\n", text, str_human(size, peak));
+    return true;
 }
 
-static void try_training(struct str *out, struct request *r)
+/* Those of WAYS that R has not gone yet. */
+static int open_ways(const struct request *r, int ways)
+{
+    const struct memory_options *m = &r->memory;
+
+    if (m->other->block_bytes < 4 || (m->weights && m->weights->scope != SCOPE_ALL))
+        ways &= ~WAY_TYPE;
+    if (m->recompute == RECOMPUTE_FULL)
+        ways &= ~WAY_RECOMPUTE;
+    if (m->lora_rank)
+        ways &= ~WAY_ADAPTERS;
+    if (m->zero == 3 || !shards(&m->mesh))
+        ways &= ~WAY_ZERO;
+    if (m->offload != OFFLOAD_NONE)
+        ways &= ~WAY_HOST;
+    return ways;
+}
+
+/* Let R go WAYS; TEXT gets their options. */
+static void go(struct str *text, struct request *r, int ways)
+{
+    if (ways & WAY_TYPE) {
+        request_set_weights(r, weight_type_find("bf16"));
+        str_add(text, " --weights bf16");
+    }
+    if (ways & WAY_RECOMPUTE) {
+        r->memory.recompute = RECOMPUTE_FULL;
+        str_add(text, " --recompute full");
+    }
+    if (ways & WAY_ADAPTERS) {
+        r->memory.lora_rank = 16;
+        str_add(text, " --lora 16");
+    }
+    if (ways & WAY_ZERO) {
+        r->memory.zero = 3;
+        str_add(text, " --zero 3");
+    }
+    if (ways & WAY_HOST) {
+        r->memory.offload = OFFLOAD_OPTIMIZER;
+        str_add(text, " --offload optimizer");
+    }
+}
+
+/* R trained in all of WAYS at once. */
+static bool try_training(struct str *out, struct request *r, int ways)
 {
     struct memory_options was = r->memory;
+    struct str text = { 0 };
+    bool found;
 
-    if (r->memory.recompute != RECOMPUTE_FULL) {
-        r->memory.recompute = RECOMPUTE_FULL;
-        try_way(out, r, "--recompute full");
-        r->memory = was;
-    }
-    if (r->memory.zero < 3 && r->memory.mesh.nranks > r->memory.mesh.size[MESH_TP]) {
-        r->memory.zero = 3;
-        try_way(out, r, "--zero 3");
-        r->memory = was;
-    }
-    if (r->memory.offload == OFFLOAD_NONE) {
-        r->memory.offload = OFFLOAD_OPTIMIZER;
-        try_way(out, r, "--offload optimizer");
-        r->memory = was;
-    }
-    if (!r->memory.lora_rank) {
-        r->memory.lora_rank = 16;
-        try_way(out, r, "--lora 16");
-        r->memory = was;
+    go(&text, r, ways);
+    found = try_way(out, r, str_text(&text) + 1);
+    str_clear(&text);
+    r->memory = was;
+    return found;
+}
+
+/* One option where one is enough, else as few as are. */
+static void add_training(struct str *out, struct request *r)
+{
+    static const int ways[] = {
+        WAY_TYPE,
+        WAY_RECOMPUTE,
+        WAY_ADAPTERS,
+        WAY_ZERO,
+        WAY_HOST,
+        WAY_TYPE | WAY_RECOMPUTE,
+        WAY_TYPE | WAY_ADAPTERS,
+        WAY_RECOMPUTE | WAY_ADAPTERS,
+        WAY_RECOMPUTE | WAY_ZERO,
+        WAY_TYPE | WAY_RECOMPUTE | WAY_ADAPTERS,
+        WAY_TYPE | WAY_RECOMPUTE | WAY_ZERO,
+    };
+    int found = 0, options = 0;
+
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        int n = 0;
+
+        for (int rest = ways[i]; rest; rest &= rest - 1)
+            n++;
+        if (open_ways(r, ways[i]) != ways[i] || (found && n > options))
+            continue;
+        options = n;
+        found += try_training(out, r, ways[i]);
     }
 }
 
-static void try_inference(struct str *out, struct request *r)
+/* The fewest replicas of R's other axes that fit under ZeRO-3 when R goes WAYS: so many
+ * ranks, at most LIMIT, or 0. */
+static int try_replicas(struct str *out, struct request *r, int ways, int limit)
 {
-    static const char *const types[] = { "fp8", "int8", "nf4" };
+    struct memory_options was = r->memory;
+    struct str text = { 0 };
+    uint64_t peak;
+    bool found = false;
+    int size[MESH_NAXES], found_ranks;
+
+    memcpy(size, was.mesh.size, sizeof(size));
+    go(&text, r, ways | WAY_ZERO);
+    for (int n = size[MESH_DP] + 1; n <= limit && !found; n++) {
+        struct err err = { 0 };
+
+        size[MESH_DP] = n;
+        found = mesh_set(&r->memory.mesh, size, NULL, &err) == 0 &&
+                r->memory.mesh.nranks <= limit && fits(r, &peak);
+    }
+    found_ranks = found ? r->memory.mesh.nranks : 0;
+    if (found) {
+        add_axes(out, r, &r->memory.mesh);
+        str_addf(out, "%s\n", str_text(&text));
+    }
+    str_clear(&text);
+    r->memory = was;
+    return found_ranks;
+}
+
+/* Replicas, with no other option where that is enough: then so many ranks, else 0. */
+static int add_replicas(struct str *out, struct request *r, int limit)
+{
+    static const int ways[] = { 0, WAY_TYPE, WAY_RECOMPUTE, WAY_TYPE | WAY_RECOMPUTE };
+
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        int n =
+            open_ways(r, ways[i]) == ways[i] ? try_replicas(out, r, ways[i], limit) : 0;
+
+        if (n)
+            return ways[i] ? 0 : n;
+    }
+    return 0;
+}
+
+static void add_inference(struct str *out, struct request *r)
+{
+    static const char *const types[] = { "bf16", "fp8", "int8", "nf4" };
     struct memory_options was = r->memory;
     char text[32];
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
+        if (i == 0 && !open_ways(r, WAY_TYPE))
+            continue;
         request_set_weights(r, weight_type_find(types[i]));
         snprintf(text, sizeof(text), "--weights %s", types[i]);
         try_way(out, r, text);
@@ -266,21 +403,25 @@ char *ways_out_dup(const struct request *request)
     struct request r = *request;
     struct str out = { 0 };
     struct mesh mesh;
+    int replicas = 0;
     uint64_t n;
 
     r.inflight = NULL;
     n = largest_batch(&r, request->memory.micro_batch);
     if (n)
         str_addf(&out, "--micro-batch %" PRIu64 "\n", n);
+    if (r.memory.train) {
+        add_training(&out, &r);
+        replicas = add_replicas(&out, &r, 64);
+    } else {
+        add_inference(&out, &r);
+    }
+    if (fewest(&r, 64, &mesh) && (!replicas || mesh.nranks < replicas) &&
+        memcmp(mesh.size, request->memory.mesh.size, sizeof(mesh.size)) != 0)
+        add_ranks(&out, &r, &mesh);
     n = largest(&r, &r.memory.seq, request->memory.seq);
     if (n)
         str_addf(&out, "--seq %" PRIu64 "\n", n);
-    if (fewest(&r, 64, &mesh))
-        add_ranks(&out, &r, &mesh);
-    if (r.memory.train)
-        try_training(&out, &r);
-    else
-        try_inference(&out, &r);
     free(r.inflight);
     return out.s ? str_steal(&out) : NULL;
 }
@@ -291,7 +432,7 @@ static int print_answer(const struct cmd *cmd, const struct request *r, int what
                         uint64_t n, const struct mesh *mesh, bool json)
 {
     struct str out = { 0 };
-    char size[32];
+    char size[32], *ways = n ? NULL : ways_out_dup(r);
 
     if (json) {
         str_addf(&out,
@@ -302,9 +443,16 @@ static int print_answer(const struct cmd *cmd, const struct request *r, int what
             str_add(&out, "null");
         for (int i = 0; i < MESH_NAXES && n && what == FOR_GPUS; i++)
             str_addf(&out, ",\"%s\":%d", mesh_axis_names[i], mesh->size[i]);
-        str_addf(&out, ",\"gpu_memory\":%" PRIu64 "}\n", r->gpu_memory);
+        str_addf(&out, ",\"gpu_memory\":%" PRIu64, r->gpu_memory);
+        if (ways) {
+            str_add(&out, ",\"ways_out\":");
+            report_add_lines(&out, ways);
+        }
+        str_add(&out, "}\n");
     } else if (!n) {
         str_addf(&out, "nothing fits in %s\n", str_human(size, r->gpu_memory));
+        if (ways)
+            str_addf(&out, "what would fit:\n%s", ways);
     } else if (what == FOR_GPUS) {
         add_ranks(&out, r, mesh);
     } else {
@@ -313,6 +461,7 @@ static int print_answer(const struct cmd *cmd, const struct request *r, int what
     }
     fputs(out.s, stdout);
     str_clear(&out);
+    free(ways);
     return cmd_finish(cmd, n ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 

@@ -1,5 +1,6 @@
 /* schedule - simulate the order in which stages work */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,14 @@
 #include "lib/plot/canvas.h"
 
 /* The orders, and the one that is searched for. */
-static const char *const schedule_names[] = { "naive",       "gpipe", "1f1b",
-                                              "interleaved", "zb-h1", "zb-h2",
-                                              "zb-v",        "zb",    NULL };
+static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
+                                              "interleaved", "zb-h1",    "zb-h2",
+                                              "zb-v",        "dualpipe", "dualpipev",
+                                              "zb",          NULL };
 enum { SEARCHED = ORDERS };
+
+/* Of any time, so that sums of many are numbers. */
+static const double LONGEST = 1e100;
 
 struct settings {
     int name, ranks, micro_batches, chunks;
@@ -26,14 +31,17 @@ struct settings {
     const char *calibration; /* or a file; it is read to: */
     struct calibration measured;
     double latency, bandwidth, message, freed;
-    int memory_cap;
-    bool json, csv, compare;
+    const char *memory_cap; /* NULL: none; it is either of: */
+    int cap_count;          /* micro-batches of a whole stage */
+    uint64_t cap_bytes;     /* of a stage */
+    bool json, csv, compare, bandwidth_given;
     const char *plot;
 };
 
 /* Times of each rank; the arrays are the caller's to free. */
 struct times {
     double *forward, *input, *weight;
+    double *bytes; /* that one micro-batch keeps; NULL where there is no model */
 };
 
 static void clear_times(struct times *t)
@@ -41,6 +49,7 @@ static void clear_times(struct times *t)
     free(t->forward);
     free(t->input);
     free(t->weight);
+    free(t->bytes);
 }
 
 /* ---- options ---- */
@@ -56,13 +65,14 @@ static int parse_list(double **out, const char *option, const char *text, int ra
     for (;; p++) {
         size_t len = strcspn(p, ",");
         char *word = xstrndup(p, len);
-        bool ok = n < ranks && str_double(word, &v[n]) && v[n] >= 0;
+        bool ok = n < ranks && str_double(word, &v[n]) && v[n] >= 0 && v[n] <= LONGEST;
 
         free(word);
         if (!ok) {
             free(v);
-            return err_set(err, ERR_USAGE, "%s: '%s' is not one time or %d times",
-                           option, text, ranks);
+            return err_set(err, ERR_USAGE,
+                           "%s: '%s' is not one time or %d times, none above %g",
+                           option, text, ranks, LONGEST);
         }
         n++;
         p += len;
@@ -122,17 +132,30 @@ out:
     return ret;
 }
 
+/* Rank I of N has stages I and N - 1 - I: the mean of both. */
+static void fold(double *v, int n)
+{
+    for (int i = 0; i < n / 2; i++)
+        v[i] = v[n - 1 - i] = (v[i] + v[n - 1 - i]) / 2;
+}
+
 /* Each of the gradients has as many products as the forward pass. */
 static int plan_times(struct times *out, const struct settings *s,
                       const struct action_table *t, struct err *err)
 {
     size_t bytes = (size_t)t->ranks * sizeof(double);
+    int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks,
+    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, t->ranks, chunks,
                                t->rank_of, err) < 0
-                : stages_calibrated(&out->forward, &s->measured, t->ranks,
-                                    t->stages / t->ranks, t->rank_of, err) < 0)
+                : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
+                                    t->rank_of, err) < 0)
         return -1;
+    if (t->chains > 1) { /* each rank has both stages */
+        fold(out->forward, t->ranks);
+        if (out->bytes)
+            fold(out->bytes, t->ranks);
+    }
     out->input = xmalloc(bytes);
     out->weight = xmalloc(bytes);
     memcpy(out->input, out->forward, bytes);
@@ -157,14 +180,26 @@ static int take_calibration(struct settings *s, struct err *err)
 static int parse_times(struct times *out, const struct settings *s,
                        const struct action_table *t, struct err *err)
 {
-    if (s->latency < 0 || s->bandwidth < 0 || s->message < 0)
+    double sum = 0;
+
+    if (!(s->latency >= 0 && s->latency <= LONGEST && s->message >= 0 &&
+          s->message <= LONGEST))
         return err_set(err, ERR_USAGE,
-                       "--latency, --bandwidth and --message: none is negative");
+                       "--latency and --message: none is negative or above %g",
+                       LONGEST);
+    if (s->bandwidth_given && !(s->bandwidth > 0 && isfinite(s->bandwidth)))
+        return err_set(err, ERR_USAGE, "--bandwidth %g: nothing would arrive",
+                       s->bandwidth);
     if (s->plan || s->calibration)
         return plan_times(out, s, t, err);
     if (parse_list(&out->forward, "--forward", s->forward ? s->forward : "1", t->ranks,
                    err) < 0)
         return -1;
+    for (int r = 0; r < t->ranks; r++)
+        sum += out->forward[r];
+    if (sum <= 0)
+        return err_set(err, ERR_USAGE, "--forward %s: no stage takes any time",
+                       s->forward);
     return parse_backward(out, s, t->ranks, err);
 }
 
@@ -195,8 +230,16 @@ static double largest_held(const struct pipe_result *r)
     return most;
 }
 
+/* Bytes of activations that rank I holds at most, where a micro-batch has BYTES. */
+static double held_bytes(const struct action_table *t, const struct pipe_result *r,
+                         const double *bytes, int i)
+{
+    return r->held[i] * t->ranks * t->chains / t->stages * bytes[i];
+}
+
+/* BYTES of a micro-batch's activations on each rank, or NULL. */
 static void print_json(const char *name, const struct action_table *t,
-                       const struct pipe_result *r)
+                       const struct pipe_result *r, const double *bytes)
 {
     struct ratios ratio = ratios_of(r);
     const struct {
@@ -226,6 +269,9 @@ static void print_json(const char *name, const struct action_table *t,
     str_add(&s, "],\"held\":[");
     for (int i = 0; i < r->ranks; i++)
         str_addf(&s, "%s%.9g", i ? "," : "", r->held[i]);
+    for (int i = 0; i < r->ranks && bytes; i++)
+        str_addf(&s, "%s%.0f", i ? "," : "],\"held_bytes\":[",
+                 held_bytes(t, r, bytes, i));
     str_addf(&s, "],\"transfers\":%" PRIu64 ",\"transferred_bytes\":", r->transfers);
     str_add_double(&s, r->transferred_bytes);
     str_addc(&s, '}');
@@ -234,7 +280,7 @@ static void print_json(const char *name, const struct action_table *t,
 }
 
 static void print_text(const char *name, const struct action_table *t,
-                       const struct pipe_result *r)
+                       const struct pipe_result *r, const double *bytes)
 {
     struct ratios ratio = ratios_of(r);
     char size[32];
@@ -249,8 +295,16 @@ static void print_text(const char *name, const struct action_table *t,
     printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
     printf("held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %.4g", r->held[i] * t->ranks / t->stages);
-    printf(" micro-batches\ntransfers  %" PRIu64, r->transfers);
+        printf(" %.4g", r->held[i] * t->ranks * t->chains / t->stages);
+    printf(" micro-batches\n");
+    if (bytes) {
+        printf("bytes      at most");
+        for (int i = 0; i < r->ranks; i++)
+            printf("%s %s", i ? "," : "",
+                   str_human(size, (uint64_t)held_bytes(t, r, bytes, i)));
+        putchar('\n');
+    }
+    printf("transfers  %" PRIu64, r->transfers);
     if (r->transferred_bytes > 0)
         printf(", %s", str_human(size, (uint64_t)r->transferred_bytes));
     putchar('\n');
@@ -264,7 +318,8 @@ static void print_row(const char *name, const struct action_table *t,
     printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
            t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
            100 * ratio.of_ideal, 100 * ratio.of_span,
-           largest_held(r) * t->ranks / t->stages, r->transfers, best ? "  best" : "");
+           largest_held(r) * t->ranks * t->chains / t->stages, r->transfers,
+           best ? "  best" : "");
 }
 
 /* ---- running ---- */
@@ -303,13 +358,29 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
     return pipe_simulate(r, t, set, err);
 }
 
-/* Does some stage hold more than --memory-cap whole stages' activations? */
+/* Does some stage hold more than --memory-cap? */
 static bool over_cap(const struct settings *s, const struct action_table *t,
-                     const struct pipe_result *r)
+                     const struct pipe_result *r, const double *bytes)
 {
-    double chunks = t->stages / t->ranks;
+    double chunks = t->stages / t->ranks / t->chains;
 
-    return s->memory_cap && largest_held(r) > s->memory_cap * chunks + 1e-6;
+    for (int i = 0; i < r->ranks && s->cap_bytes; i++)
+        if (held_bytes(t, r, bytes, i) > (double)s->cap_bytes)
+            return true;
+    return s->cap_count && largest_held(r) > s->cap_count * chunks + 1e-6;
+}
+
+/* What --memory-cap allows, in micro-batches; bytes those of the stage that has most.
+ */
+static double cap_of(const struct settings *s, const struct times *times)
+{
+    double most = 0;
+
+    for (int r = 0; r < s->ranks && s->cap_bytes; r++)
+        most = times->bytes[r] > most ? times->bytes[r] : most;
+    if (most > 0)
+        return (double)s->cap_bytes / most;
+    return s->cap_count ? s->cap_count : 2 * s->ranks;
 }
 
 /* One table, made or read: simulate, print and draw. */
@@ -324,7 +395,7 @@ static int show(const struct settings *s, const struct action_table *t,
 
     if (simulate(&r, t, s, &times, &set, err) < 0)
         goto out;
-    *fits = !over_cap(s, t, &r);
+    *fits = !over_cap(s, t, &r, times.bytes);
     if (s->csv) {
         struct str text = { 0 };
 
@@ -332,12 +403,12 @@ static int show(const struct settings *s, const struct action_table *t,
         fputs(str_text(&text), stdout);
         str_clear(&text);
     } else if (s->json) {
-        print_json(name, t, &r);
+        print_json(name, t, &r, times.bytes);
     } else {
-        print_text(name, t, &r);
+        print_text(name, t, &r, times.bytes);
     }
     if (!*fits && !s->json && !s->csv)
-        printf("more than %d are held\n", s->memory_cap);
+        printf("more than %s %s held\n", s->memory_cap, s->cap_bytes ? "is" : "are");
     snprintf(title, sizeof(title), "%s: %d stages, %d micro-batches, %.1f %% idle",
              name, t->ranks, t->micro_batches, 100 * ratios_of(&r).of_total);
     ret = s->plot ? timeline_plot(s->plot, t, &set, &r, title, err) : 0;
@@ -362,8 +433,7 @@ static int search(struct action_table *t, const struct settings *s, struct err *
         return -1;
     if (simulate(&r, &simple, s, &times, &set, err) == 0) {
         pipe_result_clear(&r);
-        ret = search_make(t, s->ranks, s->micro_batches, &set,
-                          s->memory_cap ? s->memory_cap : 2 * s->ranks, err);
+        ret = search_make(t, s->ranks, s->micro_batches, &set, cap_of(s, &times), err);
     }
     clear_times(&times);
     action_table_clear(&simple);
@@ -375,6 +445,7 @@ struct compared {
     const char *name;
     struct action_table table;
     struct pipe_result result;
+    double *bytes; /* of a micro-batch, on each rank, or NULL */
 };
 
 struct comparison {
@@ -384,7 +455,8 @@ struct comparison {
 
 static double held_whole(const struct compared *c)
 {
-    return largest_held(&c->result) * c->table.ranks / c->table.stages;
+    return largest_held(&c->result) * c->table.ranks * c->table.chains /
+           c->table.stages;
 }
 
 /* The shortest first, then what holds less. */
@@ -422,10 +494,12 @@ static int add_compared(struct comparison *all, const struct settings *s, int wh
             *err = no;
             ret = -1;
         }
-    } else if (over_cap(s, &c->table, &c->result)) {
+    } else if (over_cap(s, &c->table, &c->result, times.bytes)) {
         pipe_result_clear(&c->result);
         action_table_clear(&c->table);
     } else {
+        c->bytes = times.bytes;
+        times.bytes = NULL;
         all->n++;
     }
     clear_times(&times);
@@ -436,7 +510,7 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
 {
     for (int i = 0; i < ORDERS; i++) {
         bool interleaved = i == ORDER_INTERLEAVED;
-        int chunks = i == ORDER_ZB_V || interleaved ? 2 : 1;
+        int chunks = order_chunks((enum order)i);
         int most = interleaved ? 8 : chunks;
 
         if (interleaved && s->chunks > 1)
@@ -463,20 +537,45 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
         struct compared *c = &all.v[i];
 
         if (ret == 0 && s->json)
-            print_json(c->name, &c->table, &c->result);
+            print_json(c->name, &c->table, &c->result, c->bytes);
         else if (ret == 0)
             print_row(c->name, &c->table, &c->result, i == 0);
         pipe_result_clear(&c->result);
         action_table_clear(&c->table);
+        free(c->bytes);
     }
     *fits = all.n > 0;
     return ret;
 }
 
+/* Micro-batches are a bare number, bytes have a unit. */
+static int parse_cap(struct settings *s, struct err *err)
+{
+    if (!s->memory_cap)
+        return 0;
+    if (str_int(s->memory_cap, &s->cap_count) && s->cap_count > 0)
+        return 0;
+    s->cap_count = 0;
+    if (str_i64(s->memory_cap, &(int64_t){ 0 }) ||
+        !str_size(s->memory_cap, &s->cap_bytes) || !s->cap_bytes)
+        return err_set(err, ERR_USAGE,
+                       "--memory-cap: '%s' is no number of micro-batches and no size "
+                       "such as 4GiB",
+                       s->memory_cap);
+    if (!s->plan)
+        return err_set(err, ERR_USAGE,
+                       "--memory-cap %s: --plan MODEL says what a micro-batch holds",
+                       s->memory_cap);
+    return 0;
+}
+
 static int run(const struct settings *s, const char *path, bool *fits, struct err *err)
 {
     struct action_table t;
-    int chunks = s->chunks ? s->chunks : s->name == ORDER_ZB_V ? 2 : 1;
+    int chunks = s->chunks ? s->chunks
+                 : s->name > ORDER_INTERLEAVED && s->name < ORDERS
+                     ? order_chunks((enum order)s->name)
+                     : 1;
     int ret;
 
     if (s->compare)
@@ -498,7 +597,7 @@ int schedule_main(const char *program, int argc, char **argv)
     struct settings s = { .name = ORDER_1F1B };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
-          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v zb", schedule_names, NULL },
+          "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },
@@ -514,10 +613,11 @@ int schedule_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
-        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL,
+          &s.bandwidth_given },
         { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", NULL, NULL, NULL },
-        { OPT_COUNT, '\0', "memory-cap", &s.memory_cap, "N",
-          "micro-batches that a stage can hold", NULL, NULL },
+        { OPT_STRING, '\0', "memory-cap", &s.memory_cap, "N|SIZE",
+          "micro-batches, or bytes, that a stage can hold", NULL, NULL },
         { OPT_DOUBLE, '\0', "input-frees", &s.freed, "SHARE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "compare", &s.compare, NULL, "simulate every schedule", NULL,
           NULL },
@@ -558,7 +658,7 @@ int schedule_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--pp is missing");
     if (!s.micro_batches)
         s.micro_batches = s.ranks;
-    if (s.calibration && take_calibration(&s, &err) < 0)
+    if (parse_cap(&s, &err) < 0 || (s.calibration && take_calibration(&s, &err) < 0))
         return cmd_fail(&cmd, &err);
     status = run(&s, operand[0], &fits, &err) < 0 ? cmd_fail(&cmd, &err) : 0;
     calibration_clear(&s.measured);

@@ -32,13 +32,14 @@ int split_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct mesh mesh;
 
-    if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                 operand[0]);
         status = cmd_fail(&cmd, &err);
-    } else if (stages_choose(&stages, &size[MESH_PP], &o, 1, ckpt->model, &err) < 0 ||
+    } else if (stages_choose(&stages, &size[MESH_PP], &o, 1, ckpt->model, NULL, &err) <
+                   0 ||
                mesh_set(&mesh, size, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);
     } else {

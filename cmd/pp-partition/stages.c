@@ -15,6 +15,7 @@
 #include "lib/pipe/partition.h"
 #include "lib/program/cost.h"
 
+const char *const balance_words[] = { "layers", "params", "flops", "memory", NULL };
 const char *const remainder_names[] = { "first", "middle", "last", NULL };
 
 enum { MAX_PARTS = 4096, MAX_LAYERS = 1 << 16 };
@@ -38,7 +39,7 @@ static uint64_t *place_of(struct stage_costs *c, const struct model *m,
     return part == 0 ? &c->first : part > c->nlayers ? &c->last : &c->layer[part - 1];
 }
 
-enum what { PARAMS, FLOPS, MEMORY };
+enum what { PARAMS, FLOPS, MEMORY, ACTIVATIONS };
 
 /* Bytes of a parameter that is trained by Adam in mixed precision: bf16 weight and
  * gradient, f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
@@ -49,10 +50,11 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
     switch (what) {
     case PARAMS:
         return unit_params(u);
-    case MEMORY: /* bf16 values, and an f32 sum for each row of attention's scores */
-        return TRAINED_BYTES * unit_params(u) +
-               context * (2 * (u->kept.columns.cut + u->kept.columns.whole) +
-                          4 * u->kept.heads);
+    case MEMORY:
+        return TRAINED_BYTES * unit_params(u) + unit_cost(u, ACTIVATIONS, context);
+    case ACTIVATIONS: /* bf16 values, and an f32 sum for each row of scores */
+        return context *
+               (2 * (u->kept.columns.cut + u->kept.columns.whole) + 4 * u->kept.heads);
     case FLOPS:
         break;
     }
@@ -81,7 +83,7 @@ static void sum_costs(struct stage_costs *out, const struct model *m,
                       const struct anatomy *a, enum what what)
 {
     const uint64_t of_element[] = {
-        [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES
+        [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES, [ACTIVATIONS] = 0
     };
     uint64_t context = model_context(m) ? model_context(m) : 2048;
 
@@ -137,6 +139,9 @@ static int calibrated_costs(struct stage_costs *out, const char *path, const cha
     for (int i = 0; i < c.nlayers; i++)
         out->layer[i] = scaled(c.part[i + 1].prefill, most);
     out->last = scaled(c.part[c.nlayers + 1].prefill, most);
+    out->exact = xcalloc((size_t)c.nlayers + 2, sizeof(*out->exact));
+    for (int i = 0; i < c.nlayers + 2; i++)
+        out->exact[i] = c.part[i].prefill;
     calibration_clear(&c);
     return 0;
 }
@@ -159,7 +164,7 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
     for (char *p = text, *line; (line = strsep(&p, "\n")) != NULL;) {
         if (!*line)
             continue;
-        if (i == n || !str_double(line, &v[i]) || v[i] < 0) {
+        if (i == n || !str_double(line, &v[i]) || !(v[i] >= 0 && v[i] <= 1e100)) {
             err_set(err, ERR_INPUT, "%s:%d: %s", path, i + 1,
                     i == n ? "more costs than embedding, layers and head"
                            : "is no cost");
@@ -173,12 +178,16 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
                 out->nlayers);
         goto out;
     }
-    for (i = 0; i < n; i++)
-        v[i] = (double)scaled(v[i], most);
-    out->first = (uint64_t)v[0];
-    out->last = (uint64_t)v[n - 1];
+    if (most <= 0) {
+        err_set(err, ERR_INPUT, "%s: all costs are 0", path);
+        goto out;
+    }
+    out->first = scaled(v[0], most);
+    out->last = scaled(v[n - 1], most);
     for (i = 0; i < out->nlayers; i++)
-        out->layer[i] = (uint64_t)v[i + 1];
+        out->layer[i] = scaled(v[i + 1], most);
+    out->exact = v;
+    v = NULL;
     ret = 0;
 out:
     free(text);
@@ -186,33 +195,40 @@ out:
     return ret;
 }
 
+/* Add what the layers of M have of WHAT to *out. */
+static int count_costs(struct stage_costs *out, const struct model *m, enum what what,
+                       struct err *err)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy *a;
+    struct mesh one;
+
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
+        return -1;
+    sum_costs(out, m, a, what);
+    anatomy_close(a);
+    return 0;
+}
+
 int stage_costs(struct stage_costs *out, const struct model *m, const char *what,
                 struct err *err)
 {
-    const int origin[MESH_NAXES] = { 0 };
     struct stage_costs made = { .nlayers = model_layers(m) };
     static const char *const counted[] = {
         [PARAMS] = "params", [FLOPS] = "flops", [MEMORY] = "memory"
     };
     int kind = PARAMS;
-    struct anatomy *a;
-    struct mesh one;
 
     made.layer = xcalloc((size_t)made.nlayers + 1, sizeof(*made.layer));
-    mesh_one(&one);
     while (kind <= MEMORY && strcmp(what, counted[kind]) != 0)
         kind++;
     if (!strcmp(what, "layers")) {
         for (int i = 0; i < made.nlayers; i++)
             made.layer[i] = 1;
-    } else if (kind > MEMORY) {
-        if (read_costs(&made, what, err) < 0)
-            goto fail;
-    } else {
-        if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
-            goto fail;
-        sum_costs(&made, m, a, (enum what)kind);
-        anatomy_close(a);
+    } else if (kind > MEMORY ? read_costs(&made, what, err) < 0
+                             : count_costs(&made, m, (enum what)kind, err) < 0) {
+        goto fail;
     }
     *out = made;
     return 0;
@@ -224,6 +240,7 @@ fail:
 void stage_costs_clear(struct stage_costs *c)
 {
     free(c->layer);
+    free(c->exact);
     *c = (struct stage_costs){ 0 };
 }
 
@@ -380,10 +397,11 @@ static int check_given(const int *stages, int parts, int want,
 /* ---- choosing ---- */
 
 static int balance(int *out, int parts, const struct stage_options *o,
-                   const struct model *m, struct err *err)
+                   const struct model *m, const struct stage_costs *costs,
+                   struct err *err)
 {
     const char *what = o->balance ? o->balance : "params";
-    struct stage_costs c;
+    struct stage_costs c = { 0 };
     int ret;
 
     if (!strcmp(what, "layers")) {
@@ -393,16 +411,18 @@ static int balance(int *out, int parts, const struct stage_options *o,
         partition_deal(out, model_layers(m), parts, (enum remainder)o->remainder);
         return 0;
     }
-    if (stage_costs(&c, m, what, err) < 0)
+    if (!costs && stage_costs(&c, m, what, err) < 0)
         return -1;
-    ret = partition_balance(out, c.layer, c.nlayers, c.first, c.last, parts, o->empty,
-                            err);
+    costs = costs ? costs : &c;
+    ret = partition_balance(out, costs->layer, costs->nlayers, costs->first,
+                            costs->last, parts, o->empty, err);
     stage_costs_clear(&c);
     return ret;
 }
 
 int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
-                  const struct model *m, struct err *err)
+                  const struct model *m, const struct stage_costs *costs,
+                  struct err *err)
 {
     int *made = NULL, n = o->pp * chunks;
 
@@ -425,7 +445,7 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
         if (n > MAX_PARTS)
             return err_set(err, ERR_USAGE, "--pp %d: too many", o->pp);
         made = xcalloc((size_t)n, sizeof(*made));
-        if (balance(made, n, o, m, err) < 0) {
+        if (balance(made, n, o, m, costs, err) < 0) {
             free(made);
             return -1;
         }
@@ -437,62 +457,68 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
 
 /* ---- times ---- */
 
-static int add_times(double *time, const struct mesh *mesh, const struct model *m,
-                     const int *rank_of, struct err *err)
+/* Add what each rank has of WHAT to OUT. */
+static int add_costs(double *out, const struct mesh *mesh, const struct model *m,
+                     enum what what, const int *rank_of, struct err *err)
 {
     int parts = mesh->size[MESH_PP], first, count;
-    struct stage_costs c;
+    struct stage_costs c = { .nlayers = model_layers(m) };
+    int ret;
 
-    if (stage_costs(&c, m, "flops", err) < 0)
-        return -1;
-    for (int s = 0; s < parts; s++) {
-        double *t = &time[rank_of[s]];
+    c.layer = xcalloc((size_t)c.nlayers + 1, sizeof(*c.layer));
+    ret = count_costs(&c, m, what, err);
+    for (int s = 0; s < parts && ret == 0; s++) {
+        double *sum = &out[rank_of[s]];
 
         mesh_stage(mesh, c.nlayers, s, &first, &count);
         for (int i = first; i < first + count; i++)
-            *t += (double)c.layer[i];
-        *t += (double)((s == 0 ? c.first : 0) + (s == parts - 1 ? c.last : 0));
+            *sum += (double)c.layer[i];
+        *sum += (double)((s == 0 ? c.first : 0) + (s == parts - 1 ? c.last : 0));
     }
     stage_costs_clear(&c);
-    return 0;
+    return ret;
 }
 
-int stages_times(double **out, const char *path, int ranks, int chunks,
+int stages_times(double **out, double **bytes, const char *path, int ranks, int chunks,
                  const int *rank_of, struct err *err)
 {
     const struct stage_options o = { .pp = ranks, .balance = "flops" };
     const struct checkpoint_options options = {
         .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
     };
-    double *time = xcalloc((size_t)ranks, sizeof(*time)), sum = 0;
+    double *time, *held, sum = 0;
     struct outline outline;
     int *stages = NULL, parts, ret = -1;
     struct mesh mesh;
 
-    if (outline_open(&outline, path, &options, err) < 0) {
-        free(time);
+    if (outline_open(&outline, path, &options, err) < 0)
         return -1;
-    }
+    time = xcalloc((size_t)ranks, sizeof(*time));
+    held = xcalloc((size_t)ranks, sizeof(*held));
     mesh_one(&mesh);
     if (outline.checkpoint && chunks == 1)
         mesh = outline.checkpoint->mesh;
     if (mesh.size[MESH_PP] != ranks * chunks) {
-        if (stages_choose(&stages, &parts, &o, chunks, outline.model, err) < 0)
+        if (stages_choose(&stages, &parts, &o, chunks, outline.model, NULL, err) < 0)
             goto out;
         mesh.size[MESH_PP] = parts;
         mesh.stages = stages;
     }
-    if (add_times(time, &mesh, outline.model, rank_of, err) < 0)
+    if (add_costs(time, &mesh, outline.model, FLOPS, rank_of, err) < 0 ||
+        add_costs(held, &mesh, outline.model, ACTIVATIONS, rank_of, err) < 0)
         goto out;
     for (int r = 0; r < ranks; r++)
         sum += time[r];
     for (int r = 0; r < ranks && sum > 0; r++)
         time[r] *= ranks / sum;
     *out = time;
+    *bytes = held;
     ret = 0;
 out:
-    if (ret < 0)
+    if (ret < 0) {
         free(time);
+        free(held);
+    }
     free(stages);
     outline_close(&outline);
     return ret;

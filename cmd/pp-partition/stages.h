@@ -15,25 +15,25 @@ struct stage_options {
     bool empty;
 };
 
-extern const char *const remainder_names[];
+extern const char *const remainder_names[], *const balance_words[];
 
 /* Rows of an option table. */
 #define STAGE_OPTION(type, name, value, arg, help, choices) \
     {                                                       \
         type, '\0', name, value, arg, help, choices, NULL   \
     }
-#define STAGE_OPTIONS(o)                                                  \
-    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL), \
-        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",         \
-                     "layers, params, flops, memory or a file", NULL),    \
-        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",    \
-                     "who takes layers left over: first, middle, last",   \
-                     remainder_names),                                    \
-        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",        \
-                     "layers of each stage", NULL),                       \
-        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",     \
-                     "the same in Megatron's notation: Et*3|tt|L", NULL), \
-        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,           \
+#define STAGE_OPTIONS(o)                                                        \
+    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL),       \
+        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",               \
+                     "layers, params, flops, memory or a file", balance_words), \
+        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",          \
+                     "who takes layers left over: first, middle, last",         \
+                     remainder_names),                                          \
+        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",              \
+                     "layers of each stage", NULL),                             \
+        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",           \
+                     "the same in Megatron's notation: Et*3|tt|L", NULL),       \
+        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,                 \
                      "a stage may have no layer", NULL)
 
 /* What layers cost, in the unit that is balanced. */
@@ -41,6 +41,7 @@ struct stage_costs {
     uint64_t *layer; /* [nlayers] */
     int nlayers;
     uint64_t first, last; /* before all layers, and after them */
+    double *exact;        /* [nlayers + 2]: as a file has them; NULL: as above */
 };
 
 /* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
@@ -50,17 +51,20 @@ MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
                            const char *what, struct err *err);
 void stage_costs_clear(struct stage_costs *c);
 
-/* Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
+/* COSTS are what is balanced, or NULL: they are made.
+ * Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
  * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
 MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
-                             int chunks, const struct model *m, struct err *err);
+                             int chunks, const struct model *m,
+                             const struct stage_costs *costs, struct err *err);
 
 /* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
- * *out: of the model at PATH, cut as its own stages are when there are so many and one
- * chunk on each, else so that FLOPs are balanced.  RANK_OF[RANKS * CHUNKS] says who
- * runs a chunk. */
-MUST_CHECK int stages_times(double **out, const char *path, int ranks, int chunks,
-                            const int *rank_of, struct err *err);
+ * *out, and the bytes of activations that one sequence of the model's context keeps on
+ * it, in bf16, to a fresh *bytes: of the model at PATH, cut as its own stages are when
+ * there are so many and one chunk on each, else so that FLOPs are balanced.
+ * RANK_OF[RANKS * CHUNKS] says who runs a chunk. */
+MUST_CHECK int stages_times(double **out, double **bytes, const char *path, int ranks,
+                            int chunks, const int *rank_of, struct err *err);
 /* The same in the seconds that C has for a step of its tokens, cut so that these are
  * balanced. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,

@@ -63,7 +63,7 @@ static void draw_legend(const struct drawing *d)
     double x = LEFT;
 
     for (int i = 0; i < 4; i++) {
-        struct action a = { i < 3 ? kinds[i] : ACTION_FORWARD, 0, 0 };
+        struct action a = { i < 3 ? kinds[i] : ACTION_FORWARD, 0, 0, false };
 
         canvas_rectangle(d->c, x, 32, 10, 10, i < 3 ? colour_of(d, &a) : canvas_faint);
         canvas_text(d->c, x + 14, 37, 9, ALIGN_LEFT, canvas_ink, names[i]);

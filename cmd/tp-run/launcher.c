@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +107,8 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
 void launcher_close(struct launcher *l)
 {
     mpi_close(l->world);
+    if (l->stop)
+        munmap(l->stop, sizeof(*l->stop));
     if (l->err_fd >= 0)
         close(l->err_fd);
 }
@@ -194,6 +197,56 @@ static void fail(const struct launcher *l, const struct cmd *cmd, const struct e
     mpi_abort(cmd_fail(cmd, err));
 }
 
+/* ---- being asked to end ---- */
+
+static struct launcher_stop *asked; /* what the handler writes to */
+static struct timespec asked_at;
+
+static void hear(int sig)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!asked->signal) {
+        asked_at = now;
+        asked->signal = sig;
+        return;
+    }
+    if ((now.tv_sec - asked_at.tv_sec) * 1000 +
+            (now.tv_nsec - asked_at.tv_nsec) / 1000000 <
+        LAUNCH_AGAIN_MS)
+        return;
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+int launcher_ask(struct launcher *l, struct err *err)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGUSR1 };
+    void *p = mmap(NULL, sizeof(*l->stop), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return err_errno(err, "shared memory");
+    l->stop = asked = p;
+    *l->stop = (struct launcher_stop){ 0 };
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+        struct sigaction was, act = { .sa_handler = hear, .sa_flags = SA_RESTART };
+
+        if (sigaction(signals[i], NULL, &was) < 0 || was.sa_handler == SIG_IGN)
+            continue;
+        sigemptyset(&act.sa_mask);
+        sigaction(signals[i], &act, NULL);
+    }
+    return 0;
+}
+
+/* The status of ranks that have ended well. */
+static int ended(const struct launcher *l)
+{
+    return l->stop && l->stop->obeyed ? 128 + l->stop->obeyed : 0;
+}
+
 int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,
                  void *arg)
 {
@@ -202,8 +255,9 @@ int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_mai
 
     fflush(stdout);
     if (!l->world) {
-        if (launch_ranks_within(nranks, l->timeout_s, main, arg, &sig, &err) == 0)
-            return cmd_finish(cmd, 0);
+        if (launch_ranks_until(nranks, l->timeout_s, l->stop ? &l->stop->signal : NULL,
+                               main, arg, &sig, &err) == 0)
+            return cmd_finish(cmd, ended(l));
         status = sig == SIGPIPE ? 0 : cmd_fail(cmd, &err);
         return sig ? 128 + sig : status;
     }
@@ -214,5 +268,5 @@ int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_mai
     }
     if (main(arg, l->world, &err) < 0 || l->world->ops->flush(l->world, &err) < 0)
         fail(l, cmd, &err);
-    return cmd_finish(cmd, 0);
+    return cmd_finish(cmd, ended(l));
 }

@@ -12,6 +12,13 @@ struct launcher {
     int timeout_s;      /* of a rank of ours that is stopped; 0: none */
     struct comm *world; /* of MPI; NULL: this program starts the ranks */
     int err_fd;         /* standard error, of a rank that keeps quiet; else -1 */
+    struct launcher_stop *stop; /* the ranks end by themselves; NULL: they are ended */
+};
+
+/* Memory that all local ranks share. */
+struct launcher_stop {
+    volatile int signal; /* that asks the ranks to end; 0: none has come */
+    volatile int obeyed; /* they have ended because of it */
 };
 
 /* NAME is auto (mpirun's and srun's ranks are told by their environment), local or mpi.
@@ -31,6 +38,9 @@ MUST_CHECK int launcher_agree(const struct launcher *l, int ret, struct err *err
 MUST_CHECK int launcher_same(const struct launcher *l, const void *p, size_t n,
                              const char *what, struct err *err);
 
+/* Ranks are to end by themselves when a signal asks them to (launch_ranks_until), which
+ * *l->stop tells from now on. */
+MUST_CHECK int launcher_ask(struct launcher *l, struct err *err);
 /* Run MAIN on NRANKS ranks; the exit status, without what CMD says. */
 int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,
                  void *arg);

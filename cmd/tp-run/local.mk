@@ -9,7 +9,13 @@ bin_tp_run_SOURCES = \
     %D%/launcher.c %D%/launcher.h \
     %D%/logits.c \
     %D%/main.c \
+    %D%/plot.c \
     %D%/program.c \
     %D%/score.c \
-    %D%/session.c %D%/session.h
+    %D%/session.c %D%/session.h \
+    %D%/tokens.c \
+    %D%/train.c %D%/train.h \
+    %D%/traindir.c \
+    %D%/trainlog.c \
+    %D%/trainrank.c
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS)

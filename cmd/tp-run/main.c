@@ -7,8 +7,11 @@ int main(int argc, char **argv)
     static const struct cmd_sub subs[] = {
         { "generate", "continue text", generate_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
+        { "train", "train a model", train_main },
+        { "plot", "draw the losses of trainings", plot_main },
         { "bench", "measure the machine at hand with a model", bench_main },
         { "logits", "write the outputs for some tokens", logits_main },
+        { "tokens", "write the token ids of texts for training", tokens_main },
         { "program", "print the instructions that a model is compiled to",
           program_main },
         { 0 },

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/conversion.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/program/print.h"
@@ -22,7 +23,9 @@ struct request {
 static int build(struct program **out, const struct model *m, const struct mesh *mesh,
                  const int coord[MESH_NAXES], const struct request *r, struct err *err)
 {
-    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const struct program_options reverse = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
                                    .wanted = true,
                                    .deterministic = r->deterministic };
@@ -114,8 +117,7 @@ int program_main(const char *program, int argc, char **argv)
                              .max_args = 1 };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct checkpoint_options options = { .family_file = r.family,
-                                          .family_path =
-                                              getenv("SHARDUTILS_FAMILY_PATH") };
+                                          .family_path = family_path(&cmd) };
     struct outline outline = { 0 };
     struct err err = { 0 };
     struct mesh mesh;

@@ -167,23 +167,21 @@ out:
 
 /* ---- the model's own settings ---- */
 
-static void add_stop_ids(struct session *s, const cJSON *config)
+static void add_stop_ids(struct ids *stop, const cJSON *config)
 {
     const cJSON *eos = cJSON_GetObjectItemCaseSensitive(config, "eos_token_id"), *one;
 
     if (cJSON_IsNumber(eos))
-        ids_add(&s->stop, eos->valueint);
-    cJSON_ArrayForEach(one, eos) if (cJSON_IsNumber(one))
-        ids_add(&s->stop, one->valueint);
+        ids_add(stop, eos->valueint);
+    cJSON_ArrayForEach(one, eos) if (cJSON_IsNumber(one)) ids_add(stop, one->valueint);
 }
 
-/* generation_config.json counts, and config.json where it says nothing. */
-static int find_stop_ids(struct session *s, struct err *err)
+int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 {
     static const char *const files[] = { "generation_config.json", "config.json" };
 
-    for (int i = 0; i < 2 && !s->stop.n; i++) {
-        char *path = fs_join_dup(s->checkpoint->path, files[i]), *text;
+    for (int i = 0; i < 2 && !stop->n; i++) {
+        char *path = fs_join_dup(dir, files[i]), *text;
         cJSON *config;
 
         if (!fs_exists(path)) {
@@ -204,7 +202,7 @@ static int find_stop_ids(struct session *s, struct err *err)
             return -1;
         }
         free(path);
-        add_stop_ids(s, config);
+        add_stop_ids(stop, config);
         cJSON_Delete(config);
     }
     return 0;
@@ -322,8 +320,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
-                                          .family_path =
-                                              getenv("SHARDUTILS_FAMILY_PATH") };
+                                          .family_path = family_path(s->cmd) };
 
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
@@ -344,7 +341,9 @@ static int open_model(struct session *s, const char *path, struct err *err)
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
-    return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
+    return open_tokenizer(s, err) < 0
+               ? -1
+               : session_stop_ids(&s->stop, s->checkpoint->path, err);
 }
 
 int session_need_lm(const struct session *s, struct err *err)

@@ -89,6 +89,10 @@ MUST_CHECK int session_report(const struct session *s, const struct runner *r,
 /* Refuse a model that predicts no tokens: one of hidden states, labels or scores. */
 MUST_CHECK int session_need_lm(const struct session *s, struct err *err);
 
+/* Add the ids that end a text by the files of the model in DIR: generation_config.json
+ * counts, and config.json where it says nothing. */
+MUST_CHECK int session_stop_ids(struct ids *stop, const char *dir, struct err *err);
+
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);
 /* Parse "1,2,3" (commas or white space), each below the model's vocabulary; or token

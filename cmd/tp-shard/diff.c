@@ -145,12 +145,13 @@ static void print_summary(const struct report *r)
 
 /* With a model where there is one: a cut checkpoint needs it, a single file has
  * none. */
-static int open_side(struct checkpoint **out, const char *path, struct err *err)
+static int open_side(const struct cmd *cmd, struct checkpoint **out, const char *path,
+                     struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
     if (checkpoint_is_sharded(path))
-        return open_checkpoint(out, path, NULL, err);
+        return open_checkpoint(cmd, out, path, NULL, err);
     return checkpoint_open(out, path, &tensors_only, err);
 }
 
@@ -184,7 +185,8 @@ int diff_main(const char *program, int argc, char **argv)
 
     if (tolerance < 0)
         return cmd_usage(&cmd, "--tolerance: from 0");
-    if (open_side(&a, operand[0], &err) == 0 && open_side(&b, operand[1], &err) == 0)
+    if (open_side(&cmd, &a, operand[0], &err) == 0 &&
+        open_side(&cmd, &b, operand[1], &err) == 0)
         ret = compare_checkpoints(a, b, tolerance, tell, &r, &err);
     if (ret == 0)
         print_summary(&r);

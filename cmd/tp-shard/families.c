@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cmd/tp-shard/tp-shard.h"
+#include "cmd/conversion.h"
+#include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/program/check.h"
 #include "lib/model/family.h"
@@ -54,17 +56,18 @@ static int check(const struct family_library *lib, const char *name, const char 
         const char *one = name ? name : family_library_name(lib, i);
         struct str report = { 0 };
         struct family *f;
+        char *called;
         int ret;
 
         if (file ? family_read(&f, lib, file, err) < 0
                  : family_find(&f, lib, one, err) < 0)
             return -1;
+        called = xstrdup(f->name);
         ret = family_check(&report, f, err);
         if (ret == 0)
-            printf("%s: sound; at tp 2 the ranks store\n%s", f->name,
-                   str_text(&report));
+            printf("%s: sound; at tp 2 the ranks store\n%s", called, str_text(&report));
+        free(called);
         str_clear(&report);
-        family_free(f);
         if (ret < 0)
             return -1;
     }
@@ -101,7 +104,7 @@ int families_main(const char *program, int argc, char **argv)
     /* a family is a word; what has a slash or an extension is its file */
     if (operand[0] && strpbrk(operand[0], "/."))
         file = operand[0];
-    if (family_library_open(&lib, getenv("SHARDUTILS_FAMILY_PATH"), &err) < 0)
+    if (family_library_open(&lib, family_path(&cmd), &err) < 0)
         return cmd_fail(&cmd, &err);
     if (checks)
         ret = check(lib, file ? NULL : operand[0], file, &err);

@@ -35,7 +35,7 @@ int merge_main(const char *program, int argc, char **argv)
     int status;
 
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
-        open_checkpoint(&ckpt, operand[0], NULL, &err) < 0)
+        open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
                          &opt, &w);

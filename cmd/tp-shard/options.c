@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+const char *const dtype_words[] = { "f32", "f16", "bf16", NULL };
+
 int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
                       struct err *err)
 {

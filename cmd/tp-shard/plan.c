@@ -202,7 +202,7 @@ int plan_main(const char *program, int argc, char **argv)
     if (plot && !canvas_can_draw(plot))
         return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf", plot);
     if (dtype_from_option(&p.dtype, &type, dtype, &err) < 0 ||
-        open_checkpoint(&p.ckpt, operand[0], family, &err) < 0)
+        open_checkpoint(&cmd, &p.ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!p.ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",

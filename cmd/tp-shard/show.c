@@ -31,7 +31,7 @@ static void add(struct totals *sum, const struct checkpoint *c, size_t i)
     sum->bytes += bytes;
     sum->tensors++;
     sum->of[t->dtype]++;
-    if (!c->model || c->which[i] >= 0)
+    if ((!c->model || c->which[i] >= 0) && i < c->nweights)
         sum->params += elements(t);
 }
 
@@ -58,6 +58,10 @@ static void print_json(const struct checkpoint *c, size_t i)
     if (!c->sharded) {
         str_add(&s, ",\"file\":");
         str_add_json(&s, c->source.file[t->file].name);
+    }
+    if (c->sharded) {
+        str_add(&s, ",\"role\":");
+        str_add_json(&s, c->manifest.tensor[i].role);
     }
     if (c->model)
         str_addf(&s, ",\"carried\":%s", c->which[i] < 0 ? "true" : "false");
@@ -119,12 +123,12 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
 }
 
 /* With a model when its family is known; else its tensors alone. */
-static int open_any(struct checkpoint **out, const char *path, const char *family,
-                    struct err *err)
+static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *path,
+                    const char *family, struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (open_checkpoint(out, path, family, err) == 0)
+    if (open_checkpoint(cmd, out, path, family, err) == 0)
         return 0;
     return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
@@ -155,7 +159,7 @@ int show_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int width = 0;
 
-    if (open_any(&c, operand[0], family, &err) < 0)
+    if (open_any(&cmd, &c, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     for (size_t i = 0; i < c->ntensors; i++)
         if ((int)strlen(c->tensor[i].name) > width)

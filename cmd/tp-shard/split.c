@@ -43,7 +43,7 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (checkpoint_is_sharded(operand[0]))
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
-    if (open_checkpoint(&ckpt, operand[0], family, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     opt.mesh = &mesh;
     opt.rank_configs = configs;

@@ -27,10 +27,11 @@ MUST_CHECK int plan_plot(const char *path, const struct checkpoint *c,
                          struct cutter **cutter, int nparts, const uint64_t *bytes,
                          struct err *err);
 
-#define DTYPE_OPTION(dtype)                                 \
-    {                                                       \
-        OPT_STRING, '\0', "dtype", &(dtype), "TYPE",        \
-            "store weights as f32, f16 or bf16", NULL, NULL \
+extern const char *const dtype_words[];
+#define DTYPE_OPTION(dtype)                                        \
+    {                                                              \
+        OPT_STRING, '\0', "dtype", &(dtype), "TYPE",               \
+            "store weights as f32, f16 or bf16", dtype_words, NULL \
     }
 
 #define RANK_CONFIGS_OPTION(given)                                           \

@@ -7,6 +7,15 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 
+enum { SIZE = sizeof(((struct err *)0)->text) };
+
+/* TEXT [SIZE] was printed to, and LENGTH is what snprintf returned. */
+static void mark_cut(char *text, int length)
+{
+    if (length >= SIZE)
+        memcpy(text + SIZE - 4, "...", 4);
+}
+
 /* *err becomes HEAD and, unless NULL, ": " and TAIL, made printable as one line:
  * foreign names may hold anything. */
 static void put(struct err *err, enum err_kind kind, const char *head, const char *tail)
@@ -15,7 +24,8 @@ static void put(struct err *err, enum err_kind kind, const char *head, const cha
     const char *from = text;
     size_t n = 0;
 
-    snprintf(text, sizeof(text), "%s%s%s", head, tail ? ": " : "", tail ? tail : "");
+    mark_cut(text, snprintf(text, sizeof(text), "%s%s%s", head, tail ? ": " : "",
+                            tail ? tail : ""));
     while (*from) {
         size_t len;
 
@@ -38,7 +48,7 @@ int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
     if (!err)
         return -1;
     va_start(ap, fmt);
-    vsnprintf(head, sizeof(head), fmt, ap);
+    mark_cut(head, vsnprintf(head, sizeof(head), fmt, ap));
     va_end(ap);
     put(err, kind, head, NULL);
     return -1;
@@ -53,7 +63,7 @@ int err_errno(struct err *err, const char *fmt, ...)
     if (!err)
         return -1;
     va_start(ap, fmt);
-    vsnprintf(head, sizeof(head), fmt, ap);
+    mark_cut(head, vsnprintf(head, sizeof(head), fmt, ap));
     va_end(ap);
     put(err, ERR_SYSTEM, head, strerror(saved));
     return -1;
@@ -68,7 +78,7 @@ int err_prefix(struct err *err, const char *fmt, ...)
     if (!err)
         return -1;
     va_start(ap, fmt);
-    vsnprintf(head, sizeof(head), fmt, ap);
+    mark_cut(head, vsnprintf(head, sizeof(head), fmt, ap));
     va_end(ap);
     memcpy(tail, err->text, sizeof(tail));
     put(err, err->kind, head, tail);

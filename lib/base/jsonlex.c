@@ -31,6 +31,13 @@ void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_
     };
 }
 
+void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line,
+                     const char *text, size_t n)
+{
+    jsonlex_init(lex, name, text, n);
+    lex->line = lex->at_line = line;
+}
+
 void jsonlex_clear(struct jsonlex *lex)
 {
     str_clear(&lex->text);

@@ -51,6 +51,9 @@ struct jsonlex {
 
 /* Read the N bytes at TEXT.  NAME (for messages) and TEXT are borrowed. */
 void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_t n);
+/* The same of a text whose first line is number LINE of NAME. */
+void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line,
+                     const char *text, size_t n);
 void jsonlex_clear(struct jsonlex *lex);
 
 /* Step to the next token.  Returns -1 with ERR_INPUT "NAME:LINE:COL: cause". */

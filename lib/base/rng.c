@@ -9,8 +9,8 @@ static const uint32_t MULTIPLIER[2] = { 0xD2511F53, 0xCD9E8D57 };
 static const uint32_t WEYL[2] = { 0x9E3779B9, 0xBB67AE85 };
 static const double TWO_PI = 6.283185307179586476925286766559;
 
-/* Ten rounds over the counter C (replaced by the output) with KEY. */
-static void philox(uint32_t c[4], uint64_t key)
+/* Ten rounds over the counter C with KEY. */
+void rng_block(uint32_t c[4], uint64_t key)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 
@@ -39,7 +39,7 @@ uint32_t rng_u32(struct rng *r)
         r->block[1] = (uint32_t)(r->counter >> 32);
         r->block[2] = (uint32_t)r->stream;
         r->block[3] = (uint32_t)(r->stream >> 32);
-        philox(r->block, r->seed);
+        rng_block(r->block, r->seed);
         r->counter++;
         r->used = 0;
     }

@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+/* Four random words of the four at COUNTER, which they replace. */
+void rng_block(uint32_t counter[4], uint64_t seed);
+
 struct rng {
     uint64_t seed, stream, counter;
     uint32_t block[4]; /* the present block of four words */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -243,7 +244,7 @@ bool str_size(const char *text, uint64_t *out)
     while (*suffix == ' ')
         suffix++;
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
-        if (strcmp(suffix, units[i].suffix))
+        if (strcasecmp(suffix, units[i].suffix))
             continue;
         if (str_u64(digits, &whole))
             return mem_mul(out, whole, units[i].factor);

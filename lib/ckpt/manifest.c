@@ -98,6 +98,8 @@ static void put_head(struct str *b, const struct manifest *m)
         str_addf(b, ",\n\"pad_vocab\":%" PRIu64, m->pad_vocab);
     if (m->keep_vocab)
         str_add(b, ",\n\"keep_vocab\":true");
+    if (m->training)
+        str_addf(b, ",\n\"training\":%s", m->training);
     str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
     str_add_json(b, m->config);
     str_addf(b, ",\n\"family\":%s", m->family);
@@ -139,8 +141,9 @@ static void put_tensor(struct str *b, const struct manifest_tensor *t, int npart
 {
     str_add(b, "{\"name\":");
     str_add_json(b, t->name);
-    str_addf(b, ",\"role\":\"%s\",\"dtype\":\"%s\",\"shape\":[", t->role,
-             dtype_name(t->dtype));
+    str_add(b, ",\"role\":");
+    str_add_json(b, t->role);
+    str_addf(b, ",\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
     for (int k = 0; k < t->ndim; k++)
         str_addf(b, "%s%" PRIu64, k ? "," : "", t->shape[k]);
     str_addc(b, ']');
@@ -650,17 +653,29 @@ static int read_config(struct reader *r, struct err *err)
     return read_text(r, &r->m->config, err);
 }
 
-static int read_family(struct reader *r, struct err *err)
+/* The object WHAT as it stands. */
+static int read_object(struct reader *r, const char *what, const char **out,
+                       struct err *err)
 {
     size_t start;
 
-    if (want(r, JSONLEX_OBJECT, "the family", err) < 0)
+    if (want(r, JSONLEX_OBJECT, what, err) < 0)
         return -1;
     start = r->lex.start;
     if (jsonlex_skip(&r->lex, err) < 0)
         return -1;
-    r->m->family = pool_strndup(&r->m->pool, r->lex.begin + start, r->lex.end - start);
+    *out = pool_strndup(&r->m->pool, r->lex.begin + start, r->lex.end - start);
     return 0;
+}
+
+static int read_family(struct reader *r, struct err *err)
+{
+    return read_object(r, "the family", &r->m->family, err);
+}
+
+static int read_training(struct reader *r, struct err *err)
+{
+    return read_object(r, "a training", &r->m->training, err);
 }
 
 static int read_sources(struct reader *r, struct err *err)
@@ -697,8 +712,9 @@ static const struct {
     { "keep_vocab", read_keeping },
     { "rank_configs", read_rank_configs },
     { "stages", read_stages },
+    { "training", read_training },
 };
-enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 4 };
+enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 5 };
 
 static int read_members(struct reader *r, struct err *err)
 {

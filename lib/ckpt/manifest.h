@@ -42,7 +42,8 @@ struct manifest_source {
 /* A logical tensor; its bytes come in the order of the source's files and data. */
 struct manifest_tensor {
     const char *name;
-    const char *role;        /* "weight" */
+    const char *role;        /* "weight"; else of a training's state, named as its
+                                weight is, a full stop and the role behind it */
     const uint64_t *shape;   /* of the whole tensor */
     const char *const *axis; /* [ndim] axis expressions; NULL for a carried tensor */
     const uint32_t *crc;     /* [nparts] of each part's bytes */
@@ -55,12 +56,14 @@ struct manifest {
     int version;             /* as read; what is written has MANIFEST_VERSION */
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* rank files: tp * ep * pp */
-    const int *stages;  /* [pp] layers of each pipeline stage; NULL: dealt evenly */
-    uint64_t pad_vocab; /* each rank has a multiple of this of rows; 0: no padding */
-    bool keep_vocab;    /* each rank has all of the vocabulary */
-    bool cast;          /* types were changed on the way here */
-    const char *config; /* text of config.json */
-    const char *family; /* the flattened family, JSON text */
+    const int *stages;    /* [pp] layers of each pipeline stage; NULL: dealt evenly */
+    uint64_t pad_vocab;   /* each rank has a multiple of this of rows; 0: no padding */
+    bool keep_vocab;      /* each rank has all of the vocabulary */
+    bool cast;            /* types were changed on the way here */
+    const char *training; /* JSON text: how far a training is; NULL: none.  The CRC-32s
+                             of the sources are not known then */
+    const char *config;   /* text of config.json */
+    const char *family;   /* the flattened family, JSON text */
     struct manifest_source *source;
     size_t nsources;
     struct manifest_file *file; /* rank files by part, then the small files */

@@ -298,6 +298,24 @@ fail:
     return -1;
 }
 
+int outdir_join(struct outdir *o, const char *path, struct err *err)
+{
+    struct stat st;
+    int ret = -1;
+
+    *o = (struct outdir){ .dir = -1, .journal = -1, .umask = current_umask() };
+    o->path = xstrdup(path);
+    o->partial = str_dupf("%s.partial", path);
+    o->dir = open(o->partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (o->dir < 0 || fstat(o->dir, &st) < 0)
+        err_errno(err, "%s: made by another rank", o->partial);
+    else
+        ret = check_ours(o, &st, err);
+    if (ret < 0)
+        outdir_close(o);
+    return ret;
+}
+
 int outdir_note(struct outdir *o, const char *line, struct err *err)
 {
     return write_line(o, line, err);

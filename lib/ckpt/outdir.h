@@ -37,6 +37,10 @@ MUST_CHECK int outdir_open(struct outdir *o, const char *path, const char *ident
                            const char *stamp, bool force, const char *const *files,
                            size_t nfiles, struct err *err);
 
+/* Take part in an output that another process has opened: files can be made in it, and
+ * no more.  ERR_SYSTEM where it is not there. */
+MUST_CHECK int outdir_join(struct outdir *o, const char *path, struct err *err);
+
 /* A fresh file NAME, for reading and writing; what had the name is removed.  Returns
  * the descriptor or -1. */
 MUST_CHECK int outdir_create(const struct outdir *o, const char *name, struct err *err);

@@ -87,7 +87,7 @@ static int read_field(struct jsonlex *lex, struct tensor *t, uint64_t *shape,
                 : !strcmp(lex->text.s, "shape")        ? FIELD_SHAPE
                 : !strcmp(lex->text.s, "data_offsets") ? FIELD_OFFSETS
                                                        : 0;
-    int n;
+    int n = 0;
 
     if (*seen & field)
         return jsonlex_error(lex, err, "duplicate key \"%s\"", lex->text.s);

@@ -24,12 +24,14 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 
     most += max;
     for (; cap == 0 && i + VEC <= n; i += VEC) {
+        vec_i32 above;
         vec v;
 
         vec_load_f32(&v, s + i);
         v *= scale;
         memcpy(s + i, &v, sizeof(v));
-        vec_choose(&most, v > most, &v, &most);
+        above = v > most;
+        vec_choose(&most, &above, &v, &most);
     }
     for (int k = 0; k < VEC; k++)
         max = most[k] > max ? most[k] : max;
@@ -127,16 +129,21 @@ static double slope_of(uint64_t head, uint64_t n)
     return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
 }
 
+/* The head of the whole model that local HEAD is. */
+static uint64_t global_head(const struct inst *inst, size_t head)
+{
+    size_t per = inst->attention.heads / inst->attention.kv_heads;
+
+    return (inst->attention.group_start + head / per) * inst->attention.per_group +
+           inst->attention.within_start + head % per;
+}
+
 /* Add the bias of local HEAD's distances to the scores S of the keys FIRST .. FIRST +
  * N, which are not scaled yet, of the query at POSITION. */
 static void add_alibi(const struct job *j, size_t head, size_t position, float *s,
                       size_t first, size_t n)
 {
-    size_t per = j->inst->attention.heads / j->inst->attention.kv_heads;
-    uint64_t global =
-        (j->inst->attention.group_start + head / per) * j->inst->attention.per_group +
-        j->inst->attention.within_start + head % per;
-    double f = slope_of(global, j->inst->attention.all_heads) *
+    double f = slope_of(global_head(j->inst, head), j->inst->attention.all_heads) *
                j->inst->attention.alibi / j->inst->attention.scale;
 
     first += j->step->first_key;
@@ -280,6 +287,19 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
     return n;
 }
 
+/* Drop some of the weights of ROWS queries from ROW over the N keys from LOW on, or of
+ * their gradients. */
+static void drop(const struct job *j, size_t row, size_t rows, size_t head,
+                 float *score, size_t low, size_t n)
+{
+    const struct inst *inst = j->inst;
+
+    for (size_t i = 0; i < rows && inst->attention.drop > 0; i++)
+        cpu_drop(score + i * n, j->step->first_key + low, n, inst->attention.drop,
+                 j->step->seed ^ inst->attention.site, j->step->token[row + i],
+                 (uint32_t)global_head(inst, head) + 1);
+}
+
 /* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
                     size_t kv, float *score)
@@ -288,6 +308,7 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
     size_t n = weigh(j, row, rows, head, kv, score, &low);
     float *y = j->y + row * j->y_stride + head * value_dim;
 
+    drop(j, row, rows, head, score, low, n);
     for (size_t i = 0; i < rows; i++)
         memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
     for (size_t r = 0; r < j->runs && n; r++) {
@@ -433,12 +454,14 @@ static void head_back(void *arg, size_t head, int thread)
         if (!n)
             continue;
         cpu_dots(ds, n, d, b->d_stride, rows, v, j->v_stride, n, value_dim);
+        drop(j, row, rows, head, ds, low, n);
         for (size_t i = 0; i < rows; i++)
             weights_back(b, ds + i * n, p + i * n, n,
                          b->lse[(row + i) * j->inst->attention.heads + head]);
         cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
         own += low * both;
         cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
+        drop(j, row, rows, head, p, low, n);
         cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows);
         own -= low * both;
     }

@@ -45,6 +45,9 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
 MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                                 const struct inst *inst, bool plain,
                                 const struct matrix *w, struct err *err);
+/* y = x / (1 - inst->drop.rate), or 0 at random, of tokens of these numbers */
+void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+                 const struct inst *inst, const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
 void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
@@ -74,6 +77,8 @@ struct attention_step {
     size_t block_rows;      /* of each */
     const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
     float *lse;                /* [rows][heads], or NULL; see struct call */
+    const uint64_t *token;     /* [rows]: their numbers, where weights are dropped */
+    uint64_t seed;
 };
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
  * memory. */
@@ -127,6 +132,10 @@ void cpu_arrange(float *to, const float *x, enum dtype type, size_t n);
  * NULL when M is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST
  * to FIRST + N. */
 size_t cpu_panel_floats(void);
+/* Multiply the N numbers X, the first of which is number FIRST of its row, by 1 / (1 -
+ * RATE) or, at random, by 0: by KEY, the row's number ROW, and LINE. */
+void cpu_drop(float *x, size_t first, size_t n, double rate, uint64_t key, uint64_t row,
+              uint32_t line);
 void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
                   const struct matrix *w, uint64_t first, size_t n, float *panel);
 void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,

@@ -41,11 +41,33 @@ CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, flo
     }
 }
 
+/* log(1 + exp(x)), which is x for large x */
+static float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
 static float apply(enum activation act, float x)
 {
     switch (act) {
     case ACT_GELU: /* Hendrycks and Gimpel 2016: x times the normal distribution of x */
         return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case ACT_GELU_10:
+        return fmaxf(fminf(apply(ACT_GELU, x), 10), -10);
+    case ACT_RELU2: /* So et al. 2021 */
+        return x > 0 ? x * x : 0;
+    case ACT_RELU6:
+        return fminf(fmaxf(x, 0), 6);
+    case ACT_LEAKY_RELU:
+        return x > 0 ? x : 0.01f * x;
+    case ACT_MISH: /* Misra 2019 */
+        return x * tanhf(softplus(x));
+    case ACT_LAPLACE: /* Ma et al. 2022, eq. 21, mean and deviation as published */
+        return 0.5f * (1 + erff((x - 0.707107f) / (0.282095f * 1.41421356237309505f)));
+    case ACT_HARDSWISH: /* Howard et al. 2019 */
+        return x * fminf(fmaxf(x + 3, 0), 6) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        return sqrtf(softplus(x));
     case ACT_RELU:
         return x > 0 ? x : 0;
     case ACT_TANH:
@@ -56,6 +78,7 @@ static float apply(enum activation act, float x)
     case ACT_GELU_TANH:
     case ACT_GELU_NEW:
     case ACT_QUICK_GELU:
+    case ACT_LINEAR:
         break;
     }
     return x;

@@ -454,8 +454,28 @@ static float slope_at(enum activation act, float x)
     case ACT_GELU: /* the normal distribution of x, and x times its density */
         return 0.5f * (1 + erff(x * 0.70710678118654752f)) +
                x * 0.39894228040143268f * expf(-0.5f * x * x);
+    case ACT_GELU_10:
+        y = 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+        return y > 10 || y < -10 ? 0 : slope_at(ACT_GELU, x);
     case ACT_RELU:
         return x > 0 ? 1 : 0;
+    case ACT_RELU2:
+        return x > 0 ? 2 * x : 0;
+    case ACT_RELU6:
+        return x > 0 && x < 6 ? 1 : 0;
+    case ACT_LEAKY_RELU:
+        return x > 0 ? 1 : 0.01f;
+    case ACT_MISH: /* softplus' is the sigmoid */
+        y = tanhf(x > 20 ? x : log1pf(expf(x)));
+        return y + x * (1 - y * y) / (1 + expf(-x));
+    case ACT_LAPLACE: /* the density */
+        y = (x - 0.707107f) / 0.282095f;
+        return 0.39894228040143268f / 0.282095f * expf(-0.5f * y * y);
+    case ACT_HARDSWISH:
+        return x <= -3 ? 0 : x >= 3 ? 1 : (2 * x + 3) / 6;
+    case ACT_SQRT_SOFTPLUS:
+        y = sqrtf(x > 20 ? x : log1pf(expf(x)));
+        return y > 0 ? 0.5f / y / (1 + expf(-x)) : 0;
     case ACT_TANH:
         y = tanhf(x);
         return 1 - y * y;

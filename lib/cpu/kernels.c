@@ -132,6 +132,14 @@ static int kernel_clip(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+static int kernel_dropout(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_dropout(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst,
+                c->step->token, *c->step->seed);
+    return 0;
+}
+
 /* ---- norms ---- */
 
 /* *mean and *factor, [groups] each, from one allocation, which is returned. */
@@ -287,18 +295,18 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
     size_t half = r->dim / 2, rows = rows_of(&c->y);
-    double *own = r->dynamic ? xmalloc((half + 1) * sizeof(*own)) : NULL;
+    double *own = xmalloc((half + 1) * sizeof(*own));
+    const double *inv_freq = NULL;
     int32_t length = -1;
 
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++) {
-        const double *inv_freq = own ? own : r->inv_freq;
         float *cosine = result(c) + i * r->dim, *sine = cosine + half;
 
-        if (own && c->step->length[i] != length) {
+        if (c->step->length[i] != length) {
             length = c->step->length[i];
-            program_rope_dynamic(r, (uint64_t)length, own);
+            inv_freq = program_rope_at(r, (uint64_t)length, own);
         }
         for (size_t k = 0; k < half; k++) {
             float angle =
@@ -380,6 +388,11 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
                                        .v = source(c, 2),
                                        .bias = c->w };
 
+        if (inst->attention.drop > 0) {
+            step.token = c->step->token + r->row;
+            step.seed = *c->step->seed;
+        }
+
         if (r->block >= 0) {
             step.block = c->range.block + r->block;
             step.block_rows = c->range.block_rows;
@@ -407,6 +420,11 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                        .first_key = (size_t)r->first_key,
                                        .k = source(c, 2) + row * c->x[2].cols,
                                        .v = source(c, 3) + row * c->x[3].cols };
+
+        if (c->inst->attention.drop > 0) {
+            step.token = c->step->token + row;
+            step.seed = *c->step->seed;
+        }
 
         if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
                                source(c, 0) + row * c->x[0].cols,

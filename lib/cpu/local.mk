@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
     %D%/backend.c \
     %D%/cpu.h \
+    %D%/dropout.c \
     %D%/elementwise.c \
     %D%/embedding.c \
     %D%/gradient.c \

@@ -213,13 +213,14 @@ static void concat_row(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
     size_t a = r->inst->head.a, b = r->inst->head.b, heads = r->inst->head.count;
+    bool shared = r->inst->head.shared;
 
     (void)thread;
     for (size_t h = 0; h < heads; h++) {
         float *y = r->y + (task * heads + h) * (a + b);
 
         memcpy(y, r->x + (task * heads + h) * a, a * sizeof(*y));
-        memcpy(y + a, r->s + (task * heads + h) * b, b * sizeof(*y));
+        memcpy(y + a, r->s + (shared ? task : task * heads + h) * b, b * sizeof(*y));
     }
 }
 

@@ -101,15 +101,16 @@ static inline __attribute__((always_inline)) void vec_pair_f16(vec *out, const v
     vec_widen_f16(out, &w);
 }
 
-/* The lanes of A where MASK is all ones, else those of B. */
-static inline __attribute__((always_inline)) void vec_choose(vec *out, vec_i32 mask,
-                                                             const vec *a, const vec *b)
+/* The lanes of A where *mask is all ones, else those of B.  (By address: how a vector
+ * is passed depends on what the CPU is said to have.) */
+static inline __attribute__((always_inline)) void
+vec_choose(vec *out, const vec_i32 *mask, const vec *a, const vec *b)
 {
     vec_i32 x, y;
 
     memcpy(&x, a, sizeof(x));
     memcpy(&y, b, sizeof(y));
-    x = (x & mask) | (y & ~mask);
+    x = (x & *mask) | (y & ~*mask);
     memcpy(out, &x, sizeof(*out));
 }
 
@@ -118,11 +119,14 @@ static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
                                                             float high)
 {
     vec bound = { 0 };
+    vec_i32 beyond;
 
     bound += low;
-    vec_choose(v, *v < bound, &bound, v);
+    beyond = *v < bound;
+    vec_choose(v, &beyond, &bound, v);
     bound += high - low;
-    vec_choose(v, *v > bound, &bound, v);
+    beyond = *v > bound;
+    vec_choose(v, &beyond, &bound, v);
 }
 
 /* e^x to about one unit in the last place; x is taken to be in [-87, 88].

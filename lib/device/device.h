@@ -77,7 +77,9 @@ struct step_view {
     const int32_t *first;  /* [segments]: row of the first token; -1: another rank's */
     const int32_t *target[ROWS_KINDS]; /* [rows]: the token that follows, or -1 */
     const struct draw *draw;           /* [outputs] */
-    const float *scale; /* of the loss, where it is reversed: one number */
+    const uint64_t *token; /* [tokens]: its number in the run, for dropout */
+    const uint64_t *seed;  /* of dropout: one number */
+    const float *scale;    /* of the loss, where it is reversed: one number */
 };
 
 /* One run of an instruction. */

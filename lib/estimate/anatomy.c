@@ -300,6 +300,17 @@ static void keep_upcast(struct builder *b, struct unit *u, const struct inst *in
         cross(b, u, x);
 }
 
+/* Is V what an activation makes of a value that it saves itself?  A kernel of several
+ * operations makes it again where it is read. */
+static bool is_made_again(const struct builder *b, int v)
+{
+    int maker = b->values.producer[v];
+    const struct inst *inst = maker < 0 ? NULL : &b->a->program->inst[maker];
+
+    return inst && !b->opt->eager && inst->op == OP_ACTIVATION &&
+           op_table[inst->op].saved(inst) == 1 << 0;
+}
+
 /* What the derivative of INST reads, as the table says; the logits are counted with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
@@ -314,7 +325,7 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
         return;
     }
     for (int k = 0; k < inst->nsrc; k++) {
-        if (!(saved >> k & 1))
+        if (!(saved >> k & 1) || (inst->op == OP_MUL && is_made_again(b, inst->src[k])))
             continue;
         if (!values_are_logits(&b->values, inst->src[k]))
             keep(b, u, inst->src[k]);
@@ -452,15 +463,35 @@ static void read_program(struct builder *b)
 /* The program that ends in the likelihood, or, where the model has no logits, in what
  * the family names. */
 static int build_program(struct anatomy *a, const struct mesh *mesh,
-                         const int coord[MESH_NAXES], struct err *err)
+                         const int coord[MESH_NAXES], bool training, struct err *err)
 {
-    struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    struct program_options opt = { .tail = TAIL_NLL,
+                                   .wanted = true,
+                                   .training = training };
     struct err first = { 0 };
 
     if (program_build(&a->program, a->model, mesh, coord, &opt, &first) == 0)
         return 0;
-    opt = (struct program_options){ .tail = TAIL_NONE };
+    opt = (struct program_options){ .tail = TAIL_NONE, .training = training };
     return program_build(&a->program, a->model, mesh, coord, &opt, err);
+}
+
+static bool same_unit(const struct unit *u, const struct unit *v)
+{
+    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
+           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
+           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
+           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
+           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
+           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
+           !memcmp(u->cache, v->cache, sizeof(u->cache));
+}
+
+static void find_alike(struct anatomy *a)
+{
+    for (int i = 0; i < a->nunits; i++)
+        a->unit[i].like =
+            i && same_unit(&a->unit[i], &a->unit[i - 1]) ? a->unit[i - 1].like : i;
 }
 
 int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
@@ -483,12 +514,17 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
         goto out;
     small.pad_vocab = mesh->pad_vocab;
     if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
-        find_training(&b, opt, err) < 0 || build_program(a, &small, at, err) < 0)
+        find_training(&b, opt, err) < 0 ||
+        build_program(a, &small, at, b.opt->training, err) < 0)
         goto out;
     a->causal = a->program->causal;
+    a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
+    for (size_t i = 0; i < m->ntensors; i++)
+        a->trained[i] = b.training[i] == TRAINED;
     make_units(&b);
     sum_weights(&b, stored);
     read_program(&b);
+    find_alike(a);
     ret = 0;
 out:
     cutter_free(b.cutter);
@@ -512,6 +548,7 @@ void anatomy_close(struct anatomy *a)
     free(a->first_unit);
     free(a->unit);
     free(a->common);
+    free(a->trained);
     free(a);
 }
 

@@ -43,7 +43,9 @@ struct unit_cache {
 /* Elements for each token. */
 struct columns {
     uint64_t cut;                  /* of values that are cut over tp, or would be */
-    uint64_t whole;                /* of values that are whole on every rank */
+    uint64_t whole;                /* of values that are whole on every rank, */
+    uint64_t gathered;             /* of them those that a product reads whose result is
+                                      cut */
     uint64_t wide_cut, wide_whole; /* of copies in f32, which are not among them */
 };
 
@@ -81,6 +83,7 @@ struct unit {
     uint64_t top, all; /* experts of a token, and of the unit */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;
+    int like; /* index of the first of the units before it that are all like it */
 };
 
 /* Tensors that belong to no layer: they are on every stage that reads them. */
@@ -102,9 +105,11 @@ struct anatomy {
     uint64_t caps;           /* operations on the logits that keep as much again */
     struct program *program; /* of a whole forward pass that ends in the logits */
     bool causal;
+    bool *trained; /* [ntensors of the model]: has a gradient of its own */
 };
 
 struct anatomy_options {
+    bool training;       /* the lines that it runs */
     bool lora;           /* only adapters are trained */
     const char *targets; /* names of the tensors that LoRA adapts, with commas between;
                             NULL: every matrix of a layer */

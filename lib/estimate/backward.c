@@ -14,13 +14,6 @@ struct gradients {
     int *shared;        /* [nvalues]: values that share that of this owner */
 };
 
-static void drop(struct columns *sum, const struct values *v, int value)
-{
-    const struct value *its = &v->a->program->value[value];
-
-    *(value_is_cut(its) ? &sum->cut : &sum->whole) -= values_columns(v, its);
-}
-
 /* Whole values counted as their part of TP. */
 static uint64_t weight_of(const struct columns *h, uint64_t tp)
 {
@@ -53,7 +46,7 @@ static void end_gradient(const struct values *v, struct gradients *g, int value)
 
     g->owner[value] = -1;
     if (--g->shared[owner] == 0 && !values_are_logits(v, owner))
-        drop(&g->now, v, owner);
+        values_drop(&g->now, v, owner);
 }
 
 /* What instruction I kept is read and no longer needed. */
@@ -67,7 +60,7 @@ static void let_go(struct values *v, struct gradients *g, int i)
 
         if (v->keeper[value] != i)
             continue;
-        drop(&g->now, v, value);
+        values_drop(&g->now, v, value);
         v->keeper[value] = -1;
     }
     g->now.cut -= copies->cut;

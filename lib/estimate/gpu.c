@@ -1,13 +1,16 @@
 /* gpu - what is known of the devices that people have
  *
  * Peak rates, memory rates and links: the makers' data sheets, as collected in Stas
- * Bekman's "Machine Learning Engineering" (compute/accelerator, network).  Achievable
- * shares: its MAMF measurements where there is one (A100 86.9 %, H100 80.3 %, B200
- * 77.6 %, MI300X 51.4 %), 75 % where there is none.  Attention: FlashAttention-2 as its
- * author measured it (Dao 2023), 73 % on an A100, and on an H100, whose own
- * instructions it does not use, 335 TFLOP/s there and back, which are 38 % there;
- * elsewhere 84 % of what products reach, as on the A100.  Usable memory: what the
- * driver reports as the device's total. */
+ * Bekman's "Machine Learning Engineering" (compute/accelerator, network); products with
+ * f32 sums, as training has them.  Achievable shares: its MAMF measurements where there
+ * is one (A100 86.9 %, H100 80.3 %, B200 77.6 %, MI300X 51.4 %), 75 % where there is
+ * none.  Attention, forwards, by its authors: 73 % on Ampere (Dao 2023), 740 of 989
+ * TFLOP/s on Hopper (Shah et al. 2024), 1,605 of 2,250 on Blackwell (Zadouri et al.
+ * 2026); elsewhere 84 % of what products reach, as on Ampere.  FlashAttention-2 does
+ * not use Hopper's instructions: 335 TFLOP/s there and back on an H100 (Dao 2023), 38 %
+ * there, and as many are taken for Blackwell.  Usable memory: what the driver reports
+ * as the device's total.  An MI250X is two devices, each with half of all and a link to
+ * the other. */
 #include "lib/estimate/gpu.h"
 
 #include <ctype.h>
@@ -20,54 +23,121 @@
 #define PCIE4 (31 * G)
 #define PCIE5 (63 * G)
 
+/* Of FP8's peak large products reach two thirds on an H100, where those of bf16 reach
+ * 80 % ("Machine Learning Engineering", MAMF). */
+static const double NARROW_SHARE = 0.82;
+
 static const char mle[] = "Machine Learning Engineering, compute/accelerator";
 static const char sheet[] = "data sheet";
 
+/* clang-format off */
 const struct gpu gpu_table[] = {
-    { "t4", "Tesla T4", 14.6, 65, .75, .63, 320 * G, PCIE3, PCIE3, sheet },
-    { "p100-16g", "Tesla P100-SXM2-16GB", 15.9, 21.2, .75, .63, 732 * G, 80 * G, PCIE3,
-      sheet },
-    { "v100-16g", "Tesla V100-SXM2-16GB", 15.8, 125, .75, .63, 900 * G, 150 * G, PCIE3,
-      sheet },
-    { "v100-32g", "Tesla V100-SXM2-32GB", 31.7, 125, .75, .63, 900 * G, 150 * G, PCIE3,
-      mle },
-    { "a10", "A10", 22.1, 125, .75, .63, 600 * G, PCIE4, PCIE4, sheet },
-    { "a10g", "A10G", 22.1, 125, .75, .63, 600 * G, PCIE4, PCIE4, sheet },
-    { "a30", "A30", 23.6, 165, .75, .63, 933 * G, 100 * G, PCIE4, sheet },
-    { "a40", "A40", 44.5, 149.7, .75, .63, 696 * G, 56 * G, PCIE4, sheet },
-    { "a6000", "RTX A6000", 47.5, 154.8, .75, .63, 768 * G, 56 * G, PCIE4, sheet },
-    { "a100-40g", "A100-SXM4-40GB", 39.4, 312, .869, .73, 1555 * G, 300 * G, PCIE4,
-      mle },
-    { "a100-80g", "A100-SXM4-80GB", 79.15, 312, .869, .73, 2000 * G, 300 * G, PCIE4,
-      mle },
-    { "a100-80g-pcie", "A100 80GB PCIe", 79.15, 312, .869, .73, 1935 * G, PCIE4, PCIE4,
-      sheet },
-    { "rtx3090", "GeForce RTX 3090", 23.7, 71, .75, .63, 936 * G, PCIE4, PCIE4, sheet },
-    { "rtx4090", "GeForce RTX 4090", 23.6, 165.2, .75, .63, 1008 * G, PCIE4, PCIE4,
-      sheet },
-    { "rtx5090", "GeForce RTX 5090", 31.4, 209.5, .75, .63, 1792 * G, PCIE5, PCIE5,
-      sheet },
-    { "l4", "L4", 22.0, 121, .75, .63, 300 * G, PCIE4, PCIE4, sheet },
-    { "l40", "L40", 44.4, 181, .75, .63, 864 * G, PCIE4, PCIE4, sheet },
-    { "l40s", "L40S", 44.4, 362, .75, .63, 864 * G, PCIE4, PCIE4, mle },
-    { "h100-80g", "H100 80GB HBM3", 79.1, 989, .803, .38, 3350 * G, 450 * G, PCIE5,
-      mle },
-    { "h100-80g-pcie", "H100 PCIe", 79.1, 756, .75, .38, 2000 * G, PCIE5, PCIE5, mle },
-    { "h100-94g", "H100 NVL", 93.1, 835, .75, .38, 3900 * G, 300 * G, PCIE5, sheet },
-    { "h200", "H200", 139.0, 989, .803, .38, 4800 * G, 450 * G, PCIE5, mle },
-    { "gh200-96g", "GH200 480GB", 94.5, 989, .803, .38, 4000 * G, 450 * G, 450 * G,
-      sheet },
-    { "b200", "B200", 178.3, 2250, .776, .65, 8000 * G, 900 * G, PCIE5, mle },
-    { "b300", "B300", 267.0, 2250, .776, .65, 8000 * G, 900 * G, PCIE5, mle },
-    { "mi250x", "AMD Instinct MI250X", 127.9, 383, .75, .63, 3280 * G, 350 * G, PCIE4,
-      mle },
-    { "mi300x", "AMD Instinct MI300X", 191.9, 1300, .514, .43, 5300 * G, 448 * G, PCIE5,
-      mle },
-    { "mi325x", "AMD Instinct MI325X", 255.9, 1300, .514, .43, 6000 * G, 448 * G, PCIE5,
-      mle },
-    { "mi355x", "AMD Instinct MI355X", 287.9, 2500, .75, .63, 8000 * G, 535 * G, PCIE5,
-      mle },
+    /* fp32, tf32, bf16, fp16, fp8, fp4 */
+    { "t4", "Tesla T4", 14.6,
+      { 8.1, 0, 0, 65, 0, 0 }, .75, .63, .63, 320 * G, PCIE3, PCIE3, sheet },
+    { "p100-16g", "Tesla P100-SXM2-16GB", 15.9,
+      { 10.6, 0, 0, 21.2, 0, 0 }, .75, .63, .63, 732 * G, 80 * G, PCIE3, sheet },
+    { "v100-16g", "Tesla V100-SXM2-16GB", 15.8,
+      { 15.7, 0, 0, 125, 0, 0 }, .75, .63, .63, 900 * G, 150 * G, PCIE3, sheet },
+    { "v100-32g", "Tesla V100-SXM2-32GB", 31.7,
+      { 15.7, 0, 0, 125, 0, 0 }, .75, .63, .63, 900 * G, 150 * G, PCIE3, mle },
+    { "a10", "A10", 22.1,
+      { 31.2, 62.5, 125, 125, 0, 0 }, .75, .63, .63, 600 * G, PCIE4, PCIE4, sheet },
+    { "a10g", "A10G", 22.1,
+      { 35, 35, 70, 70, 0, 0 }, .75, .63, .63, 600 * G, PCIE4, PCIE4, sheet },
+    { "a30", "A30", 23.6,
+      { 10.3, 82, 165, 165, 0, 0 }, .75, .63, .63, 933 * G, 100 * G, PCIE4, sheet },
+    { "a40", "A40", 44.5,
+      { 37.4, 74.8, 149.7, 149.7, 0, 0 },
+      .75, .63, .63, 696 * G, 56 * G, PCIE4, sheet },
+    { "a5000", "RTX A5000", 23.6,
+      { 27.8, 55.6, 111.1, 111.1, 0, 0 },
+      .75, .63, .63, 768 * G, 56 * G, PCIE4, sheet },
+    { "a6000", "RTX A6000", 47.5,
+      { 38.7, 77.4, 154.8, 154.8, 0, 0 },
+      .75, .63, .63, 768 * G, 56 * G, PCIE4, sheet },
+    { "a100-40g", "A100-SXM4-40GB", 39.4,
+      { 19.5, 156, 312, 312, 0, 0 }, .869, .73, .73, 1555 * G, 300 * G, PCIE4, mle },
+    { "a100-80g", "A100-SXM4-80GB", 79.15,
+      { 19.5, 156, 312, 312, 0, 0 }, .869, .73, .73, 2000 * G, 300 * G, PCIE4, mle },
+    { "a100-80g-pcie", "A100 80GB PCIe", 79.15,
+      { 19.5, 156, 312, 312, 0, 0 }, .869, .73, .73, 1935 * G, PCIE4, PCIE4, sheet },
+    { "rtx3090", "GeForce RTX 3090", 23.7,
+      { 35.6, 35.6, 71, 71, 0, 0 }, .75, .63, .63, 936 * G, PCIE4, PCIE4, sheet },
+    { "rtx4080", "GeForce RTX 4080", 15.7,
+      { 48.7, 48.7, 97.5, 97.5, 194.9, 0 },
+      .75, .63, .63, 717 * G, PCIE4, PCIE4, sheet },
+    { "rtx4090", "GeForce RTX 4090", 23.6,
+      { 82.6, 82.6, 165.2, 165.2, 330.3, 0 },
+      .75, .63, .63, 1008 * G, PCIE4, PCIE4, sheet },
+    { "rtx5070ti", "GeForce RTX 5070 Ti", 15.6,
+      { 43.9, 43.9, 87.9, 87.9, 175.8, 703 },
+      .75, .63, .63, 896 * G, PCIE5, PCIE5, sheet },
+    { "rtx5080", "GeForce RTX 5080", 15.6,
+      { 56.3, 56.3, 112.6, 112.6, 225.1, 900 },
+      .75, .63, .63, 960 * G, PCIE5, PCIE5, sheet },
+    { "rtx5090", "GeForce RTX 5090", 31.4,
+      { 104.8, 104.8, 209.5, 209.5, 419, 1676 },
+      .75, .63, .63, 1792 * G, PCIE5, PCIE5, sheet },
+    { "rtx5000-ada", "RTX 5000 Ada Generation", 31.5,
+      { 65.3, 130.6, 261.1, 261.1, 522.2, 0 },
+      .75, .63, .63, 576 * G, PCIE4, PCIE4, sheet },
+    { "rtx6000-ada", "RTX 6000 Ada Generation", 47.4,
+      { 91.1, 182.1, 364.2, 364.2, 728.5, 0 },
+      .75, .63, .63, 960 * G, PCIE4, PCIE4, sheet },
+    { "rtxpro6000", "RTX PRO 6000 Blackwell Workstation Edition", 95,
+      { 125, 251.9, 503.8, 503.8, 1007.6, 2015.2 },
+      .75, .63, .63, 1792 * G, PCIE5, PCIE5, sheet },
+    { "rtxpro6000-server", "RTX PRO 6000 Blackwell Server Edition", 95,
+      { 120, 234, 468, 468, 936, 1872 }, .75, .63, .63, 1597 * G, PCIE5, PCIE5, sheet },
+    { "l4", "L4", 22,
+      { 30.3, 60, 121, 121, 242, 0 }, .75, .63, .63, 300 * G, PCIE4, PCIE4, sheet },
+    { "l40", "L40", 44.4,
+      { 90.5, 90.5, 181, 181, 362, 0 }, .75, .63, .63, 864 * G, PCIE4, PCIE4, sheet },
+    { "l40s", "L40S", 44.4,
+      { 91.6, 183, 362, 362, 733, 0 }, .75, .63, .63, 864 * G, PCIE4, PCIE4, mle },
+    { "h100-80g", "H100 80GB HBM3", 79.1,
+      { 67, 494.5, 989, 989, 1979, 0 }, .803, .75, .38, 3350 * G, 450 * G, PCIE5, mle },
+    { "h100-80g-pcie", "H100 PCIe", 79.1,
+      { 51, 378, 756, 756, 1513, 0 }, .75, .75, .38, 2000 * G, PCIE5, PCIE5, mle },
+    { "h100-94g", "H100 NVL", 93.1,
+      { 60, 417.5, 835, 835, 1671, 0 },
+      .75, .75, .38, 3900 * G, 300 * G, PCIE5, sheet },
+    { "h800", "H800", 79.1,
+      { 67, 494.5, 989, 989, 1979, 0 },
+      .803, .75, .38, 3350 * G, 200 * G, PCIE5, sheet },
+    { "h20", "H20", 95.6,
+      { 44, 74, 148, 148, 296, 0 }, .803, .75, .38, 4000 * G, 450 * G, PCIE5, sheet },
+    { "h200", "H200", 139,
+      { 67, 494.5, 989, 989, 1979, 0 }, .803, .75, .38, 4800 * G, 450 * G, PCIE5, mle },
+    { "gh200-96g", "GH200 480GB", 94.5,
+      { 67, 494.5, 989, 989, 1979, 0 },
+      .803, .75, .38, 4000 * G, 450 * G, 450 * G, sheet },
+    { "b200", "B200", 178.3,
+      { 75, 1125, 2250, 2250, 4500, 9000 },
+      .776, .71, .15, 8000 * G, 900 * G, PCIE5, mle },
+    { "b300", "B300", 267,
+      { 75, 1125, 2250, 2250, 4500, 13500 },
+      .776, .71, .15, 8000 * G, 900 * G, PCIE5, mle },
+    { "gb200", "GB200", 184,
+      { 80, 1250, 2500, 2500, 5000, 10000 },
+      .776, .71, .15, 8000 * G, 900 * G, 225 * G, sheet },
+    { "gb300", "GB300", 275,
+      { 80, 1250, 2500, 2500, 5000, 15000 },
+      .776, .71, .15, 8000 * G, 900 * G, 225 * G, sheet },
+    { "mi250x", "AMD Instinct MI250X", 63.9,
+      { 23.9, 0, 191.5, 191.5, 0, 0 }, .75, .63, .63, 1638 * G, 200 * G, PCIE4, mle },
+    { "mi300x", "AMD Instinct MI300X", 191.9,
+      { 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0 },
+      .514, .43, .43, 5300 * G, 448 * G, PCIE5, mle },
+    { "mi325x", "AMD Instinct MI325X", 255.9,
+      { 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0 },
+      .514, .43, .43, 6000 * G, 448 * G, PCIE5, mle },
+    { "mi355x", "AMD Instinct MI355X", 287.9,
+      { 157.3, 0, 2500, 2500, 5000, 10000 },
+      .75, .63, .63, 8000 * G, 535 * G, PCIE5, mle },
 };
+/* clang-format on */
 const size_t gpu_count = sizeof(gpu_table) / sizeof(*gpu_table);
 
 /* The letters and digits of TEXT in small letters, the makers' names left out. */
@@ -136,6 +206,21 @@ const char *gpu_nearest(const char *name)
         }
     }
     return nearest;
+}
+
+const char *const gpu_rate_names[GPU_RATES + 1] = { "fp32", "tf32", "bf16", "fp16",
+                                                    "fp8",  "fp4",  NULL };
+
+enum gpu_rate gpu_rate_of(const struct gpu *g, enum gpu_rate wanted)
+{
+    if (wanted == GPU_BF16 && g->tflops[GPU_BF16] <= 0)
+        return GPU_FP16;
+    return wanted;
+}
+
+double gpu_share(const struct gpu *g, enum gpu_rate rate)
+{
+    return g->achievable * (rate >= GPU_FP8 ? NARROW_SHARE : 1);
 }
 
 uint64_t gpu_memory(const struct gpu *g)

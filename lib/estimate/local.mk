@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/backward.c %D%/backward.h \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
+    %D%/habits.c %D%/habits.h \
     %D%/memory.c %D%/memory.h \
     %D%/part.c %D%/part.h \
     %D%/planner.c %D%/planner.h \

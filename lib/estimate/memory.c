@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/estimate/training.h"
 
 const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
@@ -87,6 +88,7 @@ static void add_states(struct tally out[MEMORY_CATEGORIES], struct tally *host,
     state = state_bytes(host, o, class, trained, sides);
     if (o->master && low && !(o->optimizer == OPTIMIZER_SGD && !trained))
         state += tally_times(host, trained, 4);
+    state += tally_times(host, trained, habits_of(o).grad_state);
     if (o->zero >= 3)
         weights = tally_part(weights, group);
     if (o->zero >= 1)
@@ -118,17 +120,36 @@ static void add_cache(struct tally *out, const struct anatomy *a,
     }
 }
 
+/* Tokens that a rank has in a step of inference.  What sees tokens behind it, as an
+ * encoder, takes whole sequences. */
+static uint64_t step_tokens(struct tally *over, const struct memory_options *o,
+                            bool causal)
+{
+    uint64_t sp = (uint64_t)o->mesh.size[MESH_SP], all = part_tokens(over, o);
+    uint64_t some = tally_part(o->prefill, sp), one = tally_part(o->seq, sp);
+
+    if (!o->prefill)
+        return all;
+    if (causal)
+        some += o->micro_batch - 1;
+    else
+        some = some < one ? one : some / one * one;
+    return some < all ? some : all;
+}
+
 /* One step of inference: the block that the program's values share. */
 static void add_step(struct tally *activations, struct tally *logits,
                      const struct anatomy *a, const struct memory_options *o, bool last)
 {
     uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
-    uint64_t bytes, tokens = part_tokens(activations, o);
-    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
-                                  [ROWS_WANTED] = o->micro_batch,
-                                  [ROWS_ONE] = 1,
-                                  [ROWS_SOURCE] = tokens,
-                                  [ROWS_CHOSEN] = 1 }; /* as many come as are sent */
+    uint64_t bytes;
+    uint64_t most[ROWS_KINDS] = {
+        [ROWS_TOKENS] = step_tokens(activations, o, a->causal),
+        [ROWS_WANTED] = o->micro_batch,
+        [ROWS_ONE] = 1,
+        [ROWS_SOURCE] = step_tokens(activations, o, false),
+        [ROWS_CHOSEN] = 1 /* as many come as are sent */
+    };
 
     if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;
@@ -145,27 +166,79 @@ static void add_step(struct tally *activations, struct tally *logits,
     free(offset);
 }
 
-static void add_comm(struct tally *out, const struct anatomy *a,
-                     const struct memory_options *o, const struct part *p)
+/* Messages of a stage that there are at once: one comes in while another goes out.  Or
+ * all that it sends and has not gone back through, and room for all that it receives
+ * but for those that are counted as what its layers save. */
+static uint64_t messages_at_once(const struct memory_options *o, int stage)
+{
+    uint64_t chunks = (uint64_t)(o->chunks > 1 ? o->chunks : 1);
+    uint64_t all = o->micro_batches * chunks, held = chunks, n = 0;
+
+    if (!habits_of(o).keeps_messages)
+        return 2;
+    if (o->inflight)
+        held = tally_part(o->inflight[stage] * chunks, 1000);
+    held = held < all ? held : all;
+    if (stage > 0 || chunks > 1)
+        n += all - held;
+    if (stage < o->mesh.size[MESH_PP] - 1 || chunks > 1)
+        n += all + held;
+    return n;
+}
+
+static void add_messages(struct tally *out, const struct anatomy *a,
+                         const struct memory_options *o, const struct part *p,
+                         int stage)
 {
     uint64_t border = 0;
 
-    if (!o->train) /* what comes in has its place among the values of the step */
-        return;
     for (int i = 0; i < a->nunits; i++)
         if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
             part_runs(p, &a->unit[i]))
             border = a->unit[i].kept.border;
-    if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
-        tally_add3(out, tally_times(out, 2, part_tokens(out, o)),
-                   part_columns(o, border), o->compute_bytes);
+    tally_add3(out, tally_times(out, messages_at_once(o, stage), part_tokens(out, o)),
+               part_columns(o, border), o->compute_bytes);
+}
+
+/* Elements of gathered weights and their gradients, of a stage that has N elements. */
+static uint64_t gathered_elements(const struct anatomy *a,
+                                  const struct memory_options *o, uint64_t n)
+{
+    struct habits h = habits_of(o);
+
+    if (h.keeps_stage && o->mesh.size[MESH_PP] > 1)
+        return n +
+               a->largest; /* a unit's gradients before they are added to f32 ones */
+    if (h.live) {          /* and a bucket of gradients */
+        uint64_t live = h.live > a->largest ? h.live : a->largest;
+
+        return (live < n ? live : n) + (h.bucket < n ? h.bucket : n);
+    }
+    return 2 * a->largest; /* the gathered (or fetched) unit and its gradients */
+}
+
+static void add_comm(struct tally *out, const struct anatomy *a,
+                     const struct memory_options *o, const struct part *p,
+                     const struct weight_sum weights[WEIGHT_CLASSES], int stage)
+{
+    struct habits h = habits_of(o);
+    uint64_t all = 0, each = o->other->block_bytes;
+
+    if (!o->train) /* what comes in has its place among the values of the step */
+        return;
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        all += weights[c].elements;
+    if (o->mesh.size[MESH_PP] > 1)
+        add_messages(out, a, o, p, stage);
     if (part_replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS)
         return;
-    if (o->zero == 3) /* the gathered (or fetched) unit and its gradients */
-        tally_add3(out, a->largest, 2,
-                   o->compute_bytes < o->other->block_bytes ? o->compute_bytes
-                                                            : o->other->block_bytes);
-    else
+    if (o->zero == 3)
+        tally_add3(out, gathered_elements(a, o, all), 1,
+                   o->compute_bytes < each ? o->compute_bytes : each);
+    else if (h.bucket) /* one of gradients, and one of weights where they are gathered
+                        */
+        tally_add3(out, h.bucket < all ? h.bucket : all, o->zero ? 2 : 1, each);
+    else if (!h.buffers)
         tally_add(out, BUCKET_BYTES);
 }
 
@@ -177,6 +250,8 @@ uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o
 
     if (o->fused_loss)
         return 0;
+    if (habits_of(o).of_logit)
+        return value + habits_of(o).of_logit;
     if (o->eager)
         return value + 3 * sizeof(float);
     return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
@@ -237,7 +312,9 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
     struct tally c[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     struct weight_sum weights[WEIGHT_CLASSES];
     struct training t = { 0 };
-    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1), ok = true;
+    bool end = stage == o->mesh.size[MESH_PP] - 1, ok = true;
+    bool last =
+        o->fold == FOLD_NONE ? end : stage == 0 || (o->fold == FOLD_TWICE && end);
 
     part_weights(weights, &p, a);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
@@ -254,7 +331,7 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
         add_step(&c[MEMORY_ACTIVATIONS], &c[MEMORY_LOGITS], a, o, last);
         add_cache(&c[MEMORY_KV_CACHE], a, o, &p);
     }
-    add_comm(&c[MEMORY_COMM], a, o, &p);
+    add_comm(&c[MEMORY_COMM], a, o, &p, weights, stage);
     tally_add(&c[MEMORY_RUNTIME], o->runtime);
     *out = (struct rank_memory){ .host = host.v };
     for (int k = 0; k < MEMORY_CATEGORIES; k++) {
@@ -312,9 +389,17 @@ static int add_stages(struct memory_estimate *e, const struct anatomy *a,
     return 0;
 }
 
+enum fold memory_fold(enum order order)
+{
+    return order == ORDER_DUALPIPE                            ? FOLD_TWICE
+           : order == ORDER_ZB_V || order == ORDER_DUALPIPE_V ? FOLD_V
+                                                              : FOLD_NONE;
+}
+
 struct anatomy_options memory_anatomy(const struct memory_options *o)
 {
     return (struct anatomy_options){
+        .training = o->train,
         .lora = o->lora_rank > 0,
         .targets = o->lora_targets,
         .freeze = o->freeze,

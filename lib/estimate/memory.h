@@ -10,6 +10,7 @@
 
 #include "lib/estimate/anatomy.h"
 #include "lib/estimate/weighttype.h"
+#include "lib/pipe/order.h"
 #include "lib/reshard/outline.h"
 
 enum memory_category {
@@ -51,9 +52,29 @@ extern const char *const recompute_names[];
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
 extern const char *const offload_names[];
 
+/* Whose habits are counted (habits.h). */
+enum framework {
+    FRAMEWORK_NONE, /* closed forms: what has to be there */
+    FRAMEWORK_MEGATRON,
+    FRAMEWORK_TORCHTITAN,
+    FRAMEWORK_DEEPSPEED,
+    FRAMEWORK_TP_RUN,
+    FRAMEWORKS
+};
+extern const char *const framework_names[FRAMEWORKS + 1];
+
+/* Which stages a rank of a pipeline has. */
+enum fold {
+    FOLD_NONE,
+    FOLD_V, /* a part of the model's first half and one of its last, the first rank both
+               ends, as zb-v has them */
+    FOLD_TWICE /* its own and that of the rank opposite, as dualpipe has them */
+};
+
 /* Everything that the bytes depend on. */
 struct memory_options {
     struct mesh mesh;
+    enum framework framework;
     bool train;
     uint64_t micro_batch;              /* sequences */
     uint64_t micro_batches;            /* of one step */
@@ -62,12 +83,14 @@ struct memory_options {
     const struct weight_type *other;   /* of what quantised WEIGHTS leave */
     uint64_t compute_bytes;            /* of one activation */
     uint64_t kv_bytes, kv_block; /* of a cache element; tokens of a block (1: none) */
+    uint64_t prefill; /* tokens of prompts in a step, which decodes one of each other
+                         sequence besides; 0: all */
     uint64_t cache_tokens; /* of all sequences that the cache has room for; 0: all */
     /* In-flight micro-batches of each stage, as the schedule has them: [pp], in
      * thousandths of a whole stage's activations. */
     const uint64_t *inflight;
-    bool folded; /* each rank has a part of the model's first half and one of its last,
-                    the first rank both ends, as zb-v has them */
+    int chunks; /* of layers on a stage, 0: as 1 */
+    enum fold fold;
     uint64_t grad_bytes;
     enum optimizer optimizer;
     bool master; /* f32 copies of weights of fewer bits */
@@ -115,6 +138,9 @@ MUST_CHECK int memory_estimate(struct memory_estimate *e, const struct model *m,
                                const enum dtype *stored, const struct memory_options *o,
                                struct err *err);
 void memory_estimate_clear(struct memory_estimate *e);
+
+/* The stages of a rank under ORDER. */
+enum fold memory_fold(enum order order);
 
 /* How anatomies are made for O. */
 struct anatomy_options memory_anatomy(const struct memory_options *o);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lib/estimate/habits.h"
+
 /* ---- layers ---- */
 
 struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage)
@@ -10,10 +12,11 @@ struct part part_of(const struct anatomy *a, const struct memory_options *o, int
     int nlayers = model_layers(a->model) ? model_layers(a->model) : 1;
     int pp = o->mesh.size[MESH_PP];
     struct mesh halves = { .size = { [MESH_PP] = 2 * pp } };
-    struct part p = { .n = o->folded ? 2 : 1 };
+    struct part p = { .n = o->fold == FOLD_NONE ? 1 : 2 };
 
-    if (!o->folded) {
+    if (o->fold != FOLD_V) {
         mesh_stage(&o->mesh, nlayers, stage, &p.first[0], &p.count[0]);
+        mesh_stage(&o->mesh, nlayers, pp - 1 - stage, &p.first[1], &p.count[1]);
         return p;
     }
     mesh_stage(&halves, nlayers, stage, &p.first[0], &p.count[0]);
@@ -83,8 +86,12 @@ uint64_t part_trained(struct tally *s, const struct memory_options *o,
 uint64_t part_gradients(struct tally *s, const struct memory_options *o, int class,
                         const struct weight_sum *w)
 {
-    uint64_t n = tally_times(s, part_trained(s, o, w), o->grad_bytes);
+    bool whole = o->zero >= 3 && o->mesh.size[MESH_PP] > 1 && habits_of(o).keeps_stage;
+    uint64_t each = whole && o->grad_bytes < 4 ? 4 : o->grad_bytes;
+    uint64_t n = tally_times(s, part_trained(s, o, w), each);
 
+    if (whole) /* of all micro-batches, before they are reduced */
+        return n;
     return o->zero >= 2 ? tally_part(n, part_group(o, class)) : n;
 }
 

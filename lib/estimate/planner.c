@@ -5,18 +5,29 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
+#include "lib/estimate/part.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
     [RULE_NODE] = "tensor ranks would not be on one node",
     [RULE_BATCH] = "the batch does not divide",
-    [RULE_ZERO] = "ZeRO without replicas, or its stage 2 in a pipeline",
+    [RULE_ZERO] =
+        "ZeRO without replicas, its stage 2 in a pipeline, or what asks for another",
     [RULE_MEMORY] = "too large for the memory",
     [RULE_SEQUENCE] = "the sequence does not divide",
     [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
     [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to deal over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
+};
+
+const char *const planner_codes[RULES] = {
+    [RULE_MODEL] = "model",       [RULE_NODE] = "node",
+    [RULE_BATCH] = "batch",       [RULE_ZERO] = "zero",
+    [RULE_MEMORY] = "memory",     [RULE_SEQUENCE] = "sequence",
+    [RULE_SCHEDULE] = "schedule", [RULE_RECOMPUTE] = "recompute",
+    [RULE_EXPERTS] = "experts",   [RULE_KEPT] = "kept_axes",
 };
 
 /* What is tried of a mesh and micro-batch. */
@@ -82,17 +93,6 @@ static bool stage_fits(const struct search *s, struct memory_options *o, int sta
     return true;
 }
 
-static bool same_unit(const struct unit *u, const struct unit *v)
-{
-    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
-           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
-           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
-           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
-           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
-           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
-           !memcmp(u->cache, v->cache, sizeof(u->cache));
-}
-
 /* For each depth the first of those before it whose layers are all like its own, of
  * every rank; what stands between sections ends such a run. */
 static int *runs_new(const struct anatomies *ranks, int ndepths)
@@ -106,7 +106,7 @@ static int *runs_new(const struct anatomies *ranks, int ndepths)
             const struct unit *u = &a->unit[i], *v = i ? u - 1 : NULL;
             bool inner = u->depth > 0 && u->depth < ndepths - 1;
 
-            if (u->layer < 0 ? inner : !v || v->layer < 0 || !same_unit(u, v))
+            if (u->layer < 0 ? inner : !v || v->layer < 0 || u->like != v->like)
                 begins[u->depth] = true;
             if (u->layer < 0 && inner)
                 begins[u->depth + 1] = true;
@@ -117,18 +117,33 @@ static int *runs_new(const struct anatomies *ranks, int ndepths)
     return run;
 }
 
+/* Are all layers from FIRST to LAST alike? */
+static bool alike(const struct search *s, int first, int last)
+{
+    return first <= last && s->run[first] == s->run[last];
+}
+
 /* Has STAGE no more of anything than the one before it: layers like its, as many or
- * fewer, for as many micro-batches or fewer? */
+ * fewer, for as many micro-batches or fewer?  The first has what stands before and
+ * after the layers. */
 static bool is_less(const struct search *s, const struct memory_options *o, int stage)
 {
-    int first, count, before, many;
+    struct part now, before;
 
-    if (o->folded || stage == 0 ||
+    if (stage < 1 + (o->fold != FOLD_NONE) ||
         (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
         return false;
-    mesh_stage(&o->mesh, s->nlayers, stage - 1, &before, &many);
-    mesh_stage(&o->mesh, s->nlayers, stage, &first, &count);
-    return count && count <= many && s->run[before] == s->run[first + count - 1];
+    now = part_of(anatomies_get(&s->ranks, 0), o, stage);
+    before = part_of(anatomies_get(&s->ranks, 0), o, stage - 1);
+    for (int k = 0; k < now.n; k++) {
+        const int *a = k ? now.first : before.first, *b = k ? before.first : now.first;
+        const int *n = k ? before.count : now.count;
+
+        if (!now.count[k] || now.count[k] > before.count[k] ||
+            !alike(s, a[k], b[k] + n[k] - 1))
+            return false;
+    }
+    return true;
 }
 
 /* The largest rank's bytes.  Mostly those of the first stage, which holds most
@@ -164,6 +179,8 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->sequence_parallel = p->sequence_parallel;
     o->micro_batch = p->micro_batch;
     o->micro_batches = p->micro_batches;
+    o->fold = memory_fold(p->order.order);
+    o->chunks = p->order.chunks;
 }
 
 /* False when it does not fit. */
@@ -197,16 +214,21 @@ static bool keeps(int kept, int value)
 }
 
 /* May ORDER have so many CHUNKS, with EACH layers on a stage? */
-static bool suits(const struct search *s, enum order order, int chunks, int each)
+static bool suits(const struct search *s, enum order order, int chunks, int pp,
+                  int each)
 {
     if (order == ORDER_INTERLEAVED)
         return chunks > 1 && (chunks == s->o->chunks || each % chunks == 0);
-    return chunks == (order == ORDER_ZB_V ? 2 : 1);
+    if (order == ORDER_DUALPIPE && pp % 2)
+        return false;
+    return chunks == order_chunks(order);
 }
 
 /* Orders of PP stages: those that fill the bubble in different ways.  What GPipe takes
- * 1f1b takes as well, with less memory, and no order matters without stages. */
-static void find_orders(const struct search *s, int pp, struct orders *out)
+ * 1f1b takes as well, with less memory, passes in pairs hide what is EXCHANGED, and no
+ * order matters without stages. */
+static void find_orders(const struct search *s, int pp, bool exchanges,
+                        struct orders *out)
 {
     int each = (s->nlayers + pp - 1) / pp, kept = s->o->chunks;
     bool many = pp > 1 && s->o->start.train;
@@ -214,10 +236,11 @@ static void find_orders(const struct search *s, int pp, struct orders *out)
     out->n = 0;
     for (int order = 0; order < ORDERS; order++) {
         if (s->o->order >= 0 ? s->o->order != order
-                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many))
+                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many) ||
+                                   (order_pairs((enum order)order) && !exchanges))
             continue;
         for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)
-            if (suits(s, (enum order)order, v, each) && out->n < MAX_ORDERS)
+            if (suits(s, (enum order)order, v, pp, each) && out->n < MAX_ORDERS)
                 out->order[out->n++] = (struct pipe_order){ (enum order)order, v };
     }
 }
@@ -232,7 +255,10 @@ static void try_states(struct search *s, struct memory_options *o,
     for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
         if (!keeps(s->o->zero, zero))
             continue;
-        if ((zero && copies == 1) || (zero == 2 && o->mesh.size[MESH_PP] > 1)) {
+        if ((zero && copies == 1) || (o->offload == OFFLOAD_PARAMS && zero < 3) ||
+            (o->hsdp && (!zero || copies % o->hsdp)) ||
+            (o->mesh.size[MESH_PP] > 1 &&
+             (zero == 2 || (zero == 3 && habits_of(o).refuses)))) {
             reject(s, RULE_ZERO);
             continue;
         }
@@ -260,7 +286,8 @@ static void try_orders(struct search *s, struct memory_options *o,
         const struct pipe_order *order = &orders->order[i];
 
         o->inflight = NULL;
-        o->folded = order->order == ORDER_ZB_V;
+        o->fold = memory_fold(order->order);
+        o->chunks = order->chunks;
         if (o->train && pp * order->chunks <= s->nlayers &&
             o->micro_batches <= INT32_MAX)
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
@@ -283,7 +310,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         reject(s, RULE_BATCH);
         return;
     }
-    find_orders(s, mesh->size[MESH_PP], &orders);
+    find_orders(s, mesh->size[MESH_PP], mesh->size[MESH_EP] > 1, &orders);
     if (!orders.n)
         reject(s, RULE_SCHEDULE);
     if (kept && each % kept)

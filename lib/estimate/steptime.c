@@ -28,17 +28,23 @@ enum { MESSAGE_BYTES = 100 << 20 };
 static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
                       int r, struct work *all, struct work *again)
 {
-    struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
+    enum fold fold = memory_fold(order->order);
+    int stages = fold == FOLD_TWICE ? pp : pp * order->chunks;
+    struct mesh virtual = { .size = { [MESH_PP] = stages } };
 
     memset(all, 0, sizeof(*all));
     memset(again, 0, sizeof(*again));
     for (int c = 0; c < order->chunks; c++) {
         int first, count;
-        int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
+        int stage = fold != FOLD_NONE && c ? stages - 1 - r : c * pp + r;
 
         mesh_stage(&virtual, p->depths, stage, &first, &count);
         work_add_layers(all, p->all, first, count);
         work_add_layers(again, p->again, first, count);
+    }
+    if (fold == FOLD_TWICE) { /* half of the micro-batches come to each of the two */
+        work_add(all, all, -0.5);
+        work_add(again, again, -0.5);
     }
 }
 
@@ -101,6 +107,28 @@ static double exposed(const struct machine *m, double seconds, double work)
     return seconds - m->hidden * (seconds < work ? seconds : work);
 }
 
+/* Seconds of sending TOKENS of W to their experts, over EP ranks of which neighbours
+ * are STRIDE devices apart.  Between nodes a token goes once to each node that has one
+ * of its experts, in the mean so many of N as balls of TOP fall into different ones,
+ * and on from there to the others (DeepSeek-AI 2024, section 3.2.2): the slower of the
+ * two counts.  Where the choice is limited to some groups of experts N is that part. */
+static double routed_seconds(const struct profile *p, const struct machine *m,
+                             const struct work *w, double tokens, int ep, int stride)
+{
+    int nodes = (ep * stride + m->per_node - 1) / m->per_node;
+    double n = nodes * p->reach > 1 ? nodes * p->reach : 1, copies, within, between = 0;
+    struct reach over = reach_of(m, ep * stride);
+
+    nodes = nodes > ep ? ep : nodes;
+    within = tokens * w->routed * (ep - 1) / ep / m->link;
+    if (nodes > 1) {
+        copies = p->top > 0 ? n * (1 - pow(1 - 1 / n, p->top)) / p->top : 1;
+        between = tokens * w->routed * copies * (nodes - 1) / nodes / m->net;
+        within *= nodes < ep;
+    }
+    return (within > between ? within : between) + (ep - 1) * w->routes * over.latency;
+}
+
 /* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
  * seconds meanwhile. */
 static double exchange_seconds(const struct profile *p, const struct machine *m,
@@ -109,7 +137,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
-    struct reach over_sp = reach_of(m, tp * sp), over_ep = reach_of(m, tp * sp * ep);
+    struct reach over_sp = reach_of(m, tp * sp);
     double seconds = 0;
 
     if (sp > 1) {
@@ -123,9 +151,7 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
             seconds = heads;
     }
     if (ep > 1) /* to the experts and back */
-        seconds +=
-            2 * (ep - 1) *
-            (tokens * w->routed / ep / over_ep.rate + w->routes * over_ep.latency);
+        seconds += 2 * routed_seconds(p, m, w, tokens, ep, tp * sp);
     return seconds;
 }
 
@@ -163,12 +189,13 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
 
     rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
     *flops +=
-        3 * tokens * (all.products + all.attention - all.repeated * (1 - 1.0 / tp));
+        tokens * (3 * (all.products + all.attention - all.repeated * (1 - 1.0 / tp)) -
+                  all.frozen);
     plain = plain_seconds(m, o, &all, tokens);
     attention = tokens * all.attention / m->attention;
     t.forward = plain + attention;
-    t.back = 2 * plain + ATTENTION_BACK * attention;
-    t.weight = tokens * all.products / m->product;
+    t.back = 2 * plain + ATTENTION_BACK * attention - tokens * all.frozen / m->product;
+    t.weight = tokens * (all.products - all.frozen) / m->product;
     t.sums = tensor_seconds(m, o, &all, tokens);
     t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
     attention = tokens * again.attention / m->attention;
@@ -193,30 +220,47 @@ static double input_of(const struct rank_times *t)
            t->again_exchange;
 }
 
-/* Elements of a stage's weights, experts aside. */
-static double stage_weights(const struct profile *p, int first, int count)
+/* Elements of a stage's weights, experts aside, or those of them that are TRAINED. */
+static double stage_weights(const struct profile *p, int first, int count, bool trained)
 {
-    double n = p->all[first + count].weights - p->all[first].weights;
+    const struct work *end = &p->all[first + count], *begin = &p->all[first];
+    double n = trained ? end->trained - begin->trained : end->weights - begin->weights;
 
     for (int i = 0; i < p->a->ncommons; i++)
         if (anatomy_holds(p->a, &p->a->common[i], first, count))
-            n += (double)p->a->common[i].sum.elements;
+            n += (double)(trained ? p->a->common[i].sum.trained
+                                  : p->a->common[i].sum.elements);
     return n;
 }
 
-/* Seconds of gathering or scattering a stage's weights over all that have them, BYTES
- * each, in MESSAGES collectives at least: experts are not replicated over ep. */
+/* Elements of the experts of COUNT layers from FIRST; of those that are TRAINED. */
+static double stage_experts(const struct profile *p, int first, int count, bool trained)
+{
+    const struct work *from = &p->all[first], *to = &p->all[first + count];
+
+    return trained ? to->trained_experts - from->trained_experts
+                   : to->experts - from->experts;
+}
+
+/* Seconds of gathering or scattering a stage's weights, or what is TRAINED of them,
+ * over all that have them, BYTES each, in MESSAGES collectives at least: experts are
+ * not replicated over ep. */
 static double spread_seconds(const struct profile *p, const struct machine *m,
-                             const struct memory_options *o, uint64_t bytes,
-                             double messages)
+                             const struct memory_options *o, bool trained,
+                             uint64_t bytes, double messages)
 {
     int tp = o->mesh.size[MESH_TP], ep = o->mesh.size[MESH_EP], first, count;
     int some = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
     double weights, experts, more;
 
     mesh_stage(&o->mesh, p->depths, 0, &first, &count);
-    weights = stage_weights(p, first, count) * (double)bytes;
-    experts = (p->all[first + count].experts - p->all[first].experts) * (double)bytes;
+    weights = stage_weights(p, first, count, trained) * (double)bytes;
+    experts = stage_experts(p, first, count, trained) * (double)bytes;
+    if (o->fold == FOLD_TWICE) {
+        mesh_stage(&o->mesh, p->depths, o->mesh.size[MESH_PP] - 1, &first, &count);
+        weights += stage_weights(p, first, count, trained) * (double)bytes;
+        experts += stage_experts(p, first, count, trained) * (double)bytes;
+    }
     if (messages <= 0)
         messages = weights / MESSAGE_BYTES + 1;
     more = experts > 0 ? messages : 0;
@@ -241,8 +285,8 @@ static double data_seconds(const struct profile *p, const struct machine *m,
         mesh_stage(&o->mesh, p->depths, 0, &first, &count);
         messages = count + 2;
     }
-    grads = spread_seconds(p, m, o, o->grad_bytes, messages);
-    weights = spread_seconds(p, m, o, o->other->block_bytes, messages);
+    grads = spread_seconds(p, m, o, true, o->grad_bytes, messages);
+    weights = spread_seconds(p, m, o, o->zero < 3, o->other->block_bytes, messages);
     switch (o->zero) {
     case 0:
         return exposed(m, 2 * grads, back);
@@ -254,6 +298,17 @@ static double data_seconds(const struct profile *p, const struct machine *m,
         return steps *
                (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
     }
+}
+
+/* Passes in pairs: what one of them exchanges goes on while the other multiplies. */
+static void hide_exchanges(struct rank_times *t)
+{
+    double work = t->forward + t->back + t->again;
+    double exchange = 2 * t->exchange + t->again_exchange;
+    double left = exchange > work ? (exchange - work) / exchange : 0;
+
+    t->exchange *= left;
+    t->again_exchange *= left;
 }
 
 /* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
@@ -297,6 +352,8 @@ static bool time_training(struct step *out, const struct profile *p,
     for (int r = 0; r < pp; r++) {
         struct rank_times t = rank_times(p, m, o, order, r, &flops);
 
+        if (order_pairs(order->order) && pp > 1)
+            hide_exchanges(&t);
         v[r] = forward_of(&t);
         v[pp + r] = input_of(&t);
         v[2 * pp + r] = t.weight;
@@ -342,7 +399,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
                         w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
     /* an expert is read when any token of the ranks that share it chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
-    read = ((stage_weights(p, first, count) + touched * w.experts) *
+    read = ((stage_weights(p, first, count, false) + touched * w.experts) *
                 (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 
 /* Of a unit, in bytes. */
 struct unit_bytes {
@@ -18,8 +19,10 @@ static void add_columns(struct tally *out, const struct memory_options *o,
                         const struct columns *c)
 {
     uint64_t tokens = part_tokens(out, o);
+    uint64_t kept = habits_of(o).keeps_gathered ? c->gathered : 0;
 
-    tally_add3(out, tokens, c->cut + part_columns(o, c->whole), o->compute_bytes);
+    tally_add3(out, tokens, c->cut + part_columns(o, c->whole - kept) + kept,
+               o->compute_bytes);
     tally_add3(out, tokens, c->wide_cut + part_columns(o, c->wide_whole),
                sizeof(float));
 }
@@ -155,7 +158,8 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
 
 bool training_has_gradients(const struct memory_options *o)
 {
-    return o->micro_batches > 1 || (o->zero < 2 && part_replicas(o, WEIGHT_MATRIX) > 1);
+    return o->micro_batches > 1 || habits_of(o).buffers ||
+           (o->zero < 2 && part_replicas(o, WEIGHT_MATRIX) > 1);
 }
 
 /* Bytes of gradients of common tensors that unit U makes, to *FIRST those of which MADE
@@ -189,7 +193,11 @@ void training_open(struct training *t, struct tally *over, const struct anatomy 
 
         if (!part_runs(p, &a->unit[i]))
             continue;
-        *u = bytes_of(over, o, &a->unit[i]);
+        if (i && a->unit[i].like == a->unit[i - 1].like &&
+            part_runs(p, &a->unit[i - 1]))
+            *u = t->unit[i - 1];
+        else
+            *u = bytes_of(over, o, &a->unit[i]);
         tally_add(&one, u->saved);
         t->again = u->again > t->again ? u->again : t->again;
         t->working = u->working > t->working ? u->working : t->working;

@@ -17,6 +17,16 @@ static void mark_logits(struct values *v, int value)
     }
 }
 
+/* Mark the sources of INST that a column-parallel product reads. */
+static void mark_gathered(struct values *v, const struct inst *inst)
+{
+    const struct program *p = v->a->program;
+
+    if (op_table[inst->op].traffic == TRAFFIC_PRODUCT &&
+        value_is_cut(&p->value[inst->dst]) && !value_is_cut(&p->value[inst->src[0]]))
+        v->gathered[values_storage(v, inst->src[0])] = true;
+}
+
 void values_open(struct values *v, struct anatomy *a, bool eager)
 {
     const struct program *p = a->program;
@@ -25,6 +35,7 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
     v->producer = xmalloc(sizeof(*v->producer) * (size_t)(p->nvalues + 1));
     v->keeper = xmalloc(sizeof(*v->keeper) * (size_t)(p->nvalues + 1));
     v->logits = xcalloc((size_t)p->nvalues + 1, sizeof(*v->logits));
+    v->gathered = xcalloc((size_t)p->nvalues + 1, sizeof(*v->gathered));
     v->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*v->copies));
     for (int i = 0; i < p->nvalues; i++)
         v->producer[i] = v->keeper[i] = -1;
@@ -33,6 +44,8 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
         if (op_table[p->inst[i].op].role == ROLE_LOSS)
             mark_logits(v, p->inst[i].src[0]);
     }
+    for (int i = 0; i < p->ninsts; i++)
+        mark_gathered(v, &p->inst[i]);
 }
 
 void values_close(struct values *v)
@@ -41,6 +54,7 @@ void values_close(struct values *v)
     free(v->keeper);
     free(v->copies);
     free(v->logits);
+    free(v->gathered);
 }
 
 struct unit *values_unit(const struct values *v, int value)
@@ -90,9 +104,31 @@ uint64_t values_columns(const struct values *v, const struct value *value)
     return values_of_experts(v, value->mixture, value->cols);
 }
 
-void values_add(struct columns *sum, const struct values *v, int value)
+/* What VALUE adds to a sum. */
+static struct columns columns_of(const struct values *v, int value)
 {
     const struct value *its = &v->a->program->value[value];
+    uint64_t n = values_columns(v, its);
 
-    *(value_is_cut(its) ? &sum->cut : &sum->whole) += values_columns(v, its);
+    if (value_is_cut(its))
+        return (struct columns){ .cut = n };
+    return (struct columns){ .whole = n, .gathered = v->gathered[value] ? n : 0 };
+}
+
+void values_add(struct columns *sum, const struct values *v, int value)
+{
+    struct columns c = columns_of(v, value);
+
+    sum->cut += c.cut;
+    sum->whole += c.whole;
+    sum->gathered += c.gathered;
+}
+
+void values_drop(struct columns *sum, const struct values *v, int value)
+{
+    struct columns c = columns_of(v, value);
+
+    sum->cut -= c.cut;
+    sum->whole -= c.whole;
+    sum->gathered -= c.gathered;
 }

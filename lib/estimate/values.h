@@ -11,6 +11,8 @@ struct values {
     int *keeper;            /* [nvalues]: the first instruction whose derivative reads
                                it, or -1 */
     struct columns *copies; /* [ninsts]: what an instruction keeps besides values */
+    bool *gathered;         /* [nvalues]: whole, and read by a product whose result is
+                               cut: where tokens are cut elsewhere it is gathered */
     bool *logits;           /* [nvalues]: what the loss reads, and what that is made
                                of, back to the product */
 };
@@ -34,7 +36,8 @@ uint64_t values_of_experts(const struct values *v, int mixture, uint64_t n);
 /* Elements of VALUE for each token of this rank; row statistics and indices are too few
  * to count. */
 uint64_t values_columns(const struct values *v, const struct value *value);
-/* Add those of VALUE to SUM. */
+/* Add those of VALUE to SUM, or take them from it. */
 void values_add(struct columns *sum, const struct values *v, int value);
+void values_drop(struct columns *sum, const struct values *v, int value);
 
 #endif

@@ -39,10 +39,21 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
                     (double)(u->cache[k].cols * o->kv_bytes);
     }
     w.keys = (double)o->compute_bytes * columns;
-    for (int c = 0; c < WEIGHT_CLASSES; c++)
-        if (c != WEIGHT_EXPERT)
-            w.weights += (double)u->weight[c].elements;
+    for (int c = 0; c < WEIGHT_CLASSES; c++) {
+        double adapters = (double)o->lora_rank * (double)u->weight[c].adapted_sides;
+
+        w.products +=
+            2 * adapters *
+            (c == WEIGHT_EXPERT && u->all ? (double)u->top / (double)u->all : 1);
+        if (c == WEIGHT_EXPERT)
+            continue;
+        w.weights += (double)u->weight[c].elements;
+        w.trained += (double)u->weight[c].trained + adapters;
+    }
     w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
+    w.trained_experts =
+        (double)u->weight[WEIGHT_EXPERT].trained +
+        (double)o->lora_rank * (double)u->weight[WEIGHT_EXPERT].adapted_sides;
     return w;
 }
 
@@ -92,6 +103,8 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->whole += c->whole;
         return;
     }
+    if (!r->p->a->trained[p->weight[inst->weight].tensor])
+        w->frozen += c->products;
     w->cut += c->sharded + c->whole;
     w->matrices += r->step.weight_bytes * cost_weights(p, inst, INFINITY);
     if (inst->mixture < 0 && is_whole(p, inst))
@@ -162,8 +175,13 @@ static void read_program(struct profile *p, const struct memory_options *o)
     for (int i = 0; i < r.program->ninsts; i++)
         if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
             r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
-    for (int i = 0; i < r.program->ninsts; i++)
+    for (int i = 0; i < r.program->ninsts; i++) {
+        const struct inst *inst = &r.program->inst[i];
+
+        if (inst->op == OP_ROUTE && inst->route.groups > 1)
+            p->reach = (double)inst->route.of / (double)inst->route.groups;
         read_instruction(&r, i);
+    }
     free(r.last);
 }
 
@@ -175,6 +193,7 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
     int nlayers = model_layers(a->model);
 
     p->a = a;
+    p->reach = 1;
     p->depths = nlayers ? nlayers : 1;
     p->all = xcalloc((size_t)p->depths + 1, sizeof(*p->all));
     p->again = xcalloc((size_t)p->depths + 1, sizeof(*p->again));
@@ -188,8 +207,10 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
             continue;
         work_add(&p->again[u->depth + 1], &w, 1);
         p->border = border > p->border ? border : p->border;
-        if (u->all)
+        if (u->all) {
             p->chosen = (double)u->top / (double)u->all;
+            p->top = (double)u->top;
+        }
         if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
             p->least = (double)u->kept.heads;
     }

@@ -14,6 +14,7 @@
 struct work {
     double products, repeated;  /* operations with weights, and of those what every rank
                                    of tp does */
+    double frozen;              /* of the products those whose weight is not trained */
     double attention;           /* operations with keys and values */
     double cut, whole;          /* bytes moved: of values that are cut over tp or that a
                                    product has, and of others */
@@ -25,7 +26,8 @@ struct work {
     double routed, routes;      /* bytes of a token that go to experts, so many times */
     double cached;              /* bytes of a whole sequence's keys and values */
     double weights, experts;    /* elements, and those of experts */
-    double matrices;            /* bytes of weights moved, however many the tokens */
+    double trained, trained_experts; /* of them those with gradients, and adapters' */
+    double matrices; /* bytes of weights moved, however many the tokens */
 };
 enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
 
@@ -41,6 +43,8 @@ struct profile {
     double border; /* bytes of a token between two layers */
     double least;  /* heads of any layer on this rank */
     double chosen; /* share of all experts that a token goes to */
+    double top;    /* experts of a token */
+    double reach;  /* share of the groups of experts that they are chosen from */
 };
 
 /* The step that a profile of P is a mean row of. */

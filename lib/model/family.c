@@ -27,6 +27,8 @@ struct family_library {
     size_t n, cap;
     const char **name; /* sorted, without the hidden ones */
     size_t nnames;
+    char **fault; /* of files that are no families */
+    size_t nfaults, faults_cap;
 };
 
 static int add_item(struct family_library *lib, const char *file, const char *text,
@@ -55,34 +57,46 @@ fail:
     return -1;
 }
 
-static int add_file(struct family_library *lib, const char *file, struct err *err)
+/* What is wrong with a file is a fault of the library, not the end of it. */
+static void add_fault(struct family_library *lib, const struct err *err)
 {
-    char *text;
-
-    if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
-        return -1;
-    return add_item(lib, file, text, text, err);
+    lib->fault =
+        xgrow(lib->fault, &lib->faults_cap, lib->nfaults + 1, sizeof(*lib->fault));
+    lib->fault[lib->nfaults++] = xstrdup(err->text);
 }
 
-static int add_place(struct family_library *lib, const char *place, struct err *err)
+static void add_file(struct family_library *lib, const char *file)
 {
+    struct err err = { 0 };
+    char *text;
+
+    if (fs_read_file(&text, NULL, file, MAX_FILE, &err) < 0 ||
+        add_item(lib, file, text, text, &err) < 0)
+        add_fault(lib, &err);
+}
+
+static void add_place(struct family_library *lib, const char *place)
+{
+    struct err err = { 0 };
     char **names;
     size_t n;
-    int ret = 0;
 
-    if (!fs_is_dir(place))
-        return add_file(lib, place, err);
-    if (fs_list(&names, &n, place, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && ret == 0; i++)
+    if (!fs_is_dir(place)) {
+        add_file(lib, place);
+        return;
+    }
+    if (fs_list(&names, &n, place, &err) < 0) {
+        add_fault(lib, &err);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
         if (str_ends(names[i], ".json")) {
             char *file = fs_join_dup(place, names[i]);
 
-            ret = add_file(lib, file, err);
+            add_file(lib, file);
             free(file);
         }
     fs_list_free(names, n);
-    return ret;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -111,11 +125,10 @@ int family_library_open(struct family_library **out, const char *path, struct er
     for (const char *p = path ? path : ""; *p;) {
         size_t n = strcspn(p, ":");
         char *place = xstrndup(p, n);
-        int ret = n ? add_place(lib, place, err) : 0;
 
+        if (n)
+            add_place(lib, place);
         free(place);
-        if (ret < 0)
-            goto fail;
         p += n + (p[n] == ':');
     }
     for (const struct family_builtin *b = family_builtins; b->name; b++)
@@ -139,9 +152,17 @@ void family_library_free(struct family_library *lib)
         free(lib->item[i].name);
         free(lib->item[i].owned);
     }
+    for (size_t i = 0; i < lib->nfaults; i++)
+        free(lib->fault[i]);
+    free(lib->fault);
     free(lib->item);
     free(lib->name);
     free(lib);
+}
+
+const char *family_library_fault(const struct family_library *lib, size_t i)
+{
+    return i < lib->nfaults ? lib->fault[i] : NULL;
 }
 
 size_t family_library_count(const struct family_library *lib)
@@ -280,24 +301,30 @@ static int line_parse(struct family_line *out, const struct json_doc *doc,
 }
 
 /* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
- * object with "line" and "when". */
+ * object with "line", "when" and "needs". */
 static int line_read(struct family_line *out, const struct json_doc *doc,
                      const struct json *j, const char *name, struct err *err)
 {
-    const struct json *when;
+    const struct json *when, *needs;
 
     if (j->type != JSON_OBJECT)
         return line_parse(out, doc, j, name, NULL, err);
     for (const struct json *m = j->first; m; m = m->next)
         if (strcmp(m->key, "line") && strcmp(m->key, "when") &&
-            (!name || strcmp(m->key, "after")))
+            strcmp(m->key, "needs") && (!name || strcmp(m->key, "after")))
             return json_error(doc, m, err, "unknown key '%s' of a line", m->key);
     when = json_get(j, "when");
     if (when && !json_string(when))
         return json_error(doc, when, err, "expected a condition");
+    needs = json_get(j, "needs");
+    if (needs && !json_string(needs))
+        return json_error(doc, needs, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
-    return line_parse(out, doc, json_get(j, "line"), name, json_string(when), err);
+    if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
+        return -1;
+    out->needs = json_string(needs);
+    return 0;
 }
 
 static long find_line(const struct family_section *s, const char *name)
@@ -539,10 +566,14 @@ int family_read(struct family **out, const struct family_library *lib, const cha
     char *text;
     int ret;
 
+    if (!fs_exists(file))
+        return err_set(err, ERR_INPUT, "%s: no such family file", file);
     if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
         return -1;
     ret = family_parse(out, lib, file, text, err);
     free(text);
+    if (ret == 0)
+        (*out)->own = true;
     return ret;
 }
 
@@ -589,6 +620,15 @@ static const char *nearest(const char *word, const char *const *known, size_t n)
     return best;
 }
 
+static int parse_item(struct family **out, const struct family_library *lib,
+                      const struct library_item *item, struct err *err)
+{
+    if (family_parse(out, lib, item->file, item->text, err) < 0)
+        return -1;
+    (*out)->own = item->owned != NULL;
+    return 0;
+}
+
 int family_find(struct family **out, const struct family_library *lib, const char *name,
                 struct err *err)
 {
@@ -597,7 +637,7 @@ int family_find(struct family **out, const struct family_library *lib, const cha
     if (!item)
         return err_set(err, ERR_INPUT, "no family is called '%s'; the nearest is '%s'",
                        name, nearest(name, lib->name, lib->nnames));
-    return family_parse(out, lib, item->file, item->text, err);
+    return parse_item(out, lib, item, err);
 }
 
 static int config_lookup(void *arg, const char *name, size_t len,
@@ -615,6 +655,17 @@ static int config_lookup(void *arg, const char *name, size_t len,
     return 0;
 }
 
+static bool config_given(void *arg, const char *name, size_t len)
+{
+    const cJSON *member;
+
+    cJSON_ArrayForEach(
+        member, (const cJSON *)arg) if (member->string &&
+                                        strlen(member->string) == len &&
+                                        !memcmp(member->string, name, len)) return true;
+    return false;
+}
+
 /* Does ITEM's "match" accept CONFIG?  1, 0, or -1 with *err set. */
 static int item_matches(const struct library_item *item, const cJSON *config,
                         const char *type, struct err *err)
@@ -622,7 +673,9 @@ static int item_matches(const struct library_item *item, const cJSON *config,
     const struct json *match = json_get(item->doc.root, "match");
     const struct json *types = json_get(match, "model_type"),
                       *when = json_get(match, "when");
-    struct expr_env env = { .lookup = config_lookup, .arg = (void *)config };
+    struct expr_env env = { .lookup = config_lookup,
+                            .given = config_given,
+                            .arg = (void *)config };
     struct expr_value v;
     bool found = false;
 
@@ -652,7 +705,7 @@ int family_match(struct family **out, const struct family_library *lib,
         if (yes < 0)
             return -1;
         if (yes)
-            return family_parse(out, lib, lib->item[i].file, lib->item[i].text, err);
+            return parse_item(out, lib, &lib->item[i], err);
     }
     return err_set(err, ERR_INPUT,
                    "%s: no family matches model_type '%s'; one is described in a file "
@@ -678,14 +731,19 @@ static void print_line(struct str *out, const struct family_line *l)
 {
     char *text = str_dupf("%s = %s", l->name, l->text);
 
-    if (l->when)
+    if (l->when || l->needs)
         str_add(out, "{ \"line\": ");
     str_add_json(out, text);
     if (l->when) {
         str_add(out, ", \"when\": ");
         str_add_json(out, l->when);
-        str_add(out, " }");
     }
+    if (l->needs) {
+        str_add(out, ", \"needs\": ");
+        str_add_json(out, l->needs);
+    }
+    if (l->when || l->needs)
+        str_add(out, " }");
     free(text);
 }
 

@@ -27,10 +27,11 @@ struct family_table {
     size_t n, cap;
 };
 
-/* "name = text", applied when WHEN (NULL: always) is true. */
+/* "name = text", applied when WHEN (NULL: always) is true, and there is the tensor
+ * NEEDS (NULL: none). */
 struct family_line {
     char *name, *text;
-    const char *when;
+    const char *when, *needs;
     const struct json *json; /* the string that holds the line */
     const struct json_doc *doc;
     int skip; /* bytes of the string before TEXT, for columns */
@@ -49,16 +50,21 @@ struct family {
     struct family_table config; /* keys that are not read, and their values */
     struct family_section *section;
     size_t nsections;
+    bool own;                   /* from a user's file, not built in */
     struct family_state *state; /* private: the documents behind the pointers */
 };
 
 struct family_library;
 
 /* The built-in families and every *.json in the directories and files of PATH
- * (colon-separated, or NULL). A user's family hides a built-in one of its name. */
+ * (colon-separated, or NULL). A user's family hides a built-in one of its name.  A file
+ * that cannot be read or is no family is passed over, and told by the next function. */
 MUST_CHECK int family_library_open(struct family_library **out, const char *path,
                                    struct err *err);
 void family_library_free(struct family_library *lib);
+/* Why the I'th file of the path that was passed over is none: "FILE:LINE:COL: cause";
+ * NULL when there are no more. */
+const char *family_library_fault(const struct family_library *lib, size_t i);
 size_t family_library_count(const struct family_library *lib);
 const char *family_library_name(const struct family_library *lib,
                                 size_t i); /* sorted */

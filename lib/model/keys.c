@@ -251,9 +251,10 @@ static enum keys_need what_changes(const struct family_entry *e)
 {
     const char *word = json_string(json_get(e->json, "changes"));
 
-    return word && !strcmp(word, "cuts")    ? KEYS_CUTS
-           : word && !strcmp(word, "costs") ? KEYS_COSTS
-                                            : KEYS_NUMBERS;
+    return word && !strcmp(word, "cuts")      ? KEYS_CUTS
+           : word && !strcmp(word, "costs")   ? KEYS_COSTS
+           : word && !strcmp(word, "nothing") ? KEYS_NOTHING
+                                              : KEYS_NUMBERS;
 }
 
 /* Does the entry E accept VALUE?  1, 0, or -1 with *err set. */
@@ -265,7 +266,9 @@ static int accepts(const struct check *c, const struct family_entry *e,
     bool yes;
 
     if (json_string(is))
-        return model_when(c->m, is->text, e->doc, is, -1, &yes, c->err) < 0 ? -1 : yes;
+        return model_when(c->m, is->text, e->doc, is, -1, false, &yes, c->err) < 0
+                   ? -1
+                   : yes;
     if (!is || is->type != JSON_ARRAY || !is->first)
         return family_error(e->doc, e->json, 0, c->err,
                             "expected a list of values, or a condition");

@@ -16,9 +16,10 @@ struct model;
 
 /* What the caller needs to be right; each includes the one before. */
 enum keys_need {
-    KEYS_CUTS,   /* tensors and where they are cut */
-    KEYS_COSTS,  /* also FLOPs and caches */
-    KEYS_NUMBERS /* also every output of the model */
+    KEYS_CUTS,    /* tensors and where they are cut */
+    KEYS_COSTS,   /* also FLOPs and caches */
+    KEYS_NUMBERS, /* also every output of the model */
+    KEYS_NOTHING  /* of a key: it may have any value, but a warning names it */
 };
 
 /* Check the config that M was made from.  A key whose value changes what NEED names is

@@ -22,11 +22,13 @@ struct eval {
     struct model_state *s;
     int layer;
     const char *self; /* the symbol being defined: its name means the config key */
+    bool training;    /* the lines that training runs are wanted */
     bool *by_layer;   /* set when the value depends on the layer */
 };
 
 static int lookup(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
+static bool given(void *arg, const char *name, size_t len);
 
 /* "FILE:LINE:COL: cause" from *err's "column C: cause". */
 static int place_error(const struct json_doc *doc, const struct json *j,
@@ -53,7 +55,7 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
     struct eval e = {
         .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
     };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     if (d->state == SYMBOL_BUSY)
         return family_error(d->entry->doc, d->entry->json, 0, err,
@@ -90,6 +92,10 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
             return 0;
         }
     }
+    if (len == 8 && !memcmp(name, "training", 8)) {
+        *out = (struct expr_value){ .kind = EXPR_BOOL, .number = e->training };
+        return 0;
+    }
     if (!e->self || strlen(e->self) != len || memcmp(e->self, name, len))
         for (size_t i = 0; i < t->n; i++)
             if (strlen(t->v[i].key) == len && !memcmp(t->v[i].key, name, len))
@@ -101,25 +107,45 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     return 0;
 }
 
-int model_eval(const struct model *m, const char *text, size_t n, int layer,
-               struct expr_value *out, struct err *err)
+static bool given(void *arg, const char *name, size_t len)
+{
+    const struct eval *e = arg;
+    const cJSON *member;
+
+    cJSON_ArrayForEach(
+        member, e->s->config) if (member->string && strlen(member->string) == len &&
+                                  !memcmp(member->string, name, len)) return true;
+    return false;
+}
+
+static int evaluate(const struct model *m, const char *text, size_t n, int layer,
+                    bool training, struct expr_value *out, struct err *err)
 {
     bool by_layer = false;
-    struct eval e = { .s = m->state, .layer = layer, .by_layer = &by_layer };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct eval e = {
+        .s = m->state, .layer = layer, .training = training, .by_layer = &by_layer
+    };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     return expr_eval(out, text, n, &env, err);
 }
 
+int model_eval(const struct model *m, const char *text, size_t n, int layer,
+               struct expr_value *out, struct err *err)
+{
+    return evaluate(m, text, n, layer, false, out, err);
+}
+
 int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool *out, struct err *err)
+               const struct json *j, int layer, bool training, bool *out,
+               struct err *err)
 {
     struct expr_value v;
 
     *out = true;
     if (!when)
         return 0;
-    if (model_eval(m, when, strlen(when), layer, &v, err) < 0)
+    if (evaluate(m, when, strlen(when), layer, training, &v, err) < 0)
         return place_error(doc, j, err);
     *out = expr_is_true(&v);
     return 0;
@@ -180,6 +206,66 @@ static int make_scope(struct model *m, struct err *err)
     return 0;
 }
 
+/* Is KEY a name, and no member of M's config? */
+static bool is_missing(const struct model *m, const char *key)
+{
+    size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+    return n && !key[n] && strcmp(key, "null") != 0 && strcmp(key, "true") != 0 &&
+           strcmp(key, "false") != 0 &&
+           !cJSON_GetObjectItemCaseSensitive(m->state->config, key);
+}
+
+/* Does a capture name SYMBOL, or an axis of a tensor that every model of the family
+ * has?
+ */
+static bool is_axis(const struct model *m, const char *symbol)
+{
+    const struct family_table *t = &m->state->family->tensors;
+    const struct family_table *captures = &m->state->family->captures;
+    size_t len = strlen(symbol);
+
+    for (size_t i = 0; i < captures->n; i++)
+        if (json_string(captures->v[i].json) &&
+            !strcmp(captures->v[i].json->text, symbol))
+            return true;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct json *j = t->v[i].json->first, *last = j;
+
+        while (last && last->next)
+            last = last->next;
+        if (!j || (last->type == JSON_OBJECT && json_get(last, "when")))
+            continue;
+        for (j = j->next; j; j = j->next)
+            for (const char *p = json_string(j); p && (p = strstr(p, symbol)); p += len)
+                if ((p == j->text ||
+                     !(isalnum((unsigned char)p[-1]) || p[-1] == '_')) &&
+                    !(isalnum((unsigned char)p[len]) || p[len] == '_'))
+                    return true;
+    }
+    return false;
+}
+
+/* The other keys that the config lacks and the family's tensors need, so that all are
+ * told at once. */
+static void add_other_keys(const struct model *m, const struct family_entry *told,
+                           struct err *err)
+{
+    const struct family_table *t = &m->state->family->symbols;
+    struct str all = { 0 };
+
+    for (size_t i = 0; i < t->n && err; i++) {
+        const char *key = json_string(t->v[i].json);
+
+        if (&t->v[i] != told && key && is_missing(m, key) && is_axis(m, t->v[i].key))
+            str_addf(&all, "%s%s", all.len ? ", " : "; and ", key);
+    }
+    if (err && all.len)
+        snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
+                 "%s", all.s);
+    str_clear(&all);
+}
+
 /* The scope's symbol NAME that a deal or capture needs; its absence is told as a
  * missing config key. */
 static int need_symbol(const struct model *m, const char *name,
@@ -192,9 +278,11 @@ static int need_symbol(const struct model *m, const char *name,
         return 0;
     if (!def)
         return family_error(e->doc, e->json, 0, err, "'%s' is no symbol", name);
-    return err_set(err, ERR_INPUT,
-                   "%s: family %s needs '%s' (%s), a whole number from 1",
-                   m->state->config_name, m->family, name, json_string(def->json));
+    err_set(err, ERR_INPUT, "%s: family %s needs '%s' (%s), a whole number from 1",
+            m->state->config_name, m->state->family->name, name,
+            json_string(def->json) ? def->json->text : "null");
+    add_other_keys(m, def, err);
+    return -1;
 }
 
 static int deal_in_groups(struct model *m, struct deal_def *d, const char *groups,
@@ -354,7 +442,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
-        } else {
+        } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
+                   !json_string(j)) { /* these are lib/train's to read */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }
@@ -394,7 +483,8 @@ static int exists_anywhere(const struct model *m, const struct tensor_def *d, bo
 {
     *out = false;
     for (int layer = -1; layer < m->state->nlayers && !*out; layer++)
-        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, out, err) < 0)
+        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, false, out,
+                       err) < 0)
             return -1;
     return 0;
 }
@@ -426,8 +516,8 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         return -1;
     if (!exists)
         return 0;
-    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, &tied,
-                   err) < 0)
+    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, false,
+                   &tied, err) < 0)
         return -1;
     if (tied_to && (tied || by_file)) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
@@ -549,6 +639,18 @@ int model_open_flat(struct model **out, const char *name, const char *config,
     return open_with(out, f, json, name, err);
 }
 
+int model_open_family(struct model **out, const char *name, const char *config,
+                      struct family *f, struct err *err)
+{
+    cJSON *json = parse_config(name, config, err);
+
+    if (!json) {
+        family_free(f);
+        return -1;
+    }
+    return open_with(out, f, json, name, err);
+}
+
 void model_free(struct model *m)
 {
     struct model_state *s = m ? m->state : NULL;
@@ -594,7 +696,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     while (d->tied_def >= 0)
         d = &s->def[d->tied_def];
     i = bind_index(m, d, layer, expert);
-    return i >= 0 && d->optional && m->tensor[i].source < 0 ? -1 : i;
+    return i >= 0 && d->optional && m->carry && m->tensor[i].source < 0 ? -1 : i;
 }
 
 /* ---- what others see of the state ---- */

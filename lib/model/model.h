@@ -63,6 +63,9 @@ MUST_CHECK int model_open(struct model **out, const char *name, const char *conf
 /* The same from a manifest's flattened family text. */
 MUST_CHECK int model_open_flat(struct model **out, const char *name, const char *config,
                                const char *family_text, struct err *err);
+/* The same of family F, which it takes ownership of, also on failure. */
+MUST_CHECK int model_open_family(struct model **out, const char *name,
+                                 const char *config, struct family *f, struct err *err);
 void model_free(struct model *m);
 
 /* The family that M is of; its file as one JSON text is model_family_text. */
@@ -96,14 +99,16 @@ long model_find(const struct model *m, const char *name);
 MUST_CHECK int model_eval(const struct model *m, const char *text, size_t n, int layer,
                           struct expr_value *out, struct err *err);
 
-/* True when WHEN (NULL: always) holds.  J and DOC say where it stands. */
+/* True when WHEN (NULL: always) holds; "training" in it is TRAINING.  J and DOC say
+ * where it stands. */
 MUST_CHECK int model_when(const struct model *m, const char *when,
                           const struct json_doc *doc, const struct json *j, int layer,
-                          bool *out, struct err *err);
+                          bool training, bool *out, struct err *err);
 
 /* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
  * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
- * such tensor, -2 when the family has no such key, -3 when it is one of many. */
+ * such tensor (or it is bound and an optional one is not stored), -2 when the family
+ * has no such key, -3 when it is one of many. */
 long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
                      int expert);
 

@@ -7,7 +7,9 @@
 
 void action_table_init(struct action_table *t, int ranks, int stages, int micro_batches)
 {
-    *t = (struct action_table){ ranks, stages, micro_batches, NULL, NULL };
+    *t = (struct action_table){
+        .ranks = ranks, .stages = stages, .micro_batches = micro_batches, .chains = 1
+    };
     t->rank_of = xcalloc((size_t)stages + 1, sizeof(*t->rank_of));
     t->row = xcalloc((size_t)ranks + 1, sizeof(*t->row));
 }
@@ -27,7 +29,23 @@ void action_add(struct action_table *t, int rank, enum action_kind kind, int sta
     struct action_row *row = &t->row[rank];
 
     row->v = xgrow(row->v, &row->cap, row->n + 1, sizeof(*row->v));
-    row->v[row->n++] = (struct action){ kind, stage, micro_batch };
+    row->v[row->n++] = (struct action){ kind, stage, micro_batch, false };
+}
+
+bool action_passes(const struct action_table *t, int stage, int micro_batch)
+{
+    return stage / (t->stages / t->chains) ==
+           (int)((int64_t)micro_batch * t->chains / t->micro_batches);
+}
+
+bool action_begins(const struct action_table *t, int stage)
+{
+    return stage % (t->stages / t->chains) == 0;
+}
+
+bool action_ends(const struct action_table *t, int stage)
+{
+    return (stage + 1) % (t->stages / t->chains) == 0;
 }
 
 void action_print(struct str *out, const struct action *a)
@@ -88,9 +106,9 @@ static int check_whole(const struct action_table *t, const unsigned char *done,
             struct action a = { !(d & DONE_F)   ? ACTION_FORWARD
                                 : !(d & DONE_I) ? ACTION_INPUT
                                                 : ACTION_WEIGHT,
-                                s, m };
+                                s, m, false };
 
-            if (d != (DONE_F | DONE_I | DONE_W))
+            if (action_passes(t, s, m) && d != (DONE_F | DONE_I | DONE_W))
                 return refuse(&a, t->rank_of[s], "is missing", err);
         }
     return 0;

@@ -25,6 +25,7 @@ struct action {
     enum action_kind kind;
     int stage; /* 0 .. stages-1 in the model's order */
     int micro_batch;
+    bool paired; /* with the next of its rank: they begin together, and end together */
 };
 
 struct action_row {
@@ -34,7 +35,9 @@ struct action_row {
 
 struct action_table {
     int ranks, stages, micro_batches;
-    int *rank_of;           /* [stages] */
+    int chains;   /* copies of the model: stages and micro-batches are dealt over
+                     them in order, and each goes through its own */
+    int *rank_of; /* [stages] */
     struct action_row *row; /* [ranks] */
 };
 
@@ -44,6 +47,11 @@ void action_table_init(struct action_table *t, int ranks, int stages,
 void action_table_clear(struct action_table *t);
 void action_add(struct action_table *t, int rank, enum action_kind kind, int stage,
                 int micro_batch);
+
+/* Does MICRO_BATCH go through STAGE?  Is STAGE the first or the last of its copy? */
+bool action_passes(const struct action_table *t, int stage, int micro_batch);
+bool action_begins(const struct action_table *t, int stage);
+bool action_ends(const struct action_table *t, int stage);
 
 /* "2F0": stage, one of F B I W, micro-batch (PyTorch's notation). */
 void action_print(struct str *out, const struct action *a);

@@ -1,10 +1,25 @@
 /* order - the schedules that are known, by name */
 #include "lib/pipe/order.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-const char *const order_names[ORDERS + 1] = { "naive", "gpipe", "1f1b", "interleaved",
-                                              "zb-h1", "zb-h2", "zb-v", NULL };
+#include "lib/base/mem.h"
+
+const char *const order_names[ORDERS + 1] = { "naive",       "gpipe",    "1f1b",
+                                              "interleaved", "zb-h1",    "zb-h2",
+                                              "zb-v",        "dualpipe", "dualpipev",
+                                              NULL };
+
+int order_chunks(enum order name)
+{
+    return name >= ORDER_ZB_V || name == ORDER_INTERLEAVED ? 2 : 1;
+}
+
+bool order_pairs(enum order name)
+{
+    return name == ORDER_DUALPIPE || name == ORDER_DUALPIPE_V;
+}
 
 enum { MAX_RANKS = 4096, MAX_MICRO_BATCHES = 1 << 16, MAX_ACTIONS = 1 << 24 };
 
@@ -204,22 +219,150 @@ static void make_zb_v(struct action_table *t)
         make_v_rank(t, r);
 }
 
+/* A rank with two directions: its stages, the first micro-batch of each and how far it
+ * is with them; the weights' gradients that were put off, first in first out. */
+struct two_ways {
+    struct action_table *t;
+    int rank, stage[2], begin[2];
+    int forward[2], back[2];
+    struct action *late;
+    int nlate, taken;
+};
+
+static void two_forward(struct two_ways *w, int way)
+{
+    action_add(w->t, w->rank, ACTION_FORWARD, w->stage[way],
+               w->begin[way] + w->forward[way]++);
+}
+
+static void two_backward(struct two_ways *w, int way, bool split)
+{
+    int m = w->begin[way] + w->back[way]++;
+
+    action_add(w->t, w->rank, split ? ACTION_INPUT : ACTION_BACKWARD, w->stage[way], m);
+    if (split)
+        w->late[w->nlate++] = (struct action){ ACTION_WEIGHT, w->stage[way], m, false };
+}
+
+static void two_weight(struct two_ways *w)
+{
+    const struct action *a = &w->late[w->taken++];
+
+    action_add(w->t, w->rank, a->kind, a->stage, a->micro_batch);
+}
+
+/* A forward pass of WAY and a backward pass of the other. */
+static void two_both(struct two_ways *w, int way)
+{
+    struct action_row *row = &w->t->row[w->rank];
+
+    two_forward(w, way);
+    row->v[row->n - 1].paired = true;
+    two_backward(w, !way, false);
+}
+
+/* The R-th of HALF ranks from where its way 0 begins, with N micro-batches each way:
+ * DeepSeek-AI 2024, figure 5. */
+static void make_two_ways(struct two_ways *w, int r, int half, int n)
+{
+    int outer = half - r - 1;
+
+    w->late = xcalloc((size_t)(2 * n) + 1, sizeof(*w->late));
+    for (int i = 0; i < 2 * outer; i++)
+        two_forward(w, 0);
+    for (int i = 0; i <= r; i++) {
+        two_forward(w, 0);
+        two_forward(w, 1);
+    }
+    for (int i = 0; i < outer; i++) {
+        two_backward(w, 1, true);
+        two_weight(w);
+        two_forward(w, 1);
+    }
+    for (int i = 0; i < n - 2 * half + r + 1; i++) {
+        if (i || outer) {
+            two_both(w, 0);
+        } else { /* where the two meet, one need not wait for the other */
+            two_forward(w, 0);
+            two_backward(w, 1, false);
+        }
+        two_both(w, 1);
+    }
+    for (int i = 0; i < outer; i++) {
+        two_backward(w, 1, false);
+        two_both(w, 1);
+    }
+    for (int i = 0; i <= r; i++) { /* the second half of these is split */
+        int k = 2 * i;
+
+        two_backward(w, 1, k > r);
+        two_backward(w, 0, k + 1 > r);
+    }
+    for (int i = 0; i < outer; i++) {
+        two_weight(w);
+        two_backward(w, 0, true);
+    }
+    while (w->taken < w->nlate)
+        two_weight(w);
+    free(w->late);
+}
+
+/* Stage S of the second copy is P + S, on the rank that has P - 1 - S of the first. */
+static void make_dualpipe(struct action_table *t)
+{
+    int p = t->ranks, n = t->micro_batches / 2;
+
+    t->chains = 2;
+    for (int s = 0; s < p; s++) {
+        t->rank_of[s] = s;
+        t->rank_of[p + s] = p - 1 - s;
+    }
+    for (int r = 0; r < p; r++) {
+        bool low = r < p / 2;
+        int stage[2] = { r, p + p - 1 - r }, begin[2] = { 0, n };
+        struct two_ways w = { .t = t,
+                              .rank = r,
+                              .stage = { stage[!low], stage[low] },
+                              .begin = { begin[!low], begin[low] } };
+
+        make_two_ways(&w, low ? r : p - 1 - r, p / 2, n);
+    }
+}
+
+static void make_dualpipe_v(struct action_table *t)
+{
+    for (int s = t->ranks; s < t->stages; s++)
+        t->rank_of[s] = t->stages - 1 - s;
+    for (int r = 0; r < t->ranks; r++) {
+        struct two_ways w = { .t = t, .rank = r, .stage = { r, t->stages - 1 - r } };
+
+        make_two_ways(&w, r, t->ranks, t->micro_batches);
+    }
+}
+
 /* ---- by name ---- */
 
 static int check_numbers(enum order name, int ranks, int micro_batches, int chunks,
                          struct err *err)
 {
     const char *text = order_names[name];
+    int has = order_chunks(name);
 
     if (ranks < 1 || ranks > MAX_RANKS || micro_batches < 1 ||
         micro_batches > MAX_MICRO_BATCHES ||
         (int64_t)ranks * micro_batches * chunks > MAX_ACTIONS)
         return err_set(err, ERR_USAGE, "%s: %d stages and %d micro-batches: too many",
                        text, ranks, micro_batches);
-    if (name == ORDER_ZB_V ? chunks != 2 : name != ORDER_INTERLEAVED && chunks != 1)
-        return err_set(err, ERR_USAGE, "%s: has %d model chunk%s, not %d", text,
-                       name == ORDER_ZB_V ? 2 : 1, name == ORDER_ZB_V ? "s" : "",
-                       chunks);
+    if (name != ORDER_INTERLEAVED && chunks != has)
+        return err_set(err, ERR_USAGE, "%s: has %d model chunk%s, not %d", text, has,
+                       has > 1 ? "s" : "", chunks);
+    if (name == ORDER_DUALPIPE && (ranks % 2 || micro_batches % 2))
+        return err_set(err, ERR_USAGE,
+                       "%s: needs even numbers of stages and micro-batches", text);
+    if (order_pairs(name) && micro_batches < 2 * ranks)
+        return err_set(err, ERR_USAGE,
+                       "%s: needs two micro-batches a stage at least, %d", text,
+                       2 * ranks);
     if (name == ORDER_INTERLEAVED && chunks < 2)
         return err_set(err, ERR_USAGE, "%s: needs 2 model chunks at least", text);
     if (name == ORDER_INTERLEAVED && micro_batches > ranks && micro_batches % ranks)
@@ -233,8 +376,8 @@ int order_make(struct action_table *t, enum order name, int ranks, int micro_bat
                int chunks, struct err *err)
 {
     static void (*const makers[ORDERS])(struct action_table * t) = {
-        make_naive, make_gpipe, make_1f1b, make_interleaved,
-        make_zb_h1, make_zb_h2, make_zb_v,
+        make_naive, make_gpipe, make_1f1b,     make_interleaved, make_zb_h1,
+        make_zb_h2, make_zb_v,  make_dualpipe, make_dualpipe_v,
     };
 
     if (check_numbers(name, ranks, micro_batches, chunks, err) < 0)

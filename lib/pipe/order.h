@@ -1,7 +1,9 @@
 /* order - the schedules that are known, by name
  *
  * gpipe: Huang et al. 2019.  1f1b: Narayanan et al. 2019.  interleaved: Narayanan et
- * al. 2021.  zb-h1, zb-h2, zb-v: Qi et al. 2023 and 2024. */
+ * al. 2021.  zb-h1, zb-h2, zb-v: Qi et al. 2023 and 2024.  dualpipe, dualpipev:
+ * DeepSeek-AI 2024 and Qi et al. 2025: forward and backward passes of different
+ * micro-batches run in pairs, one's exchanges behind the other's products. */
 #ifndef LIB_PIPE_ORDER_H
 #define LIB_PIPE_ORDER_H
 
@@ -15,12 +17,20 @@ enum order {
     ORDER_ZB_H1,
     ORDER_ZB_H2,
     ORDER_ZB_V,
+    ORDER_DUALPIPE, /* two copies of the model, from both ends */
+    ORDER_DUALPIPE_V,
     ORDERS
 };
 extern const char *const order_names[ORDERS + 1];
 
-/* Make the table of NAME for RANKS ranks with CHUNKS stages each (1 but for interleaved
- * and zb-v, which has 2).  ERR_USAGE when the numbers do not suit the order. */
+/* Stages of a rank: 2 of zb-v, dualpipe and dualpipev, 1 of others; interleaved has
+ * this or more. */
+int order_chunks(enum order name);
+/* Do its passes run in pairs? */
+bool order_pairs(enum order name);
+
+/* Make the table of NAME for RANKS ranks with CHUNKS stages each (order_chunks).
+ * ERR_USAGE when the numbers do not suit the order. */
 MUST_CHECK int order_make(struct action_table *t, enum order name, int ranks,
                           int micro_batches, int chunks, struct err *err);
 

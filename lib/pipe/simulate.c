@@ -23,7 +23,7 @@ static int count_stages(const struct action_table *t, int rank)
 
     for (int s = 0; s < t->stages; s++)
         n += t->rank_of[s] == rank;
-    return n;
+    return n / t->chains;
 }
 
 static double duration(const struct pipe_times *times, const struct action *a, int rank,
@@ -68,19 +68,22 @@ static double arrival(const struct simulation *s, const double *ends, int from, 
 static double ready(const struct simulation *s, const struct action *a)
 {
     if (a->kind == ACTION_FORWARD)
-        return a->stage ? arrival(s, s->forward, a->stage - 1, a->stage, a->micro_batch)
-                        : 0;
+        return !action_begins(s->t, a->stage)
+                   ? arrival(s, s->forward, a->stage - 1, a->stage, a->micro_batch)
+                   : 0;
     if (a->kind == ACTION_WEIGHT)
         return s->input[cell(s, a->stage, a->micro_batch)];
-    if (a->stage == s->t->stages - 1)
+    if (action_ends(s->t, a->stage))
         return s->forward[cell(s, a->stage, a->micro_batch)];
     return arrival(s, s->input, a->stage + 1, a->stage, a->micro_batch);
 }
 
-static void take(struct simulation *s, int r, const struct action *a, double at)
+static void take(struct simulation *s, int r, const struct action *a, double at,
+                 double end)
 {
-    double end = at + duration(s->times, a, r, s->chunks[r]);
-    int other = a->kind == ACTION_FORWARD ? a->stage + 1 : a->stage - 1;
+    bool forward = a->kind == ACTION_FORWARD;
+    bool sends = !(forward ? action_ends : action_begins)(s->t, a->stage);
+    int other = a->stage + (forward ? 1 : -1);
 
     s->out->start[r][s->next[r]++] = at;
     s->free_at[r] = end;
@@ -88,9 +91,28 @@ static void take(struct simulation *s, int r, const struct action *a, double at)
         s->forward[cell(s, a->stage, a->micro_batch)] = end;
     else if (a->kind != ACTION_WEIGHT)
         s->input[cell(s, a->stage, a->micro_batch)] = end;
-    if (a->kind != ACTION_WEIGHT && other >= 0 && other < s->t->stages &&
-        s->t->rank_of[other] != r)
+    if (a->kind != ACTION_WEIGHT && sends && s->t->rank_of[other] != r)
         s->out->transfers++;
+}
+
+/* Take R's next N actions, which begin and end together; false where they cannot yet.
+ */
+static bool take_together(struct simulation *s, int r, size_t n)
+{
+    const struct action *a = &s->t->row[r].v[s->next[r]];
+    double at = s->free_at[r], end = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double when = ready(s, &a[i]);
+
+        if (when == NEVER)
+            return false;
+        at = when > at ? when : at;
+        end += duration(s->times, &a[i], r, s->chunks[r]);
+    }
+    for (size_t i = 0; i < n; i++)
+        take(s, r, &a[i], at, at + end);
+    return true;
 }
 
 /* Take R's actions as far as they can be; true when some were. */
@@ -100,11 +122,10 @@ static bool advance(struct simulation *s, int r)
     bool moved = false;
 
     while (s->next[r] < row->n) {
-        double at = ready(s, &row->v[s->next[r]]);
+        size_t i = s->next[r];
 
-        if (at == NEVER)
+        if (!take_together(s, r, row->v[i].paired && i + 1 < row->n ? 2 : 1))
             break;
-        take(s, r, &row->v[s->next[r]], at > s->free_at[r] ? at : s->free_at[r]);
         moved = true;
     }
     return moved;

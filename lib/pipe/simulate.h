@@ -11,7 +11,7 @@
 
 struct pipe_times {
     /* [ranks]: seconds (or any unit) of one whole rank for one micro-batch; a chunk
-     * takes its share of the rank's stages */
+     * takes its share of the rank's stages of one copy of the model */
     const double *forward, *input, *weight;
     double latency;       /* of a message */
     double bandwidth;     /* bytes a unit of time; 0: no limit */

@@ -108,6 +108,10 @@ int build_need_value(struct builder *b, const struct operand *o);
  */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
+/* The same, of a tensor that is a vector: of one axis, *over, or of two of which the
+ * first has one element. */
+const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
+                                             const struct axis **over);
 /* An instruction of one value X that keeps its type and rows; X is first placed as the
  * table of operations says. */
 struct inst *build_unary(struct builder *b, enum op op, int x);
@@ -126,11 +130,16 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_norm, apply_rope, apply_keep, apply_first;
+    apply_bound, apply_dropout, apply_norm, apply_rope, apply_keep, apply_first;
 build_rule apply_attention, apply_concat, apply_head_product;
 build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
+
+/* The rate that a dropout whose family's rate is RATE has in this program. */
+double build_drop_rate(const struct builder *b, double rate);
+/* A number for the place AT of the present line in this layer. */
+uint64_t build_site(const struct builder *b, size_t at);
 
 /* A call by the table of operations. */
 int rules_call(struct builder *b, const struct node *call, struct operand *out);

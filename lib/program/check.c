@@ -88,6 +88,7 @@ static int check_programs(const struct model *m, const struct mesh *mesh,
     static const struct program_options options[] = {
         { .tail = TAIL_NONE },
         { .tail = TAIL_NONE, .trace = true },
+        { .tail = TAIL_NONE, .training = true },
     };
 
     for (int r = 0; r < mesh->nranks; r++)
@@ -126,34 +127,54 @@ static int check_read(const struct model *m, struct err *err)
     return 0;
 }
 
-int family_check(struct str *report, const struct family *f, struct err *err)
+int model_check_lines(const struct model *m, struct err *err)
 {
-    struct str text = { 0 }, config = { 0 };
+    struct mesh mesh;
+
+    mesh_one(&mesh);
+    return is_run(m) ? check_programs(m, &mesh, err) : 0;
+}
+
+/* A manifest holds the family as one text: that is a family too. */
+static int check_flat(const struct model *m, const char *config, struct err *err)
+{
+    struct model *flat;
+
+    if (model_open_flat(&flat, m->family, config, model_family_text(m), err) < 0)
+        return -1;
+    model_free(flat);
+    return 0;
+}
+
+int family_check(struct str *report, struct family *f, struct err *err)
+{
+    struct str config = { 0 };
     struct model *m = NULL;
     struct mesh mesh;
     int ret = -1;
 
-    if (check_names(f, err) < 0)
+    if (check_names(f, err) < 0 || !f->example) {
+        if (!f->example)
+            err_set(err, ERR_INPUT, "family %s: no \"example\" to check it with",
+                    f->name);
+        family_free(f);
         return -1;
-    if (!f->example)
-        return err_set(err, ERR_INPUT, "family %s: no \"example\" to check it with",
-                       f->name);
-    family_print(&text, f);
+    }
     json_print(&config, f->example);
-    if (model_open_flat(&m, f->name, str_text(&config), str_text(&text), err) < 0 ||
-        partconfig_check(m, err) < 0)
+    if (model_open_family(&m, f->name, str_text(&config), f, err) < 0)
+        goto out;
+    if (partconfig_check(m, err) < 0 || model_check_lines(m, err) < 0 ||
+        (is_run(m) && check_read(m, err) < 0))
         goto out;
     mesh_one(&mesh);
-    if (is_run(m) && (check_read(m, err) < 0 || check_programs(m, &mesh, err) < 0))
-        goto out;
     mesh.size[MESH_TP] = mesh.nranks = 2;
     if ((is_run(m) && check_programs(m, &mesh, err) < 0) ||
+        check_flat(m, str_text(&config), err) < 0 ||
         report_tensors(report, m, &mesh, err) < 0)
         goto out;
     ret = 0;
 out:
     model_free(m);
-    str_clear(&text);
     str_clear(&config);
     return ret;
 }

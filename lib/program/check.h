@@ -5,12 +5,17 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 #include "lib/model/family.h"
+#include "lib/model/model.h"
 
 /* Bind F to its example configuration, build its program for every rank at tp 1 and 2,
  * and append to REPORT one line for each tensor of the family: its shape and what each
  * rank of two stores.  Checks what a shape's size alone cannot show: that every line
- * types, that every tensor is read, and that a name means one thing. */
-MUST_CHECK int family_check(struct str *report, const struct family *f,
-                            struct err *err);
+ * types, that every tensor is read, and that a name means one thing.  Takes ownership
+ * of F. */
+MUST_CHECK int family_check(struct str *report, struct family *f, struct err *err);
+
+/* Does every line of M's family type for M, on one rank?  ERR_INPUT names file, line
+ * and column. */
+MUST_CHECK int model_check_lines(const struct model *m, struct err *err);
 
 #endif

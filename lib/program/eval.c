@@ -25,12 +25,38 @@ struct terms {
     size_t n, cap;
 };
 
+static bool word_is(const struct node *n, const char *word)
+{
+    return strlen(word) == n->len && !memcmp(n->text, word, n->len);
+}
+
+/* *n, or what it drops elements of, where it drops none. */
+static int skip_dropout(struct builder *b, const struct node **n)
+{
+    struct operand rate;
+
+    while ((*n)->kind == NODE_CALL && word_is(*n, "dropout") && (*n)->kid &&
+           (*n)->kid->next && !(*n)->kid->next->next) {
+        if (eval_tree(b, (*n)->kid->next, &rate) < 0)
+            return -1;
+        if (rate.kind != OPERAND_NUMBER && rate.kind != OPERAND_ABSENT)
+            return build_error(b, (*n)->kid->next->at, "expected a rate");
+        if (build_drop_rate(b, rate.kind == OPERAND_NUMBER ? rate.number : 0) != 0)
+            return 0;
+        *n = (*n)->kid;
+    }
+    return 0;
+}
+
 /* The terms of a sum, those of nested sums among them; absent tensors drop out. */
 static int eval_terms(struct builder *b, const struct node *sum, struct terms *t)
 {
-    for (const struct node *k = sum->kid; k; k = k->next) {
+    for (const struct node *next = sum->kid; next; next = next->next) {
+        const struct node *k = next;
         struct operand o;
 
+        if (skip_dropout(b, &k) < 0)
+            return -1;
         if (k->kind == NODE_SUM) {
             if (eval_terms(b, k, t) < 0)
                 return -1;
@@ -263,11 +289,6 @@ static int take_rows(struct builder *b, int v)
     return b->type[v].taken;
 }
 
-static bool word_is(const struct node *n, const char *word)
-{
-    return strlen(word) == n->len && !memcmp(n->text, word, n->len);
-}
-
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
     static const char *const indexes[] = { "ids", "positions", "token_types", "source",
@@ -370,6 +391,8 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
 int eval_tree(struct builder *b, const struct node *n, struct operand *out)
 {
     *out = (struct operand){ .kind = OPERAND_ABSENT };
+    if (skip_dropout(b, &n) < 0)
+        return -1;
     switch (n->kind) {
     case NODE_NUMBER:
         *out = (struct operand){ .kind = OPERAND_NUMBER, .number = n->number };

@@ -152,10 +152,10 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "scale", "window", "softcap", "alibi",
-                                         "far",   "values", NULL };
+                                         "far",   "values", "dropout", NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0;
+    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0, drop = 0;
     struct axis col;
     struct digit values;
     int src[3];
@@ -167,8 +167,12 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         build_number_option(b, call, "window", 0, &window) < 0 ||
         build_number_option(b, call, "softcap", 0, &softcap) < 0 ||
         build_number_option(b, call, "alibi", 0, &alibi) < 0 ||
-        build_number_option(b, call, "far", 0, &far) < 0)
+        build_number_option(b, call, "far", 0, &far) < 0 ||
+        build_number_option(b, call, "dropout", 0, &drop) < 0)
         return -1;
+    drop = build_drop_rate(b, drop);
+    if (!(drop >= 0 && drop < 1))
+        return build_error(b, call->at, "'dropout' is a rate from 0 to below 1");
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
             return build_error(b, arg[i].at, "expected a value%s",
@@ -207,6 +211,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     inst->attention.alibi = alibi;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
+    inst->attention.drop = drop;
+    inst->attention.site = build_site(b, call->at);
     inst->attention.far = far > 0 ? (uint64_t)far : 0;
     p->causal |= causal;
     if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)
@@ -217,7 +223,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
 
 /* ---- joining, and products of each head ---- */
 
-/* concat(a, b): of each head the columns of the one, then those of the other. */
+/* concat(a, b): of each head the columns of the one, then those of the other, or of its
+ * only head. */
 int apply_concat(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out)
 {
@@ -226,6 +233,7 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     struct inst *inst;
     struct axis col;
     uint64_t columns[2];
+    bool shared;
     int v[2];
 
     (void)n;
@@ -234,7 +242,11 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
         return -1;
     x = last_digit(b, &b->type[arg[0].index].col);
     y = last_digit(b, &b->type[arg[1].index].col);
-    if (!x || !y || !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col))
+    shared = x && y && b->type[arg[0].index].col.leaf[0].n > 1 &&
+             b->type[arg[1].index].col.leaf[0].n == 1;
+    if (!x || !y ||
+        (!shared &&
+         !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col)))
         return build_type_error(b, arg[1].at, "the heads", &b->type[arg[0].index].col,
                                 &b->type[arg[1].index].col);
     if (b->p->value[arg[0].index].rows != b->p->value[arg[1].index].rows)
@@ -242,8 +254,8 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     columns[0] = x->size;
     columns[1] = y->size;
     both.size = x->size + y->size;
-    for (int i = 0; i < 2; i++)
-        v[i] = build_cut(b, arg[i].index);
+    v[0] = build_cut(b, arg[0].index);
+    v[1] = shared ? build_whole(b, arg[1].index) : build_cut(b, arg[1].index);
     head_axis(&col, &b->type[v[0]].col, &both);
     inst = build_emit(b, op, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
     axis_clear(&col);
@@ -252,6 +264,7 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     inst->head.count = b->p->value[v[0]].cols / columns[0];
     inst->head.a = columns[0];
     inst->head.b = columns[1];
+    inst->head.shared = shared;
     build_operand(out, inst);
     return 0;
 }

@@ -75,6 +75,10 @@
     /* y = a between -number and number */                                             \
     ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    /* y = a / (1 - rate), or 0 at random (see .drop); the same on all layouts */      \
+    ROW(DROPOUT, dropout, DEVICE, CALL(2, 2, apply_dropout), SUMMED, OWN, NO_ROLE,     \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* over groups of norm.width columns; weight [width] or [cols] */                  \
     ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \

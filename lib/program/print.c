@@ -127,6 +127,10 @@ static void add_operands(struct str *out, const struct program *p,
     }
     if (inst->op == OP_EMBEDDING)
         str_addf(out, ", %s", index_names[inst->embedding.index]);
+    if (inst->op == OP_DROPOUT)
+        str_addf(out, ", %g", inst->drop.rate);
+    if (inst->op == OP_ATTENTION && inst->attention.drop > 0)
+        str_addf(out, ", dropout %g", inst->attention.drop);
     str_addc(out, ')');
 }
 

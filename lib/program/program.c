@@ -102,9 +102,12 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
     int ret = -1;
 
     b->line = line;
-    if (model_when(b->m, line->when, line->doc, line->json, b->layer, &wanted, b->err) <
-        0)
+    if (model_when(b->m, line->when, line->doc, line->json, b->layer, b->opt->training,
+                   &wanted, b->err) < 0)
         return -1;
+    if (wanted && line->needs)
+        wanted =
+            model_tensor_at(b->m, line->needs, strlen(line->needs), b->layer, -1) >= 0;
     if (!wanted)
         return 0;
     add_line(b);

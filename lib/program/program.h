@@ -40,7 +40,16 @@ enum activation {
     ACT_RELU,
     ACT_TANH,
     ACT_SIGMOID,
-    ACT_QUICK_GELU
+    ACT_QUICK_GELU,
+    ACT_LINEAR, /* x */
+    ACT_RELU2,  /* the square of ACT_RELU */
+    ACT_RELU6,
+    ACT_LEAKY_RELU,
+    ACT_GELU_10, /* ACT_GELU, no further from zero than 10 */
+    ACT_MISH,
+    ACT_LAPLACE,
+    ACT_HARDSWISH,
+    ACT_SQRT_SOFTPLUS
 };
 
 /* Where the columns of a value are over the ranks of the tensor group. */
@@ -83,8 +92,9 @@ struct rope {
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
     double *inv_freq; /* [dim/2] */
     double scale;     /* of both cosine and sine (yarn's attention factor), else 1 */
-    bool
-        dynamic; /* recompute for sequences longer than context: program_rope_dynamic */
+    /* of sequences longer than context the frequencies are others: program_rope_at */
+    bool dynamic;      /* by each length (dynamic NTK), or */
+    double *long_freq; /* these [dim/2] (LongRoPE); else NULL */
     double theta, factor;
     uint64_t context; /* original length */
 };
@@ -107,6 +117,10 @@ struct inst {
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
         double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        struct {
+            double rate;
+            uint64_t site; /* where in the model: another for each dropout */
+        } drop;
         int tree; /* OP_LINEAR, OP_MATMUL: how their sums are made: the tree of this
                      number in program.tree, from 1; 0: as it comes */
         enum activation act;
@@ -141,6 +155,8 @@ struct inst {
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees keys at distance < window; 0: all */
             bool causal;
+            double drop; /* rate at which weights are dropped, and where in the model */
+            uint64_t site;
             uint64_t far; /* relative bias: distances from here on share a bucket; the
                              inst's weight is the table [buckets][heads] */
         } attention;
@@ -148,6 +164,7 @@ struct inst {
             uint64_t count; /* heads on this rank */
             uint64_t row;   /* of the weight that belongs to the first */
             uint64_t a, b;  /* columns of a head in the one source and the other */
+            bool shared;    /* OP_CONCAT: the other has one head, for all */
         } head;
         struct {
             uint64_t top;    /* experts of a token */
@@ -246,9 +263,9 @@ struct program {
     int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
-    bool source; /* a source is read */
-    bool causal; /* some attention is causal: text can be generated */
-    bool dynamic_rope;
+    bool source;       /* a source is read */
+    bool causal;       /* some attention is causal: text can be generated */
+    bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
 };
 
 enum program_tail {
@@ -268,8 +285,12 @@ struct program_options {
                            ranks: what they may share the terms of is summed by one
                            binary tree, of which each has a subtree; meshes on which
                            they have none are refused */
-    bool reverse;       /* the derivative of the sum of "nll" follows, to every weight
-                           (reverse.h); with TAIL_NLL, and without .wanted */
+    bool training;  /* the lines of families that training runs: those whose "when" asks
+                       for "training" */
+    bool reverse;   /* the derivative of the sum of "nll" follows, to every weight
+                       (reverse.h); with TAIL_NLL, and without .wanted */
+    double dropout; /* with .reverse: rate of all that the family drops; below 0: what
+                       the config says; 0: nothing is dropped */
 };
 
 /* Build the program of the rank at COORD.  *out is the caller's; release with
@@ -279,8 +300,11 @@ MUST_CHECK int program_build(struct program **out, const struct model *model,
                              const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
-/* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
-void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
+/* The inverse frequencies of sequences of LENGTH tokens: R's own, or OUT[dim/2]. */
+const double *program_rope_at(const struct rope *r, uint64_t length, double *out);
+/* Does a sequence that grows to LENGTH tokens change the angles of all its tokens, so
+ * that what is cached of it must be made again? */
+bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
  * ROWS_SENT is not read, and that of ROWS_CHOSEN is how many ranks may send all of

@@ -225,6 +225,13 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
+/* The same elements are dropped of the gradient. */
+static int reverse_dropout(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_DROPOUT, d, 1, &d)->dst);
+    return 0;
+}
+
 /* The column's gradient sums over the columns of the rows: those of all ranks. */
 static int reverse_mul_rows(struct reverse *r, int d)
 {
@@ -371,21 +378,31 @@ static int reverse_attention(struct reverse *r, int d)
     return 0;
 }
 
+/* Columns [FIRST, FIRST + COUNT) of HEADS heads from HEAD on are a term of the gradient
+ * of source K, D being that of heads of ALL columns. */
+static void add_columns(struct reverse *r, int k, int d, uint64_t head, uint64_t heads,
+                        uint64_t all, uint64_t first, uint64_t count)
+{
+    struct inst *inst = emit_like(r, OP_HEADS_PACK, r->inst.src[k], 1, &d);
+
+    inst->heads = (struct head_part){ .groups = r->inst.head.count,
+                                      .within = all,
+                                      .dim = 1,
+                                      .group_start = head,
+                                      .group_count = heads,
+                                      .within_start = first,
+                                      .within_count = count };
+    add_to_source(r, k, inst->dst);
+}
+
 static int reverse_concat(struct reverse *r, int d)
 {
     uint64_t a = r->inst.head.a, b = r->inst.head.b, heads = r->inst.head.count;
+    uint64_t together = r->inst.head.shared ? 1 : heads;
 
-    for (int k = 0; k < 2; k++) {
-        struct inst *inst = emit_like(r, OP_HEADS_PACK, r->inst.src[k], 1, &d);
-
-        inst->heads = (struct head_part){ .groups = heads,
-                                          .within = a + b,
-                                          .dim = 1,
-                                          .group_count = heads,
-                                          .within_start = k ? a : 0,
-                                          .within_count = k ? b : a };
-        add_to_source(r, k, inst->dst);
-    }
+    add_columns(r, 0, d, 0, heads, a + b, 0, a);
+    for (uint64_t h = 0; h < heads; h += together)
+        add_columns(r, 1, d, h, together, a + b, a, b);
     return 0;
 }
 

@@ -1,10 +1,11 @@
 /* rotary - the angles of rotary position embeddings, with the scalings of long contexts
  *
  * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.
- * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  llama3: the scaling
- * published with Llama 3.1. */
+ * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  LongRoPE: Ding et al.
+ * 2024, arXiv:2402.13753.  llama3: the scaling published with Llama 3.1. */
 #include "lib/program/rotary.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static const double PI = 3.14159265358979323846;
 static const char *const fields[] = { "style",  "dim",        "theta",    "type",
                                       "factor", "original",   "context",  "low",
                                       "high",   "fast",       "slow",     "attention",
-                                      "mscale", "mscale_all", "truncate", NULL };
+                                      "mscale", "mscale_all", "truncate", "short",
+                                      "long",   NULL };
 
 /* A table being evaluated. */
 struct table {
@@ -63,15 +65,27 @@ static void plain_frequencies(struct rope *r, double theta)
             (double)(1 / powf((float)theta, 2.0f * (float)i / (float)r->dim));
 }
 
-void program_rope_dynamic(const struct rope *r, uint64_t length, double *out)
+const double *program_rope_at(const struct rope *r, uint64_t length, double *out)
 {
-    double n = (double)(length > r->context ? length : r->context);
-    double dim = (double)r->dim;
-    double theta = r->theta * pow(r->factor * n / (double)r->context - (r->factor - 1),
-                                  dim / (dim - 2));
+    double n = (double)length, dim = (double)r->dim, theta;
     struct rope tmp = { .dim = r->dim, .inv_freq = out };
 
+    if (length <= r->context || (!r->dynamic && !r->long_freq))
+        return r->inv_freq;
+    if (r->long_freq)
+        return r->long_freq;
+    theta = r->theta *
+            pow(r->factor * n / (double)r->context - (r->factor - 1), dim / (dim - 2));
     plain_frequencies(&tmp, theta);
+    return out;
+}
+
+bool program_rope_changes(const struct program *p, uint64_t length)
+{
+    for (int i = 0; i < p->nropes; i++)
+        if (p->rope[i].long_freq && length == p->rope[i].context + 1)
+            return true;
+    return false;
 }
 
 static int scale_llama3(struct table *t, struct rope *r, double factor, double original)
@@ -139,8 +153,53 @@ static int scale_yarn(struct table *t, struct rope *r, double factor, double ori
     return 0;
 }
 
+/* The plain frequencies, each divided by its own of the list FIELD. */
+static int divide(struct table *t, const struct rope *r, const char *field, double *out)
+{
+    struct expr_value v;
+    const cJSON *each = NULL;
+    uint64_t n = 0;
+
+    if (get(t, field, &v) < 0)
+        return -1;
+    if (v.kind == EXPR_JSON && cJSON_IsArray(v.json))
+        each = v.json->child;
+    for (; each; each = each->next) {
+        if (n == r->dim / 2 || !cJSON_IsNumber(each) || !(each->valuedouble > 0))
+            break;
+        out[n] = (double)(1 / ((float)each->valuedouble *
+                               powf((float)r->theta, 2.0f * (float)n / (float)r->dim)));
+        n++;
+    }
+    if (n != r->dim / 2 || each)
+        return err_set(t->err, ERR_INPUT,
+                       "%s: the rotary scaling's '%s' must be %" PRIu64
+                       " factors above 0",
+                       model_config_name(t->m), field, r->dim / 2);
+    return 0;
+}
+
+static int scale_longrope(struct table *t, struct rope *r, double factor,
+                          double original)
+{
+    double attention;
+
+    if (get_number(t, "attention", -1, &attention) < 0)
+        return -1;
+    r->context = (uint64_t)original;
+    r->scale = attention >= 0 ? attention
+               : factor <= 1  ? 1
+                              : sqrt(1 + log(factor) / log(original));
+    r->long_freq = xcalloc(r->dim / 2, sizeof(*r->long_freq));
+    return divide(t, r, "short", r->inv_freq) < 0 ||
+                   divide(t, r, "long", r->long_freq) < 0
+               ? -1
+               : 0;
+}
+
 static int scale(struct table *t, struct rope *r, const struct expr_value *type)
 {
+    bool ratio = expr_word_is(type, "yarn") || expr_word_is(type, "longrope");
     double factor, original, context;
 
     if (type->kind == EXPR_NULL || expr_word_is(type, "default"))
@@ -148,9 +207,8 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
     if (get_number(t, "original", NAN, &original) < 0 ||
         get_number(t, "context", original, &context) < 0)
         return -1;
-    /* without a factor, YaRN's is the ratio of the two lengths */
-    if (get_number(t, "factor", expr_word_is(type, "yarn") ? context / original : NAN,
-                   &factor) < 0)
+    /* without a factor, these two's is the ratio of the two lengths */
+    if (get_number(t, "factor", ratio ? context / original : NAN, &factor) < 0)
         return -1;
     if (!(factor > 0) || !(original >= 1) || !(context >= 1))
         return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling",
@@ -170,10 +228,13 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         return scale_llama3(t, r, factor, original);
     if (expr_word_is(type, "yarn"))
         return scale_yarn(t, r, factor, original);
-    return err_set(
-        t->err, ERR_INPUT,
-        "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, yarn)",
-        model_config_name(t->m), (int)type->len, type->word ? type->word : "");
+    if (expr_word_is(type, "longrope"))
+        return scale_longrope(t, r, factor, original);
+    return err_set(t->err, ERR_INPUT,
+                   "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, "
+                   "yarn, longrope)",
+                   model_config_name(t->m), (int)type->len,
+                   type->word ? type->word : "");
 }
 
 int rotary_init(struct rope *out, const struct model *m, const struct family_entry *e,
@@ -219,5 +280,6 @@ int rotary_init(struct rope *out, const struct model *m, const struct family_ent
 void rotary_clear(struct rope *r)
 {
     free(r->inv_freq);
+    free(r->long_freq);
     *r = (struct rope){ 0 };
 }

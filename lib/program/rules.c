@@ -107,17 +107,24 @@ int apply_product(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Are W's digits the last of X's (both of one unnamed leaf)? */
-static bool is_suffix(const struct axis *x, const struct axis *w)
+/* Are the digits of T's axes, one axis after the other, the last of X's (all of one
+ * unnamed leaf)? */
+static bool is_suffix(const struct axis *x, const struct model_tensor *t)
 {
-    const struct leaf *a = &x->leaf[0], *c = &w->leaf[0];
+    const struct leaf *a = &x->leaf[0];
+    int end = x->n == 1 ? a->n : 0;
 
-    if (x->n != 1 || w->n != 1 || c->n > a->n)
-        return false;
-    for (int k = 0; k < c->n; k++)
-        if (a->digit[a->n - c->n + k].sym != c->digit[k].sym ||
-            a->digit[a->n - c->n + k].size != c->digit[k].size)
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        const struct leaf *c = &t->axis[i]->leaf[0];
+
+        if (t->axis[i]->n != 1 || c->n > end)
             return false;
+        end -= c->n;
+        for (int k = 0; k < c->n; k++)
+            if (a->digit[end + k].sym != c->digit[k].sym ||
+                a->digit[end + k].size != c->digit[k].size)
+                return false;
+    }
     return true;
 }
 
@@ -176,6 +183,17 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
     return inst;
 }
 
+/* A weight of two axes, a row for each head, is one vector over all heads' columns. */
+static int norm_weight(struct builder *b, size_t tensor)
+{
+    int i = build_weight(b, tensor);
+    struct weight *w = &b->p->weight[i];
+
+    w->cols *= w->rows;
+    w->rows = 1;
+    return i;
+}
+
 /* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
  * columns. */
 int apply_norm(struct builder *b, enum op op, const struct node *call,
@@ -205,13 +223,16 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
 
         if (arg[i].kind == OPERAND_ABSENT)
             continue;
-        t = build_need_weight(b, &arg[i], 1);
+        t = build_need_weight(
+            b, &arg[i],
+            arg[i].kind == OPERAND_WEIGHT && b->m->tensor[arg[i].tensor].ndim == 2 ? 2
+                                                                                   : 1);
         if (!t)
             return -1;
-        if (!is_suffix(&b->type[x].col, t->axis[0]))
+        over = t->axis[t->ndim - 1];
+        if (!is_suffix(&b->type[x].col, t))
             return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
-                                    t->axis[0]);
-        over = t->axis[0];
+                                    over);
     }
     layout.norm.whole_width = layout.norm.width = over->size;
     layout.norm.eps = eps->number;
@@ -230,9 +251,9 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
         inst = norm_step(b, op, x, &layout);
     }
     if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
-        inst->weight = build_weight(b, arg[1].tensor);
+        inst->weight = norm_weight(b, arg[1].tensor);
     if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
-        inst->weight2 = build_weight(b, arg[2].tensor);
+        inst->weight2 = norm_weight(b, arg[2].tensor);
     build_operand(out, inst);
     return 0;
 }
@@ -253,6 +274,17 @@ static const struct {
     { "tanh", ACT_TANH },
     { "sigmoid", ACT_SIGMOID },
     { "quick_gelu", ACT_QUICK_GELU },
+    { "gelu_accurate", ACT_GELU_TANH },
+    { "gelu_python_tanh", ACT_GELU_TANH },
+    { "linear", ACT_LINEAR },
+    { "relu2", ACT_RELU2 },
+    { "relu6", ACT_RELU6 },
+    { "leaky_relu", ACT_LEAKY_RELU },
+    { "gelu_10", ACT_GELU_10 },
+    { "mish", ACT_MISH },
+    { "laplace", ACT_LAPLACE },
+    { "hardswish", ACT_HARDSWISH },
+    { "sqrtsoftplus", ACT_SQRT_SOFTPLUS },
 };
 
 static int find_activation(const char *name, size_t len)
@@ -322,6 +354,50 @@ int apply_bound(struct builder *b, enum op op, const struct node *call,
         return build_error(b, arg[1].at, "expected a number above 0");
     inst = build_unary(b, op, arg[0].index);
     inst->number = arg[1].number;
+    build_operand(out, inst);
+    return 0;
+}
+
+double build_drop_rate(const struct builder *b, double rate)
+{
+    if (!b->opt->reverse)
+        return 0;
+    return b->opt->dropout < 0 ? rate : b->opt->dropout;
+}
+
+/* FNV-1a (Fowler, Noll and Vo). */
+uint64_t build_site(const struct builder *b, size_t at)
+{
+    char *text = str_dupf("%d.%d.%s.%zu", b->section, b->layer, b->line->name, at);
+    uint64_t h = 0xCBF29CE484222325;
+
+    for (const char *p = text; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001B3;
+    free(text);
+    return h;
+}
+
+/* dropout(x, rate); where nothing is dropped eval.c has taken x for it. */
+int apply_dropout(struct builder *b, enum op op, const struct node *call,
+                  const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+    double rate;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    rate = build_drop_rate(b, arg[1].kind == OPERAND_NUMBER ? arg[1].number : 0);
+    if (!(rate > 0 && rate < 1))
+        return build_error(b, arg[1].at, "expected a rate from 0 to below 1");
+    if (b->p->value[arg[0].index].place == PLACE_CUT ||
+        b->p->value[arg[0].index].rows != ROWS_TOKENS)
+        return build_error(b, arg[0].at,
+                           "what ranks have their own columns of, or rows that are not "
+                           "the tokens', is not dropped");
+    inst = build_unary(b, op, arg[0].index);
+    inst->drop.rate = rate;
+    inst->drop.site = build_site(b, call->at);
     build_operand(out, inst);
     return 0;
 }

@@ -353,6 +353,9 @@ int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
 {
     if (!fs_is_dir(dir))
         return err_set(err, ERR_INPUT, "%s: not a directory", dir);
+    if (c->manifest.training)
+        return err_set(err, ERR_INPUT, "%s: has been trained: it has no original",
+                       c->path);
     for (size_t i = 0; i < c->manifest.nsources; i++) {
         const struct manifest_source *s = &c->manifest.source[i];
         struct report r = { 0 };

@@ -28,6 +28,8 @@ struct checkpoint_files {
     struct cut_side side;
     uint32_t *crc; /* [nparts] scratch of a copy */
     bool *read;
+    bool *spared; /* [ntensors * nparts]: held, and not read when the tensor was copied;
+                     NULL before */
     size_t tensor; /* being copied */
 };
 
@@ -58,19 +60,76 @@ char *checkpoint_file_dup(const struct checkpoint *c, const char *name)
 /* Bind the model to the tensors and note which tensor of it each of them is. */
 static int bind(struct checkpoint *c, struct err *err)
 {
-    struct model_input *in = xcalloc(c->ntensors, sizeof(*in));
+    struct model_input *in = xcalloc(c->nweights + 1, sizeof(*in));
     int ret;
 
-    for (size_t i = 0; i < c->ntensors; i++)
+    for (size_t i = 0; i < c->nweights; i++)
         in[i] = (struct model_input){ c->tensor[i].name, c->tensor[i].dtype,
                                       c->tensor[i].ndim, c->tensor[i].shape };
-    ret = model_bind(c->model, in, c->ntensors, err);
+    ret = model_bind(c->model, in, c->nweights, err);
     free(in);
     if (ret < 0)
         return -1;
     for (size_t t = 0; t < c->model->ntensors; t++)
         if (c->model->tensor[t].source >= 0)
             c->which[c->model->tensor[t].source] = (long)t;
+    return 0;
+}
+
+static bool is_state_of(const struct manifest_tensor *t, const char *weight,
+                        const char *role)
+{
+    size_t n = strlen(weight);
+
+    return !strcmp(t->role, role) && !strncmp(t->name, weight, n) &&
+           t->name[n] == '.' && !strcmp(t->name + n + 1, role);
+}
+
+long checkpoint_state(const struct checkpoint *c, size_t i, const char *role)
+{
+    for (size_t k = c->nweights; k < c->ntensors; k++)
+        if (is_state_of(&c->manifest.tensor[k], c->tensor[i].name, role))
+            return (long)k;
+    return -1;
+}
+
+/* Each tensor of a training's state has the shape of a weight, and is cut as it is. */
+static int bind_state(struct checkpoint *c, struct err *err)
+{
+    struct tensor_index index = { 0 };
+    int ret = 0;
+
+    tensor_index_init(&index, c->tensor, c->nweights);
+    for (size_t i = c->nweights; i < c->ntensors && ret == 0; i++) {
+        const struct manifest_tensor *t = &c->manifest.tensor[i];
+        size_t name = strlen(t->name), role = strlen(t->role) + 1;
+        char *weight = xstrndup(t->name, name > role ? name - role : 0);
+        long w = tensor_index_find(&index, weight);
+
+        if (w < 0 || c->which[w] < 0 || !is_state_of(t, weight, t->role) ||
+            t->ndim != c->tensor[w].ndim ||
+            memcmp(t->shape, c->tensor[w].shape, (size_t)t->ndim * sizeof(*t->shape)))
+            ret =
+                err_set(err, ERR_INPUT, "%s: is the %s of no weight", t->name, t->role);
+        else
+            c->which[i] = c->which[w];
+        free(weight);
+    }
+    tensor_index_clear(&index);
+    return ret;
+}
+
+/* Weights come first. */
+static int count_weights(struct checkpoint *c, const char *path, struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+
+    while (c->nweights < m->ntensors && !strcmp(m->tensor[c->nweights].role, "weight"))
+        c->nweights++;
+    for (size_t i = c->nweights; i < m->ntensors; i++)
+        if (!strcmp(m->tensor[i].role, "weight"))
+            return err_set(err, ERR_INPUT, "%s: weight %s comes after a %s", path,
+                           m->tensor[i].name, m->tensor[c->nweights].role);
     return 0;
 }
 
@@ -93,6 +152,8 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
         goto out;
     }
     c->mesh.keep_vocab = m->keep_vocab;
+    if (count_weights(c, path, err) < 0)
+        goto out;
     c->ntensors = m->ntensors;
     c->tensor = xcalloc(m->ntensors, sizeof(*c->tensor));
     for (size_t i = 0; i < m->ntensors; i++)
@@ -113,7 +174,7 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
     if (source_open(&c->source, c->path, err) < 0)
         return -1;
     mesh_one(&c->mesh);
-    c->ntensors = c->source.n;
+    c->ntensors = c->nweights = c->source.n;
     c->tensor = xcalloc(c->source.n, sizeof(*c->tensor));
     if (c->source.n)
         memcpy(c->tensor, c->source.tensor, c->source.n * sizeof(*c->tensor));
@@ -179,7 +240,7 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     c->which = xmalloc(c->ntensors * sizeof(*c->which));
     for (size_t i = 0; i < c->ntensors; i++)
         c->which[i] = -1;
-    if (c->model && bind(c, err) < 0) {
+    if (c->model && (bind(c, err) < 0 || bind_state(c, err) < 0)) {
         err_prefix(err, "%s", path);
         goto out;
     }
@@ -212,6 +273,7 @@ static void close_files(struct checkpoint_files *f)
     free(f->offset);
     free(f->crc);
     free(f->read);
+    free(f->spared);
     free(f);
 }
 
@@ -495,10 +557,55 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
         return -1;
     if (!c->sharded && whole_crc)
         *whole_crc = f->crc[0];
-    for (int p = 0; c->sharded && p < f->nparts; p++)
+    if (c->sharded && !f->spared)
+        f->spared = xcalloc(c->ntensors * (size_t)f->nparts, sizeof(*f->spared));
+    for (int p = 0; c->sharded && p < f->nparts; p++) {
+        f->spared[i * (size_t)f->nparts + (size_t)p] =
+            !f->read[p] && manifest_holds(&c->manifest.tensor[i], p);
         if (f->read[p] && check_crc(c, i, p, f->crc[p], err) < 0)
             return -1;
+    }
     return 0;
+}
+
+/* Read what part P has of tensor I, and compare its CRC-32 with the manifest's. */
+static int check_copy(struct checkpoint *c, size_t i, int p, char *buf, size_t room,
+                      struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+    uint32_t crc = 0;
+    uint64_t bytes;
+    bool held;
+
+    if (cut_part_bytes(&bytes, &held, &c->files->side, p, &t, t.to, err) < 0)
+        return -1;
+    c->files->tensor = i;
+    for (uint64_t at = 0; at < bytes; at += room) {
+        size_t n = bytes - at < room ? (size_t)(bytes - at) : room;
+
+        if (read_from_files(c, p, at, buf, n, err) < 0)
+            return -1;
+        crc = hash_crc32(crc, buf, n);
+    }
+    return check_crc(c, i, p, crc, err);
+}
+
+void checkpoint_check_spared(struct checkpoint *c,
+                             void (*finding)(void *arg, const char *text), void *arg)
+{
+    enum { ROOM = 1 << 18 };
+    const struct checkpoint_files *f = c->files;
+    char *buf = f->spared ? xmalloc(ROOM) : NULL;
+
+    for (size_t k = 0; f->spared && k < c->ntensors * (size_t)f->nparts; k++) {
+        struct err err = { 0 };
+
+        if (f->spared[k] &&
+            check_copy(c, k / (size_t)f->nparts, (int)(k % (size_t)f->nparts), buf,
+                       ROOM, &err) < 0)
+            finding(arg, err.text);
+    }
+    free(buf);
 }
 
 int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
@@ -630,9 +737,13 @@ static bool is_as_wanted(const struct loader *l, size_t t)
 
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
 {
+    return loader_read_state(l, t, (size_t)l->ckpt->model->tensor[t].source, buf, err);
+}
+
+int loader_read_state(struct loader *l, size_t t, size_t i, void *buf, struct err *err)
+{
     struct checkpoint *c = l->ckpt;
     struct checkpoint_files *f = c->files;
-    size_t i = (size_t)c->model->tensor[t].source;
     struct cut_side to = {
         .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
     };
@@ -642,10 +753,11 @@ int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
     struct cut_tensor ct = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
     uint64_t bytes;
     uint32_t crc;
+    bool held;
 
     if (l->part < 0)
         return checkpoint_copy(c, l->cut, i, ct.to, &to, NULL, NULL, NULL, err);
-    if (loader_bytes(l, t, &bytes, err) < 0)
+    if (cut_part_bytes(&bytes, &held, &to, 0, &ct, ct.to, err) < 0)
         return -1;
     if (!bytes)
         return 0;

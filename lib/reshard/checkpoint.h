@@ -29,7 +29,9 @@ struct checkpoint {
     struct mesh mesh;         /* of the rank files; one rank unless sharded */
     struct tensor *tensor;    /* whole tensors; .file and .offset unless sharded */
     size_t ntensors;
-    long *which; /* [ntensors] index in model, -1 for a carried tensor */
+    size_t nweights; /* the first of them; a training's state follows */
+    long *which;     /* [ntensors] index in model, -1 for a carried tensor; state is cut
+                        as its weight is */
     struct checkpoint_files *files; /* private: what is open */
 };
 
@@ -53,6 +55,9 @@ void checkpoint_close(struct checkpoint *c);
  * when the checkpoint has none. */
 char *checkpoint_file_dup(const struct checkpoint *c, const char *name);
 
+/* The tensor that is the state of weight I in ROLE (manifest.h); -1: there is none. */
+long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
+
 /* Does PATH hold a manifest? */
 bool checkpoint_is_sharded(const char *path);
 
@@ -75,6 +80,10 @@ MUST_CHECK int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i,
                                enum dtype dtype, const struct cut_side *to,
                                uint32_t *whole_crc, uint32_t *to_crc,
                                uint64_t *overflows, struct err *err);
+/* After tensors of a sharded C were copied: read the copies of them that were not
+ * needed, and report each that is damaged with FILE, tensor and cause. */
+void checkpoint_check_spared(struct checkpoint *c,
+                             void (*finding)(void *arg, const char *text), void *arg);
 /* Copy the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, nothing being
  * checked. */
 MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
@@ -98,5 +107,8 @@ MUST_CHECK int loader_bytes(struct loader *l, size_t t, uint64_t *bytes,
                             struct err *err);
 /* Read them to BUF, which has room for loader_bytes. */
 MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
+/* The same of the checkpoint's tensor I, state of T. */
+MUST_CHECK int loader_read_state(struct loader *l, size_t t, size_t i, void *buf,
+                                 struct err *err);
 
 #endif

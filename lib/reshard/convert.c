@@ -297,7 +297,7 @@ static bool holds(struct convert *c, struct cut *cut, const char *line, char *bu
 
     *i = strtoul(line, &end, 10);
     s = end;
-    if (end == line || *i >= c->to.from->ntensors || !take_word(&s, &c->whole_crc[*i]))
+    if (end == line || *i >= c->to.n || !take_word(&s, &c->whole_crc[*i]))
         return false;
     for (int p = 0; p < c->to.nparts; p++)
         if (target_place(&c->to, *i, p) != TARGET_NOT_THERE &&
@@ -341,7 +341,7 @@ static int copy_tensors(struct convert *c, struct err *err)
 
     if (take_up(c, cut, done, err) < 0)
         goto out;
-    for (size_t i = 0; i < c->to.from->ntensors; i++) {
+    for (size_t i = 0; i < c->to.n; i++) {
         if (done[i])
             continue;
         c->to.tensor = i;
@@ -468,7 +468,8 @@ static void add_tensors(struct convert *c, struct manifest *m)
                 axis[d] = mt->axis[d]->text;
         }
         *t = (struct manifest_tensor){ .name = k->tensor[i].name,
-                                       .role = "weight",
+                                       .role = k->sharded ? k->manifest.tensor[i].role
+                                                          : "weight",
                                        .shape = k->tensor[i].shape,
                                        .axis = axis,
                                        .crc = &c->to.crc[i * (size_t)c->to.nparts],
@@ -485,6 +486,7 @@ static int write_manifest(struct convert *c, struct err *err)
                           .stages = c->to.mesh.stages,
                           .pad_vocab = c->to.mesh.pad_vocab,
                           .keep_vocab = c->to.mesh.keep_vocab,
+                          .training = k->sharded ? k->manifest.training : NULL,
                           .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
                           .config = k->sharded ? k->manifest.config : k->source.config,
                           .family = model_family_text(k->model),
@@ -510,7 +512,8 @@ out:
 
 /* ---- the whole ---- */
 
-/* Where no type was ever changed, a merge must have given the source's files back. */
+/* Where neither types nor values were ever changed, a merge must have given the
+ * source's files back. */
 static int check_merged(struct convert *c, struct err *err)
 {
     for (size_t f = 0; f < c->to.nfiles; f++) {
@@ -585,7 +588,8 @@ int convert(struct checkpoint *ckpt, const char *path,
         (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0 ||
         (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
         goto out;
-    if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
+    if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && !ckpt->manifest.training &&
+        check_merged(&c, err) < 0)
         goto out;
     if (target_sync(&c.to, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
         outdir_finish(&c.out, err) < 0)

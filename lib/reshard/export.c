@@ -42,8 +42,8 @@ static int lay_out(struct export *x, struct err *err)
     const struct checkpoint *c = x->ckpt;
     uint64_t end = 0;
 
-    x->item = xcalloc(c->ntensors + 1, sizeof(*x->item));
-    for (size_t i = 0; i < c->ntensors; i++) {
+    x->item = xcalloc(c->nweights + 1, sizeof(*x->item));
+    for (size_t i = 0; i < c->nweights; i++) {
         enum dtype t = c->tensor[i].dtype;
         bool cast = x->opt->dtype && c->which[i] >= 0 && dtype_is_float(t) &&
                     dtype_bits(t) >= 16;
@@ -89,7 +89,7 @@ static int write_items(struct export *x, struct err *err)
     x->fd = outdir_create(&x->out, DCP_ITEMS, err);
     if (x->fd < 0)
         goto out;
-    for (size_t i = 0; i < x->ckpt->ntensors; i++)
+    for (size_t i = 0; i < x->ckpt->nweights; i++)
         if (write_tensor(x, cut, i, err) < 0)
             goto out;
     if (outdir_share(&x->out, x->fd, checkpoint_mode(x->ckpt), x->path, err) < 0)
@@ -105,7 +105,7 @@ static int write_metadata(struct export *x, struct err *err)
     char *path = fs_join_dup(x->out.partial, DCP_METADATA);
     int fd = outdir_create(&x->out, DCP_METADATA, err), ret = -1;
 
-    if (fd < 0 || dcp_metadata_write(fd, path, x->item, x->ckpt->ntensors, err) < 0 ||
+    if (fd < 0 || dcp_metadata_write(fd, path, x->item, x->ckpt->nweights, err) < 0 ||
         outdir_share(&x->out, fd, checkpoint_mode(x->ckpt), path, err) < 0)
         goto out;
     ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;

@@ -126,7 +126,7 @@ static bool stored_dtype(const struct checkpoint *c, enum dtype *out)
     uint64_t of[DTYPE_COUNT] = { 0 };
     int most = 0;
 
-    for (size_t i = 0; c && i < c->ntensors; i++) {
+    for (size_t i = 0; c && i < c->nweights; i++) {
         uint64_t n = 1;
 
         for (int k = 0; k < c->tensor[i].ndim; k++)
@@ -179,5 +179,5 @@ bool outline_has(const struct model *m, size_t i)
         return false;
     if (kind.replaced)
         return true;
-    return t->source >= 0 || !t->optional;
+    return t->source >= 0 || !t->optional || !m->carry; /* no files: all there may be */
 }

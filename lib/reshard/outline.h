@@ -22,7 +22,7 @@ MUST_CHECK int outline_open(struct outline *o, const char *path,
 void outline_close(struct outline *o);
 
 /* Is tensor I a parameter of M: neither a second name of a tied one, nor a quantised
- * weight's companion, nor an optional one that is not stored?  A weight that is stored
+ * weight's companion, nor an optional one that the files lack?  A weight that is stored
  * in another form counts as itself. */
 bool outline_has(const struct model *m, size_t i);
 

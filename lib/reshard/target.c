@@ -71,14 +71,14 @@ static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_
 
 /* ---- the files to be made ---- */
 
-/* Which type each tensor gets; only real floating tensors that are used change
+/* Which type each tensor gets; only real floating weights that are used change
  * theirs. */
 static void choose_dtypes(struct target *to)
 {
-    for (size_t i = 0; i < to->from->ntensors; i++) {
+    for (size_t i = 0; i < to->n; i++) {
         enum dtype t = to->from->tensor[i].dtype;
         bool cast =
-            to->cast && to->from->which[i] >= 0 &&
+            to->cast && to->from->which[i] >= 0 && i < to->from->nweights &&
             (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16);
 
         to->dtype[i] = cast ? *to->cast : t;
@@ -104,11 +104,11 @@ static int make_file(struct target *to, struct target_file *f, const char *name,
  * aligned; within one width in the source's order. */
 static uint32_t *aligned_order(const struct target *to)
 {
-    uint32_t *order = xmalloc(to->from->ntensors * sizeof(*order));
+    uint32_t *order = xmalloc(to->n * sizeof(*order));
     size_t n = 0;
 
     for (int bits = 64; bits >= 4; bits--)
-        for (size_t i = 0; i < to->from->ntensors; i++)
+        for (size_t i = 0; i < to->n; i++)
             if (dtype_bits(to->dtype[i]) == bits)
                 order[n++] = (uint32_t)i;
     return order;
@@ -123,7 +123,7 @@ static int make_part(struct target *to, int p, const uint32_t *order, struct err
     int ret = -1;
 
     safetensors_header_begin(&h, "{\"format\":\"pt\"}");
-    for (size_t k = 0; k < to->from->ntensors; k++) {
+    for (size_t k = 0; k < to->n; k++) {
         size_t i = order[k];
         struct cut_tensor t = checkpoint_cut_tensor(to->from, i, to->dtype[i]);
 
@@ -138,7 +138,7 @@ static int make_part(struct target *to, int p, const uint32_t *order, struct err
     }
     if (safetensors_header_finish(&h, name, err) < 0)
         goto out;
-    for (size_t i = 0; i < to->from->ntensors; i++)
+    for (size_t i = 0; i < to->n; i++)
         if (*slot(to, i, p) != TARGET_NOT_THERE)
             *slot(to, i, p) += h.text.len;
     ret = make_file(to, &to->file[p], name, &h.text, h.end, err);
@@ -256,7 +256,7 @@ static int make_source(struct target *to, size_t f, size_t *first, struct err *e
     if (safetensors_parse(&st, s->name, s->header, s->header_len, s->size, err) < 0)
         return err_prefix(err, "%s", to->from->path);
     tensor_index_init(&index, st.tensor, st.n);
-    if (st.n > to->from->ntensors - *first) {
+    if (st.n > to->n - *first) {
         err_set(err, ERR_INPUT, "%s: %s names tensors that the manifest lacks",
                 to->from->path, s->name);
         goto out;
@@ -283,11 +283,11 @@ static int make_sources(struct target *to, struct err *err)
     to->file = xcalloc(to->nfiles, sizeof(*to->file));
     for (size_t i = 0; i < to->nfiles; i++)
         to->file[i].fd = -1;
-    to->file_of = xcalloc(to->from->ntensors, sizeof(*to->file_of));
+    to->file_of = xcalloc(to->n, sizeof(*to->file_of));
     for (size_t i = 0; i < to->nfiles; i++)
         if (make_source(to, i, &first, err) < 0)
             return -1;
-    if (first != to->from->ntensors)
+    if (first != to->n)
         return err_set(err, ERR_INPUT, "%s: tensor %s belongs to no source file",
                        to->from->path, to->from->tensor[first].name);
     return 0;
@@ -312,13 +312,13 @@ static int compare_stretches(const void *a, const void *b)
 /* The CRC-32 of file F from those of its header and tensors. */
 int target_crc(const struct target *to, size_t f, uint32_t *crc, struct err *err)
 {
-    struct stretch *s = xmalloc(to->from->ntensors * sizeof(*s));
+    struct stretch *s = xmalloc(to->n * sizeof(*s));
     int p = to->cut ? (int)f : 0;
     size_t n = 0;
     bool held;
     int ret = -1;
 
-    for (size_t i = 0; i < to->from->ntensors; i++) {
+    for (size_t i = 0; i < to->n; i++) {
         if (*slot(to, i, p) == TARGET_NOT_THERE ||
             target_file(to, i, p) != &to->file[f])
             continue;
@@ -383,6 +383,7 @@ int target_init(struct target *to, struct checkpoint *from, const struct mesh *m
     to->side = (struct cut_side){
         .nparts = to->nparts, .cutter = to->cutter, .io = write_to_files, .arg = to
     };
+    to->n = mesh ? from->ntensors : from->nweights;
     places = from->ntensors * (size_t)to->nparts;
     to->dtype = xcalloc(from->ntensors, sizeof(*to->dtype));
     to->offset = xcalloc(places, sizeof(*to->offset));

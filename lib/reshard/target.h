@@ -36,6 +36,7 @@ struct target {
     int nparts;               /* 1 unless cut */
     struct cutter **cutter;   /* [nparts], or NULL unless cut */
     struct cut_side side;     /* to copy the present tensor to */
+    size_t n;                 /* tensors that are written: a merge has no state */
     size_t tensor;            /* the present one, set by the caller */
     enum dtype *dtype;        /* [ntensors] as stored */
     uint32_t *crc; /* [ntensors * nparts] the caller's: of what was written */

@@ -38,6 +38,7 @@ struct engine {
     float *gradient;                  /* device: of all weights */
     size_t *gradient_at;              /* [nweights] */
     float scale;                      /* of the loss */
+    uint64_t seed;                    /* of dropout */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
 };
@@ -132,6 +133,11 @@ void engine_differentiate(struct engine *e, float *gradient, float scale)
     }
     e->gradient = gradient;
     e->scale = scale;
+}
+
+void engine_drop(struct engine *e, uint64_t seed)
+{
+    e->seed = seed;
 }
 
 uint64_t engine_cache_bytes(const struct engine *e)
@@ -403,7 +409,7 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
 /* Offsets in the upload. */
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
-    size_t length, output, first, draw, scale;
+    size_t length, output, first, draw, scale, token, seed;
 };
 
 /* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
@@ -439,6 +445,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->first = upload_add(u, NULL, n, unit);
     o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
     o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
+    o->token = upload_add(u, NULL, tokens, sizeof(uint64_t));
+    o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
 }
 
 /* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
@@ -453,6 +461,7 @@ static void fill_segment(struct engine *e, const struct offsets *o,
     int32_t *taken = upload_host(u, o->output);
     int32_t *taken_target = upload_host(u, o->target[ROWS_WANTED]);
     struct draw *draw = upload_host(u, o->draw);
+    uint64_t *token = upload_host(u, o->token);
 
     for (int k = 0; k < INDEX_KINDS; k++)
         index[k] = upload_host(u, o->index[k]);
@@ -462,7 +471,8 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
-        length[row + i] = (int32_t)(s->start + s->n);
+        length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
+        token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
     }
     for (size_t i = 0; i < s->nwanted; i++) {
@@ -488,6 +498,8 @@ static void fill_view(struct engine *e, const struct offsets *o)
     e->view.first = upload_at(u, o->first);
     e->view.draw = upload_at(u, o->draw);
     e->view.scale = upload_at(u, o->scale);
+    e->view.token = upload_at(u, o->token);
+    e->view.seed = upload_at(u, o->seed);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,

@@ -54,6 +54,9 @@ void engine_free(struct engine *e);
  * of the device, in the weights' order one after the other, for a program with a
  * reverse; the loss is multiplied by SCALE. */
 void engine_differentiate(struct engine *e, float *gradient, float scale);
+/* What a program drops at random depends on SEED, on the place in the model and on the
+ * token's number. */
+void engine_drop(struct engine *e, uint64_t seed);
 
 /* The part of a step that is of one sequence. */
 struct segment {
@@ -65,6 +68,9 @@ struct segment {
                               that reads one; else NULL */
     size_t nsource;
     size_t start;          /* position of the first; 0 begins a new sequence */
+    uint64_t token;        /* number of the first in all of a training, for dropout */
+    size_t length;         /* tokens of the sequence that are known, where rotary angles
+                              depend on it; 0: up to the last of these */
     size_t sequence;       /* whose cache, below limits.sequences */
     const int32_t *wanted; /* [nwanted] rows of this segment that reach the outputs of a
                               program built with .wanted */

@@ -28,6 +28,8 @@ struct group {
     bool pipe_closed; /* a rank died because nobody reads its output any more */
     int timeout_s;    /* of a stopped rank; 0: none */
     int *stopped_s;   /* [n] seconds that a rank is seen to be stopped; -1: it is not */
+    volatile int *stop; /* where a signal is written that only asks; NULL: it ends */
+    long asked_ms;      /* when it came */
 };
 
 /* ---- the rank's side ---- */
@@ -42,7 +44,9 @@ static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t 
 
     /* what is to be said of them the parent says */
     for (size_t i = 0; i < sizeof(watched) / sizeof(*watched); i++)
-        signal(watched[i], SIG_DFL);
+        signal(watched[i], g->stop && watched[i] != SIGHUP ? SIG_IGN : SIG_DFL);
+    if (g->stop)
+        signal(SIGUSR1, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         return ERR_SYSTEM;
@@ -180,6 +184,18 @@ static void stop(struct group *g, int fd)
             waitpid(g->pid[r], NULL, 0);
 }
 
+/* Is SIG only a request to end, or the same one once more? */
+static bool is_asked(struct group *g, int sig)
+{
+    if (!g->stop || sig == SIGHUP)
+        return false;
+    if (!*g->stop) {
+        *g->stop = sig;
+        g->asked_ms = now_ms();
+    }
+    return now_ms() - g->asked_ms < LAUNCH_AGAIN_MS;
+}
+
 static int watch(struct group *g, int fd, int *sig, struct err *err)
 {
     bool failed = false;
@@ -199,6 +215,8 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
             poll(&p, 1, 1000);
             continue;
         }
+        if (info.ssi_signo != SIGCHLD && is_asked(g, (int)info.ssi_signo))
+            continue;
         if (info.ssi_signo != SIGCHLD) {
             *sig = (int)info.ssi_signo;
             err_set(err, ERR_SYSTEM, "ended by signal %d (SIG%s)", *sig,
@@ -215,10 +233,12 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
     return -1;
 }
 
-static int launch_many(int nranks, int timeout_s, rank_main main, void *arg, int *sig,
-                       struct err *err)
+static int launch_many(int nranks, int timeout_s, volatile int *until, rank_main main,
+                       void *arg, int *sig, struct err *err)
 {
-    struct group g = { .n = nranks, .timeout_s = timeout_s, .report = { -1, -1 } };
+    struct group g = {
+        .n = nranks, .timeout_s = timeout_s, .report = { -1, -1 }, .stop = until
+    };
     sigset_t set, old;
     int fd = -1, ret = -1;
 
@@ -231,6 +251,8 @@ static int launch_many(int nranks, int timeout_s, rank_main main, void *arg, int
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
+    if (until)
+        sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, &old);
     if (shm_open_group(&g.shm, nranks, err) < 0)
         goto out;
@@ -265,12 +287,18 @@ int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err 
 int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
                         int *signal, struct err *err)
 {
+    return launch_ranks_until(nranks, timeout_s, NULL, main, arg, signal, err);
+}
+
+int launch_ranks_until(int nranks, int timeout_s, volatile int *stop, rank_main main,
+                       void *arg, int *signal, struct err *err)
+{
     struct comm *comm;
     int ret;
 
     *signal = 0;
     if (nranks > 1)
-        return launch_many(nranks, timeout_s, main, arg, signal, err);
+        return launch_many(nranks, timeout_s, stop, main, arg, signal, err);
     comm = comm_self_open();
     ret = main(arg, comm, err);
     comm->ops->close(comm);

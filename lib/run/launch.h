@@ -21,5 +21,12 @@ MUST_CHECK int launch_ranks(int nranks, rank_main main, void *arg, int *signal,
 /* The same; a rank that has been stopped for TIMEOUT_S seconds (0: any time) fails. */
 MUST_CHECK int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
                                    int *signal, struct err *err);
+/* The same of several ranks that end by themselves when they are asked to: the first
+ * SIGINT, SIGTERM or SIGUSR1 is only written to *STOP, memory that the ranks share.
+ * Another, half a second later or more, ends them. */
+MUST_CHECK int launch_ranks_until(int nranks, int timeout_s, volatile int *stop,
+                                  rank_main main, void *arg, int *signal,
+                                  struct err *err);
+enum { LAUNCH_AGAIN_MS = 500 }; /* one request may come as two signals */
 
 #endif

@@ -32,7 +32,6 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
-    struct engine_limits own = *limits;
     int coord[MESH_NAXES];
 
     mesh_coord(mesh, world->rank, coord);
@@ -53,13 +52,11 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         runner_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
-    if (r->program->dynamic_rope)
-        own.tokens = own.context;
-    r->chunk = own.tokens;
+    r->chunk = limits->tokens;
     if (r->ops->open(&r->device, machine->threads, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
-                    &r->groups, &own, err) < 0)
+                    &r->groups, limits, err) < 0)
         goto fail;
     return 0;
 fail:

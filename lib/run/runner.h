@@ -36,9 +36,7 @@ struct runner {
 MUST_CHECK int runner_group(struct comm **out, struct comm *world,
                             const struct mesh *mesh, const int coord[MESH_NAXES],
                             enum mesh_axis axis, struct err *err);
-/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it.  With
- * dynamic rotary scaling a step may have as many tokens as a sequence, whatever LIMITS
- * says: all angles follow from the length at the step's end. */
+/* Make rank WORLD->rank of MESH ready to run C.  C and WORLD must outlive it. */
 MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
                            const struct mesh *mesh,
                            const struct runner_machine *machine, struct comm *world,

@@ -129,6 +129,7 @@ static void add(struct state *st, struct step *step, size_t text, size_t n)
     *to = (struct segment){ .ids = t->ids + t->done,
                             .n = n,
                             .start = t->done,
+                            .length = t->n,
                             .sequence = t->sequence,
                             .wanted = &st->wanted[step->n],
                             .nwanted = last };
@@ -312,8 +313,8 @@ static int settle(struct state *st, struct err *err)
 
         t->away = false;
         s->gain(s->arg, step->decided[i], step->next[i]);
-        if (t->over)
-            leave(st, t);
+        if (t->over || program_rope_changes(s->runner->program, t->n))
+            leave(st, t); /* in the second case it is read again from the beginning */
     }
     return s->settled ? s->settled(s->arg, step->end, err) : 0;
 }

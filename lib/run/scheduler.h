@@ -7,8 +7,9 @@
  * none waits, after the youngest of the others has given its own back, which is read
  * again later, with what it has gained.  So the cache is never exceeded, and the oldest
  * text always goes on.  Where
- * rotary angles depend on a text's length, what was kept cannot be made again: there a
- * text has all its blocks from the beginning.
+ * rotary angles depend on each length that a text had, what was kept cannot be made
+ * again: there a text has all its blocks from the beginning.  Where one length changes
+ * all angles, a text that comes to it is read again.
  *
  * All ranks of a replica run the same schedule and come to the same steps; replicas
  * that share out experts take as many, the last ones of some without texts.  Over

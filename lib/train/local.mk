@@ -1,6 +1,14 @@
 # lib/train - training
 lib_libshardutils_a_SOURCES += \
+    %D%/corpus.c %D%/corpus.h \
+    %D%/data.c %D%/data.h \
+    %D%/init.c %D%/init.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
+    %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
+    %D%/textfile.c %D%/textfile.h \
+    %D%/texts.c %D%/texts.h \
+    %D%/tokenfile.c %D%/tokenfile.h \
+    %D%/tokenwriter.c %D%/tokenwriter.h \
     %D%/trainer.c %D%/trainer.h

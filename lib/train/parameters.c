@@ -40,6 +40,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     coord[MESH_DP] = 0; /* replicas own what the first does */
     p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
     p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
+    p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
     for (int i = 0; i < n; i++)
         p->at[i + 1] =
             p->at[i] + (size_t)(program->weight[i].rows * program->weight[i].cols);
@@ -64,6 +65,7 @@ void parameters_close(struct parameters *p)
     free(p->gradient);
     free(p->matrix);
     free(p->at);
+    free(p->shared);
     *p = (struct parameters){ 0 };
 }
 
@@ -74,15 +76,21 @@ void parameters_zero(struct parameters *p)
 
 /* ---- where elements are ---- */
 
-/* Is tensor T read at the beginning and at the end?  On the first stage it counts. */
-static bool is_tied(const struct parameters *p, size_t t)
+/* A tied tensor is read at the beginning and at the end, or twice on one stage. */
+int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *err)
 {
-    const struct model *m = p->program->model;
+    size_t n = p->program->model->ntensors;
+    double *has = xcalloc(n + 1, sizeof(*has));
+    bool end = pipe->rank == 0 || pipe->rank == pipe->size - 1;
+    int ret;
 
-    for (size_t i = 0; i < m->ntensors; i++)
-        if (m->tensor[i].tied == (long)t)
-            return true;
-    return false;
+    for (int i = 0; i < p->program->nweights && end; i++)
+        has[p->program->weight[i].tensor] = 1;
+    ret = comm_run(pipe, comm_all_reduce_f64(has, n), err);
+    for (size_t t = 0; t < n; t++)
+        p->shared[t] = has[t] > 1;
+    free(has);
+    return ret;
 }
 
 struct walk {
@@ -129,8 +137,7 @@ void parameters_runs(struct parameters *p, int i,
 
     cutter_slice(p->cutter, tensor, &slice);
     walk_axis(&w, 0, 0,
-              slice.primary &&
-                  (p->program->coord[MESH_PP] == 0 || !is_tied(p, tensor)));
+              slice.primary && (p->program->coord[MESH_PP] == 0 || !p->shared[tensor]));
 }
 
 uint64_t parameters_whole(const struct parameters *p, int i)
@@ -218,7 +225,7 @@ int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err)
     if (pipe->size == 1 || (pipe->rank > 0 && pipe->rank < pipe->size - 1))
         return 0;
     for (int i = 0; i < p->program->nweights; i++)
-        if (is_tied(p, p->program->weight[i].tensor) && tie_one(p, i, pipe, err) < 0)
+        if (p->shared[p->program->weight[i].tensor] && tie_one(p, i, pipe, err) < 0)
             return -1;
     return 0;
 }

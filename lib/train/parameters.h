@@ -17,6 +17,7 @@ struct parameters {
     struct matrix *matrix;    /* [program->nweights]: the weights, for the engine */
     size_t *at;               /* [nweights + 1]: where each begins in the blocks */
     float *weight, *gradient; /* [at[nweights]] */
+    bool *shared; /* [model->ntensors]: the first and the last stage both have it */
 };
 
 /* Load the weights of PROGRAM, which must outlive *p, from C by way of DEVICE. */
@@ -29,6 +30,9 @@ void parameters_zero(struct parameters *p); /* the gradients */
 /* Add up over the ranks of the tensor group C the gradients that are terms of a sum. */
 MUST_CHECK int parameters_sum(struct parameters *p, struct comm *c, struct err *err);
 
+/* Find what the first and the last stage of PIPE both have; before any of these: */
+MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
+                                      struct err *err);
 /* Add up those of tensors that the first and the last stage of PIPE both have. */
 MUST_CHECK int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err);
 

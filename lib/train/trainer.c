@@ -1,11 +1,14 @@
 /* trainer - one rank that trains: micro-batches to a global batch, to an update */
 #include "lib/train/trainer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/pipe/simulate.h"
+#include "lib/run/cache.h"
 
 /* ---- opening ---- */
 
@@ -21,24 +24,184 @@ static int most_in_flight(const struct action_row *row)
     return most;
 }
 
-static int open_engines(struct trainer *t, struct err *err)
+/* Engines for micro-batches of up to SEGMENTS documents, none of which is in flight. */
+static int open_engines(struct trainer *t, size_t segments, struct err *err)
 {
-    size_t rows = (size_t)t->options.micro_batch;
-    struct engine_limits limits = { .tokens = rows * t->options.length,
-                                    .segments = rows,
-                                    .sequences = rows,
+    size_t tokens = (size_t)t->options.micro_batch * t->options.length;
+    struct engine_limits limits = { .tokens = tokens,
+                                    .segments = segments,
+                                    .sequences = segments,
+                                    .cache = tokens + segments * CACHE_BLOCK,
                                     .context = t->options.length };
 
-    t->in_flight = most_in_flight(&t->table.row[t->program->coord[MESH_PP]]);
-    t->engine = xcalloc((size_t)t->in_flight + 1, sizeof(*t->engine));
-    t->holds = xmalloc(((size_t)t->in_flight + 1) * sizeof(*t->holds));
     for (int i = 0; i < t->in_flight; i++) {
-        t->holds[i] = -1;
+        engine_free(t->engine[i]);
+        t->engine[i] = NULL;
+    }
+    engine_free(t->scorer);
+    t->scorer = NULL;
+    t->segments = segments;
+    for (int i = 0; i < t->in_flight; i++) {
         if (engine_open(&t->engine[i], t->program, t->ops, t->device,
                         t->parameters.matrix, &t->groups, &limits, err) < 0)
             return -1;
+        engine_drop(t->engine[i], t->options.seed);
     }
     return 0;
+}
+
+static int open_scorer(struct trainer *t, struct err *err)
+{
+    size_t tokens = (size_t)t->options.micro_batch * t->options.length;
+    struct engine_limits limits = { .tokens = tokens,
+                                    .segments = t->segments,
+                                    .sequences = t->segments,
+                                    .cache = tokens + t->segments * CACHE_BLOCK,
+                                    .context = t->options.length };
+
+    return engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
+                       &t->groups, &limits, err);
+}
+
+/* The program that evaluates, where what is trained drops elements. */
+static int make_scored(struct trainer *t, const struct model *m,
+                       const struct mesh *mesh, const int coord[MESH_NAXES],
+                       struct err *err)
+{
+    const struct program_options options = { .tail = TAIL_NLL };
+    bool drops = false;
+
+    for (int i = 0; i < t->program->nforward; i++) {
+        const struct inst *inst = &t->program->inst[i];
+
+        drops |= inst->op == OP_DROPOUT ||
+                 (inst->op == OP_ATTENTION && inst->attention.drop > 0);
+    }
+    if (!drops)
+        return 0;
+    if (program_build(&t->scored, m, mesh, coord, &options, err) < 0)
+        return -1;
+    assert(t->scored->nweights == t->program->nweights);
+    for (int i = 0; i < t->program->nweights; i++)
+        assert(t->scored->weight[i].tensor == t->program->weight[i].tensor);
+    return 0;
+}
+
+static int make_engines(struct trainer *t, struct err *err)
+{
+    t->in_flight = most_in_flight(&t->table.row[t->program->coord[MESH_PP]]);
+    t->engine = xcalloc((size_t)t->in_flight + 1, sizeof(*t->engine));
+    t->holds = xmalloc(((size_t)t->in_flight + 1) * sizeof(*t->holds));
+    for (int i = 0; i < t->in_flight; i++)
+        t->holds[i] = -1;
+    return open_engines(t, (size_t)t->options.micro_batch, err);
+}
+
+/* Documents of a sample. */
+static size_t documents_of(const struct sample *s)
+{
+    return s->documents ? s->documents : 1;
+}
+
+/* Room for the documents of N samples, in micro-batches. */
+static int make_room(struct trainer *t, const struct sample *sample, size_t n,
+                     struct err *err)
+{
+    size_t micro = (size_t)t->options.micro_batch, most = 0;
+
+    for (size_t i = 0; i < n; i += micro) {
+        size_t sum = 0;
+
+        for (size_t k = i; k < i + micro && k < n; k++)
+            sum += documents_of(&sample[k]);
+        most = sum > most ? sum : most;
+    }
+    return most > t->segments ? open_engines(t, most + most / 2, err) : 0;
+}
+
+/* Buffers of the tree: of micro-batches in a replica's share, which must be a whole
+ * subtree. */
+static int make_tree(struct trainer *t, struct err *err)
+{
+    int share = t->table.micro_batches, dp = t->program->mesh.size[MESH_DP];
+    size_t bytes = t->parameters.at[t->program->nweights] * sizeof(float) + 1;
+
+    if (!t->options.deterministic)
+        return 0;
+    if ((share & (share - 1)) || (dp & (dp - 1)))
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: dp and the micro-batches of a replica must be "
+                       "powers of 2; they are %d and %d",
+                       dp, share);
+    while (1 << t->levels < share)
+        t->levels++;
+    t->levels++;
+    t->partial = xcalloc((size_t)t->levels + 1, sizeof(*t->partial));
+    for (int i = 0; i <= t->levels; i++) {
+        t->partial[i] = mem_alloc(bytes, "gradients of micro-batches", err);
+        if (!t->partial[i])
+            return -1;
+    }
+    return 0;
+}
+
+/* A table of foreign actions: as many ranks and micro-batches as there are, whole
+ * backwards alone, which come in the same order on all stages, as messages do. */
+static int check_table(const struct action_table *a, int pp, int micro_batches,
+                       struct err *err)
+{
+    double *one = xmalloc((size_t)pp * sizeof(*one));
+    struct pipe_times times = { one, one, one, 0, 0, 0, 0 };
+    struct pipe_result result;
+    int ret = -1;
+
+    for (int i = 0; i < pp; i++)
+        one[i] = 1;
+    if (a->ranks != pp || a->stages != pp || a->micro_batches != micro_batches) {
+        err_set(err, ERR_INPUT,
+                "a schedule of %d ranks, %d stages and %d micro-batches; "
+                "here are %d ranks with a stage each, and %d micro-batches",
+                a->ranks, a->stages, a->micro_batches, pp, micro_batches);
+        goto out;
+    }
+    for (int r = 0; r < pp; r++) {
+        int seen[2] = { 0 };
+
+        for (size_t i = 0; i < a->row[r].n; i++) {
+            const struct action *v = &a->row[r].v[i];
+
+            if (v->kind != ACTION_FORWARD && v->kind != ACTION_BACKWARD) {
+                err_set(err, ERR_INPUT,
+                        "a schedule with gradients of inputs and of weights apart "
+                        "cannot be trained by");
+                goto out;
+            }
+            if (v->stage != r || v->micro_batch != seen[v->kind == ACTION_BACKWARD]++) {
+                err_set(err, ERR_INPUT,
+                        "a schedule whose rank %d does not take the micro-batches of "
+                        "stage %d in order cannot be trained by",
+                        r, r);
+                goto out;
+            }
+        }
+    }
+    if (action_check(a, err) < 0 || pipe_simulate(&result, a, &times, err) < 0)
+        goto out;
+    pipe_result_clear(&result);
+    ret = 0;
+out:
+    free(one);
+    return ret;
+}
+
+static void copy_table(struct action_table *to, const struct action_table *from)
+{
+    action_table_init(to, from->ranks, from->stages, from->micro_batches);
+    memcpy(to->rank_of, from->rank_of, (size_t)from->stages * sizeof(*to->rank_of));
+    for (int r = 0; r < from->ranks; r++)
+        for (size_t i = 0; i < from->row[r].n; i++)
+            action_add(to, r, from->row[r].v[i].kind, from->row[r].v[i].stage,
+                       from->row[r].v[i].micro_batch);
 }
 
 static int open_table(struct trainer *t, const struct mesh *mesh, struct err *err)
@@ -51,15 +214,35 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
                        "a global batch of %d is no multiple of %d: dp times the "
                        "micro-batch",
                        o->global, share);
-    return order_make(&t->table, o->order, mesh->size[MESH_PP], o->global / share, 1,
-                      err);
+    t->loss = xcalloc((size_t)(o->global / o->micro_batch), sizeof(*t->loss));
+    if (!o->table)
+        return order_make(&t->table, o->order, mesh->size[MESH_PP], o->global / share,
+                          1, err);
+    if (check_table(o->table, mesh->size[MESH_PP], o->global / share, err) < 0)
+        return -1;
+    copy_table(&t->table, o->table);
+    return 0;
+}
+
+/* What sees the tokens that follow has nothing to learn from them. */
+int trainer_check(const struct program *p, struct err *err)
+{
+    for (int i = 0; i < p->nforward; i++)
+        if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
+            return err_set(err, ERR_NO,
+                           "family %s: attention is not causal; models that fill in "
+                           "masked tokens cannot be trained",
+                           p->model->family);
+    return 0;
 }
 
 int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
 {
-    struct program_options program = { .tail = TAIL_NLL, .reverse = true };
+    struct program_options program = { .tail = TAIL_NLL,
+                                       .reverse = true,
+                                       .dropout = options->dropout };
     int coord[MESH_NAXES];
 
     *t = (struct trainer){ .options = *options,
@@ -75,9 +258,12 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         t->ops->open(&t->device, machine->threads, err) < 0 ||
+        trainer_check(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
+        parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
-        open_engines(t, err) < 0) {
+        make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
+        make_scored(t, c->model, mesh, coord, err) < 0) {
         trainer_close(t);
         return -1;
     }
@@ -92,7 +278,13 @@ void trainer_close(struct trainer *t)
     for (int i = 0; i < t->in_flight && t->engine; i++)
         engine_free(t->engine[i]);
     free(t->engine);
+    engine_free(t->scorer);
+    program_free(t->scored);
     free(t->holds);
+    for (int i = 0; t->partial && i <= t->levels; i++)
+        free(t->partial[i]);
+    free(t->partial);
+    free(t->loss);
     optimizer_close(&t->optimizer);
     parameters_close(&t->parameters);
     if (t->device)
@@ -135,90 +327,225 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     return 0;
 }
 
-static int forward(struct trainer *t, const struct sample *sample, int micro_batch,
-                   float scale, double *sum, struct err *err)
+/* The documents of the N samples at SAMPLE, the first of which is sample NUMBER of the
+ * run: a fresh array of *COUNT segments. */
+static struct segment *segments_of(const struct trainer *t, const struct sample *sample,
+                                   uint64_t number, size_t n, size_t *count)
 {
-    size_t n = (size_t)t->options.micro_batch;
-    struct segment *s = xcalloc(n, sizeof(*s));
-    int at = find_engine(t, -1), ret;
+    struct segment *s;
+    size_t most = 0, at = 0;
 
     for (size_t i = 0; i < n; i++)
-        s[i] = (struct segment){ .ids = sample[i].id,
-                                 .targets = sample[i].target,
-                                 .n = sample[i].n,
-                                 .sequence = i };
-    t->holds[at] = micro_batch;
-    engine_differentiate(t->engine[at], t->parameters.gradient, scale);
-    ret = engine_forward(t->engine[at], s, n, err);
+        most += documents_of(&sample[i]);
+    s = xcalloc(most, sizeof(*s));
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; d < documents_of(&sample[i]); d++) {
+            size_t from = sample[i].documents ? sample[i].start[d] : 0;
+            size_t to =
+                d + 1 < sample[i].documents ? sample[i].start[d + 1] : sample[i].n;
+
+            s[at] = (struct segment){ .ids = sample[i].id + from,
+                                      .targets = sample[i].target + from,
+                                      .n = to - from,
+                                      .token = (number + i) * t->options.length + from,
+                                      .sequence = at };
+            at++;
+        }
+    *count = at;
+    return s;
+}
+
+/* N samples, from number NUMBER on, through E; *SUM grows by their likelihoods. */
+static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
+                   uint64_t number, size_t n, double *sum, struct err *err)
+{
+    size_t count;
+    struct segment *s = segments_of(t, sample, number, n, &count);
+    int ret = engine_forward(e, s, count, err);
+
     if (ret == 0)
-        ret = add_loss(t, t->engine[at], s, n, sum, err);
+        ret = add_loss(t, e, s, count, sum, err);
     free(s);
     return ret;
 }
 
+/* Add the gradients of micro-batch M, those of an earlier one first, to those of its
+ * neighbours in the tree: level i has 2^i micro-batches. */
+static void climb(struct trainer *t, int m)
+{
+    size_t n = t->parameters.at[t->program->nweights];
+    int level = 1;
+
+    for (; m & 1; m >>= 1, level++)
+        for (size_t i = 0; i < n; i++)
+            t->partial[0][i] = t->partial[level][i] + t->partial[0][i];
+    memcpy(t->partial[level], t->partial[0], n * sizeof(float));
+}
+
 static int backward(struct trainer *t, int micro_batch, struct err *err)
 {
+    size_t bytes = t->parameters.at[t->program->nweights] * sizeof(float);
     int at = find_engine(t, micro_batch);
 
     t->holds[at] = -1;
-    return engine_reverse(t->engine[at], err);
+    if (t->partial)
+        memset(t->partial[0], 0, bytes);
+    if (engine_reverse(t->engine[at], err) < 0)
+        return -1;
+    if (t->partial)
+        climb(t, micro_batch);
+    return 0;
 }
 
 /* All of this replica's micro-batches, as the table of actions says. */
 static int run_share(struct trainer *t, const struct sample *sample, float scale,
-                     double *sum, struct err *err)
+                     struct err *err)
 {
     const struct action_row *row = &t->table.row[t->program->coord[MESH_PP]];
+    int first = t->program->coord[MESH_DP] * t->table.micro_batches;
+    int micro = t->options.micro_batch;
 
-    sample += t->program->coord[MESH_DP] *
-              (t->options.global / t->program->mesh.size[MESH_DP]);
     for (size_t i = 0; i < row->n; i++) {
-        int m = row->v[i].micro_batch;
+        int m = row->v[i].micro_batch, at;
 
-        if (row->v[i].kind == ACTION_FORWARD
-                ? forward(t, sample + m * t->options.micro_batch, m, scale, sum, err) <
-                      0
-                : backward(t, m, err) < 0)
+        if (row->v[i].kind == ACTION_BACKWARD) {
+            if (backward(t, m, err) < 0)
+                return -1;
+            continue;
+        }
+        at = find_engine(t, -1);
+        t->holds[at] = m;
+        engine_differentiate(
+            t->engine[at], t->partial ? t->partial[0] : t->parameters.gradient, scale);
+        if (forward(t, t->engine[at], sample + (first + m) * micro,
+                    t->first + (uint64_t)((first + m) * micro), (size_t)micro,
+                    &t->loss[first + m], err) < 0)
             return -1;
+    }
+    if (t->partial)
+        memcpy(t->parameters.gradient, t->partial[t->levels],
+               t->parameters.at[t->program->nweights] * sizeof(float));
+    return 0;
+}
+
+/* Gradients added up over the replicas, in rank order; or in a tree, in which both of
+ * each pair add the lower rank's first. */
+static int sum_replicas(struct trainer *t, struct err *err)
+{
+    struct comm *c = t->data;
+    size_t n = t->parameters.at[t->program->nweights];
+    float *own = t->parameters.gradient, *theirs;
+
+    if (!t->partial)
+        return comm_run(c, comm_all_reduce(own, n), err);
+    theirs = t->partial[0];
+    for (int bit = 1; bit < c->size; bit <<= 1) {
+        int other = c->rank ^ bit;
+
+        if (c->ops->send(c, own, n * sizeof(float), other, err) < 0 ||
+            c->ops->receive(c, theirs, n * sizeof(float), other, err) < 0)
+            return -1;
+        for (size_t i = 0; i < n; i++)
+            own[i] = other < c->rank ? theirs[i] + own[i] : own[i] + theirs[i];
     }
     return 0;
 }
 
-/* *x added up over the groups A and B. */
-static int sum_over(double *x, struct comm *a, struct comm *b, struct err *err)
+/* X[n] added up over the groups A and B. */
+static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
+                    struct err *err)
 {
-    return comm_run(a, comm_all_reduce_f64(x, 1), err) < 0 ||
-                   comm_run(b, comm_all_reduce_f64(x, 1), err) < 0
+    return comm_run(a, comm_all_reduce_f64(x, n), err) < 0 ||
+                   comm_run(b, comm_all_reduce_f64(x, n), err) < 0
                ? -1
                : 0;
+}
+
+static uint64_t count_targets(const struct sample *sample, size_t n)
+{
+    uint64_t counted = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < sample[i].n; k++)
+            counted += sample[i].target[k] >= 0;
+    return counted;
 }
 
 int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                  struct trainer_result *result, struct err *err)
 {
     struct parameters *p = &t->parameters;
-    size_t n = p->at[t->program->nweights];
+    size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
+    uint64_t counted = count_targets(sample, (size_t)t->options.global);
     double sum = 0, squares;
-    uint64_t counted = 0;
 
-    for (int i = 0; i < t->options.global; i++)
-        for (size_t k = 0; k < sample[i].n; k++)
-            counted += sample[i].target[k] >= 0;
     if (!counted)
         return err_set(err, ERR_INPUT, "a batch has no token to learn");
+    if (make_room(t, sample, (size_t)t->options.global, err) < 0)
+        return -1;
     parameters_zero(p);
-    if (run_share(t, sample, (float)(1 / (double)counted), &sum, err) < 0 ||
-        comm_run(t->data, comm_all_reduce(p->gradient, n), err) < 0 ||
-        parameters_sum(p, t->groups.tensor, err) < 0 ||
+    memset(t->loss, 0, micro_batches * sizeof(*t->loss));
+    if (run_share(t, sample, (float)(1 / (double)counted), err) < 0 ||
+        sum_replicas(t, err) < 0 || parameters_sum(p, t->groups.tensor, err) < 0 ||
         parameters_tie(p, t->groups.pipe, err) < 0)
         return -1;
     squares = optimizer_squares(p);
-    if (sum_over(&sum, t->data, t->groups.pipe, err) < 0 ||
-        sum_over(&squares, t->groups.tensor, t->groups.pipe, err) < 0)
+    if (sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
+        sum_over(&squares, 1, t->groups.tensor, t->groups.pipe, err) < 0)
         return -1;
+    for (size_t i = 0; i < micro_batches; i++)
+        sum += t->loss[i];
     *result = (struct trainer_result){ .loss = sum / (double)counted,
                                        .norm = sqrt(squares),
                                        .counted = counted };
-    optimizer_step(&t->optimizer, p, rate, result->norm);
+    result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
+                      (t->most_norm > 0 && result->norm > t->most_norm);
+    if (!result->skipped)
+        optimizer_step(&t->optimizer, p, rate, result->norm);
     return 0;
+}
+
+/* Micro-batches go round the replicas, and are summed in their order. */
+int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
+                     double *sum, uint64_t *counted, struct err *err)
+{
+    size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
+    double *loss = xcalloc(batches + 1, sizeof(*loss));
+    int ret = make_room(t, sample, n, err);
+
+    if (ret == 0 && t->scored && !t->scorer)
+        ret = open_scorer(t, err);
+    for (size_t m = 0; m < batches && ret == 0; m++)
+        if (m % (size_t)t->data->size == (size_t)t->data->rank)
+            ret =
+                forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
+                        n - m * micro < micro ? n - m * micro : micro, &loss[m], err);
+    if (ret == 0)
+        ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
+    for (size_t m = 0; m < batches && ret == 0; m++)
+        *sum += loss[m];
+    *counted += count_targets(sample, n);
+    free(loss);
+    return ret;
+}
+
+uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
+{
+    const uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens, [ROWS_ONE] = segments };
+    uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes;
+
+    if (!program_arena(p, most, offset, &bytes))
+        bytes = UINT64_MAX;
+    free(offset);
+    return bytes;
+}
+
+uint64_t trainer_bytes(const struct trainer *t)
+{
+    uint64_t n = t->parameters.at[t->program->nweights] * sizeof(float);
+    uint64_t bytes = 4 * n + (t->partial ? (uint64_t)t->levels + 1 : 0) * n;
+
+    for (int i = 0; i < t->in_flight; i++)
+        bytes += engine_arena_bytes(t->engine[i]) + engine_cache_bytes(t->engine[i]);
+    return bytes;
 }

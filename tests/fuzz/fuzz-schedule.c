@@ -3,6 +3,8 @@
 
 #include "lib/pipe/csv.h"
 
+static volatile int failures; /* as many as there are: any answer will do */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -13,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (csv_parse(&t, "fuzz", (const char *)data, size, &err) < 0)
         return 0;
     if (t.stages <= 64 && t.micro_batches <= 64)
-        (void)action_check(&t, &err);
+        failures += action_check(&t, &err) < 0;
     action_table_clear(&t);
     return 0;
 }

@@ -37,9 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err = { 0 };
 
     if (tokenizer_parse(&t, "fuzz", file, &err) == 0) {
-        tokenizer_encode(t, (const char *)data + skip, size - skip, true, &tokens,
-                         &err);
-        decode(t, &tokens);
+        if (tokenizer_encode(t, (const char *)data + skip, size - skip, true, &tokens,
+                             &err) == 0)
+            decode(t, &tokens);
         tokens_clear(&tokens);
         tokenizer_free(t);
     }

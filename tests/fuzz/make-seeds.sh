@@ -1,5 +1,5 @@
 #!/bin/sh
-# make-seeds.sh CORPUS - the seeds of fuzz-checkpoint, fuzz-manifest and fuzz-config
+# make-seeds.sh CORPUS - the seeds of fuzz-checkpoint, fuzz-manifest, fuzz-config and fuzz-data
 #
 # With tp-shard in PATH and the tests' models beside this script: small checkpoints of a family that has
 # every kind of axis, on many meshes and with every option of split, packed into one file each; their
@@ -249,3 +249,91 @@ DROP TABLE version_info;
 ALTER TABLE trials RENAME COLUMN state TO status;
 CREATE TABLE more (a, b);
 EOF
+
+# files of documents and of token ids: kind, samples' length, and what printf makes of the rest
+mkdir -p "$corpus/data"
+n=0
+# add TEXT - the next seed
+add() {
+    n=$((n + 1))
+    # shellcheck disable=SC2059 # it is a format
+    printf "$1" > "$corpus/data/$(printf '%02d' $n)"
+}
+# numbers WIDTH N... - little-endian, as printf takes them
+numbers() {
+    width=$1
+    shift
+    for x; do
+        i=0
+        while [ $i -lt "$width" ]; do
+            printf '\\%03o' $((x & 255))
+            x=$((x >> 8)) i=$((i + 1))
+        done
+    done
+}
+for kind in j4 c2; do
+    while read -r line; do
+        add "$kind$line"
+    done << 'EOF'
+{"ids":[0,1,2,3]}\n{"ids":[4,5]}\n\n{"ids":[]}\n{"ids":[1]}\n
+{"text":"aab ab"}\n{"text":"<e>a<e><e>b"}\r\n{"text":""}
+{"prompt":"aa","completion":"b"}\n{"completion":"","prompt":"abab"}\n{"prompt":"","completion":"ab"}\n
+{"meta":{"a":[1,{"b":null}]},"ids":[5,4,3,2,1,0,1,2,3,4,5],"x":"y"}
+{"text":"a\\u0062\\n\\ud83d\\ude00"}\n{"ids":[1.5]}\n
+{"ids":[1,-1]}\n
+{"ids":[6]}\n
+{"ids":[1,2],"ids":[3]}\n
+{"ids":[1,2],"text":"a"}\n
+{"ids":"a"}\n{"text":[1]}\n
+[1]\n
+{"ids":[1,2]} {"ids":[3]}\n
+{"ids":[[1]]}\n
+{"text":"\\\\x"}\n
+{"text":"\377"}\n
+{"te\0xt":"a\0b"}\n
+EOF
+done
+for text in aabab 'a<e>b<e>' '' '<e>' 'ab\nab\0ab\n' 'ab\377' '\357\277\275a' 'x y z'; do
+    add "t3$text"
+done
+printf '{"ids":[1,2,3]}\n' | gzip -n > "$work/ids.gz"
+{
+    printf g4
+    cat "$work/ids.gz"
+} > "$corpus/data/gzip"
+head -c 30 "$corpus/data/gzip" > "$corpus/data/gzip-short"
+cat "$corpus/data/gzip" "$work/ids.gz" > "$corpus/data/gzip-twice"
+for seq in 1 7; do
+    add "b$seq$(numbers 2 1 2 3 4 5 3 3 0 1)"
+    add "l$seq$(numbers 2 3 1 2 3 3 4 5 0)"
+    add "w$seq$(numbers 4 3 1 2 3 4 5 0)"
+done
+add "b4$(numbers 2 1 2 9)"
+add "b4\\001"
+add "l4$(numbers 2 3 65535)"
+add "b4$(numbers 4 20240520 1 77)"
+# index TYPE WIDTH "LENGTHS" "STARTS" "FIRST SEQUENCES" TOKENS... - with its .bin
+index() {
+    type=$1 width=$2 lengths=$3 starts=$4 first=$5
+    shift 5
+    # shellcheck disable=SC2086 # lists
+    set -- "$(numbers 1 77 77 73 68 73 68 88 0 0)$(numbers 8 1)$(numbers 1 "$type")$(numbers 8 $(echo $lengths | wc -w) \
+        $(echo $first | wc -w))$(numbers 4 $lengths)$(numbers 8 $starts)$(numbers 8 $first)" "$(numbers "$width" "$@")"
+    add "m5$(numbers 2 $((${#1} / 4)))$1$2"
+}
+index 8 2 "3 2" "0 6" "0 1 2" 1 2 3 4 5
+index 4 4 "3 2" "0 12" "0 1 2" 1 2 3 4 5
+index 5 8 "3 2" "0 24" "0 2 2" 1 2 3 4 5
+index 1 1 "3 0 2" "0 3 3" "0 1 1 3" 1 2 3 4 5
+index 2 1 "5" "0" "0 1" 1 2 3 4 255
+index 3 2 "5" "0" "0 1" 1 2 3 4 65535
+index 8 2 "3 2" "0 6" "0 1" 1 2 3 4 5
+index 8 2 "3 2" "0 4" "0 1 2" 1 2 3 4 5
+index 8 2 "3 2" "0 6" "0 2 1" 1 2 3 4 5
+index 8 2 "3 2" "0 6" "0 1 3" 1 2 3 4 5
+index 8 2 "3 3" "0 6" "0 1 2" 1 2 3 4 5
+index 6 8 "3 2" "0 24" "0 1 2" 1 2 3 4 5
+index 9 4 "3 2" "0 12" "0 1 2" 1 2 3 4 5
+index 8 2 "3 -2" "0 6" "0 1 2" 1
+index 8 2 "" "" "0"
+index 8 2 "2147483647 2" "0 4294967294" "0 1 2" 1 2

@@ -166,6 +166,11 @@ def stored_twice(pairs):
     return lambda path: rewrite(path, edit)
 
 
+def without_pooler(path):
+    """As BertModel(add_pooling_layer=False) is saved."""
+    rewrite(path, lambda tensors: {k: t for k, t in tensors.items() if "pooler" not in k})
+
+
 def hub_bert(path):
     """As the first BERT files on the hub: gamma and beta, heads of pretraining, a buffer."""
     rng = np.random.RandomState(7)
@@ -210,6 +215,15 @@ def plain(kind, **kw):
     return getattr(transformers, kind + "Config")(**{**SMALL, **kw})
 
 
+def odd(kind, **kw):
+    """Five heads of 8 columns on one key and value head, 29 in the FFN, a vocabulary of 61."""
+    return getattr(transformers, kind + "Config")(
+        **{**SMALL, "hidden_size": 20, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 8,
+           "intermediate_size": 29, "vocab_size": 61, **kw})
+
+
+BF16 = {"dtype": torch.bfloat16}
+GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1)
 LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
               moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
               first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
@@ -224,6 +238,31 @@ def old_gpt(kind, **kw):
     base = dict(n_embd=24, n_layer=2, n_head=6, n_positions=64, vocab_size=64,
                 bos_token_id=1, eos_token_id=None)
     return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+def longrope(dim, **kw):
+    """Factors that tell short, long and dimensions apart."""
+    n = dim // 2
+    return dict(rope_type="longrope", rope_theta=10000.0,
+                short_factor=[1.0 + 0.125 * i for i in range(n)],
+                long_factor=[1.5 + 1.25 * i for i in range(n)], **kw)
+
+
+def as_su(path):
+    """config.json as Phi-3-mini-128k was published: type "su", the lengths beside it
+    (transformers 5.23 reads longrope of this form, but not under that name)."""
+    old_form(path, drop=("torch_dtype",))
+    c = read_config(path)
+    c["partial_rotary_factor"] = c["rope_scaling"].pop("partial_rotary_factor")
+    c["rope_scaling"].pop("original_max_position_embeddings", None)
+    c["rope_scaling"]["type"] = "su"
+    write_config(path, c)
+
+
+def old_neo(**kw):
+    base = dict(hidden_size=24, num_layers=2, num_heads=6, max_position_embeddings=64, vocab_size=64,
+                attention_types=[[["global", "local"], 1]], window_size=8, bos_token_id=1, eos_token_id=None)
+    return transformers.GPTNeoConfig(**{**base, **kw})
 
 
 def as_internlm2(path):
@@ -332,6 +371,9 @@ MODELS = {
                        id2label={0: "left", 1: "none", 2: "right"},
                        label2id={"left": 0, "none": 1, "right": 2}), {}, None),
     "bert-legacy": (MLM, bert(), {}, hub_bert),
+    "decoder-bert": (CAUSAL, bert(is_decoder=True, num_attention_heads=2, tie_word_embeddings=False), {}, None),
+    "decoder-roberta": (CAUSAL, plain("Roberta", is_decoder=True, hidden_size=30, type_vocab_size=1,
+                                      pad_token_id=1), {"dtype": torch.bfloat16}, None),
     "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,
                                    max_window_layers=1), {}, None),
     "qwen3": (CAUSAL, small("Qwen3", head_dim=8), {"dtype": torch.bfloat16}, None),
@@ -353,11 +395,24 @@ MODELS = {
     "phi": (CAUSAL, small("Phi", partial_rotary_factor=0.5), {}, None),
     "phi-normed": (CAUSAL, plain("Phi", partial_rotary_factor=0.5, qk_layernorm=True), {}, None),
     "phi3": (CAUSAL, small("Phi3", sliding_window=9, pad_token_id=0), {}, None),
+    "phi3-long": (
+        CAUSAL, small("Phi3", pad_token_id=0, hidden_size=32, num_attention_heads=4,
+                      num_key_value_heads=2, max_position_embeddings=64,
+                      original_max_position_embeddings=16,
+                      rope_parameters=longrope(8)), {"tokens": 40}, None),
+    "phi3-su": (
+        CAUSAL, small("Phi3", pad_token_id=0, hidden_size=48, num_attention_heads=3,
+                      num_key_value_heads=1, max_position_embeddings=96,
+                      original_max_position_embeddings=24, tie_word_embeddings=True,
+                      rope_parameters=longrope(12, partial_rotary_factor=0.75)),
+        {"dtype": torch.bfloat16, "tokens": 20, "last": as_su}, None),
     "gemma": (CAUSAL, small("Gemma", head_dim=8), {}, None),
     "gemma2": (CAUSAL, small("Gemma2", head_dim=8, sliding_window=8, num_hidden_layers=3), {}, None),
     "gemma3": (CAUSAL, small("Gemma3Text", head_dim=8, sliding_window=8, num_hidden_layers=7,
                              intermediate_size=24), {"dtype": torch.bfloat16}, None),
     "cohere": (CAUSAL, small("Cohere"), {}, None),
+    "cohere-normed": (CAUSAL, small("Cohere", use_qk_norm=True, attention_bias=True, vocab_size=61,
+                                    tie_word_embeddings=False, logit_scale=0.3), {}, None),
     "bigcode": (CAUSAL, old_gpt("GPTBigCode"), {}, None),
     "bigcode-heads": (CAUSAL, old_gpt("GPTBigCode", multi_query=False), {}, None),
     "starcoder2": (CAUSAL, small("Starcoder2", sliding_window=8), {}, None),
@@ -398,6 +453,80 @@ MODELS = {
                                                        original_max_position_embeddings=16)),
                     {"dtype": torch.bfloat16, "tokens": 40},
                     lambda path: rewrite(path, one_token_ahead)),
+    "granite": (CAUSAL, small("Granite", embedding_multiplier=3.0, attention_multiplier=0.4,
+                              residual_multiplier=0.3, logits_scaling=4.0), {}, None),
+    "granite-odd": (CAUSAL, odd("Granite", attention_bias=True, mlp_bias=True, embedding_multiplier=2.0,
+                                residual_multiplier=0.5, tie_word_embeddings=True), BF16, old_form),
+    "cohere2": (CAUSAL, small("Cohere2", num_hidden_layers=4, intermediate_size=24, sliding_window=8), {}, None),
+    "cohere2-odd": (CAUSAL, odd("Cohere2", head_dim=6, hidden_size=30, attention_bias=True, sliding_window=5,
+                                layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "olmo3": (CAUSAL, small("Olmo3", num_hidden_layers=4, intermediate_size=24, sliding_window=8,
+                            rope_parameters={"sliding_attention": rope("default"), "full_attention":
+                                rope("yarn", factor=4.0, original_max_position_embeddings=16)}), {}, None),
+    "olmo3-odd": (CAUSAL, odd("Olmo3", hidden_size=30, attention_bias=True, tie_word_embeddings=True,
+                              sliding_window=5, layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "smollm3": (CAUSAL, small("SmolLM3", num_hidden_layers=4, intermediate_size=24, pad_token_id=0), {}, None),
+    "smollm3-odd": (CAUSAL, odd("SmolLM3", pad_token_id=0, tie_word_embeddings=False, no_rope_layers=[0, 1],
+                                use_sliding_window=True, sliding_window=5, mlp_bias=True), BF16, None),
+    "stablelm": (CAUSAL, small("StableLm", hidden_size=48, use_qkv_bias=True), {}, None),
+    "stablelm-odd": (CAUSAL, odd("StableLm", hidden_size=40, use_parallel_residual=True, tie_word_embeddings=True),
+                     BF16, old_form),
+    "glm": (CAUSAL, small("Glm", head_dim=8, pad_token_id=0), {}, None),
+    "glm-odd": (CAUSAL, odd("Glm", pad_token_id=0, attention_bias=False, tie_word_embeddings=True), BF16, old_form),
+    "glm4": (CAUSAL, small("Glm4", head_dim=8, pad_token_id=0), {}, None),
+    "glm4-odd": (CAUSAL, odd("Glm4", pad_token_id=0, tie_word_embeddings=True), BF16, None),
+    "ernie4-5": (CAUSAL, small("Ernie4_5", head_dim=8), {}, None),
+    "ernie4-5-odd": (CAUSAL, odd("Ernie4_5", use_bias=True, tie_word_embeddings=False), BF16, None),
+    "seed-oss": (CAUSAL, small("SeedOss", head_dim=8, pad_token_id=0), {}, None),
+    "seed-oss-odd": (CAUSAL, odd("SeedOss", pad_token_id=0, attention_bias=False, attention_out_bias=True,
+                                 mlp_bias=True, tie_word_embeddings=True), BF16, None),
+    "exaone4": (CAUSAL, small("Exaone4", num_hidden_layers=4, intermediate_size=24, sliding_window=8), {}, None),
+    "exaone4-odd": (CAUSAL, odd("Exaone4", hidden_size=40, sliding_window=None, layer_types=["full_attention"] * 2,
+                                tie_word_embeddings=True), BF16, None),
+    "hunyuan-dense": (CAUSAL, small("HunYuanDenseV1", head_dim=8, pad_token_id=0), {}, None),
+    "hunyuan-dense-odd": (CAUSAL, odd("HunYuanDenseV1", pad_token_id=0, attention_bias=True, tie_word_embeddings=True,
+                                      rope_parameters=rope("dynamic", factor=1.0, alpha=1000.0)), BF16, None),
+    "arcee": (CAUSAL, small("Arcee", head_dim=8), {}, None),
+    "arcee-odd": (CAUSAL, odd("Arcee", mlp_bias=True, attention_bias=True, tie_word_embeddings=True), BF16, None),
+    "nemotron": (CAUSAL, small("Nemotron", head_dim=8), {}, None),
+    "nemotron-odd": (CAUSAL, odd("Nemotron", mlp_bias=True, attention_bias=True, tie_word_embeddings=True),
+                     BF16, old_form),
+    "helium": (CAUSAL, small("Helium", head_dim=4, pad_token_id=0), {}, None),
+    "helium-odd": (CAUSAL, odd("Helium", hidden_size=40, pad_token_id=0, mlp_bias=True, tie_word_embeddings=True), BF16, None),
+    "ministral": (CAUSAL, small("Ministral", head_dim=8, sliding_window=8), {}, None),
+    "ministral-odd": (CAUSAL, odd("Ministral", sliding_window=5, tie_word_embeddings=True,
+                                  layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "gpt-neo": (CAUSAL, old_neo(), {}, None),
+    "gpt-neo-odd": (CAUSAL, old_neo(hidden_size=35, num_heads=5, intermediate_size=29, vocab_size=61, num_layers=3,
+                                    attention_types=[[["local", "global", "local"], 1]], window_size=5), BF16, None),
+    "openai-gpt": (CAUSAL, old_gpt("OpenAIGPT"), {}, None),
+    "openai-gpt-odd": (CAUSAL, old_gpt("OpenAIGPT", n_embd=20, n_head=5, vocab_size=61, afn="silu",
+                                       tie_word_embeddings=False), BF16, None),
+    "biogpt": (CAUSAL, plain("BioGpt"), {}, None),
+    "biogpt-odd": (CAUSAL, plain("BioGpt", hidden_size=30, num_attention_heads=5, intermediate_size=29, vocab_size=61,
+                                 scale_embedding=False, tie_word_embeddings=False), BF16, None),
+    "persimmon": (CAUSAL, plain("Persimmon", hidden_size=48), {}, None),
+    "persimmon-odd": (CAUSAL, plain("Persimmon", hidden_size=40, num_attention_heads=5, intermediate_size=29, vocab_size=61,
+                                    qk_layernorm=False, tie_word_embeddings=True), BF16, None),
+    "dots1": (CAUSAL, small("Dots1", head_dim=8, **GROUPS, num_experts_per_tok=3, routed_scaling_factor=1.5,
+                            norm_topk_prob=True), {}, None),
+    "dots1-odd": (CAUSAL, odd("Dots1", **{**GROUPS, "n_group": 1, "topk_group": 1}, num_experts_per_tok=2, attention_bias=True,
+                              sliding_window=5, max_window_layers=1, tie_word_embeddings=True), BF16, None),
+    "glm4-moe": (CAUSAL, small("Glm4Moe", head_dim=8, **GROUPS, num_experts_per_tok=3, use_qk_norm=True), {}, None),
+    "glm4-moe-odd": (CAUSAL, odd("Glm4Moe", **{**GROUPS, "n_group": 1, "topk_group": 1}, num_experts_per_tok=2,
+                                 attention_bias=True, tie_word_embeddings=True), BF16, None),
+    "ernie4-5-moe": (CAUSAL, small("Ernie4_5_Moe", moe_intermediate_size=20, moe_num_experts=6, moe_k=3,
+                                   moe_layer_start_index=1, moe_layer_end_index=-1), {}, None),
+    "ernie4-5-moe-odd": (CAUSAL, odd("Ernie4_5_Moe", hidden_size=40, moe_intermediate_size=11, moe_num_experts=5, moe_k=2, use_bias=True,
+                                     moe_num_shared_experts=0, moe_layer_end_index=0, moe_layer_start_index=0,
+                                     tie_word_embeddings=False), BF16, None),
+    "hunyuan-moe": (CAUSAL, small("HunYuanMoEV1", head_dim=8, pad_token_id=0, num_experts=4, moe_topk=2), {}, None),
+    "hunyuan-moe-odd": (CAUSAL, odd("HunYuanMoEV1", pad_token_id=0, num_experts=3, moe_topk=1, attention_bias=True,
+                                    tie_word_embeddings=True), BF16, None),
+    "minimax-m2": (CAUSAL, small("MiniMaxM2", head_dim=8, num_local_experts=5, num_experts_per_tok=2,
+                                 rope_parameters=rope("default", partial_rotary_factor=0.5)), {}, None),
+    "minimax-m2-odd": (CAUSAL, odd("MiniMaxM2", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
+                       BF16, None),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
@@ -442,6 +571,10 @@ HEADS = {
     "mixtral-bare": (ENCODE, small("Mixtral", num_local_experts=4, num_experts_per_tok=2), {}, None),
     "llama-answers": (ANSWERS, small("Llama"), {}, None),
     "gemma2-score": (CLASSIFY, small("Gemma2", head_dim=8, num_labels=1, pad_token_id=0), {}, None),
+    "t5-encoder-bare": ("AutoModelForTextEncoding", transformers.T5Config(
+        d_model=24, d_kv=5, d_ff=40, num_layers=2, num_heads=6, vocab_size=61, feed_forward_proj="gated-gelu",
+        relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
+    "bert-unpooled-bare": (ENCODE, bert(), {}, without_pooler),
     "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
     "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
 }
@@ -459,7 +592,7 @@ def write_heads(path, name):
     with torch.no_grad():
         out = model(input_ids=torch.tensor([ids]))
     tensors = {"input_ids": torch.tensor(ids)}
-    if kind == ENCODE:
+    if name.endswith("-bare"):
         tensors["last_hidden_state"] = f32(out.last_hidden_state[0])
     elif kind == ANSWERS:
         tensors["logits"] = f32(torch.stack([out.start_logits[0], out.end_logits[0]], 1))
@@ -523,6 +656,14 @@ def nll(model, ids, window):
 
 def greedy(model, prompt, n):
     """N ids after PROMPT, the smallest gap of first to second logit on the way."""
+    if model.config.model_type == "roberta":  # generate() gives it positions from 0
+        ids, gaps = list(prompt), []
+        for _ in range(n):
+            with torch.no_grad():
+                top = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
+            ids.append(top.indices[0].item())
+            gaps.append((top.values[0] - top.values[1]).item())
+        return ids[len(prompt):], min(gaps)
     out = model.generate(torch.tensor([prompt]), max_new_tokens=n, do_sample=False,
                          eos_token_id=None, pad_token_id=0, output_logits=True,
                          return_dict_in_generate=True)

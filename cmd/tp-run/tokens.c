@@ -1,0 +1,181 @@
+/* tokens - the token ids of texts as Megatron's indexed dataset */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+
+#include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/session.h"
+#include "lib/base/fs.h"
+#include "lib/train/texts.h"
+#include "lib/train/tokenfile.h"
+#include "lib/train/tokenwriter.h"
+
+struct request {
+    const char *model, *end, *prefix;
+    int threads;
+    bool json, quiet;
+};
+
+struct tokens_run {
+    const struct request *r;
+    struct tokenizer *tokenizer;
+    struct texts_options texts;
+    struct tokenwriter *writer;
+};
+
+/* The tokenizer, from a model's directory or the file itself, and what ends a document
+ * by the files beside it. */
+static int open_model(struct tokens_run *t, const char *model, struct err *err)
+{
+    char *file = fs_is_dir(model) ? fs_join_dup(model, "tokenizer.json") : NULL;
+    char *dir = file ? NULL : fs_dirname_dup(model);
+    struct ids stop = { 0 };
+    int ret = -1;
+
+    if (tokenizer_open(&t->tokenizer, file ? file : model, err) == 0 &&
+        session_stop_ids(&stop, dir ? dir : model, err) == 0) {
+        t->texts.end_id = stop.n ? stop.v[0] : -1;
+        t->texts.tokenizer = t->tokenizer;
+        t->texts.vocab = tokenizer_size(t->tokenizer);
+        ret = 0;
+    }
+    ids_clear(&stop);
+    free(file);
+    free(dir);
+    return ret;
+}
+
+static int set_end(struct tokens_run *t, const char *end, struct err *err)
+{
+    uint64_t id, most = t->texts.vocab ? t->texts.vocab - 1 : INT32_MAX;
+
+    if (!strcmp(end, "none")) {
+        t->texts.end_id = -1;
+        return 0;
+    }
+    if (!str_u64(end, &id) || id > most)
+        return err_set(err, ERR_USAGE,
+                       "--end-id: '%s' is neither none nor an id to %llu", end,
+                       (unsigned long long)most);
+    t->texts.end_id = (int32_t)id;
+    return 0;
+}
+
+static int add_document(void *arg, const struct texts_document *d, struct err *err)
+{
+    struct tokens_run *t = arg;
+    uint64_t n;
+
+    if (tokenwriter_add(t->writer, d->id, d->n, err) < 0)
+        return -1;
+    n = tokenwriter_documents(t->writer);
+    if (n % 4096 == 0 && cmd_progress(t->r->quiet))
+        fprintf(stderr, "\r%" PRIu64 " documents, %" PRIu64 " tokens", n,
+                tokenwriter_tokens(t->writer));
+    return 0;
+}
+
+static int write_tokens(struct tokens_run *t, char **file, struct err *err)
+{
+    char *const standard[] = { (char[]){ "-" }, NULL };
+    char *const *f = file[0] ? file : standard;
+
+    for (; *f; f++) {
+        if (tokenfile_is(*f))
+            return err_set(err, ERR_INPUT, "%s: a file of token ids, not of text", *f);
+        if (texts_read(*f, &t->texts, add_document, t, err) < 0)
+            return -1;
+    }
+    if (!tokenwriter_documents(t->writer))
+        return err_set(err, ERR_INPUT, "%s: no document", file[0] ? file[0] : "-");
+    return tokenwriter_finish(t->writer, err);
+}
+
+static void print_result(const struct tokens_run *t)
+{
+    const char *form =
+        t->r->json ? "{\"type\":\"tokens\",\"file\":%s,\"documents\":%" PRIu64
+                     ",\"tokens\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"end_id\":%s}\n"
+                   : "%s: %" PRIu64 " documents, %" PRIu64 " tokens, %" PRIu64
+                     " bytes, end id %s\n";
+    struct str name = { 0 }, end = { 0 };
+
+    if (t->r->json)
+        str_add_json(&name, t->r->prefix);
+    else
+        str_add_printable(&name, t->r->prefix);
+    if (t->texts.end_id >= 0)
+        str_addf(&end, "%d", t->texts.end_id);
+    else
+        str_add(&end, t->r->json ? "null" : "none");
+    printf(form, name.s, tokenwriter_documents(t->writer),
+           tokenwriter_tokens(t->writer), tokenwriter_bytes(t->writer), end.s);
+    str_clear(&name);
+    str_clear(&end);
+}
+
+static int run(const struct request *r, char **file, struct err *err)
+{
+    struct tokens_run t = {
+        .r = r, .texts = { .end_id = -1, .strict = true, .threads = r->threads }
+    };
+    int ret = -1;
+
+    if ((r->model && open_model(&t, r->model, err) < 0) ||
+        (r->end && set_end(&t, r->end, err) < 0) ||
+        tokenwriter_open(&t.writer, r->prefix,
+                         t.texts.vocab ? t.texts.vocab : UINT64_MAX, err) < 0)
+        goto out;
+    ret = write_tokens(&t, file, err);
+    if (cmd_progress(r->quiet))
+        fputs("\r\033[K", stderr);
+    if (ret == 0)
+        print_result(&t);
+out:
+    tokenwriter_close(t.writer);
+    tokenizer_free(t.tokenizer);
+    return ret;
+}
+
+static int count_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+}
+
+int tokens_main(const char *program, int argc, char **argv)
+{
+    struct request r = { .threads = count_cores() };
+    const struct opt opts[] = {
+        { OPT_STRING, 'o', "output", &r.prefix, "PREFIX",
+          "write PREFIX.bin and PREFIX.idx", NULL, NULL },
+        { OPT_STRING, '\0', "tokenizer", &r.model, "MODEL",
+          "the model, or tokenizer.json, that makes tokens", NULL, NULL },
+        { OPT_STRING, '\0', "end-id", &r.end, "ID", "id that ends a document, or none",
+          NULL, NULL },
+        { OPT_COUNT, '\0', "threads", &r.threads, "N",
+          "threads that make tokens (default: all cores)", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON", NULL, NULL },
+        { OPT_FLAG, 'q', "quiet", &r.quiet, NULL, "no progress", NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "tokens",
+                             .program = program,
+                             .synopsis = "[OPTION]... -o PREFIX [FILE]...",
+                             .summary = "Write the token ids of texts for training",
+                             .opts = opts,
+                             .min_args = 0,
+                             .max_args = -1 };
+    char **file = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+
+    if (!r.prefix)
+        return cmd_usage(&cmd, "-o PREFIX says where the ids go");
+    if (run(&r, file, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    return cmd_finish(&cmd, EXIT_SUCCESS);
+}

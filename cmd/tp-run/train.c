@@ -1,0 +1,635 @@
+/* train - train a model: its options, and what is read before the first step */
+#include "cmd/tp-run/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/commands.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/pipe/csv.h"
+
+enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
+
+/* The order of the settings; the options' table says the same. */
+enum {
+    S_STEPS,
+    S_LR,
+    S_SCHEDULE,
+    S_WARMUP,
+    S_DECAY,
+    S_BETA1,
+    S_BETA2,
+    S_EPS,
+    S_CLIP,
+    S_DROPOUT,
+    S_GLOBAL,
+    S_MICRO,
+    S_SEQ,
+    S_SEED,
+    S_PACK,
+    S_ORDER,
+    S_FRACTION,
+    S_EVAL,
+    S_SAVE,
+    S_SPIKES,
+    SETTINGS
+};
+
+/* What the command line says besides settings. */
+struct request {
+    struct train t;
+    struct opt_list data, eval;
+    const char *keep, *stop_after, *pipeline;
+    bool resume, force, dry;
+    struct action_table table;
+    struct train_files files;
+    const char *model; /* to open */
+    char *newest;      /* or that */
+};
+
+/* ---- words that are parsed here ---- */
+
+/* "3h50m", "90s", "2.5h", or seconds. */
+static bool parse_duration(const char *text, double *out)
+{
+    static const struct {
+        char letter;
+        double seconds;
+    } units[] = { { 'd', 86400 }, { 'h', 3600 }, { 'm', 60 }, { 's', 1 } };
+    double sum = 0;
+
+    if (str_double(text, out))
+        return *out > 0;
+    while (*text) {
+        char number[32];
+        size_t n = strspn(text, "0123456789."), k = 0;
+        double x;
+
+        while (k < 4 && units[k].letter != text[n])
+            k++;
+        if (!n || n >= sizeof(number) || k == 4)
+            return false;
+        memcpy(number, text, n);
+        number[n] = '\0';
+        if (!str_double(number, &x))
+            return false;
+        sum += x * units[k].seconds;
+        text += n + 1;
+    }
+    *out = sum;
+    return sum > 0;
+}
+
+static int parse_words(struct request *r, struct err *err)
+{
+    struct train_options *o = &r->t.o;
+
+    if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
+        return err_set(err, ERR_USAGE,
+                       "--stop-after: expected a time such as 3h50m, not '%s'",
+                       r->stop_after);
+    if (r->keep && !strcmp(r->keep, "best"))
+        o->keep_best = true;
+    else if (r->keep && (!str_int(r->keep, &o->keep) || o->keep < 1))
+        return err_set(err, ERR_USAGE,
+                       "--keep: expected a number from 1 or best, not '%s'", r->keep);
+    return 0;
+}
+
+/* gpipe, 1f1b, or a file of actions. */
+static int parse_pipeline(struct request *r, struct err *err)
+{
+    char *text = NULL;
+    size_t n;
+    int ret;
+
+    r->t.pipeline = ORDER_1F1B;
+    if (!r->pipeline || !strcmp(r->pipeline, order_names[ORDER_1F1B]))
+        return 0;
+    if (!strcmp(r->pipeline, order_names[ORDER_GPIPE])) {
+        r->t.pipeline = ORDER_GPIPE;
+        return 0;
+    }
+    if (!fs_exists(r->pipeline))
+        return err_set(err, ERR_USAGE,
+                       "--pipeline: expected gpipe, 1f1b or a file, not '%s'",
+                       r->pipeline);
+    if (fs_read_regular(&text, &n, r->pipeline, MOST_TABLE, err) < 0)
+        return -1;
+    ret = csv_parse(&r->table, r->pipeline, text, n, err);
+    free(text);
+    if (ret == 0)
+        r->t.table = &r->table;
+    return ret;
+}
+
+static int check_numbers(const struct request *r, struct err *err)
+{
+    const struct train_options *o = &r->t.o;
+    const struct {
+        const char *name;
+        double x, least, below;
+    } range[] = {
+        { "lr", o->lr, 0, HUGE_VAL },
+        { "weight-decay", o->decay, 0, HUGE_VAL },
+        { "beta1", o->beta1, 0, 1 },
+        { "beta2", o->beta2, 0, 1 },
+        { "eps", o->eps, 0, HUGE_VAL },
+        { "clip", o->clip, 0, HUGE_VAL },
+        { "eval-fraction", o->eval_fraction, 0, 1 },
+        { "skip-spikes", o->spikes, 0, HUGE_VAL },
+    };
+
+    for (size_t i = 0; i < sizeof(range) / sizeof(*range); i++)
+        if (!(range[i].x >= range[i].least) || !(range[i].x < range[i].below))
+            return err_set(err, ERR_USAGE, "--%s %g: must be at least 0%s",
+                           range[i].name, range[i].x,
+                           range[i].below == 1 ? " and less than 1" : "");
+    if (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0 && o->dropout < 1))
+        return err_set(err, ERR_USAGE,
+                       "--dropout %g: must be at least 0 and less than 1", o->dropout);
+    if (o->spikes > 0 && o->spikes <= 1)
+        return err_set(err, ERR_USAGE, "--skip-spikes %g: must be above 1", o->spikes);
+    if (r->eval.n && o->eval_fraction > 0)
+        return err_set(err, ERR_USAGE,
+                       "--eval-data and --eval-fraction: one of them says what is "
+                       "evaluated");
+    if (o->eval_every && !r->eval.n && !r->files.neval && !(o->eval_fraction > 0))
+        return err_set(err, ERR_USAGE,
+                       "--eval-every: give --eval-data or --eval-fraction as well");
+    if (o->keep_best && !r->eval.n && !r->files.neval && !(o->eval_fraction > 0))
+        return err_set(err, ERR_USAGE,
+                       "--keep best: give --eval-data or --eval-fraction as well");
+    return 0;
+}
+
+/* ---- the run's directory ---- */
+
+static bool same_model(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = !strcmp(x ? x : a, y ? y : b);
+
+    free(x);
+    free(y);
+    return same;
+}
+
+/* Where to go on: the newest checkpoint, or the model that the run began with. */
+static int take_up(struct request *r, struct err *err)
+{
+    struct train *t = &r->t;
+
+    if (train_dir_read(t, &r->files, err) < 0)
+        return -1;
+    if (r->model && !same_model(r->model, r->files.model))
+        return err_set(err, ERR_USAGE,
+                       "%s: the run in %s was begun with %s; give no model with "
+                       "--resume",
+                       r->model, t->dir, r->files.model);
+    r->newest = train_newest_dup(t->dir);
+    t->resumed = r->newest != NULL;
+    r->model = t->resumed ? r->newest : r->files.model;
+    return 0;
+}
+
+static int find_run(struct request *r, struct err *err)
+{
+    struct train *t = &r->t;
+    const char *trial = getenv("HPO_TRIAL_DIR");
+    bool is;
+
+    t->report = getenv("HPO_REPORT");
+    t->result = getenv("HPO_RESULT");
+    if (!t->dir && trial)
+        t->dir = xstrdup(trial);
+    if (!t->dir && t->o.save_every && !r->dry)
+        return err_set(err, ERR_USAGE,
+                       "give -o RUN, where checkpoints go, or --save-every 0");
+    is = t->dir && train_dir_is_run(t->dir);
+    if (r->resume && !t->dir)
+        return err_set(err, ERR_USAGE, "--resume: give -o RUN");
+    if (is && r->resume)
+        return take_up(r, err);
+    if (is && !r->force && !r->dry)
+        return err_set(err, ERR_USAGE,
+                       "%s: has a run: --resume goes on with it, -f removes it",
+                       t->dir);
+    if (!r->model)
+        return err_set(err, ERR_USAGE, "give a model%s",
+                       r->resume ? ": there is no run to resume" : "");
+    return 0;
+}
+
+/* ---- data ---- */
+
+/* The files named by --data are those that the run was begun with. */
+static int compare_files(const struct request *r, struct err *err)
+{
+    const struct train_files *f = &r->files;
+    struct train_file *now = NULL;
+    size_t n = 0;
+    int ret = 0;
+
+    if (r->data.n && r->data.n != f->ndata)
+        return err_set(err, ERR_USAGE, "--data: %zu files; the run was begun with %zu",
+                       r->data.n, f->ndata);
+    for (size_t i = 0; i < f->ndata && ret == 0; i++) {
+        const char *path = r->data.n ? r->data.v[i] : f->data[i].path;
+
+        ret = train_files_add(&now, &n, path, err);
+        if (ret == 0 &&
+            (now[i].size != f->data[i].size || now[i].crc != f->data[i].crc))
+            ret =
+                err_set(err, ERR_USAGE,
+                        "%s: %" PRIu64 " bytes with the CRC-32 %08" PRIx32
+                        "; the run was begun with %" PRIu64 " bytes with %08" PRIx32,
+                        path, now[i].size, now[i].crc, f->data[i].size, f->data[i].crc);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(now[i].path);
+    free(now);
+    return ret;
+}
+
+static int sum_files(struct request *r, struct err *err)
+{
+    struct train_files *f = &r->files;
+
+    if (r->resume && f->ndata) {
+        if (compare_files(r, err) < 0)
+            return -1;
+    } else {
+        for (size_t i = 0; i < r->data.n; i++)
+            if (train_files_add(&f->data, &f->ndata, r->data.v[i], err) < 0)
+                return -1;
+    }
+    if (!f->ndata)
+        return err_set(err, ERR_USAGE, "give --data FILE");
+    if (!r->eval.n)
+        return 0;
+    for (size_t i = 0; i < f->neval; i++)
+        free(f->eval[i].path);
+    f->neval = 0;
+    for (size_t i = 0; i < r->eval.n; i++)
+        if (train_files_add(&f->eval, &f->neval, r->eval.v[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+static int open_files(struct data **out, const struct request *r,
+                      const struct train_file *file, size_t n, bool eval,
+                      struct err *err)
+{
+    const struct session *s = r->t.session;
+    const char **path = xcalloc(n + 1, sizeof(*path));
+    double vocab = 0;
+    struct data_options o = { .nfiles = n,
+                              .seq = (size_t)r->t.o.seq,
+                              .pack = (enum data_pack)r->t.o.pack,
+                              .order = eval ? DATA_ORDER_SEQUENTIAL
+                                            : (enum data_order)r->t.o.order,
+                              .seed = r->t.o.seed,
+                              .tokenizer = s->tokenizer,
+                              .end_id = s->stop.n ? s->stop.v[0] : -1,
+                              .held = eval ? 0 : r->t.o.eval_fraction,
+                              .threads = s->machine.threads * s->local_ranks };
+    int ret;
+
+    for (size_t i = 0; i < n; i++)
+        path[i] = file[i].path;
+    o.file = path;
+    if (model_number(s->checkpoint->model, "vocab", &vocab))
+        o.vocab = (uint64_t)vocab;
+    ret = data_open(out, &o, err);
+    free(path);
+    if (ret < 0 && s->no_tokenizer.kind)
+        *err = s->no_tokenizer;
+    return ret;
+}
+
+static int open_data(struct request *r, struct err *err)
+{
+    struct train *t = &r->t;
+    struct train_options *o = &t->o;
+    uint64_t epoch;
+
+    if (sum_files(r, err) < 0 ||
+        open_files(&t->data, r, r->files.data, r->files.ndata, false, err) < 0)
+        return -1;
+    if (r->files.neval &&
+        open_files(&t->eval, r, r->files.eval, r->files.neval, true, err) < 0)
+        return -1;
+    t->held = t->eval ? data_samples(t->eval) : data_held(t->data);
+    if (o->eval_fraction > 0 && !t->held)
+        return err_set(err, ERR_USAGE, "--eval-fraction %g: no sample is held out",
+                       o->eval_fraction);
+    epoch = data_samples(t->data) / (uint64_t)o->global;
+    if (!o->steps)
+        o->steps = epoch < 1 ? 1 : epoch > INT32_MAX ? INT32_MAX : (int)epoch;
+    return 0;
+}
+
+/* ---- what can be trained ---- */
+
+static int check_model(struct request *r, struct err *err)
+{
+    const struct session *s = r->t.session;
+    struct train_options *o = &r->t.o;
+
+    if (session_need_lm(s, err) < 0)
+        return -1;
+    if (s->source)
+        return err_set(err, ERR_NO, "%s: a model that reads a source cannot be trained",
+                       model_config_name(s->checkpoint->model));
+    if (s->mesh.size[MESH_SP] > 1)
+        return err_set(err, ERR_NO, "training does not share sequences (sp)");
+    if (s->mesh.pad_vocab)
+        return err_set(err, ERR_NO, "a padded vocabulary cannot be trained");
+    if (!o->seq)
+        o->seq = s->context && s->context < USUAL_SEQ ? s->context : USUAL_SEQ;
+    if (s->context && o->seq > s->context)
+        return err_set(err, ERR_USAGE,
+                       "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
+                       s->context);
+    return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
+}
+
+/* Can the first stage be trained? */
+static int check_program(const struct session *s, struct err *err)
+{
+    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const int coord[MESH_NAXES] = { 0 };
+    struct program *p;
+    int ret;
+
+    if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        return -1;
+    ret = trainer_check(p, err);
+    program_free(p);
+    return ret;
+}
+
+/* Rank 0: a new run's directory, or what is to go on. */
+static int begin_dir(struct request *r, struct err *err)
+{
+    struct train *t = &r->t;
+
+    if (!t->dir)
+        return 0;
+    if (r->force && !t->resumed && train_dir_is_run(t->dir) && !r->resume &&
+        train_dir_remove(t->dir, err) < 0)
+        return -1;
+    if (!r->files.model) {
+        char *full = realpath(r->model, NULL);
+
+        r->files.model = full ? full : xstrdup(r->model);
+    }
+    if (train_dir_write(t, &r->files, err) < 0)
+        return -1;
+    return train_dir_clean(t->dir, t->state.step, err);
+}
+
+/* ---- a dry run ---- */
+
+static int print_plan(const struct request *r, struct err *err)
+{
+    const struct train *t = &r->t;
+    const struct session *s = t->session;
+    const struct train_options *o = &t->o;
+    const int dp = s->mesh.size[MESH_DP];
+    uint64_t tokens = data_tokens(t->data);
+    char size[32];
+
+    printf("layout:   ");
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (s->mesh.size[a] > 1 || a == MESH_TP)
+            printf(" %s %d", mesh_axis_names[a], s->mesh.size[a]);
+    printf("; %d ranks of %d threads\n", s->mesh.nranks, s->machine.threads);
+    for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
+        const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+        const int coord[MESH_NAXES] = { [MESH_PP] = i };
+        uint64_t n = 0, bytes = 0;
+        struct program *p;
+
+        if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+            return -1;
+        for (int k = 0; k < p->nweights; k++)
+            n += p->weight[k].rows * p->weight[k].cols;
+        bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
+        program_free(p);
+        printf("stage %d:   %" PRIu64 " weights a rank; %s for them, gradients and "
+               "moments",
+               i, n, str_human(size, 16 * n));
+        printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
+    }
+    printf("step:      %d samples of up to %" PRIu64
+           " tokens, in %d micro-batches of %d"
+           " on %d replicas\n",
+           o->global, o->seq, o->global / o->micro / dp, o->micro, dp);
+    printf("data:      %" PRIu64 " samples, %" PRIu64 " tokens; %" PRIu64
+           " samples to evaluate\n",
+           data_samples(t->data), tokens, t->held);
+    printf("steps:     %d, %.3g epochs; from step %" PRIu64 "\n", o->steps,
+           (double)o->steps * (double)o->global / (double)data_samples(t->data),
+           t->state.step);
+    return 0;
+}
+
+/* ---- the command ---- */
+
+static int check_shares(const struct request *r, struct err *err)
+{
+    const struct train_options *o = &r->t.o;
+    int share = o->micro * r->t.session->mesh.size[MESH_DP];
+
+    if (o->global % share)
+        return err_set(
+            err, ERR_USAGE,
+            "--global-batch %d: no multiple of %d, which is --micro-batch %d "
+            "times dp %d",
+            o->global, share, o->micro, o->global ? share / o->micro : 1);
+    return 0;
+}
+
+static int prepare(struct request *r, const struct cmd *cmd,
+                   const struct session_options *opt, struct err *err)
+{
+    struct train *t = &r->t;
+    int ret;
+
+    if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
+        parse_pipeline(r, err) < 0)
+        return -1;
+    if (session_open(t->session, cmd, opt, r->model, err) < 0)
+        return -1;
+    ret = check_model(r, err);
+    if (ret == 0)
+        ret = check_program(t->session, err);
+    if (ret == 0)
+        ret = check_shares(r, err);
+    if (ret == 0)
+        ret = open_data(r, err);
+    return launcher_agree(&t->session->launcher, ret, err);
+}
+
+static int run(struct request *r, struct err *err)
+{
+    struct train *t = &r->t;
+    struct launcher *l = &t->session->launcher;
+    int ret = 0;
+
+    if (r->dry)
+        return launcher_is_front(l) && print_plan(r, err) < 0
+                   ? cmd_fail(t->session->cmd, err)
+                   : cmd_finish(t->session->cmd, 0);
+    if (launcher_is_front(l))
+        ret = begin_dir(r, err);
+    if (launcher_agree(l, ret, err) < 0 || launcher_ask(l, err) < 0)
+        return cmd_fail(t->session->cmd, err);
+    return session_run(t->session, train_rank, t);
+}
+
+static void clear(struct request *r)
+{
+    data_close(r->t.data);
+    data_close(r->t.eval);
+    action_table_clear(&r->table);
+    train_files_clear(&r->files);
+    free(r->newest);
+    free(r->t.dir);
+}
+
+int train_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { .launcher.err_fd = -1 };
+    struct request r = { .t = { .session = &session,
+                                .o = { .global = 8,
+                                       .micro = 1,
+                                       .lr = 5e-5,
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.999,
+                                       .eps = 1e-8,
+                                       .clip = 1,
+                                       .dropout = -1,
+                                       .save_every = SAVE_AT_END },
+                                .state.best = (double)INFINITY,
+                                .nsettings = SETTINGS } };
+    struct train_options *o = &r.t.o;
+    const char *out = NULL;
+    struct setting set[SETTINGS] = {
+        [S_STEPS] = { SETTING_INT, "steps", &o->steps, NULL, false, false },
+        [S_LR] = { SETTING_DOUBLE, "lr", &o->lr, NULL, false, true },
+        [S_SCHEDULE] = { SETTING_CHOICE, "lr-schedule", &o->schedule, schedule_names,
+                         false, true },
+        [S_WARMUP] = { SETTING_INT, "warmup", &o->warmup, NULL, false, true },
+        [S_DECAY] = { SETTING_DOUBLE, "weight-decay", &o->decay, NULL, false, true },
+        [S_BETA1] = { SETTING_DOUBLE, "beta1", &o->beta1, NULL, false, true },
+        [S_BETA2] = { SETTING_DOUBLE, "beta2", &o->beta2, NULL, false, true },
+        [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
+        [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
+        [S_DROPOUT] = { SETTING_DOUBLE, "dropout", &o->dropout, NULL, false, true },
+        [S_GLOBAL] = { SETTING_INT, "global-batch", &o->global, NULL, false, true },
+        [S_MICRO] = { SETTING_INT, "micro-batch", &o->micro, NULL, false, false },
+        [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
+        [S_SEED] = { SETTING_U64, "seed", &o->seed, NULL, false, true },
+        [S_PACK] = { SETTING_CHOICE, "pack", &o->pack, data_pack_names, false, true },
+        [S_ORDER] = { SETTING_CHOICE, "order", &o->order, data_order_names, false,
+                      true },
+        [S_FRACTION] = { SETTING_DOUBLE, "eval-fraction", &o->eval_fraction, NULL,
+                         false, true },
+        [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
+        [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
+        [S_SPIKES] = { SETTING_DOUBLE, "skip-spikes", &o->spikes, NULL, false, false },
+    };
+    const struct opt opts[] = {
+        { OPT_LIST, '\0', "data", &r.data, "FILE", "learn the documents in FILE", NULL,
+          NULL },
+        { OPT_LIST, '\0', "eval-data", &r.eval, "FILE", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "eval-fraction", &o->eval_fraction, "X", NULL, NULL,
+          &set[S_FRACTION].given },
+        { OPT_COUNT, '\0', "eval-every", &o->eval_every, "N", NULL, NULL,
+          &set[S_EVAL].given },
+        { OPT_COUNT, '\0', "steps", &o->steps, "N", NULL, NULL, &set[S_STEPS].given },
+        { OPT_DOUBLE, '\0', "lr", &o->lr, "RATE", NULL, NULL, &set[S_LR].given },
+        { OPT_CHOICE, '\0', "lr-schedule", &o->schedule, "NAME", NULL, schedule_names,
+          &set[S_SCHEDULE].given },
+        { OPT_INT, '\0', "warmup", &o->warmup, "N", NULL, NULL, &set[S_WARMUP].given },
+        { OPT_DOUBLE, '\0', "weight-decay", &o->decay, "X", NULL, NULL,
+          &set[S_DECAY].given },
+        { OPT_DOUBLE, '\0', "beta1", &o->beta1, "X", NULL, NULL, &set[S_BETA1].given },
+        { OPT_DOUBLE, '\0', "beta2", &o->beta2, "X", NULL, NULL, &set[S_BETA2].given },
+        { OPT_DOUBLE, '\0', "eps", &o->eps, "X", NULL, NULL, &set[S_EPS].given },
+        { OPT_DOUBLE, '\0', "clip", &o->clip, "X", NULL, NULL, &set[S_CLIP].given },
+        { OPT_DOUBLE, '\0', "dropout", &o->dropout, "X", NULL, NULL,
+          &set[S_DROPOUT].given },
+        { OPT_COUNT, '\0', "global-batch", &o->global, "N", NULL, NULL,
+          &set[S_GLOBAL].given },
+        { OPT_COUNT, '\0', "micro-batch", &o->micro, "N", NULL, NULL,
+          &set[S_MICRO].given },
+        { OPT_TOKENS, '\0', "seq", &o->seq, "N", NULL, NULL, &set[S_SEQ].given },
+        { OPT_CHOICE, '\0', "pack", &o->pack, "HOW", NULL, data_pack_names,
+          &set[S_PACK].given },
+        { OPT_CHOICE, '\0', "order", &o->order, "HOW", NULL, data_order_names,
+          &set[S_ORDER].given },
+        { OPT_U64, '\0', "seed", &o->seed, "N", NULL, NULL, &set[S_SEED].given },
+        { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
+        { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
+        { OPT_STRING, 'o', "output", &out, "RUN",
+          "the run's directory: checkpoints and log", NULL, NULL },
+        { OPT_FLAG, '\0', "resume", &r.resume, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, 'f', "force", &r.force, NULL, "remove a run that is there", NULL,
+          NULL },
+        { OPT_INT, '\0', "save-every", &o->save_every, "N", NULL, NULL,
+          &set[S_SAVE].given },
+        { OPT_STRING, '\0', "keep", &r.keep, "N", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "stop-after", &r.stop_after, "TIME", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "skip-spikes", &o->spikes, "X", NULL, NULL,
+          &set[S_SPIKES].given },
+        { OPT_STRING, '\0', "log", &r.t.log, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "log-samples", &o->log_samples, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
+          NULL },
+        { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N",
+          "tensor-parallel ranks (default: the checkpoint's)", NULL, NULL },
+        { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", "pipeline stages", NULL, NULL },
+        { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", "replicas", NULL, NULL },
+        { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "backend", &opt.backend, "NAME", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "json", &opt.json, NULL, NULL, NULL, NULL },
+        { OPT_STRING, '\0', "launcher", &opt.launcher, "WHO", NULL, NULL, NULL },
+        { OPT_INT, '\0', "rank-timeout", &opt.timeout, "SECONDS", NULL, NULL, NULL },
+        { OPT_FLAG, 'q', "quiet", &opt.quiet, NULL, "print no lines", NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "train",
+                             .program = program,
+                             .synopsis = "[OPTION]... [MODEL]",
+                             .summary = "Train a model, on many ranks",
+                             .opts = opts,
+                             .min_args = 0,
+                             .max_args = 1 };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    int status;
+
+    r.t.setting = set;
+    r.model = operand[0];
+    r.t.dir = out ? xstrdup(out) : NULL;
+    if (prepare(&r, &cmd, &opt, &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else
+        status = run(&r, &err);
+    clear(&r);
+    session_close(&session);
+    return status;
+}

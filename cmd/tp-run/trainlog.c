@@ -1,0 +1,234 @@
+/* trainlog - what a training tells: lines of JSON, plain lines, progress, hpo-sweep's
+ * files */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/tp-run/train.h"
+#include "lib/base/clock.h"
+#include "lib/base/fs.h"
+#include "lib/base/str.h"
+
+static int open_log(int *fd, const char *path, struct err *err)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return *fd < 0 ? err_errno(err, "%s", path) : 0;
+}
+
+int train_log_open(struct train_log *l, const struct train *t, struct err *err)
+{
+    char *own = t->dir ? fs_join_dup(t->dir, "log.jsonl") : NULL;
+    bool terminal = isatty(STDOUT_FILENO);
+    int ret = 0;
+
+    *l = (struct train_log){ .t = t,
+                             .fd = { -1, -1 },
+                             .begun = clock_seconds(),
+                             .first = t->state.step,
+                             .state = t->state,
+                             .loss = (double)NAN,
+                             .eval_loss = (double)NAN };
+    l->progress =
+        cmd_progress(t->session->opt.quiet) && (!t->session->opt.json || !terminal);
+    l->lines =
+        !t->session->opt.json && !t->session->opt.quiet && !(l->progress && terminal);
+    if ((own && open_log(&l->fd[0], own, err) < 0) ||
+        (t->log && open_log(&l->fd[1], t->log, err) < 0)) {
+        train_log_close(l);
+        ret = -1;
+    }
+    free(own);
+    return ret;
+}
+
+void train_log_close(struct train_log *l)
+{
+    if (l->shown)
+        fputc('\n', stderr);
+    for (int i = 0; i < 2; i++)
+        if (l->fd[i] >= 0)
+            close(l->fd[i]);
+    l->shown = false;
+    l->fd[0] = l->fd[1] = -1;
+}
+
+/* LINE of JSON to the files, and to standard output where that is wanted. */
+static int put(struct train_log *l, struct str *line, struct err *err)
+{
+    str_add(line, "}\n");
+    for (int i = 0; i < 2; i++)
+        if (l->fd[i] >= 0 && fs_write(l->fd[i], line->s, line->len,
+                                      i ? l->t->log : "the run's log.jsonl", err) < 0)
+            return -1;
+    if (!l->t->session->opt.json)
+        return 0;
+    if (fwrite(line->s, 1, line->len, stdout) != line->len || fflush(stdout) != 0)
+        return err_errno(err, "standard output");
+    return 0;
+}
+
+/* A plain line, where they are wanted. */
+static int say(struct train_log *l, const char *text, struct err *err)
+{
+    if (!l->lines)
+        return 0;
+    cmd_puts(text);
+    return fflush(stdout) != 0 ? err_errno(err, "standard output") : 0;
+}
+
+static double epoch_of(const struct train_log *l)
+{
+    return (double)l->state.step * (double)l->t->o.global /
+           (double)data_samples(l->t->data);
+}
+
+static void add_key(struct str *s, const char *key, double x)
+{
+    str_addf(s, ",\"%s\":", key);
+    str_add_double(s, x);
+}
+
+static void show(struct train_log *l, double rate)
+{
+    double done = (double)(l->state.step - l->first);
+    double left = (double)l->t->o.steps - (double)l->state.step;
+    double seconds = left * (clock_seconds() - l->begun) / (done > 0 ? done : 1);
+
+    if (!l->progress)
+        return;
+    fprintf(stderr, "\r%" PRIu64 "/%d  loss %.4f  lr %.3g  %.4g tokens/s",
+            l->state.step, l->t->o.steps, l->loss, rate,
+            l->worked > 0 ? (double)l->tokens / l->worked : 0);
+    if (!isnan(l->eval_loss))
+        fprintf(stderr, "  eval %.4f", l->eval_loss);
+    fprintf(stderr, "  %02.0f:%02.0f:%02.0f left\033[K", floor(seconds / 3600),
+            floor(fmod(seconds / 60, 60)), floor(fmod(seconds, 60)));
+    l->shown = true;
+}
+
+int train_log_step(struct train_log *l, const struct train_told *s, struct err *err)
+{
+    struct str line = { 0 };
+    char *plain;
+    int ret;
+
+    l->worked += s->seconds;
+    l->tokens += s->tokens;
+    l->loss = s->result.loss;
+    l->loss_sum += s->result.loss;
+    str_addf(&line, "{\"type\":\"step\",\"step\":%" PRIu64, l->state.step);
+    add_key(&line, "loss", s->result.loss);
+    add_key(&line, "grad_norm", s->result.norm);
+    add_key(&line, "learning_rate", s->rate);
+    add_key(&line, "epoch", epoch_of(l));
+    str_addf(&line, ",\"tokens\":%" PRIu64, l->state.tokens);
+    add_key(&line, "tokens_per_second",
+            s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
+    str_addf(&line, ",\"memory\":%" PRIu64, l->memory);
+    if (s->result.skipped)
+        str_add(&line, ",\"skipped\":true");
+    for (int i = 0; s->id && i < l->t->o.global; i++)
+        str_addf(&line, "%s%" PRIu64, i ? "," : ",\"samples\":[", s->id[i]);
+    if (s->id)
+        str_addc(&line, ']');
+    ret = put(l, &line, err);
+    str_clear(&line);
+    plain = str_dupf("step %" PRIu64 "/%d  loss %.4f  norm %.4g  lr %.4g  %.4g "
+                     "tokens/s%s",
+                     l->state.step, l->t->o.steps, s->result.loss, s->result.norm,
+                     s->rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0,
+                     s->result.skipped ? "  skipped" : "");
+    if (ret == 0)
+        ret = say(l, plain, err);
+    free(plain);
+    show(l, s->rate);
+    return ret;
+}
+
+/* Tell hpo-sweep of an evaluation. */
+static int report(const struct train_log *l, double loss, struct err *err)
+{
+    struct str line = { 0 };
+    int fd, ret = 0;
+
+    if (!l->t->report)
+        return 0;
+    str_addf(&line, "%" PRIu64 " %.17g\n", l->state.step, loss);
+    fd = open(l->t->report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        ret = err_errno(err, "%s", l->t->report);
+    else
+        ret = fs_write(fd, line.s, line.len, l->t->report, err);
+    if (fd >= 0)
+        close(fd);
+    str_clear(&line);
+    return ret;
+}
+
+int train_log_eval(struct train_log *l, double loss, double seconds, struct err *err)
+{
+    struct str line = { 0 };
+    char *plain = str_dupf("step %" PRIu64 "/%d  eval_loss %.4f", l->state.step,
+                           l->t->o.steps, loss);
+    int ret;
+
+    l->eval_loss = loss;
+    str_addf(&line, "{\"type\":\"eval\",\"step\":%" PRIu64, l->state.step);
+    add_key(&line, "eval_loss", loss);
+    add_key(&line, "eval_runtime", seconds);
+    add_key(&line, "epoch", epoch_of(l));
+    ret = put(l, &line, err);
+    if (ret == 0)
+        ret = report(l, loss, err);
+    if (ret == 0)
+        ret = say(l, plain, err);
+    str_clear(&line);
+    free(plain);
+    return ret;
+}
+
+int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
+{
+    double took = clock_seconds() - l->begun;
+    double steps = (double)(l->state.step - l->first);
+    double loss = isnan(l->eval_loss) ? l->loss : l->eval_loss;
+    bool finished = l->state.step >= (uint64_t)l->t->o.steps;
+    struct str line = { 0 };
+    int ret;
+
+    str_addf(&line, "{\"type\":\"train\",\"step\":%" PRIu64 ",\"finished\":%s",
+             l->state.step, finished ? "true" : "false");
+    add_key(&line, "train_runtime", took);
+    add_key(&line, "train_samples_per_second", steps * (double)l->t->o.global / took);
+    add_key(&line, "train_steps_per_second", steps / took);
+    if (steps > 0)
+        add_key(&line, "train_loss", l->loss_sum / steps);
+    if (!isnan(l->eval_loss))
+        add_key(&line, "eval_loss", l->eval_loss);
+    add_key(&line, "epoch", epoch_of(l));
+    str_add(&line, ",\"checkpoint\":");
+    if (checkpoint)
+        str_add_json(&line, checkpoint);
+    else
+        str_add(&line, "null");
+    ret = put(l, &line, err);
+    str_reset(&line);
+    str_addf(&line, "%s after step %" PRIu64 " of %d",
+             finished ? "finished" : "stopped", l->state.step, l->t->o.steps);
+    if (checkpoint)
+        str_addf(&line, ": %s", checkpoint);
+    if (ret == 0)
+        ret = say(l, line.s, err);
+    if (ret == 0 && l->t->result && finished && !isnan(loss)) {
+        str_reset(&line);
+        str_add_double(&line, loss);
+        str_addc(&line, '\n');
+        ret = fs_write_file(l->t->result, line.s, line.len, false, err);
+    }
+    str_clear(&line);
+    return ret;
+}

@@ -1,0 +1,307 @@
+/* trainrank - what each rank of a training does */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/train.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+enum { EVAL_BATCH = 8, SETTLED = 10 }; /* updates before a norm is told to be a spike */
+
+struct work {
+    struct train *t;
+    struct comm *world;
+    struct trainer trainer;
+    struct saver *saver;
+    struct train_log log; /* rank 0's files alone are open */
+    struct train_state state;
+    struct sample *sample; /* [samples] */
+    size_t samples;
+    uint64_t *id; /* [global], or NULL */
+    double begun;
+    uint64_t saved, evaluated; /* last step that was; UINT64_MAX: none yet */
+    double eval_loss;          /* then */
+};
+
+/* ---- what all ranks have to know after a step ---- */
+
+struct word {
+    int signal;  /* that has come; 0: none */
+    int written; /* this rank's part of the checkpoint */
+    int late;    /* --stop-after */
+};
+
+/* Sum up what the ranks say: the first signal, all written, any late. */
+static int exchange(struct work *w, struct word *out, struct err *err)
+{
+    const struct train_options *o = &w->t->o;
+    struct word mine = { w->t->session->launcher.stop->signal,
+                         w->saver && saver_is_written(w->saver),
+                         o->stop_after > 0 &&
+                             clock_seconds() - w->begun >= o->stop_after };
+    struct word *all = xcalloc((size_t)w->world->size, sizeof(*all));
+    int ret = comm_run(w->world, comm_all_gather(&mine, all, sizeof(mine)), err);
+
+    *out = (struct word){ .written = 1 };
+    for (int r = 0; r < w->world->size && ret == 0; r++) {
+        out->signal = out->signal ? out->signal : all[r].signal;
+        out->written &= all[r].written;
+        out->late |= all[r].late;
+    }
+    free(all);
+    return ret;
+}
+
+/* ---- checkpoints ---- */
+
+static int finish_save(struct work *w, struct err *err)
+{
+    const struct train *t = w->t;
+    int ret;
+
+    if (!w->saver || !saver_is_busy(w->saver))
+        return 0;
+    if (saver_finish(w->saver, err) < 0)
+        return -1;
+    ret = 0;
+    if (w->world->rank == 0 && (t->o.keep || t->o.keep_best))
+        ret = train_dir_prune(t->dir, t->o.keep ? t->o.keep : 1,
+                              t->o.keep_best ? w->state.best_step : 0, err);
+    return saver_agree(w->world, ret, err);
+}
+
+static int begin_save(struct work *w, struct err *err)
+{
+    char *path, *training;
+    int ret = finish_save(w, err);
+
+    if (ret < 0 || w->saved == w->state.step)
+        return ret;
+    if (w->evaluated == w->state.step && w->eval_loss < w->state.best) {
+        w->state.best = w->eval_loss;
+        w->state.best_step = w->state.step;
+    }
+    path = train_step_dup(w->t->dir, w->state.step);
+    training = train_state_dup(
+        w->t, &w->state, w->evaluated == w->state.step ? w->eval_loss : (double)NAN);
+    ret = saver_begin(w->saver, path, training, err);
+    w->saved = w->state.step;
+    free(path);
+    free(training);
+    return ret;
+}
+
+/* ---- evaluation ---- */
+
+static int fill_held(struct train *t, uint64_t first, size_t n, struct sample *out,
+                     struct err *err)
+{
+    return t->eval ? data_fill(t->eval, first, n, out, err)
+                   : data_fill_held(t->data, first, n, out, err);
+}
+
+static int evaluate(struct work *w, struct err *err)
+{
+    struct train *t = w->t;
+    double sum = 0, begun = clock_seconds();
+    uint64_t counted = 0;
+
+    if (!t->held || w->evaluated == w->state.step)
+        return 0;
+    for (uint64_t i = 0; i < t->held; i += w->samples) {
+        size_t n = t->held - i < w->samples ? (size_t)(t->held - i) : w->samples;
+
+        if (fill_held(t, i, n, w->sample, err) < 0 ||
+            trainer_evaluate(&w->trainer, w->sample, n, &sum, &counted, err) < 0)
+            return -1;
+    }
+    if (!counted)
+        return err_set(err, ERR_INPUT, "nothing to evaluate: no token counts");
+    w->eval_loss = sum / (double)counted;
+    w->evaluated = w->state.step;
+    if (w->world->rank > 0)
+        return 0;
+    w->log.state = w->state;
+    return train_log_eval(&w->log, w->eval_loss, clock_seconds() - begun, err);
+}
+
+/* ---- a step ---- */
+
+static int refuse(struct work *w, const struct trainer_result *r, struct err *err)
+{
+    char *last;
+
+    if (finish_save(w, err) < 0)
+        return -1;
+    last = w->t->dir ? train_newest_dup(w->t->dir) : NULL;
+    err_set(err, ERR_NO, "step %llu: the %s is not a number; %s%s",
+            (unsigned long long)w->state.step,
+            isfinite(r->loss) ? "gradients' norm" : "loss",
+            last ? "the last good checkpoint is " : "there is no checkpoint",
+            last ? last : "");
+    free(last);
+    return -1;
+}
+
+static int tell(struct work *w, const struct train_told *told, struct err *err)
+{
+    if (w->world->rank > 0)
+        return 0;
+    w->log.state = w->state;
+    return train_log_step(&w->log, told, err);
+}
+
+static int step(struct work *w, struct err *err)
+{
+    const struct train_options *o = &w->t->o;
+    uint64_t first = w->state.step * (uint64_t)o->global;
+    double begun = clock_seconds();
+    struct train_told told = { .rate = schedule_rate((enum schedule)o->schedule, o->lr,
+                                                     w->state.step, (uint64_t)o->warmup,
+                                                     (uint64_t)o->steps),
+                               .id = w->id };
+    struct trainer_result *r = &told.result;
+
+    if (data_fill(w->t->data, first, (size_t)o->global, w->sample, err) < 0)
+        return -1;
+    for (int i = 0; i < o->global; i++) {
+        told.tokens += w->sample[i].n;
+        if (w->id)
+            w->id[i] = data_sample_id(w->t->data, first + (uint64_t)i);
+    }
+    w->trainer.most_norm =
+        o->spikes > 0 && w->state.updates >= SETTLED ? o->spikes * w->state.norm : 0;
+    w->trainer.first = first;
+    if (trainer_step(&w->trainer, w->sample, told.rate, r, err) < 0)
+        return -1;
+    w->state.step++;
+    w->state.tokens += told.tokens;
+    told.seconds = clock_seconds() - begun;
+    if (r->skipped && !(o->spikes > 0))
+        return refuse(w, r, err);
+    if (!r->skipped) {
+        w->state.norm =
+            w->state.updates ? 0.9 * w->state.norm + 0.1 * r->norm : r->norm;
+        w->state.updates++;
+    }
+    return tell(w, &told, err);
+}
+
+/* ---- a run ---- */
+
+static bool is_due(uint64_t step, int every)
+{
+    return every > 0 && step % (uint64_t)every == 0;
+}
+
+static int run_steps(struct work *w, struct err *err)
+{
+    const struct train_options *o = &w->t->o;
+    struct launcher_stop *stop = w->t->session->launcher.stop;
+    struct word word = { 0 };
+
+    while (w->state.step < (uint64_t)o->steps) {
+        bool save;
+
+        if (step(w, err) < 0 || exchange(w, &word, err) < 0)
+            return -1;
+        if (word.written && finish_save(w, err) < 0)
+            return -1;
+        if (word.signal || word.late)
+            break;
+        save = w->saver && is_due(w->state.step, o->save_every);
+        if ((is_due(w->state.step, o->eval_every) || (save && o->keep_best)) &&
+            evaluate(w, err) < 0)
+            return -1;
+        if (save && begin_save(w, err) < 0)
+            return -1;
+    }
+    if (word.signal && w->state.step < (uint64_t)o->steps) {
+        if (w->world->rank == 0)
+            stop->obeyed = word.signal;
+    } else if (!word.late && evaluate(w, err) < 0) {
+        return -1;
+    }
+    if (w->saver && begin_save(w, err) < 0)
+        return -1;
+    return finish_save(w, err);
+}
+
+static int open_work(struct work *w, struct err *err)
+{
+    struct train *t = w->t;
+    const struct session *s = t->session;
+    const struct train_options *o = &t->o;
+    const struct trainer_options options = {
+        .length = (size_t)o->seq,
+        .micro_batch = o->micro,
+        .global = o->global,
+        .order = t->pipeline,
+        .table = t->table,
+        .deterministic = o->deterministic,
+        .dropout = o->dropout,
+        .seed = o->seed,
+        .adamw = { o->beta1, o->beta2, o->eps, o->decay },
+        .clip = o->clip,
+    };
+    double *bytes;
+    int ret;
+
+    w->samples = (size_t)o->global;
+    if (w->samples < (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]))
+        w->samples = (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]);
+    w->sample = xcalloc(w->samples, sizeof(*w->sample));
+    if (o->log_samples)
+        w->id = xcalloc((size_t)o->global, sizeof(*w->id));
+    if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
+                     &options, err) < 0 ||
+        saver_load(&w->trainer, s->checkpoint, t->resumed, err) < 0)
+        return -1;
+    w->trainer.optimizer.t = w->state.updates;
+    if (t->dir && o->save_every &&
+        saver_open(&w->saver, &w->trainer, s->checkpoint, w->world, err) < 0)
+        return -1;
+    if (w->world->rank == 0 && train_log_open(&w->log, t, err) < 0)
+        return -1;
+    bytes = xcalloc((size_t)w->world->size, sizeof(*bytes));
+    bytes[w->world->rank] = (double)trainer_bytes(&w->trainer);
+    ret = comm_run(w->world, comm_all_reduce_f64(bytes, (size_t)w->world->size), err);
+    for (int i = 0; i < w->world->size; i++)
+        if (bytes[i] > (double)w->log.memory)
+            w->log.memory = (uint64_t)bytes[i];
+    free(bytes);
+    return ret;
+}
+
+int train_rank(void *arg, struct comm *world, struct err *err)
+{
+    struct train *t = arg;
+    struct work w = { .t = t,
+                      .world = world,
+                      .state = t->state,
+                      .log.fd = { -1, -1 },
+                      .begun = clock_seconds(),
+                      .saved = t->resumed ? t->state.step : UINT64_MAX,
+                      .evaluated = UINT64_MAX };
+    char *newest = NULL;
+    int ret = open_work(&w, err);
+
+    if (ret == 0)
+        ret = run_steps(&w, err);
+    if (ret == 0 && world->rank == 0) {
+        w.log.state = w.state;
+        newest = t->dir ? train_newest_dup(t->dir) : NULL;
+        ret = train_log_end(&w.log, newest, err);
+    }
+    free(newest);
+    train_log_close(&w.log);
+    saver_close(w.saver);
+    if (w.trainer.ops)
+        trainer_close(&w.trainer);
+    free(w.sample);
+    free(w.id);
+    return ret;
+}

@@ -1,0 +1,71 @@
+/* habits - what a framework has in memory besides what the closed forms count
+ *
+ * Megatron-LM: gradients are added up in f32 buffers that exist throughout (DDP config
+ * grad_reduce_in_fp32), and are reduced where they lie; the loss (cross_entropy.py) has
+ * logits in f32 and their exponentials.
+ *
+ * torchtitan: FSDP2 does not reshard after the forward pass where there are stages, and
+ * reduces gradients, which it adds up in the type of the reduction (f32), after the
+ * last micro-batch (torch.distributed.fsdp, _fsdp_param.py).  DTensor's products keep
+ * the input that they gathered.  torch.distributed.pipelining keeps each stage's
+ * outputs until their backward pass and makes one buffer for each message of a step
+ * (stage.py). The loss runs operation by operation: the logits in f32, their logarithms
+ * and two gradients; over vocabulary shards (loss_parallel) the exponentials besides.
+ * What its tables show is what PyTorch's allocator has reserved: a tenth more of values
+ * and messages than it gives out, as is fitted to tables 1 to 3 of its benchmarks of
+ * December 2024 (mean error 1 %; tables 4 to 6 were not looked at for it).
+ *
+ * DeepSpeed: its memory estimators (runtime/zero) count 4 bytes of gradients in f32
+ * beside the optimizer's 12; reduce_bucket_size and allgather_bucket_size are 5e8
+ * elements, stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and 3.
+ */
+#include "lib/estimate/habits.h"
+
+const char *const framework_names[FRAMEWORKS + 1] = { "none",       "megatron",
+                                                      "torchtitan", "deepspeed",
+                                                      "tp-run",     NULL };
+
+enum { WIDE = 4, BUCKET = 500000000, LIVE = 1000000000 };
+
+static const double RESERVED = 0.1;
+
+enum framework habits_framework(const struct memory_options *o)
+{
+    bool shards_stages = o->train && o->zero >= 3 && o->mesh.size[MESH_PP] > 1;
+
+    return o->framework == FRAMEWORK_NONE && shards_stages ? FRAMEWORK_TORCHTITAN
+                                                           : o->framework;
+}
+
+struct habits habits_of(const struct memory_options *o)
+{
+    struct habits h = { 0 };
+
+    if (!o->train)
+        return h;
+    switch (habits_framework(o)) {
+    case FRAMEWORK_MEGATRON:
+        h.keeps_stage = h.buffers = true;
+        h.grad_bytes = WIDE;
+        h.of_logit = 2 * WIDE;
+        break;
+    case FRAMEWORK_TORCHTITAN:
+        h.keeps_stage = h.keeps_gathered = h.keeps_messages = true;
+        h.reserved = RESERVED;
+        h.of_logit = (o->mesh.size[MESH_TP] > 1 ? 4 : 3) * WIDE;
+        break;
+    case FRAMEWORK_DEEPSPEED:
+        h.refuses = true;
+        h.grad_state = WIDE;
+        h.bucket = BUCKET;
+        h.live = LIVE;
+        break;
+    case FRAMEWORK_TP_RUN:
+        h.grad_bytes = WIDE;
+        break;
+    case FRAMEWORK_NONE:
+    case FRAMEWORKS:
+        break;
+    }
+    return h;
+}

@@ -1,0 +1,244 @@
+/* data - the samples that a model is trained on */
+#include "lib/train/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/train/corpus.h"
+
+const char *const data_pack_names[] = { "documents", "none", NULL };
+const char *const data_order_names[] = { "shuffled", "sequential", NULL };
+
+/* A document that is a sample. */
+struct document {
+    uint64_t first;
+    size_t n; /* tokens, targets included: at most seq + 1 */
+};
+
+struct data {
+    size_t seq;
+    enum data_pack pack;
+    enum data_order order;
+    uint64_t seed;
+    struct corpus *corpus;
+    struct document *document; /* [all], for DATA_PACK_NONE */
+    size_t cap;
+    uint64_t all, held; /* samples, and those of them that are held out */
+    /* of the last call */
+    int32_t *id, *target; /* [room][seq + 1] */
+    uint8_t *flag;        /* [seq + 1] */
+    size_t *start;        /* [room][seq] */
+    size_t room;
+};
+
+/* ---- opening ---- */
+
+/* A document without a token to learn is no sample. */
+static int add_document(void *arg, uint64_t first, uint64_t n, uint64_t given,
+                        struct err *err)
+{
+    struct data *d = arg;
+
+    (void)err;
+    n = n < d->seq + 1 ? n : d->seq + 1;
+    if (n < 2 || given >= n)
+        return 0;
+    d->document = xgrow(d->document, &d->cap, (size_t)d->all + 1, sizeof(*d->document));
+    d->document[d->all++] = (struct document){ first, (size_t)n };
+    return 0;
+}
+
+static int count_samples(struct data *d, const struct data_options *o, struct err *err)
+{
+    uint64_t tokens = corpus_tokens(d->corpus);
+
+    if (d->pack == DATA_PACK_NONE) {
+        if (corpus_documents(d->corpus, add_document, d, err) < 0)
+            return -1;
+    } else if (tokens > 1) {
+        d->all = (tokens - 1 + d->seq - 1) / d->seq;
+    }
+    if (!d->all)
+        return err_set(err, ERR_INPUT, "%s%s: no sample of two tokens", o->file[0],
+                       o->nfiles > 1 ? " and the others" : "");
+    if (o->held > 0)
+        d->held = (uint64_t)(o->held * (double)d->all);
+    if (o->held > 0 && !d->held)
+        d->held = 1;
+    if (d->held >= d->all)
+        return err_set(
+            err, ERR_INPUT, "%s: of %llu samples %llu would be held out; none is left",
+            o->file[0], (unsigned long long)d->all, (unsigned long long)d->held);
+    return 0;
+}
+
+int data_open(struct data **out, const struct data_options *options, struct err *err)
+{
+    const struct texts_options texts = { .tokenizer = options->tokenizer,
+                                         .end_id = options->end_id,
+                                         .vocab = options->vocab,
+                                         .threads = options->threads };
+    struct data *d = xcalloc(1, sizeof(*d));
+
+    d->seq = options->seq;
+    d->pack = options->pack;
+    d->order = options->order;
+    d->seed = options->seed;
+    if (corpus_open(&d->corpus, options->file, options->nfiles, &texts, err) < 0 ||
+        count_samples(d, options, err) < 0) {
+        data_close(d);
+        return -1;
+    }
+    *out = d;
+    return 0;
+}
+
+void data_close(struct data *d)
+{
+    if (!d)
+        return;
+    corpus_close(d->corpus);
+    free(d->document);
+    free(d->id);
+    free(d->target);
+    free(d->flag);
+    free(d->start);
+    free(d);
+}
+
+uint64_t data_samples(const struct data *d)
+{
+    return d->all - d->held;
+}
+
+uint64_t data_held(const struct data *d)
+{
+    return d->held;
+}
+
+uint64_t data_tokens(const struct data *d)
+{
+    return corpus_tokens(d->corpus);
+}
+
+/* ---- the order ---- */
+
+/* A 64-bit mixture (Stafford's variant 13 of MurmurHash3's finalizer, as in
+ * SplitMix64). */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+    return x ^ (x >> 31);
+}
+
+/* Place X in a permutation of [0, n): a Feistel network on the next even number of
+ * bits, taken again until it is below N (Black and Rogaway 2002, cycle walking). */
+static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
+{
+    enum { ROUNDS = 8 };
+    uint64_t key[ROUNDS], mask;
+    struct rng rng;
+    int half = 1;
+
+    rng_init(&rng, seed, epoch);
+    for (int r = 0; r < ROUNDS; r++)
+        key[r] = rng_u64(&rng);
+    while (half < 32 && n > UINT64_C(1) << (2 * half))
+        half++;
+    mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = x >> half, right = x & mask;
+
+        for (int r = 0; r < ROUNDS; r++) {
+            uint64_t next = left ^ (mix(right ^ key[r]) & mask);
+
+            left = right;
+            right = next;
+        }
+        x = left << half | right;
+    } while (x >= n);
+    return x;
+}
+
+uint64_t data_sample_id(const struct data *d, uint64_t index)
+{
+    uint64_t n = data_samples(d);
+
+    return d->order == DATA_ORDER_SEQUENTIAL
+               ? index % n
+               : permute(index % n, n, d->seed, index / n);
+}
+
+/* ---- samples ---- */
+
+static int make_room(struct data *d, size_t n, struct err *err)
+{
+    uint64_t room = (uint64_t)n * (d->seq + 1);
+
+    if (n <= d->room)
+        return 0;
+    free(d->id);
+    free(d->target);
+    free(d->start);
+    free(d->flag);
+    d->room = 0;
+    d->id = mem_alloc(room * sizeof(*d->id), "samples", err);
+    d->target = mem_alloc(room * sizeof(*d->target), "samples", err);
+    d->start = mem_alloc(room * sizeof(*d->start), "samples", err);
+    d->flag = mem_alloc(d->seq + 1, "samples", err);
+    if (!d->id || !d->target || !d->start || !d->flag)
+        return -1;
+    d->room = n;
+    return 0;
+}
+
+/* Sample ID as place I of the buffers. */
+static int make_sample(struct data *d, uint64_t id, size_t i, struct sample *out,
+                       struct err *err)
+{
+    uint64_t first = id * d->seq, tokens = corpus_tokens(d->corpus);
+    int32_t *ids = d->id + i * (d->seq + 1), *targets = d->target + i * (d->seq + 1);
+    size_t *start = d->start + i * (d->seq + 1), n = d->seq + 1, documents = 1;
+
+    if (d->pack == DATA_PACK_NONE) {
+        first = d->document[id].first;
+        n = d->document[id].n;
+    } else if (tokens - first < n) {
+        n = (size_t)(tokens - first);
+    }
+    if (corpus_read(d->corpus, first, n--, ids, d->flag, err) < 0)
+        return -1;
+    start[0] = 0;
+    for (size_t k = 0; k < n; k++) {
+        targets[k] = d->flag[k + 1] ? -1 : ids[k + 1];
+        if (k && (d->flag[k] & CORPUS_BEGINS))
+            start[documents++] = k;
+    }
+    *out = (struct sample){ ids, targets, n, start, documents };
+    return 0;
+}
+
+int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
+              struct err *err)
+{
+    if (make_room(d, n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (make_sample(d, data_sample_id(d, first + i), i, &out[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+int data_fill_held(struct data *d, uint64_t first, size_t n, struct sample *out,
+                   struct err *err)
+{
+    if (make_room(d, n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (make_sample(d, data_samples(d) + first + i, i, &out[i], err) < 0)
+            return -1;
+    return 0;
+}

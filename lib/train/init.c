@@ -1,0 +1,273 @@
+/* init - weights drawn at random, as a model's own code draws them */
+#include "lib/train/init.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/model/expr.h"
+#include "lib/model/family.h"
+
+static const double TWO_PI = 6.283185307179586476925286766559;
+
+struct start {
+    bool drawn;        /* else all VALUE */
+    double value;      /* or the standard deviation */
+    uint64_t stream;   /* of the random numbers */
+    uint64_t from, to; /* these elements of the whole tensor are 0 */
+};
+
+struct init {
+    uint64_t seed;
+    struct start *start; /* [program->nweights] */
+};
+
+/* ---- what a weight is to the program ---- */
+
+enum role { ROLE_UNKNOWN, ROLE_DRAWN, ROLE_ZERO, ROLE_ONE };
+
+static enum role role_of(const struct inst *i)
+{
+    switch (i->op) {
+    case OP_ADD_VECTOR:
+    case OP_CHOOSE:
+        return ROLE_ZERO;
+    case OP_RMSNORM:
+    case OP_LAYERNORM:
+    case OP_RMS_APPLY:
+    case OP_LAYER_APPLY:
+        return i->norm.plus_one ? ROLE_ZERO : ROLE_ONE;
+    default:
+        return ROLE_DRAWN;
+    }
+}
+
+static int kind_of(const struct program *p, int weight)
+{
+    return p->model->tensor[p->weight[weight].tensor].kind;
+}
+
+/* Of each kind of tensors: an instruction of experts names the first of them alone. */
+static enum role *find_roles(const struct program *p)
+{
+    enum role *role = xcalloc(model_kinds(p->model) + 1, sizeof(*role));
+
+    for (int i = 0; i < p->nforward; i++) {
+        const struct inst *in = &p->inst[i];
+
+        if (in->weight >= 0)
+            role[kind_of(p, in->weight)] = role_of(in);
+        if (in->weight2 >= 0)
+            role[kind_of(p, in->weight2)] = ROLE_ZERO;
+    }
+    return role;
+}
+
+/* ---- what the family says ---- */
+
+/* The option KEY of the definition of a tensor, or NULL. */
+static const struct json *find_option(const struct family_entry *e, const char *key)
+{
+    const struct json *last = e->json->first;
+
+    while (last && last->next)
+        last = last->next;
+    return last && last->type == JSON_OBJECT ? json_get(last, key) : NULL;
+}
+
+/* TEXT as a number for LAYER; false in *is where it is null. */
+static int evaluate(const struct model *m, const char *text, int layer, bool *is,
+                    double *out, struct err *err)
+{
+    struct expr_value v;
+
+    if (model_eval(m, text, strlen(text), layer, &v, err) < 0)
+        return -1;
+    *is = v.kind != EXPR_NULL;
+    *out = v.number;
+    return !*is || v.kind == EXPR_NUMBER
+               ? 0
+               : err_set(err, ERR_INPUT, "'%s' is no number", text);
+}
+
+/* The same of an option; where there is none it is null. */
+static int evaluate_option(const struct model *m, const struct family_entry *e,
+                           const char *key, int layer, bool *is, double *out,
+                           struct err *err)
+{
+    const struct json *j = find_option(e, key);
+    struct err why;
+
+    *is = false;
+    if (!j || evaluate(m, j->text, layer, is, out, &why) == 0)
+        return 0;
+    return family_error(e->doc, j, 0, err, "%s", why.text);
+}
+
+/* The standard deviation of all that the family says nothing of.  A config's 0 is
+ * taken for none, as transformers takes it. */
+static int find_deviation(const struct model *m, double *out, struct err *err)
+{
+    static const char usual[] = "initializer_range ? initializer_range : 0.02";
+    bool own = family_get(&model_family(m)->symbols, "init_std") != NULL, is;
+
+    if (evaluate(m, own ? "init_std" : usual, -1, &is, out, err) < 0)
+        return err_prefix(err, "%s", model_config_name(m));
+    if (!is || !(*out >= 0))
+        return err_set(err, ERR_INPUT,
+                       "%s: the standard deviation of the weights is %s",
+                       model_config_name(m), is ? "below 0" : "not there");
+    return 0;
+}
+
+/* FNV-1a (Fowler, Noll and Vo) of the tensor's word, layer and expert: its name in a
+ * file may be one of several. */
+static uint64_t stream_of(const struct model_tensor *t)
+{
+    char *name = str_dupf("%s.%d.%d", t->key, t->layer, t->expert);
+    uint64_t h = 0xCBF29CE484222325;
+
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001B3;
+    free(name);
+    return h;
+}
+
+/* The row of a table that stands for padding is 0; below 0 it is counted from the end,
+ * as PyTorch does. */
+static void set_padding(struct start *s, const struct model_tensor *t, double row)
+{
+    uint64_t rows = t->axis[0]->size, cols = 1;
+
+    for (int k = 1; k < t->ndim; k++)
+        cols *= t->axis[k]->size;
+    if (row < 0)
+        row += (double)rows;
+    if (row < 0 || row >= (double)rows)
+        return;
+    s->from = (uint64_t)row * cols;
+    s->to = s->from + cols;
+}
+
+static int set_start(struct start *s, const struct program *p, int weight,
+                     enum role role, double deviation, struct err *err)
+{
+    const struct model_tensor *t = &p->model->tensor[p->weight[weight].tensor];
+    const struct family_entry *e = model_kind(p->model, t->kind).entry;
+    double number;
+    bool is;
+
+    *s = (struct start){ .drawn = role != ROLE_ZERO && role != ROLE_ONE,
+                         .value = role == ROLE_ONE ? 1 : 0,
+                         .stream = stream_of(t) };
+    if (s->drawn)
+        s->value = deviation;
+    if (evaluate_option(p->model, e, "init", t->layer, &is, &number, err) < 0)
+        return -1;
+    if (is) {
+        s->drawn = true;
+        s->value = number;
+    }
+    if (evaluate_option(p->model, e, "padding", t->layer, &is, &number, err) < 0)
+        return -1;
+    if (is)
+        set_padding(s, t, number);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+int init_open(struct init **out, const struct program *program, uint64_t seed,
+              struct err *err)
+{
+    struct init *x = xcalloc(1, sizeof(*x));
+    enum role *role = find_roles(program);
+    double deviation;
+    int ret;
+
+    x->seed = seed;
+    x->start = xcalloc((size_t)program->nweights + 1, sizeof(*x->start));
+    ret = find_deviation(program->model, &deviation, err);
+    for (int i = 0; i < program->nweights && ret == 0; i++)
+        ret = set_start(&x->start[i], program, i, role[kind_of(program, i)], deviation,
+                        err);
+    free(role);
+    if (ret < 0)
+        init_close(x);
+    else
+        *out = x;
+    return ret;
+}
+
+void init_close(struct init *x)
+{
+    if (x)
+        free(x->start);
+    free(x);
+}
+
+/* ---- numbers ---- */
+
+/* Elements 4 BLOCK to 4 BLOCK + 3: normal, mean 0, variance 1 (Box and Muller 1958). */
+static void draw(const struct init *x, uint64_t stream, uint64_t block, double out[4])
+{
+    struct rng rng;
+
+    rng_init(&rng, x->seed, stream);
+    rng.counter = block;
+    for (int i = 0; i < 4; i += 2) {
+        double u = ((double)rng_u32(&rng) + 0.5) * 0x1p-32;
+        double angle = TWO_PI * 0x1p-32 * (double)rng_u32(&rng);
+        double r = sqrt(-2 * log(u));
+
+        out[i] = r * cos(angle);
+        out[i + 1] = r * sin(angle);
+    }
+}
+
+void init_fill(const struct init *x, int i, uint64_t whole, size_t n, float *out)
+{
+    const struct start *s = &x->start[i];
+    double block[4];
+
+    for (size_t k = 0; k < n; k++) {
+        uint64_t at = whole + k;
+
+        if (s->drawn && (k == 0 || at % 4 == 0))
+            draw(x, s->stream, at / 4, block);
+        out[k] = (float)(s->drawn ? s->value * block[at % 4] : s->value);
+        if (at >= s->from && at < s->to)
+            out[k] = 0;
+    }
+}
+
+struct filling {
+    const struct init *init;
+    int weight;
+    float *out;
+};
+
+static void fill_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct filling *f = arg;
+
+    (void)owned;
+    init_fill(f->init, f->weight, whole, n, f->out + here);
+}
+
+int init_parameters(struct parameters *p, uint64_t seed, struct err *err)
+{
+    struct init *x;
+
+    if (init_open(&x, p->program, seed, err) < 0)
+        return -1;
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct filling f = { x, i, p->weight + p->at[i] };
+
+        parameters_runs(p, i, fill_run, &f);
+    }
+    init_close(x);
+    return 0;
+}

@@ -1,0 +1,829 @@
+/* save - the state of a training as a checkpoint, and back */
+#include "lib/train/save.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/outdir.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/reshard/checkpoint.h"
+
+/* What a tensor of the checkpoint is made from. */
+enum block { BLOCK_FILE, BLOCK_WEIGHT, BLOCK_M, BLOCK_V, BLOCKS };
+
+struct entry {
+    const char *name, *role;
+    size_t tensor; /* of the checkpoint that was read: whose shape it has */
+    enum block block;
+    int weight;       /* on this rank, or -1: of another */
+    enum dtype dtype; /* as written */
+    bool held;        /* by this rank's part */
+    uint64_t offset;  /* of it in the part's file */
+    uint32_t crc;
+};
+
+struct small {
+    char *name, *text;
+    size_t n;
+    mode_t mode;
+};
+
+struct saver {
+    struct trainer *t;
+    struct checkpoint *c;
+    struct comm *world;
+    struct mesh mesh;
+    int part;    /* of this rank */
+    bool writes; /* it is the first that has the part */
+    struct cutter *by_unit, *in_file;
+    struct entry *entry;
+    size_t n;
+    struct pool pool;
+    struct small *small; /* rank 0 */
+    size_t nsmall;
+    mode_t mode;
+    /* what is being written */
+    bool busy, started; /* begun; by the thread */
+    pthread_t thread;
+    atomic_bool written;
+    int ret;
+    struct err err;
+    struct outdir out;
+    char *path, *last, *training;
+    float *copy[BLOCKS]; /* fresh where .owns */
+    bool owns;
+    uint64_t size; /* of the part's file, and its CRC-32 */
+    uint32_t crc;
+};
+
+struct outcome {
+    int ret;
+    struct err err;
+};
+
+int saver_agree(struct comm *world, int ret, struct err *err)
+{
+    struct outcome mine = { .ret = ret }, *all;
+
+    if (ret < 0)
+        mine.err = *err;
+    all = xcalloc((size_t)world->size, sizeof(*all));
+    if (comm_run(world, comm_all_gather(&mine, all, sizeof(mine)), err) < 0) {
+        free(all);
+        return -1;
+    }
+    ret = 0;
+    for (int r = 0; r < world->size && ret == 0; r++) {
+        ret = all[r].ret;
+        if (ret < 0)
+            *err = all[r].err;
+    }
+    free(all);
+    return ret;
+}
+
+/* ---- what is written ---- */
+
+/* The model's tensor whose values tensor T has. */
+static size_t values_of(const struct model *m, size_t t)
+{
+    return m->tensor[t].tied >= 0 ? (size_t)m->tensor[t].tied : t;
+}
+
+/* Which of the model's tensors any rank trains. */
+static int find_trained(struct saver *s, double *trained, struct err *err)
+{
+    const struct program *p = s->t->program;
+
+    for (int i = 0; i < p->nweights; i++)
+        trained[p->weight[i].tensor] = 1;
+    return comm_run(s->world, comm_all_reduce_f64(trained, p->model->ntensors), err);
+}
+
+static void add_entry(struct saver *s, size_t tensor, enum block block,
+                      const char *role, int weight)
+{
+    const struct tensor *t = &s->c->tensor[tensor];
+    struct entry *e = &s->entry[s->n++];
+    char *name = block == BLOCK_FILE || !strcmp(role, "weight")
+                     ? xstrdup(t->name)
+                     : str_dupf("%s.%s", t->name, role);
+
+    *e = (struct entry){ .name = pool_strdup(&s->pool, name),
+                         .role = role,
+                         .tensor = tensor,
+                         .block = block,
+                         .weight = weight,
+                         .dtype = strcmp(role, "weight") ? DTYPE_F32 : t->dtype };
+    free(name);
+}
+
+static int list_entries(struct saver *s, struct err *err)
+{
+    const struct checkpoint *c = s->c;
+    const struct program *p = s->t->program;
+    const struct model *m = p->model;
+    double *trained = xcalloc(m->ntensors + 1, sizeof(*trained));
+    int *own = xmalloc((m->ntensors + 1) * sizeof(*own)), ret = -1;
+
+    for (size_t t = 0; t < m->ntensors; t++)
+        own[t] = -1;
+    for (int i = 0; i < p->nweights; i++)
+        own[p->weight[i].tensor] = i;
+    s->entry = xcalloc(4 * c->nweights + 1, sizeof(*s->entry));
+    if (find_trained(s, trained, err) < 0)
+        goto out;
+    for (size_t i = 0; i < c->nweights; i++) {
+        bool is = c->which[i] >= 0 && trained[values_of(m, (size_t)c->which[i])] > 0;
+
+        add_entry(s, i, is ? BLOCK_WEIGHT : BLOCK_FILE, "weight",
+                  is ? own[values_of(m, (size_t)c->which[i])] : -1);
+    }
+    for (size_t i = 0; i < c->nweights; i++) {
+        size_t t = c->which[i] < 0 ? 0 : (size_t)c->which[i];
+
+        if (c->which[i] < 0 || values_of(m, t) != t || !(trained[t] > 0))
+            continue;
+        if (c->tensor[i].dtype != DTYPE_F32)
+            add_entry(s, i, BLOCK_WEIGHT, "master", own[t]);
+        add_entry(s, i, BLOCK_M, "exp_avg", own[t]);
+        add_entry(s, i, BLOCK_V, "exp_avg_sq", own[t]);
+    }
+    ret = 0;
+out:
+    free(trained);
+    free(own);
+    return ret;
+}
+
+/* Entry E as it is copied FROM one type to its own. */
+static struct cut_tensor cut_of(const struct saver *s, const struct entry *e)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(s->c, e->tensor, e->dtype);
+
+    t.name = e->name;
+    if (e->block != BLOCK_FILE)
+        t.from = DTYPE_F32;
+    return t;
+}
+
+static struct cut_side file_side(struct saver *s)
+{
+    return (struct cut_side){ .nparts = 1, .cutter = &s->in_file };
+}
+
+static int part_bytes(struct saver *s, const struct entry *e, uint64_t *bytes,
+                      bool *held, struct err *err)
+{
+    struct cut_tensor t = cut_of(s, e);
+    struct cut_side side = file_side(s);
+
+    if (cut_part_bytes(bytes, held, &side, 0, &t, t.to, err) < 0)
+        return -1;
+    if (s->c->which[e->tensor] < 0)
+        *held = s->part == 0;
+    return 0;
+}
+
+static int find_held(struct saver *s, struct err *err)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct entry *e = &s->entry[i];
+        uint64_t bytes;
+
+        if (part_bytes(s, e, &bytes, &e->held, err) < 0)
+            return -1;
+        if (e->held && e->block != BLOCK_FILE && e->weight < 0)
+            return err_set(err, ERR_NO,
+                           "tensor %s is stored where it is not trained; this layout "
+                           "cannot be saved",
+                           e->name);
+    }
+    return 0;
+}
+
+/* ---- small files ---- */
+
+static int read_small(struct saver *s, const char *name, struct err *err)
+{
+    char *path = fs_join_dup(s->c->path, name);
+    struct small *f = &s->small[s->nsmall];
+    struct stat st;
+    int ret = fs_read_regular(&f->text, &f->n, path, UINT32_MAX, err);
+
+    if (ret == 0 && stat(path, &st) < 0)
+        ret = err_errno(err, "%s", path);
+    if (ret == 0) {
+        f->mode = st.st_mode;
+        f->name = xstrdup(name);
+        s->nsmall++;
+    } else {
+        free(f->text);
+        f->text = NULL;
+    }
+    free(path);
+    return ret;
+}
+
+static int read_all_small(struct saver *s, struct err *err)
+{
+    static const char INDEX[] = "model.safetensors.index.json";
+    const struct checkpoint *c = s->c;
+    size_t n =
+        c->sharded ? c->manifest.nfiles - (size_t)c->manifest.nparts : c->source.nsmall;
+
+    s->small = xcalloc(n + 1, sizeof(*s->small));
+    for (size_t i = 0; i < n; i++)
+        if (read_small(s,
+                       c->sharded
+                           ? c->manifest.file[(size_t)c->manifest.nparts + i].name
+                           : c->source.small[i],
+                       err) < 0)
+            return -1;
+    if (!c->sharded) {
+        struct small *f = &s->small[s->nsmall];
+
+        f->text = source_index_dup(&c->source);
+        if (f->text) {
+            f->name = xstrdup(INDEX);
+            f->n = strlen(f->text);
+            f->mode = 0644;
+            s->nsmall++;
+        }
+    }
+    return 0;
+}
+
+/* ---- opening ---- */
+
+int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
+               struct comm *world, struct err *err)
+{
+    struct saver *s = xcalloc(1, sizeof(*s));
+    int coord[MESH_NAXES];
+
+    *s = (struct saver){ .t = t,
+                         .c = c,
+                         .world = world,
+                         .mesh = t->program->mesh,
+                         .out = { .dir = -1, .journal = -1 } };
+    mesh_coord(&s->mesh, world->rank, coord);
+    s->writes = coord[MESH_DP] == 0 && coord[MESH_SP] == 0;
+    coord[MESH_DP] = coord[MESH_SP] = 0;
+    s->part = (coord[MESH_PP] * s->mesh.size[MESH_EP] + coord[MESH_EP]) *
+                  s->mesh.size[MESH_TP] +
+              coord[MESH_TP];
+    if (cutter_open(&s->by_unit, c->model, &s->mesh, coord, err) < 0 ||
+        cutter_open(&s->in_file, c->model, &s->mesh, coord, err) < 0 ||
+        checkpoint_open_files(c, -1, err) < 0 || list_entries(s, err) < 0 ||
+        find_held(s, err) < 0 || (world->rank == 0 && read_all_small(s, err) < 0)) {
+        saver_close(s);
+        return -1;
+    }
+    cutter_set_order(s->by_unit, SLICE_BY_UNIT);
+    s->mode = checkpoint_mode(c);
+    *out = s;
+    return 0;
+}
+
+/* Release what belongs to the checkpoint that is being written. */
+static void forget(struct saver *s)
+{
+    for (int i = 0; i < BLOCKS && s->owns; i++)
+        free(s->copy[i]);
+    s->owns = s->busy = false;
+    outdir_close(&s->out);
+    free(s->training);
+    s->training = NULL;
+}
+
+static void wait_for_thread(struct saver *s)
+{
+    if (s->started)
+        pthread_join(s->thread, NULL);
+    s->started = false;
+}
+
+void saver_close(struct saver *s)
+{
+    if (!s)
+        return;
+    wait_for_thread(s);
+    forget(s);
+    if (s->by_unit)
+        cutter_free(s->by_unit);
+    if (s->in_file)
+        cutter_free(s->in_file);
+    for (size_t i = 0; i < s->nsmall; i++) {
+        free(s->small[i].name);
+        free(s->small[i].text);
+    }
+    free(s->small);
+    free(s->entry);
+    pool_clear(&s->pool);
+    free(s->path);
+    free(s->last);
+    free(s);
+}
+
+/* ---- a part's file ---- */
+
+struct writing {
+    const struct saver *s;
+    const char *path;
+    const float *from; /* the weight's numbers */
+    uint64_t offset;   /* of the tensor in the file */
+    int fd;
+};
+
+static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                        struct err *err)
+{
+    const struct writing *w = arg;
+
+    (void)part;
+    (void)err;
+    memcpy(buf, (const char *)w->from + offset, n);
+    return 0;
+}
+
+static int write_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                       struct err *err)
+{
+    const struct writing *w = arg;
+
+    (void)part;
+    return fs_pwrite(w->fd, buf, n, w->offset + offset, w->path, err);
+}
+
+/* The header, and where each tensor is: widest elements first, so that all are
+ * aligned. */
+static int lay_out(struct saver *s, struct safetensors_header *h, const char *name,
+                   struct err *err)
+{
+    struct cut_side side = file_side(s);
+    uint64_t shape[TENSOR_MAX_DIMS], bytes;
+
+    safetensors_header_begin(h, "{\"format\":\"pt\"}");
+    for (int bits = 64; bits >= 4; bits--)
+        for (size_t i = 0; i < s->n; i++) {
+            struct entry *e = &s->entry[i];
+            struct cut_tensor t = cut_of(s, e);
+            bool held;
+
+            if (dtype_bits(e->dtype) != bits || !e->held)
+                continue;
+            if (part_bytes(s, e, &bytes, &held, err) < 0)
+                return -1;
+            cut_part_shape(shape, &side, 0, &t);
+            e->offset = h->end;
+            safetensors_header_add(h, e->name, e->dtype, t.ndim, shape, bytes);
+        }
+    if (safetensors_header_finish(h, name, err) < 0)
+        return -1;
+    for (size_t i = 0; i < s->n; i++)
+        s->entry[i].offset += h->text.len;
+    return 0;
+}
+
+static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
+                       struct entry *e, struct err *err)
+{
+    struct cut_side to = file_side(s);
+    struct cut_side from = { .nparts = 1,
+                             .cutter = &s->by_unit,
+                             .io = take_numbers,
+                             .arg = w,
+                             .replicas = true };
+    struct cut_tensor t = cut_of(s, e);
+
+    to.io = write_bytes;
+    to.arg = w;
+    w->offset = e->offset;
+    if (e->block == BLOCK_FILE)
+        return checkpoint_copy(s->c, cut, e->tensor, e->dtype, &to, NULL, &e->crc, NULL,
+                               err);
+    w->from = s->copy[e->block] + s->t->parameters.at[e->weight];
+    return cut_copy(cut, &t, &from, &to, NULL, NULL, &e->crc, NULL, err);
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct entry *const *x = a, *const *y = b;
+
+    return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+}
+
+/* The file's CRC-32 from those of its header and its tensors. */
+static int sum_part(struct saver *s, uint32_t crc, struct err *err)
+{
+    struct entry **held = xmalloc((s->n + 1) * sizeof(*held));
+    size_t n = 0;
+    int ret = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->entry[i].held)
+            held[n++] = &s->entry[i];
+    qsort(held, n, sizeof(struct entry *), compare_offsets);
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        uint64_t bytes;
+        bool is;
+
+        ret = part_bytes(s, held[i], &bytes, &is, err);
+        if (ret == 0 && bytes)
+            crc = hash_crc32_join(crc, held[i]->crc, bytes);
+    }
+    s->crc = crc;
+    free(held);
+    return ret;
+}
+
+static int write_part(struct saver *s, struct err *err)
+{
+    char *name = manifest_part_name_dup(s->mesh.size, s->part);
+    char *path = fs_join_dup(s->out.partial, name);
+    struct safetensors_header h = { 0 };
+    struct writing w = { .s = s, .path = path, .fd = -1 };
+    struct cut *cut = cut_new();
+    int ret = -1;
+
+    if (lay_out(s, &h, name, err) < 0)
+        goto out;
+    s->size = h.text.len + h.end;
+    w.fd = outdir_create(&s->out, name, err);
+    if (w.fd < 0 || fs_pwrite(w.fd, h.text.s, h.text.len, 0, path, err) < 0)
+        goto out;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->entry[i].held && write_entry(s, cut, &w, &s->entry[i], err) < 0)
+            goto out;
+    if (sum_part(s, hash_crc32(0, h.text.s, h.text.len), err) < 0 ||
+        outdir_share(&s->out, w.fd, s->mode, path, err) < 0)
+        goto out;
+    if (ftruncate(w.fd, (off_t)s->size) < 0 || fsync(w.fd) < 0) {
+        err_errno(err, "%s", path);
+        goto out;
+    }
+    ret = 0;
+out:
+    if (w.fd >= 0)
+        close(w.fd);
+    cut_free(cut);
+    safetensors_header_clear(&h);
+    free(path);
+    free(name);
+    return ret;
+}
+
+static void *write_beside(void *arg)
+{
+    struct saver *s = arg;
+
+    s->ret = write_part(s, &s->err);
+    atomic_store(&s->written, true);
+    return NULL;
+}
+
+/* ---- beginning ---- */
+
+/* A copy of the state, so that training can go on; without memory for one the state
+ * itself, and training waits. */
+static void take_copy(struct saver *s)
+{
+    size_t n = s->t->parameters.at[s->t->program->nweights] * sizeof(float);
+    float *const block[BLOCKS] = { [BLOCK_WEIGHT] = s->t->parameters.weight,
+                                   [BLOCK_M] = s->t->optimizer.m,
+                                   [BLOCK_V] = s->t->optimizer.v };
+
+    s->owns = s->writes;
+    for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
+        s->copy[i] = s->owns ? mem_alloc(n + 1, "a copy to save", NULL) : NULL;
+        if (!s->copy[i])
+            s->owns = false;
+    }
+    s->copy[BLOCK_FILE] = NULL;
+    for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
+        if (s->owns) {
+            memcpy(s->copy[i], block[i], n);
+            continue;
+        }
+        free(s->copy[i]);
+        s->copy[i] = block[i];
+    }
+}
+
+static int open_output(struct saver *s, const char *path, struct err *err)
+{
+    static const char identity[] = "training";
+    char *stamp = str_dupf("process %ld", (long)getpid());
+    char *partial = str_dupf("%s.partial", path);
+    int ret = fs_remove_tree(partial, err);
+
+    if (ret == 0)
+        ret = outdir_open(&s->out, path, identity, stamp, true, NULL, 0, err);
+    free(partial);
+    free(stamp);
+    return ret;
+}
+
+int saver_begin(struct saver *s, const char *path, const char *training,
+                struct err *err)
+{
+    int ret = 0;
+
+    free(s->path);
+    s->path = xstrdup(path);
+    s->training = xstrdup(training);
+    s->busy = true;
+    if (s->world->rank == 0)
+        ret = open_output(s, path, err);
+    ret = saver_agree(s->world, ret, err);
+    if (ret == 0 && s->writes && s->world->rank > 0)
+        ret = outdir_join(&s->out, path, err);
+    ret = saver_agree(s->world, ret, err);
+    if (ret < 0) {
+        forget(s);
+        return -1;
+    }
+    s->ret = 0;
+    s->err = (struct err){ 0 };
+    atomic_store(&s->written, !s->writes);
+    if (!s->writes)
+        return 0;
+    take_copy(s);
+    if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
+        s->started = true;
+    else
+        write_beside(s);
+    return 0;
+}
+
+bool saver_is_busy(const struct saver *s)
+{
+    return s->busy;
+}
+
+bool saver_is_written(struct saver *s)
+{
+    return s->busy && atomic_load(&s->written);
+}
+
+const char *saver_last(const struct saver *s)
+{
+    return s->last;
+}
+
+/* ---- finishing: the manifest ---- */
+
+/* What rank 0 has to know of each rank: N CRC-32s, each with whether it is held, then
+ * these. */
+struct part_sum {
+    uint64_t size;
+    uint32_t crc;
+    int32_t part; /* -1: it wrote none */
+};
+
+static char *pack(const struct saver *s, size_t *bytes)
+{
+    struct part_sum sum = { s->size, s->crc, s->writes ? s->part : -1 };
+    uint32_t *out;
+
+    *bytes = 2 * s->n * sizeof(*out) + sizeof(sum);
+    out = xcalloc(1, *bytes + 8);
+    for (size_t i = 0; i < s->n; i++) {
+        out[2 * i] = s->entry[i].crc;
+        out[2 * i + 1] = s->entry[i].held;
+    }
+    memcpy(out + 2 * s->n, &sum, sizeof(sum));
+    return (char *)out;
+}
+
+static int add_sources(const struct saver *s, struct manifest *m, struct err *err)
+{
+    const struct checkpoint *c = s->c;
+
+    m->nsources = c->sharded ? c->manifest.nsources : c->source.nfiles;
+    m->source = xcalloc(m->nsources + 1, sizeof(*m->source));
+    for (size_t f = 0; f < m->nsources; f++) {
+        const struct source_file *file = c->sharded ? NULL : &c->source.file[f];
+        char *header;
+        size_t n;
+
+        if (!file) {
+            m->source[f] = c->manifest.source[f];
+            m->source[f].crc = 0;
+            m->source[f].origin = NULL;
+            continue;
+        }
+        if (source_header(&header, &n, &c->source, f, err) < 0)
+            return -1;
+        m->source[f] =
+            (struct manifest_source){ .name = file->name,
+                                      .size = file->whole,
+                                      .header = pool_strndup(&m->pool, header, n),
+                                      .header_len = n };
+        free(header);
+    }
+    return 0;
+}
+
+static void add_tensors(const struct saver *s, struct manifest *m, const char *all,
+                        size_t bytes)
+{
+    size_t nparts = (size_t)m->nparts, words = (nparts + 63) / 64;
+
+    m->tensor = xcalloc(s->n + 1, sizeof(*m->tensor));
+    for (size_t i = 0; i < s->n; i++) {
+        const struct entry *e = &s->entry[i];
+        const struct tensor *t = &s->c->tensor[e->tensor];
+        uint64_t *held = pool_take(&m->pool, words * sizeof(*held), sizeof(*held));
+        uint32_t *crc = pool_take(&m->pool, nparts * sizeof(*crc), sizeof(*crc));
+        const char **axis = NULL;
+
+        memset(held, 0, words * sizeof(*held));
+        memset(crc, 0, nparts * sizeof(*crc));
+        for (int r = 0; r < s->world->size; r++) {
+            const char *of = all + (size_t)r * bytes;
+            struct part_sum sum;
+            uint32_t pair[2];
+
+            memcpy(pair, of + 2 * i * sizeof(*pair), sizeof(pair));
+            memcpy(&sum, of + 2 * s->n * sizeof(*pair), sizeof(sum));
+            if (sum.part < 0 || !pair[1])
+                continue;
+            crc[sum.part] = pair[0];
+            held[sum.part / 64] |= UINT64_C(1) << sum.part % 64;
+        }
+        if (s->c->which[e->tensor] >= 0) {
+            const struct model_tensor *mt =
+                &s->c->model->tensor[s->c->which[e->tensor]];
+
+            axis = pool_take(&m->pool, ((size_t)mt->ndim + 1) * sizeof(*axis),
+                             sizeof(*axis));
+            for (int d = 0; d < mt->ndim; d++)
+                axis[d] = mt->axis[d]->text;
+        }
+        m->tensor[m->ntensors++] = (struct manifest_tensor){ .name = e->name,
+                                                             .role = e->role,
+                                                             .shape = t->shape,
+                                                             .axis = axis,
+                                                             .crc = crc,
+                                                             .held = held,
+                                                             .dtype = e->dtype,
+                                                             .ndim = t->ndim };
+    }
+}
+
+static void add_files(const struct saver *s, struct manifest *m, const char *all,
+                      size_t bytes)
+{
+    size_t pair = 2 * sizeof(uint32_t);
+
+    m->nfiles = (size_t)m->nparts + s->nsmall;
+    m->file = xcalloc(m->nfiles + 1, sizeof(*m->file));
+    for (int r = 0; r < s->world->size; r++) {
+        struct part_sum sum;
+        char *name;
+
+        memcpy(&sum, all + (size_t)r * bytes + s->n * pair, sizeof(sum));
+        if (sum.part < 0)
+            continue;
+        name = manifest_part_name_dup(s->mesh.size, sum.part);
+        m->file[sum.part] = (struct manifest_file){ pool_strdup(&m->pool, name),
+                                                    sum.size, sum.crc, sum.part };
+        free(name);
+    }
+    for (size_t i = 0; i < s->nsmall; i++)
+        m->file[(size_t)m->nparts + i] =
+            (struct manifest_file){ s->small[i].name, s->small[i].n,
+                                    hash_crc32(0, s->small[i].text, s->small[i].n),
+                                    -1 };
+}
+
+static int write_manifest(struct saver *s, const char *all, size_t bytes,
+                          struct err *err)
+{
+    const struct checkpoint *c = s->c;
+    struct manifest m = { .nparts = manifest_nparts(s->mesh.size),
+                          .stages = s->mesh.stages,
+                          .keep_vocab = s->mesh.keep_vocab,
+                          .cast = c->sharded && c->manifest.cast,
+                          .training = s->training,
+                          .config = c->sharded ? c->manifest.config : c->source.config,
+                          .family = model_family_text(c->model) };
+    char *path = fs_join_dup(s->out.partial, MANIFEST_NAME);
+    int fd = -1, ret = -1;
+
+    memcpy(m.mesh, s->mesh.size, sizeof(m.mesh));
+    if (add_sources(s, &m, err) < 0)
+        goto out;
+    add_files(s, &m, all, bytes);
+    add_tensors(s, &m, all, bytes);
+    fd = outdir_create(&s->out, MANIFEST_NAME, err);
+    if (fd < 0 || outdir_share(&s->out, fd, s->mode, path, err) < 0)
+        goto out;
+    ret = manifest_write(&m, fd, path, err);
+out:
+    if (fd >= 0)
+        close(fd);
+    manifest_clear(&m);
+    free(path);
+    return ret;
+}
+
+/* Rank 0: the rest of the directory, and its name. */
+static int complete(struct saver *s, const char *all, size_t bytes, struct err *err)
+{
+    for (size_t i = 0; i < s->nsmall; i++)
+        if (outdir_write(&s->out, s->small[i].name, s->small[i].text, s->small[i].n,
+                         s->small[i].mode, err) < 0)
+            return -1;
+    if (write_manifest(s, all, bytes, err) < 0)
+        return -1;
+    return outdir_finish(&s->out, err);
+}
+
+int saver_finish(struct saver *s, struct err *err)
+{
+    size_t bytes;
+    char *mine, *all;
+    int ret;
+
+    wait_for_thread(s);
+    if (s->ret < 0)
+        *err = s->err;
+    ret = saver_agree(s->world, s->ret, err);
+    mine = pack(s, &bytes);
+    all = xcalloc((size_t)s->world->size, bytes);
+    if (ret == 0)
+        ret = comm_run(s->world, comm_all_gather(mine, all, bytes), err);
+    if (ret == 0) {
+        if (s->world->rank == 0)
+            ret = complete(s, all, bytes, err);
+        ret = saver_agree(s->world, ret, err);
+    }
+    if (ret < 0 && s->world->rank == 0 && s->out.partial)
+        ret = fs_remove_tree(s->out.partial, NULL) < 0 ? -1 : ret;
+    free(mine);
+    free(all);
+    forget(s);
+    if (ret < 0)
+        return -1;
+    free(s->last);
+    s->last = xstrdup(s->path);
+    return 0;
+}
+
+/* ---- loading ---- */
+
+/* Read what C has of weight I in ROLE to X; *HELD: it has it. */
+static int load_one(struct trainer *t, struct loader *l, struct checkpoint *c, int i,
+                    const char *role, float *x, bool *held, struct err *err)
+{
+    size_t tensor = t->program->weight[i].tensor;
+    long source = c->model->tensor[tensor].source;
+    long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
+
+    *held = from >= 0;
+    if (from < 0)
+        return 0;
+    if (c->tensor[from].dtype != DTYPE_F32)
+        return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
+                       c->tensor[from].name, dtype_name(c->tensor[from].dtype));
+    return loader_read_state(l, tensor, (size_t)from, x, err);
+}
+
+int saver_load(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
+{
+    static const char *const roles[] = { "master", "exp_avg", "exp_avg_sq" };
+    float *const block[] = { t->parameters.weight, t->optimizer.m, t->optimizer.v };
+    struct loader *l;
+    int ret = 0;
+
+    if (!c->sharded || c->nweights == c->ntensors)
+        return whole
+                   ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
+                   : 0;
+    if (loader_open(&l, c, &t->program->mesh, t->program->coord, err) < 0)
+        return -1;
+    for (int i = 0; i < t->program->nweights && ret == 0; i++)
+        for (int k = 0; k < (whole ? 3 : 1) && ret == 0; k++) {
+            bool held;
+
+            ret = load_one(t, l, c, i, roles[k], block[k] + t->parameters.at[i], &held,
+                           err);
+            if (ret == 0 && !held && k > 0)
+                ret = err_set(err, ERR_INPUT, "%s: has no %s of %s", c->path, roles[k],
+                              c->model->tensor[t->program->weight[i].tensor].name);
+        }
+    loader_close(l);
+    return ret;
+}

@@ -1,0 +1,125 @@
+/* textfile - a text that may be compressed, a piece of whole lines at a time */
+#define _GNU_SOURCE
+#include "lib/train/textfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "lib/base/mem.h"
+
+enum { READ = 1 << 16, MOST_READ = 1 << 30 };
+
+int textfile_open(struct textfile *t, const char *path, struct err *err)
+{
+    bool standard = !strcmp(path, "-");
+    int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+
+    *t = (struct textfile){ .name = standard ? "standard input" : path };
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+        close(fd);
+        return err_set(err, ERR_INPUT, "%s: a directory", path);
+    }
+    t->gz = gzdopen(fd, "rb");
+    if (!t->gz) {
+        close(fd);
+        return err_set(err, ERR_SYSTEM, "%s: out of memory", path);
+    }
+    gzbuffer(t->gz, READ);
+    return 0;
+}
+
+void textfile_close(struct textfile *t)
+{
+    if (t->gz)
+        gzclose_r(t->gz);
+    free(t->buf);
+    *t = (struct textfile){ 0 };
+}
+
+uint64_t textfile_bytes(const struct textfile *t)
+{
+    z_off_t n = gzoffset(t->gz);
+
+    return n < 0 ? 0 : (uint64_t)n;
+}
+
+/* What zlib says is wrong, if anything is; an end in the middle is. */
+static int check(const struct textfile *t, struct err *err)
+{
+    int code;
+    const char *why = gzerror(t->gz, &code);
+
+    if (code == Z_OK || code == Z_STREAM_END)
+        return 0;
+    if (code == Z_ERRNO)
+        return err_errno(err, "%s", t->name);
+    if (code == Z_BUF_ERROR)
+        return err_set(err, ERR_INPUT, "%s: truncated", t->name);
+    return err_set(err, code == Z_MEM_ERROR ? ERR_SYSTEM : ERR_INPUT,
+                   "%s: not read as gzip: %s", t->name, why);
+}
+
+static int make_room(struct textfile *t, struct err *err)
+{
+    uint64_t bytes = textfile_bytes(t);
+    size_t cap = t->cap ? 2 * t->cap : 4 * READ;
+    char *buf;
+
+    if (t->have < t->cap)
+        return 0;
+    if (cap > mem_allowance(bytes))
+        return mem_refuse(t->name, bytes, err);
+    buf = realloc(t->buf, cap);
+    if (!buf)
+        return err_set(err, ERR_SYSTEM, "%s: no memory for %zu bytes", t->name, cap);
+    t->buf = buf;
+    t->cap = cap;
+    return 0;
+}
+
+static int fill(struct textfile *t, struct err *err)
+{
+    size_t room;
+    int n;
+
+    if (make_room(t, err) < 0)
+        return -1;
+    room = t->cap - t->have;
+    n = gzread(t->gz, t->buf + t->have, room < MOST_READ ? (unsigned)room : MOST_READ);
+    if (n > 0)
+        t->have += (size_t)n;
+    t->end = n <= 0;
+    return t->end ? check(t, err) : 0;
+}
+
+int textfile_next(struct textfile *t, size_t most, const char **text, size_t *n,
+                  struct err *err)
+{
+    const char *last = NULL;
+
+    if (t->at) /* nothing is held at first, and BUF is NULL */
+        memmove(t->buf, t->buf + t->at, t->have - t->at);
+    t->have -= t->at;
+    t->at = 0;
+    while (!t->end && (t->have < most || !last)) {
+        size_t before = t->have;
+
+        if (fill(t, err) < 0)
+            return -1;
+        if (t->have >= most)
+            last = memrchr(t->buf + (before < most ? 0 : before), '\n',
+                           t->have - (before < most ? 0 : before));
+    }
+    t->at = t->end ? t->have : (size_t)(last + 1 - t->buf);
+    *text = t->buf;
+    *n = t->at;
+    return 0;
+}

@@ -1,0 +1,382 @@
+/* texts - files of text or of JSON lines as token ids, document by document
+ *
+ * A piece of the file is read, its lines are dealt to threads, and what they make of
+ * them is handed on in order; so no more than a piece is held. */
+#include "lib/train/texts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/jsonlex.h"
+#include "lib/base/mem.h"
+#include "lib/train/textfile.h"
+
+enum { PIECE = 1 << 20, MOST_THREADS = 256 };
+
+struct line {
+    const char *text;
+    size_t len;
+    uint32_t number;
+    struct tokens ids;
+    size_t given;
+};
+
+struct batch {
+    const struct texts_options *o;
+    const char *name;
+    struct line *line;
+    size_t n, cap;
+    atomic_size_t next; /* line that no thread has taken */
+    pthread_mutex_t lock;
+    size_t bad; /* first line that is wrong, and why; SIZE_MAX: none is */
+    struct err why;
+};
+
+/* ---- ids ---- */
+
+static int check_id(const struct texts_options *o, uint64_t id, struct err *err)
+{
+    uint64_t limit = o->vocab ? o->vocab : INT32_MAX;
+
+    return id < limit ? 0
+                      : err_set(err, ERR_INPUT, "id %llu, and the vocabulary has %llu",
+                                (unsigned long long)id, (unsigned long long)limit);
+}
+
+static int encode(const struct texts_options *o, const char *text, size_t len,
+                  struct tokens *out, struct err *err)
+{
+    if (!o->tokenizer)
+        return err_set(err, ERR_INPUT, "a text, and there is no tokenizer.json");
+    if (tokenizer_encode(o->tokenizer, text, len, true, out, err) < 0)
+        return -1;
+    for (size_t i = 0; i < out->n; i++)
+        if (check_id(o, out->id[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+/* The end id, unless a post-processor has put it there. */
+static void add_end(const struct texts_options *o, struct tokens *ids)
+{
+    if (o->end_id >= 0 && ids->n && ids->id[ids->n - 1] != (uint32_t)o->end_id)
+        tokens_add(ids, (uint32_t)o->end_id);
+}
+
+/* PROMPT and COMPLETION are one text, in which a token may be of both: it is learnt, as
+ * are all from the first on that the prompt by itself does not have. */
+static int encode_pair(const struct texts_options *o, struct str *prompt,
+                       const struct str *completion, struct line *line, struct err *err)
+{
+    struct tokens alone = { 0 };
+    int ret = -1;
+
+    if (encode(o, str_text(prompt), prompt->len, &alone, err) < 0)
+        goto out;
+    str_addn(prompt, str_text(completion), completion->len);
+    if (encode(o, str_text(prompt), prompt->len, &line->ids, err) < 0)
+        goto out;
+    while (line->given < alone.n && line->given < line->ids.n &&
+           alone.id[line->given] == line->ids.id[line->given])
+        line->given++;
+    ret = 0;
+out:
+    tokens_clear(&alone);
+    return ret;
+}
+
+/* ---- JSON lines ---- */
+
+enum { FIELD_TEXT, FIELD_IDS, FIELD_PROMPT, FIELD_COMPLETION, FIELDS };
+static const char *const field_names[] = { "text", "ids", "prompt", "completion" };
+
+/* What a line has. */
+struct fields {
+    bool has[FIELDS];
+    struct str text, completion; /* the text, or the prompt */
+};
+
+static int read_ids(struct jsonlex *lex, const struct texts_options *o,
+                    struct tokens *ids, struct err *err)
+{
+    struct err why = { 0 };
+    uint64_t id;
+
+    if (lex->token != JSONLEX_ARRAY)
+        return jsonlex_error(lex, err, "'ids' is no list");
+    while (jsonlex_next(lex, err) == 0) {
+        if (lex->token == JSONLEX_ARRAY_END)
+            return 0;
+        if (lex->token != JSONLEX_NUMBER || !str_u64(str_text(&lex->text), &id))
+            return jsonlex_error(lex, err, "'ids' holds what is no id");
+        if (check_id(o, id, &why) < 0)
+            return jsonlex_error(lex, err, "%s", why.text);
+        tokens_add(ids, (uint32_t)id);
+    }
+    return -1;
+}
+
+static int read_field(struct jsonlex *lex, const struct texts_options *o, int field,
+                      struct fields *f, struct line *line, struct err *err)
+{
+    struct str *s = field == FIELD_COMPLETION ? &f->completion : &f->text;
+
+    if (f->has[field])
+        return jsonlex_error(lex, err, "'%s' is there twice", field_names[field]);
+    f->has[field] = true;
+    if (jsonlex_next(lex, err) < 0)
+        return -1;
+    if (field == FIELD_IDS)
+        return read_ids(lex, o, &line->ids, err);
+    if (lex->token != JSONLEX_STRING)
+        return jsonlex_error(lex, err, "'%s' is no text", field_names[field]);
+    str_addn(s, lex->text.s ? lex->text.s : "", lex->text.len);
+    return 0;
+}
+
+static int read_object(struct jsonlex *lex, const struct texts_options *o,
+                       struct fields *f, struct line *line, struct err *err)
+{
+    if (jsonlex_next(lex, err) < 0)
+        return -1;
+    if (lex->token != JSONLEX_OBJECT)
+        return jsonlex_error(lex, err, "no object with 'text', 'ids' or 'prompt'");
+    while (jsonlex_next(lex, err) == 0) {
+        int field = 0;
+
+        if (lex->token == JSONLEX_OBJECT_END)
+            return jsonlex_next(lex, err); /* nothing may follow */
+        while (field < FIELDS && strcmp(str_text(&lex->text), field_names[field]) != 0)
+            field++;
+        if (field < FIELDS ? read_field(lex, o, field, f, line, err) < 0
+                           : jsonlex_next(lex, err) < 0 || jsonlex_skip(lex, err) < 0)
+            return -1;
+    }
+    return -1;
+}
+
+/* One of the three kinds of documents, and no part of another. */
+static int check_fields(const struct fields *f, struct err *err)
+{
+    const bool *has = f->has;
+
+    if (has[FIELD_TEXT] + has[FIELD_IDS] + has[FIELD_PROMPT] == 0)
+        return err_set(err, ERR_INPUT, "no 'text', 'ids' or 'prompt'");
+    if (has[FIELD_TEXT] + has[FIELD_IDS] + has[FIELD_PROMPT] > 1)
+        return err_set(err, ERR_INPUT, "'%s' and '%s' are both there",
+                       has[FIELD_TEXT] ? "text" : "ids",
+                       has[FIELD_PROMPT] ? "prompt" : "ids");
+    if (has[FIELD_PROMPT] != has[FIELD_COMPLETION])
+        return err_set(err, ERR_INPUT, "'%s' without '%s'",
+                       has[FIELD_PROMPT] ? "prompt" : "completion",
+                       has[FIELD_PROMPT] ? "completion" : "prompt");
+    return 0;
+}
+
+/* The line's number stands before what no reader of JSON found. */
+static int read_line(const struct batch *b, struct line *line, struct err *err)
+{
+    struct fields f = { 0 };
+    struct jsonlex lex;
+    int ret = -1;
+
+    jsonlex_init_at(&lex, b->name, line->number, line->text, line->len);
+    if (read_object(&lex, b->o, &f, line, err) == 0) {
+        ret = check_fields(&f, err);
+        if (ret == 0 && f.has[FIELD_PROMPT] && b->o->strict)
+            ret = err_set(err, ERR_INPUT,
+                          "'prompt': which tokens are learnt has no place in a token "
+                          "file");
+        if (ret == 0 && f.has[FIELD_TEXT])
+            ret = encode(b->o, str_text(&f.text), f.text.len, &line->ids, err);
+        if (ret == 0 && f.has[FIELD_PROMPT])
+            ret = encode_pair(b->o, &f.text, &f.completion, line, err);
+        if (ret == 0 && !f.has[FIELD_IDS])
+            add_end(b->o, &line->ids);
+        if (ret < 0)
+            err_prefix(err, "%s:%u", b->name, line->number);
+    }
+    str_clear(&f.text);
+    str_clear(&f.completion);
+    jsonlex_clear(&lex);
+    return ret;
+}
+
+/* ---- threads ---- */
+
+static void *read_lines(void *arg)
+{
+    struct batch *b = arg;
+    struct err err;
+    size_t i;
+
+    while ((i = atomic_fetch_add(&b->next, 1)) < b->n) {
+        if (read_line(b, &b->line[i], &err) == 0)
+            continue;
+        pthread_mutex_lock(&b->lock);
+        if (i < b->bad) {
+            b->bad = i;
+            b->why = err;
+        }
+        pthread_mutex_unlock(&b->lock);
+        break; /* lines before it are taken, those after it do not matter */
+    }
+    return NULL;
+}
+
+/* A thread that cannot be had is one fewer. */
+static void run_threads(struct batch *b)
+{
+    int most = b->o->threads < MOST_THREADS ? b->o->threads : MOST_THREADS, n = 0;
+    pthread_t thread[MOST_THREADS];
+
+    atomic_store(&b->next, 0);
+    b->bad = SIZE_MAX;
+    while (n < most - 1 && (size_t)n + 1 < b->n &&
+           pthread_create(&thread[n], NULL, read_lines, b) == 0)
+        n++;
+    read_lines(b);
+    while (n > 0)
+        pthread_join(thread[--n], NULL);
+}
+
+static void clear_lines(struct batch *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        tokens_clear(&b->line[i].ids);
+    b->n = 0;
+}
+
+/* The lines of TEXT[n], the first of which is *number; empty ones are passed over. */
+static void split_lines(struct batch *b, const char *text, size_t n, uint32_t *number)
+{
+    for (const char *p = text, *limit = text + n; p < limit; ++*number) {
+        const char *end = memchr(p, '\n', (size_t)(limit - p));
+
+        if (!end)
+            end = limit;
+        if (end > p && !(end == p + 1 && *p == '\r')) {
+            b->line = xgrow(b->line, &b->cap, b->n + 1, sizeof(*b->line));
+            b->line[b->n++] =
+                (struct line){ .text = p, .len = (size_t)(end - p), .number = *number };
+        }
+        p = end + 1;
+    }
+}
+
+static int give_line(const struct batch *b, size_t i,
+                     int (*see)(void *arg, const struct texts_document *document,
+                                struct err *err),
+                     void *arg, struct err *err)
+{
+    const struct line *l = &b->line[i];
+    const struct texts_document d = { .id = (const int32_t *)l->ids.id,
+                                      .n = l->ids.n,
+                                      .given = l->given };
+
+    if (i == b->bad) {
+        *err = b->why;
+        return -1;
+    }
+    return d.n ? see(arg, &d, err) : 0;
+}
+
+static int read_json(struct textfile *t, const struct texts_options *o,
+                     int (*see)(void *arg, const struct texts_document *document,
+                                struct err *err),
+                     void *arg, struct err *err)
+{
+    struct batch b = { .o = o, .name = t->name, .lock = PTHREAD_MUTEX_INITIALIZER };
+    uint32_t number = 1;
+    const char *text;
+    int ret = 0;
+    size_t n;
+
+    while (ret == 0 && (ret = textfile_next(t, PIECE, &text, &n, err)) == 0 && n) {
+        split_lines(&b, text, n, &number);
+        run_threads(&b);
+        for (size_t i = 0; i < b.n && ret == 0; i++)
+            ret = give_line(&b, i, see, arg, err);
+        clear_lines(&b);
+    }
+    free(b.line);
+    return ret;
+}
+
+/* ---- text ---- */
+
+/* The line of the first byte that is not UTF-8; 0: there is none. */
+static size_t bad_line(const char *text, size_t n)
+{
+    size_t line = 1, used;
+    uint32_t cp;
+
+    for (size_t at = 0; at < n; at += used) {
+        used = str_utf8_decode(text + at, n - at, &cp);
+        if (!used)
+            return line;
+        line += text[at] == '\n';
+    }
+    return 0;
+}
+
+/* A text is a document, or more where it holds end ids itself. */
+static int read_text(struct textfile *t, const struct texts_options *o,
+                     int (*see)(void *arg, const struct texts_document *document,
+                                struct err *err),
+                     void *arg, struct err *err)
+{
+    struct tokens ids = { 0 };
+    size_t n, bad, from = 0;
+    const char *text;
+    int ret;
+
+    if (textfile_next(t, SIZE_MAX, &text, &n, err) < 0)
+        return -1;
+    bad = bad_line(text, n);
+    if (bad)
+        return err_set(err, ERR_INPUT, "%s:%zu: not UTF-8", t->name, bad);
+    ret = encode(o, n ? text : "", n, &ids, err);
+    if (ret < 0)
+        err_prefix(err, "%s", t->name);
+    add_end(o, &ids);
+    for (size_t i = 0; i < ids.n && ret == 0; i++)
+        if (i + 1 == ids.n || (int64_t)ids.id[i] == o->end_id) {
+            const struct texts_document d = { .id = (const int32_t *)ids.id + from,
+                                              .n = i + 1 - from };
+
+            ret = see(arg, &d, err);
+            from = i + 1;
+        }
+    tokens_clear(&ids);
+    return ret;
+}
+
+static bool is_json(const char *path)
+{
+    static const char *const end[] = { ".jsonl",    ".ndjson",    ".json",
+                                       ".jsonl.gz", ".ndjson.gz", ".json.gz" };
+    size_t i = 0;
+
+    while (i < sizeof(end) / sizeof(*end) && !str_ends(path, end[i]))
+        i++;
+    return i < sizeof(end) / sizeof(*end);
+}
+
+int texts_read(const char *path, const struct texts_options *options,
+               int (*see)(void *arg, const struct texts_document *document,
+                          struct err *err),
+               void *arg, struct err *err)
+{
+    struct textfile t;
+    int ret;
+
+    if (textfile_open(&t, path, err) < 0)
+        return -1;
+    ret = is_json(path) ? read_json(&t, options, see, arg, err)
+                        : read_text(&t, options, see, arg, err);
+    textfile_close(&t);
+    return ret;
+}

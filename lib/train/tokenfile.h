@@ -1,0 +1,47 @@
+/* tokenfile - files of token ids: nanoGPT's, llm.c's and Megatron's
+ *
+ * PREFIX.bin beside PREFIX.idx is Megatron's indexed dataset.  A .bin alone is
+ * nanoGPT's row of 16-bit ids, or begins with llm.c's header; it has no documents, but
+ * the end ids among its tokens: nanoGPT's close a document, llm.c's begin one.  Nothing
+ * but documents' beginnings is held in memory. */
+#ifndef LIB_TRAIN_TOKENFILE_H
+#define LIB_TRAIN_TOKENFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+
+enum token_type { /* with the numbers of Megatron's index */
+                  TOKEN_U8 = 1,
+                  TOKEN_I8,
+                  TOKEN_I16,
+                  TOKEN_I32,
+                  TOKEN_I64,
+                  TOKEN_U16 = 8,
+                  TOKEN_U32 /* llm.c's */
+};
+
+enum token_documents { DOCUMENTS_INDEXED, DOCUMENTS_CLOSED, DOCUMENTS_BEGUN };
+
+struct tokenfile {
+    char *name; /* of the file that has the tokens */
+    int fd;
+    enum token_type type;
+    uint64_t offset, tokens;
+    enum token_documents kind;
+    uint64_t *start; /* [documents], for DOCUMENTS_INDEXED; none is empty */
+    size_t documents;
+};
+
+/* Is PATH one, by its name: x.bin or x.idx? */
+bool tokenfile_is(const char *path);
+/* Open one, by either name. */
+MUST_CHECK int tokenfile_open(struct tokenfile *f, const char *path, struct err *err);
+void tokenfile_close(struct tokenfile *f);
+/* N tokens from FIRST, each below VOCAB unless that is 0. */
+MUST_CHECK int tokenfile_read(const struct tokenfile *f, uint64_t first, size_t n,
+                              uint64_t vocab, int32_t *id, struct err *err);
+
+#endif

@@ -1,0 +1,92 @@
+#!/bin/sh
+# tokens - texts as Megatron's indexed dataset
+. "${top_srcdir:?}/tests/lib.sh"
+
+# the number of WIDTH bytes at OFFSET of FILE
+number() {
+    od -An -v -t "u$2" -j "$3" -N "$2" "$1" | tr -d ' '
+}
+
+run tp-run tokens -o text --tokenizer "$bard" "$bard/heldout.txt"
+status_is 0 "a text is written as tokens"
+out_is "text: 1 documents, 5084 tokens, 10168 bytes, end id 0" "and counted"
+err_empty "without a word"
+ok "a token is two bytes" test "$(wc -c < text.bin)" -eq 10168
+ok "the end id is the last" test "$(number text.bin 2 10166)" -eq 0
+ok "the index begins as Megatron's" test "$(head -c 7 text.idx)" = MMIDIDX
+ok "version 1, 16 bits, a sequence, two bounds" test \
+    "$(number text.idx 8 9),$(number text.idx 1 17),$(number text.idx 8 18),$(number text.idx 8 26)" = 1,8,1,2
+ok "its length, its place, and the bounds" test \
+    "$(number text.idx 4 34),$(number text.idx 8 38),$(number text.idx 8 46),$(number text.idx 8 54)" = 5084,0,0,1
+ok "and nothing more" test "$(wc -c < text.idx)" -eq 62
+head -n 1 "$bard/heldout.txt" > first
+run tp-run generate --json --max-tokens 1 --prompt "$(cat first)" "$bard"
+ok "its ids are those of a prompt" test "$(sed 's/.*"prompt_ids":.\([0-9]*,[0-9]*,[0-9]*\),.*/\1/' out)" = \
+    "$(number text.bin 2 0),$(number text.bin 2 2),$(number text.bin 2 4)"
+
+# JSON lines: one for each line of the text
+sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/{"text": "&\\n", "meta": {"a": [1]}}/' "$bard/heldout.txt" > lines.jsonl
+echo >> lines.jsonl
+i=0
+while [ $i -lt 40 ]; do
+    cat lines.jsonl
+    i=$((i + 1))
+done | gzip > many.jsonl.gz
+lines=$(grep -c text lines.jsonl)
+run tp-run tokens --json -o one --threads 1 --tokenizer "$bard" many.jsonl.gz
+status_is 0 "compressed JSON lines are read"
+ok "a line is a document" test "$(json out documents)" -eq $((40 * lines))
+run tp-run tokens --json -o three --threads 3 --tokenizer "$bard/tokenizer.json" many.jsonl.gz
+ok "the tokens are the same by three threads" cmp one.bin three.bin
+ok "so is the index" cmp one.idx three.idx
+ok "each document has its end id" test "$(od -An -v -t u2 -w2 one.bin | grep -c '^ *0$')" -eq $((40 * lines))
+run tp-run tokens --json -o none --end-id none --tokenizer "$bard" lines.jsonl
+ok "--end-id none adds none" test "$(od -An -v -t u2 -w2 none.bin | grep -c '^ *0$')" -eq 0
+ok "and says so" grep -q '"end_id":null' out
+
+# ids need no tokenizer; those of a text in which the end id stands are documents
+printf '{"ids":[1,2,70000]}\n{"ids":[4]}\n' > ids.jsonl
+run tp-run tokens -o ids ids.jsonl
+out_is "ids: 2 documents, 4 tokens, 16 bytes, end id none" "ids are taken as they are, in 32 bits"
+printf 'One.<|endoftext|>Two.<|endoftext|>' | tp-run tokens -o two --tokenizer "$bard" > out
+ok "standard input is text, parted by end ids" grep -q '^two: 2 documents' out
+
+# what is wrong
+mkdir before
+cp text.bin text.idx before
+for case in '2:10:@{"text": "a"}\n{"text": x}\n' \
+    "4: no 'text', 'ids' or 'prompt'@{\"text\": \"a\"}\n\n\n{\"txt\": \"b\"}\n" \
+    "1: 'prompt': which tokens are learnt has no place in a token file@{\"prompt\": \"a\", \"completion\": \"b\"}\n" \
+    "2:9: id 99999, and the vocabulary has@{\"ids\": [1]}\n{\"ids\":[99999]}\n"; do
+    # shellcheck disable=SC2059 # it is a format
+    printf "${case#*@}" > bad.jsonl
+    run tp-run tokens -o text --threads 2 --tokenizer "$bard" bad.jsonl
+    status_is 3 "a wrong line is refused: ${case%%@*}"
+    ok "by its number" grep -q "^tp-run: bad.jsonl:${case%%@*}" err
+    err_lines 1 "in one line"
+done
+printf '{"ids":[1,2]}\n' | gzip | head -c 20 > cut.jsonl.gz
+run tp-run tokens -o text cut.jsonl.gz
+status_is 3 "a file that is cut short is refused"
+err_is "tp-run: cut.jsonl.gz: truncated" "by name"
+head -c 50000000 /dev/zero | tr '\0' a | gzip -1 > bomb.txt.gz
+run tp-run tokens -o text --tokenizer "$bard" bomb.txt.gz
+status_is 3 "so is a small file that would be a very large text"
+err_has "bomb.txt.gz: refused: its" "by name"
+cp bomb.txt.gz bomb.jsonl.gz
+run tp-run tokens -o text --tokenizer "$bard" bomb.jsonl.gz
+err_has "bomb.jsonl.gz: refused: its" "or line"
+run tp-run tokens -o text text.bin
+err_is "tp-run: text.bin: a file of token ids, not of text" "tokens are no text"
+run tp-run tokens -o text ids.jsonl no-such.jsonl
+status_is 4 "a file that is not there is"
+ok "what was written before is as it was" cmp text.bin before/text.bin
+ok "so is its index" cmp text.idx before/text.idx
+run tp-run tokens --tokenizer "$bard" "$bard/heldout.txt"
+status_is 2 "a place to write is needed"
+run tp-run tokens -o x --end-id 99999 --tokenizer "$bard" "$bard/heldout.txt"
+status_is 2 "an end id is one of the tokenizer's"
+run tp-run tokens -o no/such/place --tokenizer "$bard" "$bard/heldout.txt"
+status_is 4 "a directory that is not there ends it"
+ok "nothing is left of what failed" test -z "$(find . -name '.*.tmp')"
+done_testing
