@@ -10,7 +10,7 @@ include %D%/reshard/local.mk
 include %D%/program/local.mk
 include %D%/device/local.mk
 include %D%/cpu/local.mk
-#include %D%/run/local.mk
+include %D%/gpu/local.mk
 include %D%/comm/local.mk
 include %D%/run/local.mk
 include %D%/train/local.mk

@@ -40,6 +40,7 @@ tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
@@ -55,6 +56,39 @@ tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_train_LDADD = $(program_libs)
+
+# The CUDA backend without a GPU: its kernels compiled as C++ (*.emo), over a runtime in the host's
+# memory.  In front of the library, this one has its backends.
+EMU_CXXFLAGS = -std=c++17 -fno-exceptions -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
+EMU_CPPFLAGS =
+EXTRA_DIST += %D%/emu/barriers.sh
+emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cublaslt.c %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
+gpu_emulated = $(gpu_kernels:.cu=.emo)
+AM_V_EMU = $(am__v_EMU_@AM_V@)
+am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
+am__v_EMU_0 = @echo "  EMU     " $@;
+am__v_EMU_1 =
+.cu.emo:
+	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
+	    -x c++ -c -o $@ $<
+$(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
+EXTRA_DIST += $(emu_sources) %D%/gpu-models.c %D%/unit-gpu.c
+if HAVE_CXX
+check_LIBRARIES += %D%/libgpu-emu.a
+tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
+    -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
+tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
+CLEANFILES += $(gpu_emulated)
+gpu_tests = %D%/gpu-models %D%/unit-gpu
+check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
+TESTS += $(gpu_tests)
+tests_unit_gpu_LDADD = %D%/libgpu-emu.a $(test_libs)
+tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
+tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
+tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
+tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+endif
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
@@ -76,6 +110,7 @@ shell_tests = \
     %D%/families.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
+    %D%/gpu.t \
     %D%/heads.t \
     %D%/hostile-files.t \
     %D%/house.t \
@@ -195,7 +230,8 @@ tree:
 sanitize = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer
 asan-tree:
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="CFLAGS='$(sanitize)'"
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="--without-cuda CFLAGS='$(sanitize)' \
+	    CXXFLAGS='$(sanitize)'"
 check-asan: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
 
@@ -233,7 +269,7 @@ fuzz:
 	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
 
 fuzz-engine:
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="CC=clang CPPFLAGS=-DLIBFUZZER \
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="--without-cuda CC=clang CPPFLAGS=-DLIBFUZZER \
 	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
 	for n in $(fuzz_names); do \
@@ -250,6 +286,21 @@ fuzz-driver: asan-tree
 	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
 	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || exit; grep '^#' fuzz-$$n.log; done
 
+# the kernels of the CUDA backend on the CPU, and, by ThreadSanitizer, races between their threads;
+# the emulation itself is not watched, and tells it who waits for whom
+check-emu: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(gpu_tests) %D%/gpu.t'
+races-tree:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-races TREE_FLAGS="--without-cuda CFLAGS='-O1 -g' \
+	    CXXFLAGS='-O1 -g -fsanitize=thread'"
+races_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
+check-emu-races: races-tree
+	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) check TESTS='$(gpu_tests)'
+# each barrier taken away: what then passes all tests is not needed, or not tested
+check-emu-barriers: races-tree
+	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+.PHONY: check-emu check-emu-barriers check-emu-races races-tree
+
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
@@ -264,7 +315,7 @@ check-mutants: all $(check_PROGRAMS)
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/hardening %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

@@ -24,7 +24,7 @@ static struct device *device_new(int threads)
     struct device *d;
     struct err err;
 
-    if (backend_cpu.open(&d, threads, &err) < 0) {
+    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }

@@ -88,7 +88,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
         job->out->refused |= err->kind == ERR_NO;
         return -1;
     }
-    if (backend_cpu.open(&r->device, job->threads, err) < 0 ||
+    if (backend_cpu.open(&r->device, job->threads, 0, err) < 0 ||
         parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device, err) <
             0 ||
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,

@@ -8,6 +8,7 @@ int plot_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);
 int bench_main(const char *program, int argc, char **argv);
 int logits_main(const char *program, int argc, char **argv);
+int devices_main(const char *program, int argc, char **argv);
 int tokens_main(const char *program, int argc, char **argv);
 int program_main(const char *program, int argc, char **argv);
 

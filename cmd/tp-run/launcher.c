@@ -118,9 +118,10 @@ bool launcher_is_front(const struct launcher *l)
     return !l->world || l->world->rank == 0;
 }
 
-int launcher_local_ranks(const struct launcher *l, int nranks)
+int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
 {
-    return l->world ? mpi_local_ranks(l->world) : nranks;
+    *own = -1;
+    return l->world ? mpi_local_ranks(l->world, own) : nranks;
 }
 
 /* ---- what all must agree on ---- */

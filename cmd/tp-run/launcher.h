@@ -28,8 +28,9 @@ MUST_CHECK int launcher_open(struct launcher *l, const char *name, struct err *e
 void launcher_close(struct launcher *l);
 /* Is this the process that reads what the user gives, and prints? */
 bool launcher_is_front(const struct launcher *l);
-/* How many ranks share this machine, of NRANKS. */
-int launcher_local_ranks(const struct launcher *l, int nranks);
+/* How many ranks share this machine, of NRANKS; *own is which of them this is, or -1
+ * where they are yet to be started. */
+int launcher_local_ranks(const struct launcher *l, int nranks, int *own);
 
 /* RET and *err of all ranks: the error of the first rank that has one becomes
  * everybody's. */

@@ -4,6 +4,7 @@ bin_tp_run_SOURCES = \
     %D%/asked.c %D%/asked.h \
     %D%/bench.c \
     %D%/commands.h \
+    %D%/devices.c \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/launcher.c %D%/launcher.h \

@@ -14,6 +14,7 @@ int main(int argc, char **argv)
         { "tokens", "write the token ids of texts for training", tokens_main },
         { "program", "print the instructions that a model is compiled to",
           program_main },
+        { "devices", "print what a model can be run on here", devices_main },
         { 0 },
     };
     const struct cmd cmd = { .name = "tp-run",

@@ -302,7 +302,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
         const struct source_file *f = &c->source.file[i];
 
         str_addf(&all, "%" PRIu64 "\n", f->size);
-        if (add_samples(&all, f->path, f->size, err) < 0)
+        if (f->path && add_samples(&all, f->path, f->size, err) < 0)
             ret = -1;
     }
     if (!c->sharded && c->source.config)
@@ -320,6 +320,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
+                                          .draw = opt->draw,
                                           .family_path = family_path(s->cmd) };
 
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
@@ -377,15 +378,20 @@ static int threads_of(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
+    const char *usual = opt->same_bits ? "cpu" : opt->usual_backend;
+    const char *backend = opt->backend ? opt->backend : usual;
+    int own;
+
     *s = (struct session){ .cmd = cmd, .opt = *opt };
-    s->machine.ops = backend_find(opt->backend, err);
+    s->machine.ops = backend_find(backend, err);
     if (!s->machine.ops)
         return -1;
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     s->launcher.timeout_s = opt->timeout;
-    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks);
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
+    s->machine.local = own + 1;
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }

@@ -16,8 +16,11 @@
 struct session_options {
     struct mesh_options mesh;
     const char *family, *sp_mode, *launcher, *backend;
+    const char
+        *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
+    bool draw; /* weights are drawn, not read */
     bool memory, same_bits;
 };
 

@@ -512,14 +512,16 @@ void mpi_close(struct comm *world)
     MPI_Finalize();
 }
 
-int mpi_local_ranks(const struct comm *world)
+int mpi_local_ranks(const struct comm *world, int *own)
 {
     MPI_Comm local;
     int n = 1;
 
+    *own = 0;
     if (MPI_Comm_split_type(mpi_of(world), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
                             &local) == MPI_SUCCESS) {
         MPI_Comm_size(local, &n);
+        MPI_Comm_rank(local, own);
         MPI_Comm_free(&local);
     }
     return n;
@@ -544,9 +546,10 @@ void mpi_close(struct comm *world)
     (void)world;
 }
 
-int mpi_local_ranks(const struct comm *world)
+int mpi_local_ranks(const struct comm *world, int *own)
 {
     (void)world;
+    *own = 0;
     return 1;
 }
 

@@ -13,7 +13,7 @@
 MUST_CHECK int mpi_open(struct comm **world, struct err *err);
 void mpi_close(struct comm *world); /* NULL is allowed */
 /* Ranks of this machine. */
-int mpi_local_ranks(const struct comm *world);
+int mpi_local_ranks(const struct comm *world, int *own);
 /* End all ranks with STATUS. */
 void mpi_abort(int status);
 

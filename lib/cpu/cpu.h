@@ -111,7 +111,7 @@ extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_col
 /* What the operations share. */
 
 /* A team of threads: struct device. */
-MUST_CHECK int cpu_open(struct device **out, int threads, struct err *err);
+MUST_CHECK int cpu_open(struct device **out, int threads, int local, struct err *err);
 void cpu_close(struct device *d);
 int cpu_threads(const struct device *d);
 /* Run tasks 0 to TASKS - 1, each once, on threads 0 to cpu_threads - 1; back when all

@@ -69,7 +69,7 @@ int machine_measure(int threads, double *read, double *product, struct err *err)
     j.a = mem_alloc(square, "a probe", err);
     j.b = mem_alloc(square, "a probe", err);
     j.c = mem_alloc(square, "a probe", err);
-    if (!words || !j.a || !j.b || !j.c || cpu_open(&d, threads, err) < 0)
+    if (!words || !j.a || !j.b || !j.c || cpu_open(&d, threads, 0, err) < 0)
         goto out;
     memset(words, 1, BYTES);
     memset(j.a, 0, square);

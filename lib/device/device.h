@@ -22,14 +22,8 @@
 
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
+#include "lib/device/layout.h"
 #include "lib/program/program.h"
-
-/* A weight in device memory, row-major; types f32, bf16 and f16. */
-struct matrix {
-    const void *data;
-    enum dtype dtype;
-    uint64_t rows, cols;
-};
 
 /* A value in device memory. */
 struct buffer {
@@ -38,34 +32,6 @@ struct buffer {
     size_t most;         /* at most */
     uint64_t cols;
     enum dtype dtype;
-};
-
-/* Some queries of one sequence, the keys that they attend to, and where their own keys
- * are appended.  Keys follow each other in position; in a cache they lie in blocks. */
-struct range {
-    int32_t row, rows; /* of the queries in their buffer */
-    int32_t start;     /* position of the first query */
-    int32_t keys;
-    int32_t first_key; /* position of the first key */
-    int32_t key_row;   /* its row: of the buffer, or counted over the blocks */
-    int32_t write_row; /* row of the cache where the rows go, counted over the blocks */
-    int32_t block;     /* index into step_view.block of the first block; -1: a buffer */
-};
-
-/* Ranges of a step, in device memory. */
-struct ranges {
-    const struct range *v;
-    size_t n;
-    const int32_t *block;        /* numbers of blocks */
-    size_t block_rows;           /* of a block */
-    size_t most_rows, most_keys; /* of one range */
-};
-
-/* How a sequence's next token is drawn. */
-struct draw {
-    double temperature, top_p;
-    uint64_t top_k; /* 0: all */
-    uint64_t seed, position;
 };
 
 /* What a step's kernels read beside values; device memory. */
@@ -103,13 +69,31 @@ struct device;
 
 typedef int kernel(struct device *d, const struct call *c, struct err *err);
 
+/* What a backend finds on this machine. */
+struct device_report {
+    int driver, runtime; /* versions, as 1000 * major + 10 * minor; 0: none */
+    int blas;            /* of cuBLASLt, as 10000 * major + 100 * minor + patch */
+    char trouble[256];   /* why there is no device, or empty */
+    int n;
+    struct device_facts {
+        char name[256], bus[32];
+        int major, minor; /* compute capability */
+        int multiprocessors;
+        uint64_t bytes, free_bytes;
+        uint64_t peers; /* bit I: it reaches the memory of device I */
+    } device[64];
+};
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is the host's: others may read and write it while
                          no kernel runs */
     bool (*probe)(void);
-    /* THREADS, at least 1, the caller's among them. */
-    int (*open)(struct device **out, int threads, struct err *err);
+    /* Fill *r; NULL: there is nothing to say.  No process is forked afterwards. */
+    void (*look)(struct device_report *r);
+    /* THREADS, at least 1, the caller's among them; LOCAL is the caller's number among
+     * the ranks of this machine, each of which has a device of its own if it can. */
+    int (*open)(struct device **out, int threads, int local, struct err *err);
     void (*close)(struct device *d); /* NULL is allowed */
     /* SIZE bytes aligned to 64, for WHAT; NULL with *err set.  NULL may be released. */
     void *(*alloc)(struct device *d, uint64_t size, const char *what, struct err *err);
@@ -125,9 +109,11 @@ struct backend {
     kernel *const *kernel; /* [OP_COUNT]; NULL where the communicator works */
 };
 
-extern const struct backend backend_cpu;
+extern const struct backend backend_cpu, backend_cuda;
 
 /* The backend called NAME, or, where it is NULL, the first that can be used here. */
 const struct backend *backend_find(const char *name, struct err *err);
+/* The I-th in order of preference; NULL after the last. */
+const struct backend *backend_at(size_t i);
 
 #endif

@@ -1,9 +1,15 @@
 /* backends - the backends that are compiled in, in order of preference */
 #include <string.h>
 
+#include "config.h"
 #include "lib/device/device.h"
 
-static const struct backend *const backends[] = { &backend_cpu };
+static const struct backend *const backends[] = {
+#ifdef HAVE_CUDA
+    &backend_cuda,
+#endif
+    &backend_cpu,
+};
 
 const struct backend *backend_find(const char *name, struct err *err)
 {
@@ -15,11 +21,18 @@ const struct backend *backend_find(const char *name, struct err *err)
         if (b->probe())
             return b;
         if (name) {
-            err_set(err, ERR_SYSTEM, "--backend %s: there is no such device here",
+            err_set(err, ERR_SYSTEM,
+                    "--backend %s: there is no such device here that can be used: see "
+                    "'tp-run devices'",
                     name);
             return NULL;
         }
     }
     err_set(err, ERR_USAGE, "--backend: no backend is called '%s'", name ? name : "");
     return NULL;
+}
+
+const struct backend *backend_at(size_t i)
+{
+    return i < sizeof(backends) / sizeof(*backends) ? backends[i] : NULL;
 }

@@ -32,6 +32,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
+    int local = machine->local ? machine->local - 1 : world->rank;
     int coord[MESH_NAXES];
 
     mesh_coord(mesh, world->rank, coord);
@@ -53,7 +54,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     r->chunk = limits->tokens;
-    if (r->ops->open(&r->device, machine->threads, err) < 0 ||
+    if (r->ops->open(&r->device, machine->threads, local, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
                     &r->groups, limits, err) < 0)

@@ -15,6 +15,7 @@
 struct runner_machine {
     const struct backend *ops; /* NULL: the best that there is */
     int threads;
+    int local;  /* number of this rank on its machine, from 1; 0: all are on one */
     int across; /* ranks of those that share a sequence that exchange heads; 0: all */
 };
 

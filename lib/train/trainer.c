@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/pipe/simulate.h"
 #include "lib/run/cache.h"
+#include "lib/train/init.h"
 
 /* ---- opening ---- */
 
@@ -245,11 +246,12 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .dropout = options->dropout };
     int coord[MESH_NAXES];
 
-    *t = (struct trainer){ .options = *options,
-                           .ops = machine->ops ? machine->ops : backend_find(NULL, err),
-                           .groups.across = 1,
-                           .optimizer = { .adamw = options->adamw,
-                                          .clip = options->clip } };
+    *t =
+        (struct trainer){ .options = *options,
+                          .ops = machine->ops ? machine->ops : backend_find("cpu", err),
+                          .groups.across = 1,
+                          .optimizer = { .adamw = options->adamw,
+                                         .clip = options->clip } };
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
@@ -257,10 +259,11 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
-        t->ops->open(&t->device, machine->threads, err) < 0 ||
+        t->ops->open(&t->device, machine->threads, world->rank, err) < 0 ||
         trainer_check(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
+        (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
         make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
         make_scored(t, c->model, mesh, coord, err) < 0) {

@@ -1,0 +1,603 @@
+/* cmd - options, help and diagnostics, the same in every program */
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* "tp-shard split", or "tp-shard" */
+static void print_name(FILE *fp, const struct cmd *cmd)
+{
+    if (cmd->program)
+        fprintf(fp, "%s ", cmd->program);
+    fputs(cmd->name, fp);
+}
+
+static const char *program_name(const struct cmd *cmd)
+{
+    return cmd->program ? cmd->program : cmd->name;
+}
+
+/* ---- diagnostics ---- */
+
+/* "program: text" on standard error, as one line whatever names are in it. */
+static void complain(const struct cmd *cmd, const char *fmt, va_list ap)
+{
+    struct str line = { 0 };
+    char text[4096];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    str_add_printable(&line, text);
+    fprintf(stderr, "%s: %s\n", program_name(cmd), str_text(&line));
+    str_clear(&line);
+}
+
+int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    complain(cmd, fmt, ap);
+    va_end(ap);
+    fputs("Try '", stderr);
+    print_name(stderr, cmd);
+    fputs(" --help' for more.\n", stderr);
+    return ERR_USAGE;
+}
+
+int cmd_fail(const struct cmd *cmd, const struct err *err)
+{
+    if (err->kind == ERR_USAGE)
+        return cmd_usage(cmd, "%s", err->text);
+    fprintf(stderr, "%s: %s\n", program_name(cmd), err->text);
+    return err->kind == ERR_NONE ? ERR_SYSTEM : (int)err->kind;
+}
+
+void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    complain(cmd, fmt, ap);
+    va_end(ap);
+}
+
+void cmd_puts(const char *line)
+{
+    struct str shown = { 0 };
+
+    str_add_printable(&shown, line);
+    puts(str_text(&shown));
+    str_clear(&shown);
+}
+
+static const char *signalled; /* what signals end */
+
+static void say_signal(int sig)
+{
+    const char *words[] = { signalled, ": ended by signal ",
+                            sig == SIGINT ? "2 (SIGINT)\n" : "15 (SIGTERM)\n" };
+
+    for (int i = 0; i < 3; i++)
+        if (write(STDERR_FILENO, words[i], strlen(words[i])) < 0)
+            break;
+    raise(sig); /* its handler is gone */
+}
+
+void cmd_say_signals(const char *program)
+{
+    static const int sigs[] = { SIGINT, SIGTERM };
+    struct sigaction old,
+        say = { .sa_handler = say_signal, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
+
+    signalled = program;
+    for (int i = 0; i < 2; i++)
+        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(sigs[i], &say, NULL);
+}
+
+void cmd_leave_signals(void)
+{
+    static const int sigs[] = { SIGINT, SIGTERM };
+    struct sigaction old;
+
+    for (int i = 0; i < 2; i++)
+        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == say_signal)
+            signal(sigs[i], SIG_DFL);
+}
+
+int cmd_finish(const struct cmd *cmd, int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "%s: standard output: %s\n", program_name(cmd),
+            strerror(errno ? errno : EIO));
+    return ERR_SYSTEM;
+}
+
+bool cmd_progress(bool quiet)
+{
+    return !quiet && isatty(STDERR_FILENO);
+}
+
+bool cmd_colour(void)
+{
+    const char *no = getenv("NO_COLOR");
+
+    return (!no || !*no) && isatty(STDOUT_FILENO);
+}
+
+/* ---- help ---- */
+
+static void print_option(const struct opt *o)
+{
+    char left[64];
+    int n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s", o->short_name ? '-' : ' ',
+                     o->short_name ? o->short_name : ' ', o->short_name ? "," : " ",
+                     o->long_name, o->arg ? "=" : "", o->arg ? o->arg : "");
+
+    if (n > 29)
+        printf("%s\n%30s", left, "");
+    else
+        printf("%-30s", left);
+    printf("%s\n", o->help);
+}
+
+static const struct opt help_option = { OPT_FLAG,          'h',  "help", NULL, NULL,
+                                        "print this help", NULL, NULL };
+static const struct opt version_option = {
+    OPT_FLAG, 'V', "version", NULL, NULL, "print the version and features", NULL, NULL
+};
+
+/* The options that the page alone explains, many to a line. */
+static void print_more(const struct cmd *cmd)
+{
+    int width = 0;
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++) {
+        int n = (int)(strlen(o->long_name) + 3 + (o->arg ? strlen(o->arg) + 1 : 0));
+
+        if (o->help)
+            continue;
+        if (!width)
+            fputs("\nMore, which the page explains:", stdout);
+        if (!width || width + n > 79) {
+            fputs("\n  +", stdout);
+            width = 3;
+        }
+        printf(" --%s%s%s", o->long_name, o->arg ? "=" : "", o->arg ? o->arg : "");
+        width += n;
+    }
+    if (width)
+        putchar('\n');
+}
+
+static void print_help(const struct cmd *cmd)
+{
+    fputs("Usage: ", stdout);
+    print_name(stdout, cmd);
+    printf(" %s\n%s.\n\n", cmd->synopsis, cmd->summary);
+    for (const struct cmd_sub *s = cmd->subs; s && s->name; s++)
+        printf("  %-14s %s\n", s->name, s->summary);
+    if (cmd->subs)
+        putchar('\n');
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (o->help)
+            print_option(o);
+    print_option(&help_option);
+    print_option(&version_option);
+    print_more(cmd);
+    if (cmd->subs)
+        printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
+    printf("\nSee %s(1).\n", program_name(cmd));
+}
+
+static int print_version(const struct cmd *cmd)
+{
+    printf("%s (shardutils) %s\nfeatures: %s\n", program_name(cmd), PACKAGE_VERSION,
+           FEATURES);
+    return cmd_finish(cmd, EXIT_SUCCESS);
+}
+
+/* ---- values ---- */
+
+static const char *bad_value(const struct opt *o)
+{
+    switch (o->type) {
+    case OPT_INT:
+    case OPT_U64:
+        return "a whole number from 0";
+    case OPT_COUNT:
+        return "a whole number from 1";
+    case OPT_SIZE:
+        return "a size such as 80GiB";
+    case OPT_TOKENS:
+        return "a whole number such as 4096 or 4k";
+    case OPT_DOUBLE:
+        return "a number";
+    default:
+        return "one of the choices";
+    }
+}
+
+static bool set_choice(const struct opt *o, const char *text)
+{
+    for (int i = 0; o->choices[i]; i++)
+        if (!strcmp(o->choices[i], text)) {
+            *(int *)o->value = i;
+            return true;
+        }
+    return false;
+}
+
+/* "4096", or "4k" and "1M", which count in 1024s as contexts do. */
+static bool parse_tokens(const char *text, uint64_t *out)
+{
+    size_t n = strlen(text);
+    int shift = !n ? 0 : strchr("kK", text[n - 1]) ? 10 : text[n - 1] == 'M' ? 20 : 0;
+    char *number = xstrndup(text, n - (shift > 0));
+    uint64_t value = 0;
+    bool ok = str_u64(number, &value) && value <= UINT64_MAX >> shift;
+
+    free(number);
+    if (ok)
+        *out = value << shift;
+    return ok;
+}
+
+static const char ***lists; /* one for each option that was given as a list */
+static size_t nlists;
+
+/* Lists last as long as the program, so that no way out of a command has to release
+ * them; the table keeps them in reach of leak checkers. */
+static void add_word(struct opt_list *list, const char *word)
+{
+    size_t at = 0;
+
+    while (at < nlists && lists[at] != list->v)
+        at++;
+    if (at == nlists)
+        lists = xrealloc(lists, sizeof(*lists) * ++nlists);
+    list->v = xrealloc(list->v, sizeof(*list->v) * (list->n + 1));
+    list->v[list->n++] = word;
+    lists[at] = list->v;
+}
+
+static bool set_value(const struct opt *o, const char *text)
+{
+    int n;
+
+    switch (o->type) {
+    case OPT_FLAG:
+        *(bool *)o->value = true;
+        return true;
+    case OPT_RANK:
+        *(const char **)o->value = text ? text : o->choices[0];
+        return true;
+    case OPT_STRING:
+        *(const char **)o->value = text;
+        return true;
+    case OPT_LIST:
+        add_word(o->value, text);
+        return true;
+    case OPT_INT:
+    case OPT_COUNT:
+        if (!str_int(text, &n) || n < (o->type == OPT_COUNT))
+            return false;
+        *(int *)o->value = n;
+        return true;
+    case OPT_U64:
+        return str_u64(text, o->value);
+    case OPT_SIZE:
+        return str_size(text, o->value);
+    case OPT_TOKENS:
+        return parse_tokens(text, o->value);
+    case OPT_DOUBLE:
+        return str_double(text, o->value);
+    case OPT_CHOICE:
+        return set_choice(o, text);
+    case OPT_END:
+        break;
+    }
+    return false;
+}
+
+static void refuse_value(const struct cmd *cmd, const struct opt *o, const char *text)
+{
+    if (o->type == OPT_CHOICE) {
+        struct str all = { 0 };
+
+        for (int i = 0; o->choices[i]; i++)
+            str_addf(&all, "%s%s", i ? ", " : "", o->choices[i]);
+        cmd_usage(cmd, "--%s: '%s' is none of %s", o->long_name, text, str_text(&all));
+        str_clear(&all);
+    } else {
+        cmd_usage(cmd, "--%s: '%s' is not %s", o->long_name, text, bad_value(o));
+    }
+}
+
+/* ---- parsing ---- */
+
+static _Noreturn void end_with(int status)
+{
+    exit(status);
+}
+
+/* Whichever of *BEST (or NULL) and CANDIDATE is nearer to WORD; a candidate counts when
+ * at most a third of WORD's letters need to change. */
+static void nearer(const char **best, const char *word, const char *candidate)
+{
+    size_t limit = (strlen(word) + 2) / 3 + 1;
+
+    if (*best)
+        limit = str_distance(word, *best);
+    if (str_distance(word, candidate) < limit)
+        *best = candidate;
+}
+
+static void answer(const struct cmd *cmd, const struct opt *o)
+{
+    if (o == &help_option) {
+        print_help(cmd);
+        end_with(cmd_finish(cmd, EXIT_SUCCESS));
+    } else if (o == &version_option) {
+        end_with(print_version(cmd));
+    }
+}
+
+/* What other tools call an option (transformers, Megatron, DeepSpeed, vLLM), and what
+ * it is called here.  Counts where the command has the option and not the name. */
+static const char *const options_elsewhere[][2] = {
+    { "max-new-tokens", "max-tokens" }, { "stages", "pp" },
+    { "tensor-parallel-size", "tp" },   { "microbatches", "micro-batches" },
+    { "pipeline-parallel-size", "pp" }, { "zero-stage", "zero" },
+};
+
+static const struct opt *find_elsewhere(const struct cmd *cmd, const char *name,
+                                        size_t len)
+{
+    for (size_t i = 0; i < sizeof(options_elsewhere) / sizeof(*options_elsewhere); i++)
+        if (strlen(options_elsewhere[i][0]) == len &&
+            !memcmp(options_elsewhere[i][0], name, len))
+            for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+                if (!strcmp(o->long_name, options_elsewhere[i][1]))
+                    return o;
+    return NULL;
+}
+
+static const struct opt *find_long(const struct cmd *cmd, const char *name, size_t len)
+{
+    const struct opt *own[] = { &help_option, &version_option };
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (strlen(o->long_name) == len && !memcmp(o->long_name, name, len))
+            return o;
+    for (int i = 0; i < 2; i++)
+        if (strlen(own[i]->long_name) == len && !memcmp(own[i]->long_name, name, len))
+            return own[i];
+    return find_elsewhere(cmd, name, len);
+}
+
+static const struct opt *find_short(const struct cmd *cmd, char c)
+{
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (o->short_name == c)
+            return o;
+    return c == 'h' ? &help_option : c == 'V' ? &version_option : NULL;
+}
+
+static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
+                                     size_t len)
+{
+    const char *best = NULL;
+    char *name = xstrndup(word, len);
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        nearer(&best, name, o->long_name);
+    nearer(&best, name, help_option.long_name);
+    nearer(&best, name, version_option.long_name);
+    if (best)
+        cmd_usage(cmd, "unknown option '--%s'; did you mean '--%s'?", name, best);
+    else
+        cmd_usage(cmd, "unknown option '--%s'", name);
+    free(name);
+    end_with(ERR_USAGE);
+}
+
+static void apply(const struct cmd *cmd, const struct opt *o, const char *text)
+{
+    answer(cmd, o);
+    if (!set_value(o, text)) {
+        refuse_value(cmd, o, text);
+        end_with(ERR_USAGE);
+    }
+    if (o->given)
+        *o->given = true;
+}
+
+/* Is WORD, which may be NULL, a rank: "16", or "16:NAMES"? */
+static bool is_rank(const char *word)
+{
+    size_t n = word ? strspn(word, "0123456789") : 0;
+
+    return n && (!word[n] || word[n] == ':');
+}
+
+/* Parse the long option at argv[i]; returns the index of the last word used. */
+static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
+{
+    const char *word = argv[i] + 2;
+    size_t len = strcspn(word, "=");
+    const struct opt *o = find_long(cmd, word, len);
+
+    if (!o)
+        refuse_unknown(cmd, word, len);
+    if (o->type == OPT_FLAG) {
+        if (word[len])
+            end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));
+        apply(cmd, o, NULL);
+    } else if (word[len]) {
+        apply(cmd, o, word + len + 1);
+    } else if (o->type == OPT_RANK && !is_rank(i + 1 < argc ? argv[i + 1] : NULL)) {
+        apply(cmd, o, NULL);
+    } else if (i + 1 < argc) {
+        apply(cmd, o, argv[++i]);
+    } else {
+        end_with(cmd_usage(cmd, "--%s needs a value", o->long_name));
+    }
+    return i;
+}
+
+/* A negative number is an operand, unless there is an option such as -1. */
+static bool is_option(const struct cmd *cmd, const char *word)
+{
+    double ignored;
+
+    if (word[0] != '-' || !word[1])
+        return false;
+    return find_short(cmd, word[1]) ||
+           !(str_double(word, &ignored) || !strcmp(word, "-inf"));
+}
+
+static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
+{
+    for (const char *p = argv[i] + 1; *p; p++) {
+        const struct opt *o = find_short(cmd, *p);
+
+        if (!o) {
+            end_with(cmd_usage(cmd, "unknown option '-%c'", *p));
+        } else if (o->type == OPT_FLAG) {
+            apply(cmd, o, NULL);
+        } else if (p[1]) {
+            apply(cmd, o, p + 1);
+            break;
+        } else if (i + 1 < argc) {
+            apply(cmd, o, argv[++i]);
+            break;
+        } else {
+            end_with(cmd_usage(cmd, "-%c needs a value", *p));
+        }
+    }
+    return i;
+}
+
+/* The operands that the synopsis names after the first N are missing. */
+static int refuse_missing(const struct cmd *cmd, int n)
+{
+    struct str names = { 0 };
+    bool of_option = false;
+    int at = 0, missing = 0, status;
+
+    for (const char *p = cmd->synopsis; *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " "), name = strcspn(p, " .");
+        bool option = *p == '-', optional = *p == '[' || p[len - 1] == ']';
+
+        if (!option && !optional && !of_option && at++ >= n) {
+            str_addf(&names, "%s%.*s", missing ? " " : "", (int)name, p);
+            missing++;
+        }
+        of_option = option && !memchr(p, '=', len);
+        p += len;
+    }
+    status = missing > 1 ? cmd_usage(cmd, "operands are missing: %s", str_text(&names))
+             : missing   ? cmd_usage(cmd, "an operand is missing: %s", str_text(&names))
+                         : cmd_usage(cmd, "an operand is missing");
+    str_clear(&names);
+    return status;
+}
+
+char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
+{
+    int n = 0, i;
+
+    for (i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--")) {
+            if (cmd->stop_at_command)
+                break;
+            for (i++; i < argc; i++)
+                argv[n++] = argv[i];
+            break;
+        }
+        if (!strncmp(argv[i], "--", 2))
+            i = parse_long(cmd, argc, argv, i);
+        else if (is_option(cmd, argv[i]))
+            i = parse_short(cmd, argc, argv, i);
+        else
+            argv[n++] = argv[i];
+    }
+    if (n < cmd->min_args)
+        end_with(refuse_missing(cmd, n));
+    if (cmd->max_args >= 0 && n > cmd->max_args)
+        end_with(cmd_usage(cmd, "unexpected operand '%s'%s%s", argv[cmd->max_args],
+                           cmd->excess ? "; " : "", cmd->excess ? cmd->excess : ""));
+    /* words that are used up, so that the next "--" is the command's */
+    for (int used = n; used < i && used < argc; used++)
+        argv[used] = NULL;
+    return argv;
+}
+
+char **cmd_command(const struct cmd *cmd, int argc, char **argv)
+{
+    (void)cmd;
+    for (int i = 1; i < argc; i++)
+        if (argv[i] && !strcmp(argv[i], "--"))
+            return argv[i + 1] ? argv + i + 1 : NULL;
+    return NULL;
+}
+
+/* The command that other tools call NAME, or NULL. */
+static const char *command_elsewhere(const struct cmd *cmd, const char *name)
+{
+    static const char *const names[][2] = {
+        { "info", "show" },       { "inspect", "show" },   { "ls", "show" },
+        { "shard", "split" },     { "check", "verify" },   { "convert", "reshard" },
+        { "run", "generate" },    { "chat", "generate" },  { "eval", "score" },
+        { "inference", "infer" }, { "training", "train" }, { "simulate", "schedule" },
+        { "optimize", "run" },    { "start", "run" },
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        for (const struct cmd_sub *s = cmd->subs; !strcmp(names[i][0], name) && s->name;
+             s++)
+            if (!strcmp(names[i][1], s->name))
+                return s->name;
+    return NULL;
+}
+
+int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
+{
+    const char *best = NULL;
+
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit says EFBIG */
+    if (argc < 2)
+        return cmd_usage(cmd, "a command is missing");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        answer(cmd, &help_option);
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+        answer(cmd, &version_option);
+    for (const struct cmd_sub *s = cmd->subs; s->name; s++) {
+        if (!strcmp(s->name, argv[1]))
+            return s->run(cmd->name, argc - 1, argv + 1);
+        nearer(&best, argv[1], s->name);
+    }
+    if (argv[1][0] == '-')
+        return cmd_usage(cmd, "unknown option '%s'", argv[1]);
+    if (cmd->usual && access(argv[1], F_OK) == 0)
+        return cmd_usage(cmd, "a command is missing; did you mean '%s %s %s'?",
+                         cmd->name, cmd->usual, argv[1]);
+    if (command_elsewhere(cmd, argv[1]))
+        best = command_elsewhere(cmd, argv[1]);
+    if (best)
+        return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1],
+                         best);
+    return cmd_usage(cmd, "unknown command '%s'", argv[1]);
+}

@@ -1,0 +1,121 @@
+/* conversion - checkpoints opened and written, the same in every program */
+#include "cmd/conversion.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "lib/base/str.h"
+
+int open_checkpoint(struct checkpoint **out, const char *path, const char *family,
+                    struct err *err)
+{
+    const struct checkpoint_options opt = {
+        .family_file = family,
+        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+    };
+
+    if (checkpoint_open(out, path, &opt, err) < 0)
+        return -1;
+    if (!(*out)->model || (*out)->sharded ||
+        check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
+        return 0;
+    checkpoint_close(*out);
+    return -1;
+}
+
+int check_config(const struct cmd *cmd, const struct model *m, enum keys_need need,
+                 struct err *err)
+{
+    struct str ignored = { 0 };
+    int ret = keys_check(m, need, &ignored, err);
+
+    if (ret == 0 && cmd && ignored.len)
+        cmd_warn(cmd, "%s: not known to family %s and ignored: %s",
+                 model_config_name(m), m->family, str_text(&ignored));
+    str_clear(&ignored);
+    return ret;
+}
+
+struct meter {
+    struct timespec began, shown;
+};
+
+static double seconds_since(const struct timespec *then)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) +
+           1e-9 * (double)(now.tv_nsec - then->tv_nsec);
+}
+
+/* One line on a terminal, renewed ten times a second: a bar, share, rate, time left. */
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+    static const char filled[] = "####################",
+                      empty[] = "                    ";
+    struct meter *m = arg;
+    double elapsed = seconds_since(&m->began), rate = (double)done / elapsed;
+    double share = total ? (double)done / (double)total : 1;
+    int width = (int)sizeof(filled) - 1, bar = (int)(share * width);
+    char size[32];
+
+    if (done < total && seconds_since(&m->shown) < 0.1)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &m->shown);
+    fprintf(stderr, "\r[%.*s%.*s] %3.0f %%  %s/s  %.0f s left \033[K", bar, filled,
+            width - bar, empty, 100 * share, str_human(size, (uint64_t)rate),
+            rate > 0 ? (double)(total - done) / rate : 0);
+    if (done >= total)
+        fputs("\r\033[K", stderr);
+}
+
+/* What was written, in one line. */
+static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
+                        const char *output, const struct mesh *mesh,
+                        const struct convert_result *result)
+{
+    char size[32];
+    int files = 1;
+
+    for (int a = 0; mesh && a < MESH_NAXES; a++)
+        if (a == MESH_TP || a == MESH_EP || a == MESH_PP)
+            files *= mesh->size[a];
+    str_human(size, result->bytes);
+    if (mesh)
+        cmd_warn(cmd, "%s: %d rank file%s, %s", output, files, files > 1 ? "s" : "",
+                 size);
+    else
+        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->ntensors, size);
+}
+
+int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
+                converter *how, struct convert_options *opt,
+                const struct write_options *w)
+{
+    struct convert_result result;
+    struct meter meter;
+    struct err err = { 0 };
+    char size[32];
+
+    clock_gettime(CLOCK_MONOTONIC, &meter.began);
+    meter.shown = meter.began;
+    opt->force = w->force;
+    if (cmd_progress(w->quiet)) {
+        opt->progress = show_progress;
+        opt->arg = &meter;
+    }
+    if (how(ckpt, output, opt, &result, &err) < 0)
+        return cmd_fail(cmd, &err);
+    if (result.overflows)
+        cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
+                 dtype_name(*opt->dtype));
+    if (result.continued && !w->quiet)
+        cmd_warn(cmd, "continued: %s had been written",
+                 str_human(size, result.continued));
+    if (!w->quiet)
+        tell_result(cmd, ckpt, output, opt->mesh, &result);
+    return cmd_finish(cmd, EXIT_SUCCESS);
+}

@@ -1,0 +1,51 @@
+/* conversion - checkpoints opened and written, the same in every program */
+#ifndef CMD_CONVERSION_H
+#define CMD_CONVERSION_H
+
+#include "cmd/cmd.h"
+#include "lib/model/keys.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/reshard/convert.h"
+
+/* Open PATH with --family FAMILY (or NULL) and SHARDUTILS_FAMILY_PATH. */
+MUST_CHECK int open_checkpoint(struct checkpoint **out, const char *path,
+                               const char *family, struct err *err);
+
+/* Check the keys of M's config as keys_check does, and warn with one line of CMD (NULL:
+ * not at all) of those that are ignored. */
+MUST_CHECK int check_config(const struct cmd *cmd, const struct model *m,
+                            enum keys_need need, struct err *err);
+
+/* convert, or an export that is called like it. */
+typedef int converter(struct checkpoint *ckpt, const char *path,
+                      const struct convert_options *opt, struct convert_result *result,
+                      struct err *err);
+
+/* How the commands that write a checkpoint are asked to do it. */
+struct write_options {
+    bool force, quiet;
+};
+
+/* Rows of an option table. */
+#define FAMILY_OPTION(family)                                 \
+    {                                                         \
+        OPT_STRING, '\0', "family", &(family), "FILE",        \
+            "the model family: a name, or a FILE", NULL, NULL \
+    }
+
+#define WRITE_OPTIONS(w)                                                         \
+    {                                                                            \
+        OPT_FLAG, 'f', "force", &(w).force, NULL, "replace an earlier output",   \
+        NULL,     NULL                                                           \
+    },                                                                           \
+    {                                                                            \
+        OPT_FLAG, 'q', "quiet", &(w).quiet, NULL, "show no progress", NULL, NULL \
+    }
+
+/* Run HOW as W asks, with progress on a terminal, and say what was done; returns the
+ * exit status. */
+int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *output,
+                converter *how, struct convert_options *opt,
+                const struct write_options *w);
+
+#endif

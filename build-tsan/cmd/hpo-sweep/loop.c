@@ -1,0 +1,486 @@
+/* loop - trials drawn, started, watched and recorded, until there are enough */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cmd/hpo-sweep/run.h"
+#include "lib/base/clock.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/job/joblog.h"
+
+/* Record that the check found JOB's point infeasible: samplers keep away from there. */
+static int record_infeasible(struct loop *l, struct job *job, struct err *err)
+{
+    const struct ending end = { .status = 1, .reason = "infeasible, says --require" };
+    struct session *s = l->s;
+    struct study_trial *t;
+
+    if (session_begin(s, err) < 0)
+        return -1;
+    t = study_find(&s->study, job->number);
+    if (session_constrain(s, t, "[1.0]", err) < 0 ||
+        session_explain(s, t, &end, err) < 0 ||
+        session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
+        return -1;
+    job_clear(job);
+    l->running--;
+    return session_end(s, err);
+}
+
+/* JOB was drawn but is not started, or was ended by us: it fails, whatever an earlier
+ * run of its number left, and is not logged again. */
+static void forgo(struct job *job)
+{
+    job->killed = clock_seconds();
+    job->start = 0;
+}
+
+/* Start JOB's command; *started is false when its point is infeasible. */
+static int start(struct loop *l, struct job *job, const double *x, bool *started,
+                 struct err *err)
+{
+    int infeasible = l->require && !job->tries ? spawn_feasible(l, job, x, err) : 0;
+
+    *started = infeasible != 1;
+    if (infeasible < 0)
+        return -1;
+    if (l->signal) {
+        forgo(job);
+        return 0;
+    }
+    return infeasible ? record_infeasible(l, job, err) : spawn_command(l, job, x, err);
+}
+
+uint64_t loop_budget(const struct loop *l)
+{
+    return l->o->trials ? (uint64_t)l->o->trials : l->s->file.run_cap;
+}
+
+/* The failed trials that do not count. */
+static uint64_t pardoned(const struct loop *l)
+{
+    return (uint64_t)(l->o->pardoned < 0 ? l->o->trials : l->o->pardoned);
+}
+
+uint64_t loop_done(const struct loop *l)
+{
+    return session_done(l->s, pardoned(l), false);
+}
+
+/* Whether the best trial is as good as the file's metric asks for. */
+static bool on_target(const struct loop *l)
+{
+    const struct sweepfile *f = &l->s->file;
+    const struct study *s = &l->s->study;
+    const struct study_trial *best;
+    double target = f->nmetrics == 1 ? f->metrics[0].target : NAN;
+
+    if (isnan(target) || s->nobjectives != 1 || !(best = study_best(s)))
+        return false;
+    return s->maximize[0] ? best->values[0] >= target : best->values[0] <= target;
+}
+
+bool loop_may_draw(const struct loop *l)
+{
+    if (l->signal || l->failure.kind || l->draining || l->gave_up || l->exhausted ||
+        l->running == l->o->jobs || clock_seconds() >= l->end)
+        return false;
+    return !session_is_full(l->s, loop_budget(l), pardoned(l)) && !on_target(l);
+}
+
+/* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */
+static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
+                struct err *err)
+{
+    struct session *s = l->s;
+    int number, ret = session_draw(s, &number, x, err);
+    const struct study_trial *t;
+
+    *drawn = ret > 0;
+    l->exhausted |= ret == 0;
+    if (ret <= 0)
+        return ret;
+    if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
+        return -1;
+    t = &s->study.trials[number];
+    *job = (struct job){ .number = number,
+                         .slot = (int)(job - l->jobs),
+                         .attempt = session_attempt(t) };
+    job->dir = str_dupf("%s/%06d", l->base, number);
+    return session_lease(s, t->id, RUN_LEASE, l->identity, err);
+}
+
+/* Note how JOB's command ended in the joblog. */
+static int log_end(const struct loop *l, const struct job *job, struct err *err)
+{
+    char *path = fs_join_dup(job->dir, "stdout");
+    struct joblog_entry e = { .number = job->number,
+                              .start = job->start_time,
+                              .seconds = clock_seconds() - job->start,
+                              .status = job->status,
+                              .killed = job->killed > 0,
+                              .command = job->command };
+
+    if (fs_size(&e.output_bytes, path, NULL) < 0)
+        e.output_bytes = 0;
+    free(path);
+    return joblog_add(l->log, l->o->joblog, &e, err);
+}
+
+static bool ended_well(const struct job *job)
+{
+    return WIFEXITED(job->status) && !WEXITSTATUS(job->status) && !job->killed;
+}
+
+/* Whether JOB ended well, with its values, and its constraints if it has some; WHY says
+ * why it has none. */
+static bool measured(const struct loop *l, const struct job *job, double *values,
+                     char **constraints, struct str *why)
+{
+    size_t n = l->s->study.nobjectives;
+
+    return ended_well(job) && measure_read(values, n, &l->o->measure, job->dir, why) &&
+           measure_constraints(constraints, &l->o->measure, job->dir, why);
+}
+
+/* Failures in a row end the run for good, however those end that run beside them. */
+static void count_failure(struct loop *l, bool failed)
+{
+    if (l->gave_up)
+        return;
+    l->failures = failed ? l->failures + 1 : 0;
+    l->gave_up = l->o->failures && l->failures >= l->o->failures;
+}
+
+/* Trial NUMBER is one of this run's. */
+static void note_end(struct loop *l, int number)
+{
+    l->ended = xgrow(l->ended, &l->ended_cap, l->nended + 1, sizeof(*l->ended));
+    l->ended[l->nended++] = number;
+}
+
+/* Record that T, which JOB ran, has its VALUES. */
+static int record(struct loop *l, struct job *job, struct study_trial *t,
+                  const double *values, const char *constraints, struct err *err)
+{
+    struct session *s = l->s;
+    size_t n = s->study.nobjectives;
+    bool kept = measure_keep(values, n, job->dir, NULL) == 0;
+
+    (void)kept; /* the command may have removed the directory */
+    if (constraints && session_constrain(s, t, constraints, err) < 0)
+        return -1;
+    count_failure(l, false);
+    return session_finish(s, t, STUDY_COMPLETE, values, n, err);
+}
+
+/* Record that T, which JOB ran, has none, WHY if it ended well. */
+static int record_failure(struct loop *l, const struct job *job, struct study_trial *t,
+                          struct str *why, struct err *err)
+{
+    struct session *s = l->s;
+    struct ending end;
+    bool cut_short;
+
+    ending_find(&end, &cut_short, why, l, job);
+    if (session_explain(s, t, &end, err) < 0)
+        return -1;
+    if (cut_short)
+        return session_interrupt(s, t, l->o->requeue, err);
+    count_failure(l, true);
+    return session_finish(s, t, STUDY_FAIL, NULL, 0, err);
+}
+
+/* Start JOB, which failed, once more. */
+static int try_again(struct loop *l, struct job *job, struct err *err)
+{
+    job->attempt++;
+    job->tries++;
+    return session_note_attempt(l->s, study_find(&l->s->study, job->number)->id,
+                                job->attempt, err);
+}
+
+/* Record how JOB ended; *again when it is to be started once more instead. */
+static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
+{
+    double *values = xcalloc(l->s->study.nobjectives, sizeof(*values));
+    char *constraints = NULL;
+    struct str why = { 0 };
+    struct study_trial *t = study_find(&l->s->study, job->number);
+    bool told = !t || study_finished(t); /* by the command itself, or pruned */
+    bool ok = !told && measured(l, job, values, &constraints, &why);
+    int ret = l->log >= 0 && job->start > 0 ? log_end(l, job, err) : 0;
+
+    *again =
+        !told && !ok && !l->signal && !l->failure.kind && job->tries < l->o->retries;
+    if (ret == 0 && *again)
+        ret = try_again(l, job, err);
+    else if (ret == 0 && ok)
+        ret = record(l, job, t, values, constraints, err);
+    else if (ret == 0 && !told)
+        ret = record_failure(l, job, t, &why, err);
+    else if (t)
+        count_failure(l, t->state == STUDY_FAIL);
+    free(values);
+    free(constraints);
+    str_clear(&why);
+    if (*again)
+        return ret;
+    note_end(l, job->number);
+    job_clear(job);
+    l->running--;
+    return ret;
+}
+
+/* Note JOB's new reports; *news when there are some, at steps old or new. */
+static int take_reports(struct loop *l, struct job *job, struct study_trial *t,
+                        bool *news, struct err *err)
+{
+    struct session *s = l->s;
+    int64_t step;
+    double value;
+    char *text, *line, *rest;
+    int ret = 0;
+
+    *news = false;
+    while (ret == 0 && (text = job_reports_dup(job))) {
+        for (rest = text; ret == 0 && (line = strsep(&rest, "\n"));) {
+            if (!measure_report(&step, &value, &l->o->measure, line))
+                continue;
+            ret = s->st->ops->set_report(s->st, t->id, step, value, err);
+            study_set_report(t, step, value);
+            *news = true;
+        }
+        free(text);
+    }
+    return ret;
+}
+
+/* Take up JOB's new reports; end it when its pruner says so. */
+static int watch(struct loop *l, struct job *job, struct err *err)
+{
+    struct session *s = l->s;
+    struct study_trial *t = study_find(&s->study, job->number);
+    bool news, prune = false;
+
+    if (!t || study_finished(t))
+        return 0;
+    if (take_reports(l, job, t, &news, err) < 0)
+        return -1;
+    /* the command may have said `hpo-sweep report` as well */
+    if (job->killed || !job->pid || (!news && t->nreports == job->judged))
+        return 0;
+    job->judged = t->nreports;
+    if (session_judge(s, t, &prune, err) < 0)
+        return -1;
+    if (!prune)
+        return 0;
+    job->killed = clock_seconds();
+    job_kill(job, SIGTERM);
+    return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
+}
+
+static void collect(struct loop *l)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int i = 0; i < l->o->jobs; i++)
+            if (l->jobs[i].pid == pid) {
+                job_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
+                guard_set(&l->guard, i, 0);
+                l->jobs[i].pid = 0;
+                l->jobs[i].status = status;
+            }
+}
+
+static bool ended(const struct job *job)
+{
+    return job->dir && !job->pid;
+}
+
+static bool some_ended(const struct loop *l)
+{
+    for (int i = 0; i < l->o->jobs; i++)
+        if (ended(&l->jobs[i]))
+            return true;
+    return false;
+}
+
+/* Say of the trials that run that they do, from time to time. */
+static int renew_leases(struct loop *l, struct err *err)
+{
+    if (clock_seconds() - l->renewed < RUN_NEWS)
+        return 0;
+    l->renewed = clock_seconds();
+    for (int i = 0; i < l->o->jobs; i++) {
+        const struct study_trial *t =
+            l->jobs[i].dir ? study_find(&l->s->study, l->jobs[i].number) : NULL;
+
+        if (t && !study_finished(t) && session_renew(l->s, t, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* One transaction: reports, trials that ended, and new ones to start (or once more),
+ * which are marked in FRESH. */
+static int transact(struct loop *l, double *points, bool *fresh, struct err *err)
+{
+    size_t n = l->s->file.space.n;
+
+    if (session_begin(l->s, err) < 0 || renew_leases(l, err) < 0)
+        return -1;
+    for (int i = 0; i < l->o->jobs; i++)
+        if (l->jobs[i].dir && watch(l, &l->jobs[i], err) < 0)
+            return -1;
+    for (int i = 0; i < l->o->jobs; i++) {
+        fresh[i] = false;
+        if (ended(&l->jobs[i]) && finish(l, &l->jobs[i], &fresh[i], err) < 0)
+            return -1;
+    }
+    if (l->s->st->ops->load(l->s->st, &l->s->study, l->s->name, err) < 0)
+        return -1;
+    if (loop_may_draw(l) && session_end_leases(l->s, l->o->requeue, err) < 0)
+        return -1;
+    for (int i = 0; i < l->o->jobs; i++) {
+        if (l->jobs[i].dir || !loop_may_draw(l))
+            continue;
+        if (draw(l, &l->jobs[i], points + (size_t)i * n, &fresh[i], err) < 0)
+            return -1;
+        l->running += fresh[i];
+    }
+    return session_end(l->s, err);
+}
+
+/* End what takes too long, or everything after a signal or a failure of our own; after
+ * another signal at once. */
+static void enforce(struct loop *l)
+{
+    double now = clock_seconds();
+
+    for (int i = 0; i < l->o->jobs; i++) {
+        struct job *job = &l->jobs[i];
+
+        if (!job->pid)
+            continue;
+        if (!job->killed && (l->signal || l->failure.kind ||
+                             (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
+            job->timed_out = !l->signal && !l->failure.kind;
+            job->killed = now;
+            job_kill(job, SIGTERM);
+        } else if (job->killed && (l->hurry || now - job->killed > JOB_GRACE)) {
+            job_kill(job, SIGKILL);
+        }
+    }
+}
+
+static bool idle(const struct loop *l)
+{
+    for (int i = 0; i < l->o->jobs; i++)
+        if (l->jobs[i].dir)
+            return false;
+    return true;
+}
+
+/* Start the trials that were drawn; *room says whether one was not, being infeasible.
+ * When one cannot be started, neither it nor the others are, and the run ends. */
+static void launch(struct loop *l, const double *points, const bool *fresh, bool *room)
+{
+    size_t n = l->s->file.space.n;
+
+    *room = false;
+    for (int i = 0; i < l->o->jobs; i++) {
+        struct job *job = &l->jobs[i];
+        bool started = true;
+
+        if (!fresh[i])
+            continue;
+        if (l->failure.kind ||
+            start(l, job, points + (size_t)i * n, &started, &l->failure) < 0)
+            forgo(job);
+        *room |= !started;
+    }
+}
+
+/* What ended a command may be about to end the run, as when Slurm signals all processes
+ * of a job: wait a little for it, so that the trial is not taken for failed. */
+static void expect_signal(struct loop *l)
+{
+    double start = clock_seconds();
+    bool expected = false;
+
+    for (int i = 0; i < l->o->jobs; i++)
+        expected |= ended(&l->jobs[i]) && ending_may_be_ours(&l->jobs[i]);
+    while (expected && !l->signal && clock_seconds() - start < 0.5)
+        signals_wait(l);
+}
+
+/* Wait for a child, a signal or the next tick; returns whether there is something to
+ * record. */
+static bool wait_for_news(struct loop *l)
+{
+    bool tick = false, news;
+
+    collect(l); /* what ended while others were started */
+    if (!some_ended(l)) {
+        tick = !signals_wait(l);
+        collect(l);
+    }
+    enforce(l);
+    expect_signal(l);
+    if (some_ended(l))
+        return true;
+    news = tick && l->pruning; /* the commands may report by themselves */
+    for (int i = 0; i < l->o->jobs; i++)
+        news |= tick && job_reported(&l->jobs[i]);
+    return news || clock_seconds() - l->renewed >= RUN_NEWS;
+}
+
+/* End JOB at once, when nothing can be recorded any more. */
+static void drop(struct loop *l, struct job *job)
+{
+    if (job->pid) {
+        job_kill(job, SIGKILL);
+        waitpid(job->pid, NULL, 0);
+        guard_set(&l->guard, job->slot, 0);
+    }
+    job_clear(job);
+}
+
+int loop_run(struct loop *l, struct err *err)
+{
+    double *points = xcalloc((size_t)l->o->jobs, l->s->file.space.n * sizeof(*points));
+    bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh)), room;
+    struct progress progress = progress_begin(l);
+    int ret = -1;
+
+    signals_block(l);
+    l->renewed = clock_seconds();
+    do {
+        do {
+            if (transact(l, points, fresh, err) < 0)
+                goto out;
+            launch(l, points, fresh, &room);
+        } while (room && loop_may_draw(l));
+        do
+            progress_show(&progress, l);
+        while (!idle(l) && !wait_for_news(l));
+    } while (!idle(l));
+    ret = 0;
+out:
+    if (l->failure.kind) {
+        *err = l->failure;
+        ret = -1;
+    }
+    for (int i = 0; i < l->o->jobs; i++)
+        drop(l, &l->jobs[i]);
+    progress_end(&progress, l);
+    free(points);
+    free(fresh);
+    return ret;
+}

@@ -1,0 +1,403 @@
+/* panels - pictures of many small charts: slice, contour, rank */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/hpo-sweep/plot.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+
+enum { PAIRED = 4, COLUMNS = 3, CELLS = 36, LEVELS = 12 };
+
+static const double TITLE = 12, TEXT = 9;                        /* points */
+static const double LEFT = 86, RIGHT = 14, TOP = 26, BELOW = 40; /* of a panel */
+static const double HEAD = 50;                                   /* of the picture */
+static const double DOT = 2.2;
+static const double APART = 100; /* of choices, in widths of the range */
+
+/* A parameter on an axis. */
+struct axis {
+    const struct space_param *param;
+    struct chart_axis scale;
+};
+
+struct panels {
+    const struct study *s;
+    struct space space;
+    struct axis *axes; /* [n] */
+    size_t n;
+    char *objective;
+    struct chart_axis values;
+    const struct study_trial **trials; /* [ntrials]: complete, values finite */
+    double *good;                      /* [ntrials]: 0 for the worst, 1 for the best */
+    size_t ntrials;
+};
+
+static double value_of(const struct panels *p, const struct axis *a, size_t trial)
+{
+    const struct study_param *v =
+        study_find_param(p->s, p->trials[trial], a->param->name);
+
+    return v ? v->value : NAN;
+}
+
+static void add_axis(struct panels *p, const struct space_param *param)
+{
+    struct axis *a = &p->axes[p->n++];
+
+    a->param = param;
+    a->scale = plot_param_scale(p->s, param->name, &param->dist);
+    a->scale.most = 4;
+    if (param->dist.kind == DIST_CATEGORICAL) {
+        a->scale.names = plot_choice_names_new(&param->dist);
+        a->scale.nnames = param->dist.nchoices;
+    }
+    chart_settle(&a->scale);
+}
+
+/* Those that PARAMS names, or else the MOST that matter most. */
+static int choose(struct panels *p, const struct opt_list *params, size_t most,
+                  struct err *err)
+{
+    struct importances all;
+
+    p->axes = xcalloc(p->space.n + params->n + 1, sizeof(*p->axes));
+    for (size_t i = 0; i < params->n; i++) {
+        int k = space_find(&p->space, params->v[i]);
+
+        if (k < 0)
+            return err_set(err, ERR_USAGE, "'%s' has no parameter '%s'", p->s->name,
+                           params->v[i]);
+        add_axis(p, &p->space.params[k]);
+    }
+    if (params->n)
+        return 0;
+    importances_init(&all, p->s, IMPORTANCE_PED_ANOVA);
+    for (size_t i = 0; i < all.n && p->n < most; i++) {
+        const struct space_param *param =
+            &p->space.params[space_find(&p->space, all.v[i].name)];
+
+        if (!dist_single(&param->dist))
+            add_axis(p, param);
+    }
+    importances_clear(&all);
+    return 0;
+}
+
+static void clear(struct panels *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        fs_list_free(p->axes[i].scale.names, p->axes[i].scale.nnames);
+    free(p->axes);
+    free(p->trials);
+    free(p->good);
+    free(p->objective);
+    space_clear(&p->space);
+}
+
+static int init(struct panels *p, const struct study *s, const struct opt_list *params,
+                size_t most, struct err *err)
+{
+    *p = (struct panels){ .s = s, .objective = study_objective_dup(s, 0) };
+    study_space(&p->space, s);
+    p->values.label = p->objective;
+    plot_fit_values(&p->values, s, 0, false);
+    p->trials = xcalloc(s->n + 1, sizeof(*p->trials));
+    p->good = xcalloc(s->n + 1, sizeof(*p->good));
+    for (size_t i = 0; i < s->n; i++)
+        if (plot_complete(&s->trials[i]) && isfinite(s->trials[i].values[0]))
+            p->trials[p->ntrials++] = &s->trials[i];
+    if (choose(p, params, most, err) == 0)
+        return 0;
+    clear(p);
+    return -1;
+}
+
+static struct chart panel(const struct panels *p, struct canvas *canvas, size_t column,
+                          size_t row, double width, double height)
+{
+    (void)p;
+    return (struct chart){ .canvas = canvas,
+                           .x = LEFT + (double)column * (LEFT + width + RIGHT),
+                           .y = HEAD + TOP + (double)row * (TOP + height + BELOW),
+                           .w = width,
+                           .h = height };
+}
+
+static void head(struct canvas *canvas, const struct panels *p, const char *kind,
+                 double width, const char *pale, const char *deep)
+{
+    char *title = str_dupf("%s: %s", p->s->name, kind);
+
+    canvas_text(canvas, 20, 22, TITLE, ALIGN_LEFT, canvas_ink, title);
+    if (p->ntrials)
+        chart_shades(canvas, width - RIGHT, 22, pale, deep);
+    free(title);
+}
+
+static void draw_slice(struct canvas *canvas, const struct panels *p, size_t i,
+                       struct chart *c)
+{
+    const struct axis *a = &p->axes[i];
+    double last = p->s->n > 1 ? (double)(p->s->n - 1) : 1;
+
+    (void)canvas;
+    c->ax = a->scale;
+    c->ay = p->values;
+    chart_begin(c, NULL);
+    for (size_t t = 0; t < p->ntrials; t++)
+        chart_point(c, value_of(p, a, t), p->trials[t]->values[0], DOT,
+                    canvas_shade(p->trials[t]->number / last));
+}
+
+int panels_slice(const struct study *s, const struct opt_list *params, const char *path,
+                 struct err *err)
+{
+    const double w = 170, h = 150;
+    size_t columns, rows;
+    double width, height;
+    struct canvas *canvas;
+    struct panels p;
+    int ret;
+
+    if (init(&p, s, params, SIZE_MAX, err) < 0)
+        return -1;
+    columns = p.n < COLUMNS ? (p.n ? p.n : 1) : COLUMNS;
+    rows = (p.n + columns - 1) / columns;
+    width = fmax(320, (double)columns * (LEFT + w + RIGHT));
+    height = HEAD + fmax(1, (double)rows) * (TOP + h + BELOW);
+    ret = canvas_open(&canvas, path, width, height, err);
+    if (ret == 0) {
+        head(canvas, &p, "slice", width, "first trial", "last");
+        for (size_t i = 0; i < p.n; i++) {
+            struct chart c = panel(&p, canvas, i % columns, i / columns, w, h);
+
+            draw_slice(canvas, &p, i, &c);
+        }
+        ret = canvas_close(canvas, err);
+    }
+    clear(&p);
+    return ret;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* How good each trial is: by its place on the scale of values, on which the worst tenth
+ * are all at the end, so that a few do not take all shades; or, with RANKS, among the
+ * others, equals in the middle of their places. */
+static void rate(struct panels *p, bool ranks)
+{
+    double *sorted = xcalloc(p->ntrials + 1, sizeof(*sorted)), low = 0, high = 0;
+
+    for (size_t t = 0; t < p->ntrials; t++)
+        sorted[t] = p->trials[t]->values[0];
+    qsort(sorted, p->ntrials, sizeof(*sorted), compare_doubles);
+    if (p->ntrials) {
+        size_t tenth = p->ntrials / 10, last = p->ntrials - 1;
+
+        low = chart_fraction(&p->values, sorted[p->s->maximize[0] ? tenth : 0]);
+        high =
+            chart_fraction(&p->values, sorted[last - (p->s->maximize[0] ? 0 : tenth)]);
+    }
+    for (size_t t = 0; t < p->ntrials; t++) {
+        double value = p->trials[t]->values[0];
+        double f = chart_fraction(&p->values, value);
+        size_t below = 0, equal = 0;
+
+        f = low < high ? fmin(fmax((f - low) / (high - low), 0), 1) : 0.5;
+        for (size_t k = 0; ranks && k < p->ntrials; k++) {
+            below += sorted[k] < value;
+            equal += sorted[k] == value;
+        }
+        if (ranks)
+            f = p->ntrials > 1 ? ((double)below + 0.5 * (double)(equal - 1)) /
+                                     (double)(p->ntrials - 1)
+                               : 0;
+        p->good[t] = p->s->maximize[0] ? f : 1 - f;
+    }
+    free(sorted);
+}
+
+/* Where VALUE lies between the ends of the parameter's range; choices are far apart, as
+ * one says nothing of another. */
+static double unit_of(const struct axis *a, double value)
+{
+    if (a->param->dist.kind == DIST_CATEGORICAL)
+        return APART * value;
+    return dist_single(&a->param->dist) ? 0.5 : space_to_unit(&a->param->dist, value);
+}
+
+/* The value a part U of the way between them, steps disregarded. */
+static double value_at(const struct axis *a, double u)
+{
+    const struct dist *d = &a->param->dist;
+    double low, high, t;
+
+    space_scale_bounds(d, &low, &high);
+    t = low + u * (high - low);
+    return d->log ? exp(t) : t;
+}
+
+static size_t cells_of(const struct axis *a)
+{
+    const struct dist *d = &a->param->dist;
+
+    return d->kind == DIST_CATEGORICAL ? d->nchoices : CELLS;
+}
+
+/* The middle of cell I, as unit_of has it. */
+static double cell_at(const struct axis *a, size_t i)
+{
+    return a->param->dist.kind == DIST_CATEGORICAL ? APART * (double)i
+                                                   : ((double)i + 0.5) / CELLS;
+}
+
+struct field {
+    const double *x, *y, *good; /* [n] */
+    size_t n;
+    double width; /* of the kernel */
+};
+
+/* The mean of what is near (X, Y), by a normal kernel (Nadaraya 1964, Watson 1964);
+ * NaN where nothing is. */
+static double estimate(const struct field *f, double x, double y)
+{
+    double sum = 0, weight = 0;
+
+    for (size_t t = 0; t < f->n; t++) {
+        double dx = (f->x[t] - x) / f->width, dy = (f->y[t] - y) / f->width;
+        double w = exp(-0.5 * (dx * dx + dy * dy));
+
+        sum += w * f->good[t];
+        weight += w;
+    }
+    return weight > 0.1 ? sum / weight : NAN;
+}
+
+/* A rectangle of the panel, between parts of the parameters' ranges. */
+static void fill(const struct chart *c, const struct axis *ax, const struct axis *ay,
+                 double u0, double u1, double v0, double v1, struct colour colour)
+{
+    double x0, y0, x1, y1;
+
+    chart_place(c, value_at(ax, u0), value_at(ay, v1), &x0, &y0);
+    chart_place(c, value_at(ax, u1), value_at(ay, v0), &x1, &y1);
+    x0 = fmax(x0, c->x);
+    y0 = fmax(y0, c->y);
+    x1 = fmin(x1, c->x + c->w);
+    y1 = fmin(y1, c->y + c->h);
+    if (x0 < x1 && y0 < y1)
+        canvas_rectangle(c->canvas, x0, y0, x1 - x0 + 0.3, y1 - y0 + 0.3, colour);
+}
+
+/* Bands of the estimate, of so many levels; neighbours of one level are one
+ * rectangle. */
+static void draw_field(const struct chart *c, const struct panels *p,
+                       const struct axis *ax, const struct axis *ay)
+{
+    double *x = xcalloc(3 * p->ntrials + 1, sizeof(*x)), *y = x + p->ntrials;
+    double *good = y + p->ntrials;
+    struct field f = { .x = x, .y = y, .good = good };
+    size_t columns = cells_of(ax), rows = cells_of(ay);
+
+    for (size_t t = 0; t < p->ntrials; t++) {
+        double vx = value_of(p, ax, t), vy = value_of(p, ay, t);
+
+        if (isnan(vx) || isnan(vy))
+            continue;
+        x[f.n] = unit_of(ax, vx);
+        y[f.n] = unit_of(ay, vy);
+        good[f.n++] = p->good[t];
+    }
+    f.width = fmax(0.04, 0.3 * pow((double)f.n + 1, -1.0 / 6));
+    for (size_t row = 0; row < rows; row++) {
+        int level = -1;
+        size_t begin = 0;
+
+        for (size_t column = 0; column <= columns; column++) {
+            double e = column < columns
+                           ? estimate(&f, cell_at(ax, column), cell_at(ay, row))
+                           : NAN;
+            int here = isnan(e) ? -1 : (int)fmin(e * LEVELS, LEVELS - 1);
+
+            if (column > 0 && here == level && column < columns)
+                continue;
+            if (level >= 0)
+                fill(c, ax, ay, (double)begin / columns, (double)column / columns,
+                     (double)row / rows, (double)(row + 1) / rows,
+                     canvas_shade((level + 0.5) / LEVELS));
+            level = here;
+            begin = column;
+        }
+    }
+    free(x);
+}
+
+static void draw_pair(const struct panels *p, const struct axis *ax,
+                      const struct axis *ay, bool ranks, struct chart *c)
+{
+    const struct study_trial *best = study_best(p->s);
+    size_t star = SIZE_MAX;
+
+    c->ax = ax->scale;
+    c->ay = ay->scale;
+    if (!ranks)
+        draw_field(c, p, ax, ay);
+    chart_begin(c, NULL);
+    for (size_t t = 0; t < p->ntrials; t++) {
+        if (p->trials[t] == best)
+            star = t;
+        chart_point(c, value_of(p, ax, t), value_of(p, ay, t), ranks ? 3 : 1.2,
+                    ranks ? canvas_shade(p->good[t]) : canvas_ink);
+    }
+    if (star != SIZE_MAX)
+        chart_point(c, value_of(p, ax, star), value_of(p, ay, star), 3.2,
+                    canvas_colour(5));
+}
+
+int panels_pairs(const struct study *s, const struct opt_list *params, bool ranks,
+                 const char *path, struct err *err)
+{
+    double w, h, width, height;
+    struct canvas *canvas;
+    struct panels p;
+    int ret = -1;
+
+    if (init(&p, s, params, PAIRED, err) < 0)
+        return -1;
+    if (p.n < 2) {
+        err_set(err, ERR_USAGE, "a picture of pairs takes two parameters, not %zu",
+                p.n);
+        goto out;
+    }
+    rate(&p, ranks);
+    w = p.n == 2 ? 380 : 160;
+    h = p.n == 2 ? 300 : 140;
+    width = (double)(p.n - 1) * (LEFT + w + RIGHT);
+    height = HEAD + (double)(p.n - 1) * (TOP + h + BELOW);
+    if (canvas_open(&canvas, path, width, height, err) < 0)
+        goto out;
+    head(canvas, &p, ranks ? "rank" : "contour", width, "worst", "best");
+    for (size_t row = 0; row + 1 < p.n; row++)
+        for (size_t column = 0; column <= row; column++) {
+            struct chart c = panel(&p, canvas, column, row, w, h);
+
+            draw_pair(&p, &p.axes[column], &p.axes[row + 1], ranks, &c);
+        }
+    if (study_best(s)) {
+        canvas_text(canvas, width - RIGHT, 40, TEXT, ALIGN_RIGHT, canvas_ink,
+                    "best trial");
+        canvas_circle(canvas,
+                      width - RIGHT - canvas_text_width(canvas, TEXT, "best trial") - 8,
+                      40, 3.2, canvas_colour(5));
+    }
+    ret = canvas_close(canvas, err);
+out:
+    clear(&p);
+    return ret;
+}

@@ -1,0 +1,470 @@
+/* plot - pictures of a study; here history, Pareto front, reports, parallel
+ * coordinates, importance */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/hpo-sweep/plot.h"
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/plot/chart.h"
+#include "lib/plot/parallel.h"
+
+enum { WIDTH = 560, HEIGHT = 380 };
+
+enum kind {
+    KIND_HISTORY,
+    KIND_FRONT,
+    KIND_REPORTS,
+    KIND_PARALLEL,
+    KIND_IMPORTANCE,
+    KIND_SLICE,
+    KIND_CONTOUR,
+    KIND_RANK,
+    KIND_TIMELINE,
+    KIND_EDF,
+    NKINDS
+};
+
+struct chart plot_frame(struct canvas *canvas, const struct chart_axis *ax,
+                        const struct chart_axis *ay)
+{
+    return (struct chart){ .canvas = canvas,
+                           .x = 56,
+                           .y = 60,
+                           .w = WIDTH - 80,
+                           .h = HEIGHT - 106,
+                           .ax = *ax,
+                           .ay = *ay };
+}
+
+bool plot_complete(const struct study_trial *t)
+{
+    return t->state == STUDY_COMPLETE && study_violation(t) <= 0;
+}
+
+void plot_fit_values(struct chart_axis *axis, const struct study *s, size_t k,
+                     bool pruned)
+{
+    struct chart_axis plain = { 0 };
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->trials[i].state == STUDY_COMPLETE ||
+            (pruned && s->trials[i].state == STUDY_PRUNED))
+            chart_fit(&plain, s->trials[i].values[k]);
+    axis->log = plain.fitted && plain.min > 0 && plain.max / plain.min > 1000;
+    if (plain.fitted) {
+        chart_fit(axis, plain.min);
+        chart_fit(axis, plain.max);
+    }
+    chart_settle(axis);
+}
+
+static void draw_history(struct canvas *canvas, const struct study *s)
+{
+    char *name = study_objective_dup(s, 0);
+    struct chart_axis ax = { .label = "trial", .integer = true };
+    struct chart_axis ay = { .label = name };
+    double best = NAN;
+    size_t last = 0;
+    struct chart c;
+
+    chart_fit(&ax, 0);
+    chart_fit(&ax, s->n ? (double)(s->n - 1) : 1);
+    chart_settle(&ax);
+    plot_fit_values(&ay, s, 0, true);
+    c = plot_frame(canvas, &ax, &ay);
+    chart_begin(&c, s->name);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *t = &s->trials[i];
+        bool fine = plot_complete(t);
+
+        if (t->state == STUDY_COMPLETE || (t->state == STUDY_PRUNED && t->nvalues))
+            chart_point(&c, (double)i, t->values[0], 2.5, canvas_colour(fine ? 0 : 1));
+        if (!fine || !(isnan(best) ||
+                       (s->maximize[0] ? t->values[0] > best : t->values[0] < best)))
+            continue;
+        chart_line(&c, (double)last, best, (double)i, best, 1.5, canvas_colour(2));
+        chart_line(&c, (double)i, best, (double)i, t->values[0], 1.5, canvas_colour(2));
+        best = t->values[0];
+        last = i;
+    }
+    chart_line(&c, (double)last, best, (double)(s->n - 1), best, 1.5, canvas_colour(2));
+    chart_legend(&c, "best so far", canvas_colour(2));
+    chart_legend(&c, "pruned or infeasible", canvas_colour(1));
+    chart_legend(&c, "complete", canvas_colour(0));
+    free(name);
+}
+
+/* Whether no other complete trial dominates T. */
+static bool on_front(const struct study *s, const struct study_trial *t)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *o = &s->trials[i];
+        bool better = false, worse = false;
+
+        if (!plot_complete(o))
+            continue;
+        for (size_t k = 0; k < s->nobjectives; k++) {
+            double d = s->maximize[k] ? t->values[k] - o->values[k]
+                                      : o->values[k] - t->values[k];
+
+            better |= d < 0;
+            worse |= d > 0;
+        }
+        if (better && !worse)
+            return false;
+    }
+    return true;
+}
+
+static void draw_front(struct canvas *canvas, const struct study *s)
+{
+    char *names[2] = { study_objective_dup(s, 0), study_objective_dup(s, 1) };
+    struct chart_axis ax = { .label = names[0] }, ay = { .label = names[1] };
+    struct chart c;
+
+    plot_fit_values(&ax, s, 0, false);
+    plot_fit_values(&ay, s, 1, false);
+    c = plot_frame(canvas, &ax, &ay);
+    chart_begin(&c, s->name);
+    for (int front = 0; front < 2; front++)
+        for (size_t i = 0; i < s->n; i++) {
+            const struct study_trial *t = &s->trials[i];
+
+            if (plot_complete(t) && on_front(s, t) == front)
+                chart_point(&c, t->values[0], t->values[1], front ? 3.5 : 2,
+                            canvas_colour(front));
+        }
+    chart_legend(&c, "Pareto front", canvas_colour(1));
+    chart_legend(&c, "dominated", canvas_colour(0));
+    free(names[0]);
+    free(names[1]);
+}
+
+static void draw_reports(struct canvas *canvas, const struct study *s)
+{
+    char *name = study_objective_dup(s, 0);
+    struct chart_axis ax = { .label = "step", .integer = true };
+    struct chart_axis ay = { .label = name };
+    static const struct {
+        const char *label;
+        enum study_state state;
+        int colour;
+    } kinds[] = { { "complete", STUDY_COMPLETE, 0 }, { "pruned", STUDY_PRUNED, 1 } };
+    size_t left_out = 0;
+    struct str title = { 0 };
+    struct chart c;
+
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; k < s->trials[i].nreports; k++) {
+            chart_fit(&ax, (double)s->trials[i].steps[k]);
+            chart_fit(&ay, s->trials[i].reports[k]);
+            left_out += !isfinite(s->trials[i].reports[k]);
+        }
+    ay.log = ay.fitted && ay.min > 0 && ay.max / ay.min > 1000;
+    chart_settle(&ax);
+    chart_settle(&ay);
+    c = plot_frame(canvas, &ax, &ay);
+    str_add(&title, s->name);
+    if (left_out)
+        str_addf(&title, " (%zu reports are not finite and left out)", left_out);
+    chart_begin(&c, title.s);
+    str_clear(&title);
+    for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
+        for (size_t i = 0; i < s->n; i++) {
+            const struct study_trial *t = &s->trials[i];
+            struct colour colour = canvas_colour(kinds[g].colour);
+
+            if (t->state != kinds[g].state)
+                continue;
+            for (size_t k = 0; k + 1 < t->nreports; k++)
+                chart_line(&c, (double)t->steps[k], t->reports[k],
+                           (double)t->steps[k + 1], t->reports[k + 1], 1, colour);
+            if (t->nreports)
+                chart_point(&c, (double)t->steps[t->nreports - 1],
+                            t->reports[t->nreports - 1], 2, colour);
+        }
+    for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
+        chart_legend(&c, kinds[g].label, canvas_colour(kinds[g].colour));
+    free(name);
+}
+
+struct chart_axis plot_param_scale(const struct study *s, const char *name,
+                                   const struct dist *d)
+{
+    struct chart_axis a = { .label = name, .log = d->log };
+
+    a.integer = d->kind == DIST_INT && !d->log;
+    chart_fit(&a, d->kind == DIST_CATEGORICAL ? -0.5 : d->low);
+    chart_fit(&a, d->kind == DIST_CATEGORICAL ? (double)d->nchoices - 0.5 : d->high);
+    if (d->kind == DIST_CATEGORICAL)
+        return a; /* all that is named */
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_param *p = study_find_param(s, &s->trials[i], name);
+
+        if (p)
+            chart_fit(&a, p->value);
+    }
+    chart_settle(&a);
+    return a;
+}
+
+/* How much of TEXT its first N characters take, in UTF-8. */
+static size_t characters(const char *text, size_t n)
+{
+    size_t i = 0;
+
+    for (; text[i] && (n > 0 || (text[i] & 0xc0) == 0x80); i++)
+        n -= (text[i] & 0xc0) != 0x80;
+    return i;
+}
+
+/* WORD, which is freed, or both its ends, so that it does not reach the next axis. */
+static char *shortened(char *word)
+{
+    enum { MOST = 14, HEAD = 6, TAIL = MOST - HEAD - 1 };
+    size_t n = 0;
+    char *out;
+
+    for (const char *p = word; *p; p++)
+        n += (*p & 0xc0) != 0x80;
+    if (n <= MOST)
+        return word;
+    out = str_dupf("%.*s\u2026%s", (int)characters(word, HEAD), word,
+                   word + characters(word, n - TAIL));
+    free(word);
+    return out;
+}
+
+char **plot_choice_names_new(const struct dist *d)
+{
+    char **names = xcalloc(d->nchoices + 1, sizeof(*names));
+
+    for (size_t i = 0; i < d->nchoices; i++) {
+        struct str word = { 0 };
+
+        dist_write_word(&word, d, (double)i);
+        names[i] = shortened(str_steal(&word));
+    }
+    return names;
+}
+
+/* One axis for each parameter, one for the first objective. */
+static struct parallel_axis *axes_new(const struct study *s, const struct space *space,
+                                      const char *objective)
+{
+    struct parallel_axis *axes = xcalloc(space->n + 1, sizeof(*axes));
+
+    for (size_t i = 0; i < space->n; i++) {
+        const struct space_param *p = &space->params[i];
+
+        axes[i].scale = plot_param_scale(s, p->name, &p->dist);
+        if (p->dist.kind == DIST_CATEGORICAL) {
+            axes[i].choices = plot_choice_names_new(&p->dist);
+            axes[i].nchoices = p->dist.nchoices;
+        }
+    }
+    axes[space->n].scale.label = objective;
+    plot_fit_values(&axes[space->n].scale, s, 0, false);
+    return axes;
+}
+
+/* A row for each complete trial; *n becomes their number. */
+static double *rows_new(size_t *n, const struct study *s, const struct space *space)
+{
+    size_t width = space->n + 1;
+    double *rows = xcalloc(s->n + 1, width * sizeof(*rows));
+
+    *n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct study_trial *t = &s->trials[i];
+        double *row = rows + *n * width;
+
+        if (!plot_complete(t) || !isfinite(t->values[0]))
+            continue;
+        for (size_t k = 0; k < space->n; k++) {
+            const struct study_param *p = study_find_param(s, t, space->params[k].name);
+
+            row[k] = p ? p->value : NAN;
+        }
+        row[space->n] = t->values[0];
+        ++*n;
+    }
+    return rows;
+}
+
+static int draw_parallel(const struct study *s, const char *path, struct err *err)
+{
+    char *objective = study_objective_dup(s, 0);
+    struct parallel p = { .title = s->name, .high_is_good = s->maximize[0] };
+    struct parallel_axis *axes;
+    struct canvas *canvas;
+    struct space space;
+    double *rows;
+    int ret;
+
+    study_space(&space, s);
+    axes = axes_new(s, &space, objective);
+    rows = rows_new(&p.nrows, s, &space);
+    p.axes = axes;
+    p.naxes = space.n + 1;
+    p.rows = rows;
+    ret = canvas_open(&canvas, path, parallel_width(&p), parallel_height(&p), err);
+    if (ret == 0) {
+        parallel_draw(canvas, &p);
+        ret = canvas_close(canvas, err);
+    }
+    for (size_t i = 0; i < p.naxes; i++)
+        fs_list_free(axes[i].choices, axes[i].nchoices);
+    free(axes);
+    free(rows);
+    free(objective);
+    space_clear(&space);
+    return ret;
+}
+
+static int draw_importance(const struct study *s, const char *path, struct err *err)
+{
+    struct importances all;
+    const char **names;
+    double *values;
+    struct canvas *canvas;
+    int ret;
+
+    importances_init(&all, s, IMPORTANCE_PED_ANOVA);
+    names = xcalloc(all.n + 1, sizeof(*names));
+    values = xcalloc(all.n + 1, sizeof(*values));
+    for (size_t i = 0; i < all.n; i++) {
+        names[i] = all.v[i].name;
+        values[i] = all.v[i].importance;
+    }
+    ret = canvas_open(&canvas, path, WIDTH, chart_bars_height(all.n), err);
+    if (ret == 0) {
+        char *title = str_dupf("%s: importance", s->name);
+
+        chart_bars(canvas, title, WIDTH, names, values, all.n);
+        ret = canvas_close(canvas, err);
+        free(title);
+    }
+    free(names);
+    free(values);
+    importances_clear(&all);
+    return ret;
+}
+
+static int draw(const struct study *s, int kind, const struct opt_list *params,
+                const char *path, struct err *err)
+{
+    static void (*const drawers[])(struct canvas *, const struct study *) = {
+        [KIND_HISTORY] = draw_history,  [KIND_FRONT] = draw_front,
+        [KIND_REPORTS] = draw_reports,  [KIND_TIMELINE] = timeline_draw,
+        [KIND_EDF] = timeline_draw_edf,
+    };
+    struct canvas *canvas;
+
+    if (kind == KIND_FRONT && s->nobjectives != 2)
+        return err_set(err, ERR_USAGE, "a front has two objectives, '%s' has %zu",
+                       s->name, s->nobjectives);
+    if (kind == KIND_PARALLEL)
+        return draw_parallel(s, path, err);
+    if (kind == KIND_IMPORTANCE)
+        return draw_importance(s, path, err);
+    if (kind == KIND_SLICE)
+        return panels_slice(s, params, path, err);
+    if (kind == KIND_CONTOUR || kind == KIND_RANK)
+        return panels_pairs(s, params, kind == KIND_RANK, path, err);
+    if (canvas_open(&canvas, path, WIDTH, HEIGHT, err) < 0)
+        return -1;
+    drawers[kind](canvas, s);
+    return canvas_close(canvas, err);
+}
+
+/* Which of KINDS, up to NULL, WORD is; -1 for none. */
+static int find_kind(const char *const *kinds, const char *word)
+{
+    for (int i = 0; kinds[i]; i++)
+        if (!strcmp(kinds[i], word))
+            return i;
+    return -1;
+}
+
+/* Take KINDS' word out of the operands, of which there is one or, with a file, two, in
+ * either order. */
+static int take_kind(const char *const *kinds, char **operand, const char **file)
+{
+    int first = operand[0] ? find_kind(kinds, operand[0]) : -1;
+    int second = operand[0] && operand[1] ? find_kind(kinds, operand[1]) : -1;
+
+    *file = first >= 0 ? operand[1] : operand[0];
+    return first >= 0 ? first : second;
+}
+
+static int refuse_kind(const struct cmd *cmd, const char *const *kinds,
+                       const char *word)
+{
+    struct str all = { 0 };
+    int ret;
+
+    for (int i = 0; kinds[i]; i++)
+        str_addf(&all, "%s%s", i ? ", " : "", kinds[i]);
+    ret = word ? cmd_usage(cmd, "'%s' is no kind of picture; there are %s", word, all.s)
+               : cmd_usage(cmd, "a kind of picture is missing; there are %s", all.s);
+    str_clear(&all);
+    return ret;
+}
+
+int plot_main(const char *program, int argc, char **argv)
+{
+    static const char *const kinds[NKINDS + 1] = {
+        [KIND_HISTORY] = "history",
+        [KIND_FRONT] = "front",
+        [KIND_REPORTS] = "reports",
+        [KIND_PARALLEL] = "parallel",
+        [KIND_IMPORTANCE] = "importance",
+        [KIND_SLICE] = "slice",
+        [KIND_CONTOUR] = "contour",
+        [KIND_RANK] = "rank",
+        [KIND_TIMELINE] = "timeline",
+        [KIND_EDF] = "edf",
+        [NKINDS] = NULL,
+    };
+    struct where w = { 0 };
+    struct opt_list params = { 0 };
+    const char *output = NULL, *file;
+    const struct opt opts[] = {
+        WHERE_OPTIONS(w),
+        { OPT_STRING, 'o', "output", &output, "FILE", "picture: .svg, .png or .pdf",
+          NULL, NULL },
+        { OPT_LIST, '\0', "param", &params, "NAME",
+          "parameters of slice, contour and rank", NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "plot",
+        .program = program,
+        .opts = opts,
+        .synopsis = "[OPTION]... KIND [FILE]",
+        .max_args = 2,
+        .summary =
+            "Draw a study: history, front, reports, parallel, importance, slice,\n"
+            "contour, rank, timeline or edf"
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct session s;
+    struct err err = { 0 };
+    int kind = take_kind(kinds, operand, &file), ret;
+
+    if (kind < 0)
+        return refuse_kind(&cmd, kinds, operand[0]);
+    if (!output || !canvas_can_draw(output))
+        return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");
+    if (params.n && kind != KIND_SLICE && kind != KIND_CONTOUR && kind != KIND_RANK)
+        return cmd_usage(&cmd, "%s takes no --param", kinds[kind]);
+    if (session_open_file(&s, &w, file, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    ret = draw(&s.study, kind, &params, output, &err);
+    session_close(&s);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}

@@ -1,0 +1,325 @@
+/* spawn - the command of a trial: its words, its environment, and its check */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cmd/hpo-sweep/run.h"
+#include "lib/base/clock.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/format/words.h"
+
+extern char **environ;
+
+static void add_variable(char ***env, size_t *n, char *text)
+{
+    *env = xrealloc(*env, (*n + 2) * sizeof(**env));
+    (*env)[(*n)++] = text;
+    (*env)[*n] = NULL;
+}
+
+/* What the variable of parameter NAME is called: what is no letter or digit becomes
+ * '_'. */
+static char *variable_dup(const char *name)
+{
+    char *variable = str_dupf("HPO_%s", name);
+
+    for (char *p = variable; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
+                    *p))
+            *p = '_';
+    return variable;
+}
+
+/* Whether VARIABLE tells a trial something else than a parameter. */
+static bool is_taken(const char *variable)
+{
+    static const char *const taken[] = {
+        "HPO_STUDY",     "HPO_STORAGE",     "HPO_TRIAL_NUMBER",
+        "HPO_TRIAL_DIR", "HPO_PARAMS_JSON", "HPO_RESULT",
+        "HPO_REPORT",    "HPO_SLOT",        "HPO_ATTEMPT",
+    };
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+        if (!strcmp(taken[i], variable))
+            return true;
+    return false;
+}
+
+/* The caller's environment, what a trial is told, and HPO_NAME=value of each
+ * parameter. */
+static char **environment_new(const struct loop *l, const struct job *job,
+                              const double *x)
+{
+    const struct space *space = &l->s->file.space;
+    const struct devices *d = &l->o->devices;
+    bool masked = d->nslots || l->o->no_devices;
+    char **env = NULL;
+    size_t n = 0;
+
+    for (char **e = environ; *e; e++)
+        if (!str_starts(*e, "HPO_") &&
+            !(masked && str_starts(*e, "CUDA_VISIBLE_DEVICES=")))
+            add_variable(&env, &n, xstrdup(*e));
+    add_variable(&env, &n, str_dupf("HPO_STUDY=%s", l->s->name));
+    add_variable(&env, &n, str_dupf("HPO_STORAGE=%s", l->url));
+    add_variable(&env, &n, str_dupf("HPO_TRIAL_NUMBER=%d", job->number));
+    add_variable(&env, &n, str_dupf("HPO_TRIAL_DIR=%s", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_PARAMS_JSON=%s/params.json", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_RESULT=%s/result.json", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_REPORT=%s/report", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_SLOT=%d", job->slot));
+    if (masked)
+        add_variable(
+            &env, &n,
+            str_dupf("CUDA_VISIBLE_DEVICES=%s", d->nslots ? d->masks[job->slot] : ""));
+    add_variable(&env, &n, str_dupf("HPO_ATTEMPT=%d", job->attempt));
+    for (size_t i = 0; i < space->n; i++) {
+        char *variable = isnan(x[i]) ? NULL : variable_dup(space->params[i].name);
+        struct str text = { 0 };
+
+        if (variable && !is_taken(variable)) {
+            str_addf(&text, "%s=", variable);
+            dist_write_word(&text, &space->params[i].dist, x[i]);
+            add_variable(&env, &n, str_steal(&text));
+        }
+        free(variable);
+    }
+    return env;
+}
+
+/* The path of PROGRAM, or NULL; owned.  Mostly it is the last trial's. */
+static char *which_dup(struct loop *l, const char *program)
+{
+    if (!l->program || strcmp(l->program, program) != 0) {
+        free(l->program);
+        free(l->program_path);
+        l->program = xstrdup(program);
+        l->program_path = job_which(program, getenv("PATH"));
+    }
+    return l->program_path ? xstrdup(l->program_path) : NULL;
+}
+
+/* The words to execute, the program's path first. */
+static char **words_new(struct loop *l, const struct job *job, const double *x,
+                        struct err *err)
+{
+    char **words, *path;
+
+    if (l->o->shell) {
+        words = xcalloc(4, sizeof(*words));
+        words[0] = xstrdup("/bin/sh");
+        words[1] = xstrdup("-c");
+        words[2] = xstrdup(l->command[0]);
+    } else if (l->command) {
+        words = words_expand_new(l->command, &l->s->file.space, x, l->o->mark);
+    } else {
+        char *json = str_dupf("%s/params.json", job->dir);
+
+        words = sweepfile_command_new(&l->s->file, x, json, getenv, err);
+        free(json);
+        if (!words)
+            return NULL;
+    }
+    path = which_dup(l, words[0]);
+    if (!path) {
+        err_set(err, ERR_USAGE, "%s: no such program", words[0]);
+        words_free(words);
+        return NULL;
+    }
+    free(words[0]);
+    words[0] = path;
+    return words;
+}
+
+static int start_words(struct loop *l, struct job *job, char **words, const double *x,
+                       struct err *err)
+{
+    char **env = words ? environment_new(l, job, x) : NULL;
+    struct str params = { 0 };
+    int ret = -1;
+
+    if (words) {
+        sweepfile_write_params(&params, &l->s->file.space, x);
+        str_addc(&params, '\n');
+        if (l->log >= 0) {
+            struct str command = { 0 };
+
+            words_quote(&command, words);
+            free(job->command);
+            job->command = str_steal(&command);
+        }
+        ret = job_start(job, words, env, params.s, err);
+        if (ret == 0)
+            guard_set(&l->guard, job->slot, job->pid);
+    }
+    str_clear(&params);
+    words_free(words);
+    words_free(env);
+    return ret;
+}
+
+/* Wait until JOB's command has ended; a signal that ends the run ends it. */
+static int await(struct loop *l, struct job *job)
+{
+    int status = 0;
+
+    while (waitpid(job->pid, &status, WNOHANG) == 0) {
+        signals_wait(l);
+        if (l->signal && !job->killed) {
+            job->killed = clock_seconds();
+            job_kill(job, SIGTERM);
+        } else if (job->killed &&
+                   (l->hurry || clock_seconds() - job->killed > JOB_GRACE)) {
+            job_kill(job, SIGKILL);
+        }
+    }
+    job_kill(job, SIGKILL); /* what is left of its group */
+    guard_set(&l->guard, job->slot, 0);
+    job->pid = 0;
+    return job->status = status;
+}
+
+int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err)
+{
+    char **words = words_expand_new(l->require, &l->s->file.space, x, l->o->mark);
+    char *path = job_which(words[0], getenv("PATH"));
+    int status;
+
+    free(words[0]);
+    words[0] = path; /* looked up before the first trial */
+    if (start_words(l, job, words, x, err) < 0)
+        return -1;
+    status = await(l, job);
+    if (l->signal)
+        return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
+        return WEXITSTATUS(status);
+    return err_set(err, ERR_SYSTEM,
+                   "trial %d: the check of --require failed: see %s/stderr",
+                   job->number, job->dir);
+}
+
+int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err)
+{
+    return start_words(l, job, words_new(l, job, x, err), x, err);
+}
+
+/* With --shell a parameter is known by its variable alone. */
+static int check_variables(const struct space *space, struct err *err)
+{
+    char **all = xcalloc(space->n + 1, sizeof(*all));
+    int ret = 0;
+
+    for (size_t i = 0; i < space->n && ret == 0; i++) {
+        all[i] = variable_dup(space->params[i].name);
+        if (is_taken(all[i]))
+            ret = err_set(err, ERR_USAGE, "--shell: %s is not that of parameter '%s'",
+                          all[i], space->params[i].name);
+        for (size_t k = 0; k < i && ret == 0; k++)
+            if (!strcmp(all[k], all[i]))
+                ret = err_set(err, ERR_USAGE, "--shell: '%s' and '%s' are both %s",
+                              space->params[k].name, space->params[i].name, all[i]);
+    }
+    words_free(all);
+    return ret;
+}
+
+/* The one word of --shell names no parameter in braces: nothing is replaced there. */
+static int check_shell(const struct loop *l, struct err *err)
+{
+    const struct space *space = &l->s->file.space;
+    const char *name;
+    char *variable;
+    int at;
+
+    if (!l->command || !l->command[0] || l->command[1])
+        return err_set(err, ERR_USAGE, "--shell takes one word after --");
+    if (l->o->mark)
+        return err_set(err, ERR_USAGE, "--shell and --replace exclude one another");
+    at = words_find_name(l->command[0], space);
+    if (at < 0)
+        return check_variables(space, err);
+    name = space->params[at].name;
+    variable = variable_dup(name);
+    err_set(err, ERR_USAGE, "with --shell {%s} is not replaced: write $%s", name,
+            variable);
+    free(variable);
+    return -1;
+}
+
+/* What can be known to be wrong before the first trial. */
+int spawn_check(struct loop *l, struct err *err)
+{
+    const struct sweepfile *f = &l->s->file;
+    struct job job = { .dir = l->base };
+    struct rng rng;
+    double *x;
+    char **words;
+
+    if (!l->command && !sweepfile_has_command(f))
+        return err_set(err, ERR_USAGE, "no command: write it after --");
+    if (l->o->mark && !*l->o->mark)
+        return err_set(err, ERR_USAGE, "--replace takes a mark such as @");
+    if (l->o->shell
+            ? check_shell(l, err) < 0
+            : l->command && words_check(l->command, &f->space, l->o->mark, err) < 0)
+        return -1;
+    x = xcalloc(f->space.n, sizeof(*x));
+    rng_init(&rng, 0, 0);
+    sampler_prior(x, &f->space, &rng);
+    space_settle(&f->space, x);
+    words = words_new(l, &job, x, err);
+    free(x);
+    words_free(words);
+    return words ? 0 : -1;
+}
+
+/* Append the words of LINE, which are checked. */
+static int read_line(struct loop *l, size_t *n, char *line, struct err *err)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(line, " \t\r", &save); w;
+         w = strtok_r(NULL, " \t\r", &save)) {
+        l->require = xrealloc(l->require, (*n + 2) * sizeof(*l->require));
+        l->require[*n] = xstrdup(w);
+        l->require[++*n] = NULL;
+        if (words_check(l->require + *n - 1, &l->s->file.space, l->o->mark, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int spawn_read_require(struct loop *l, struct err *err)
+{
+    const char *file = l->o->require;
+    char *text, *path;
+    int ret = 0, number = 1;
+    size_t n = 0;
+
+    if (!file)
+        return 0;
+    if (fs_read_file(&text, NULL, file, 1 << 16, err) < 0)
+        return -1;
+    for (char *line = text, *end; line && ret == 0; line = end, number++) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        if (read_line(l, &n, line, err) < 0) {
+            ret = err_prefix(err, "%s:%d", file, number);
+            err->kind = ERR_INPUT;
+        }
+    }
+    free(text);
+    if (ret < 0)
+        return -1;
+    if (!n)
+        return err_set(err, ERR_INPUT, "%s: no command", file);
+    path = job_which(l->require[0], getenv("PATH"));
+    if (!path)
+        return err_set(err, ERR_USAGE, "%s: %s: no such program", file, l->require[0]);
+    free(path);
+    return 0;
+}

@@ -1,0 +1,165 @@
+/* tell - finish a trial, note a value on the way, ask whether to go on */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/mem.h"
+
+static int parse_values(double **out, size_t *n, char **words, struct err *err)
+{
+    *n = 0;
+    while (words[*n])
+        ++*n;
+    *out = xcalloc(*n + 1, sizeof(**out));
+    for (size_t i = 0; i < *n; i++)
+        if (!study_value(&(*out)[i], words[i]))
+            return err_set(err, ERR_USAGE, "'%s' is not a number", words[i]);
+    return 0;
+}
+
+/* The constraints that WORDS name, on T. */
+static int constrain(struct session *s, const struct study_trial *t,
+                     const struct opt_list *words, struct err *err)
+{
+    struct str json = { 0 };
+    double value;
+    int ret = 0;
+
+    for (size_t i = 0; i < words->n && ret == 0; i++) {
+        if (!str_double(words->v[i], &value))
+            ret = err_set(err, ERR_USAGE, "'%s' is not a number", words->v[i]);
+        else
+            str_addf(&json, i ? ", %.17g" : "[%.17g", value);
+    }
+    str_addc(&json, ']');
+    if (ret == 0 && words->n)
+        ret = session_constrain(s, t, json.s, err);
+    str_clear(&json);
+    return ret;
+}
+
+/* What is told with a NaN among its values fails, which is said. */
+static int refuse_nan(struct session *s, const struct study_trial *t,
+                      const double *values, size_t n, bool *refused, struct err *err)
+{
+    const struct ending end = { .status = -1, .reason = "nan is no value" };
+
+    for (size_t i = 0; i < n; i++)
+        *refused |= isnan(values[i]);
+    return *refused ? session_explain(s, t, &end, err) : 0;
+}
+
+int tell_main(const char *program, int argc, char **argv)
+{
+    static const char *const states[] = { "complete", "pruned", "failed", NULL };
+    static const enum study_state meant[] = { STUDY_COMPLETE, STUDY_PRUNED,
+                                              STUDY_FAIL };
+    struct where w = { 0 };
+    struct opt_list constraints = { 0 };
+    int state = 0, ret = -1;
+    const struct opt opts[] = {
+        WHERE_OPTIONS(w),
+        { OPT_LIST, '\0', "constraint", &constraints, "X",
+          "a constraint, violated above 0; once for each", NULL, NULL },
+        { OPT_CHOICE, '\0', "state", &state, "STATE", "complete, pruned or failed",
+          states, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "tell",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... TRIAL [VALUE]...",
+                             .min_args = 1,
+                             .max_args = -1,
+                             .summary = "Finish a trial with its values" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct study_trial *t;
+    struct session s;
+    struct err err = { 0 };
+    double *values = NULL;
+    bool refused = false;
+    size_t n;
+
+    if (state && operand[1])
+        return cmd_usage(&cmd, "a trial that is %s has no values", states[state]);
+    if (session_open(&s, &w, true, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    t = session_trial(&s, operand[0], meant[state] == STUDY_FAIL, &err);
+    if (t && parse_values(&values, &n, operand + 1, &err) == 0 &&
+        constrain(&s, t, &constraints, &err) == 0 &&
+        refuse_nan(&s, t, values, n, &refused, &err) == 0 &&
+        session_finish(&s, t, meant[state], values, n, &err) == 0)
+        ret = session_end(&s, &err);
+    if (ret == 0 && refused)
+        cmd_warn(&cmd, "trial %s: nan is no value: the trial is recorded as FAIL",
+                 operand[0]);
+    free(values);
+    session_close(&s);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}
+
+int report_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "report",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... TRIAL STEP VALUE",
+                             .min_args = 3,
+                             .max_args = 3,
+                             .summary = "Note a value on the way" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    const struct study_trial *t;
+    struct session s;
+    struct err err = { 0 };
+    double value;
+    int64_t step;
+    int ret = -1;
+
+    if (!str_i64(operand[1], &step) || step < 0)
+        return cmd_usage(&cmd, "'%s' is not a step", operand[1]);
+    if (!study_value(&value, operand[2]))
+        return cmd_usage(&cmd, "'%s' is not a number", operand[2]);
+    if (session_open(&s, &w, true, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    t = session_trial(&s, operand[0], false, &err);
+    if (t && s.st->ops->set_report(s.st, t->id, step, value, &err) == 0 &&
+        session_renew(&s, t, &err) == 0)
+        ret = session_end(&s, &err);
+    session_close(&s);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}
+
+int should_prune_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "should-prune",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... TRIAL",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary =
+                                 "Say whether a trial is worth finishing: status 0 "
+                                 "to stop it, 1 to go on" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    const struct study_trial *t;
+    struct session s;
+    struct err err = { 0 };
+    bool prune;
+    int ret = -1;
+
+    if (session_open(&s, &w, true, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    t = session_trial(&s, operand[0], false, &err);
+    if (t && session_judge(&s, t, &prune, &err) == 0)
+        ret = session_end(&s, &err);
+    session_close(&s);
+    if (ret < 0)
+        return cmd_fail(&cmd, &err);
+    puts(prune ? "prune" : "go on");
+    return cmd_finish(&cmd, prune ? 0 : 1);
+}

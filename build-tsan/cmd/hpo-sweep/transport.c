@@ -1,0 +1,182 @@
+/* transport - write studies to a file, and read them from one */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/sweep/storage/transfer.h"
+
+/* A file is a journal, as Optuna writes it. */
+static char *journal_dup(const char *path)
+{
+    return str_dupf("journal:%s", path);
+}
+
+static int copy(const char *to_url, const char *from_url, const char *name,
+                struct err *err)
+{
+    struct storage *from = NULL, *to = NULL;
+    size_t count;
+    int ret = -1;
+
+    if (storage_open(&from, from_url, false, err) == 0 &&
+        storage_open(&to, to_url, true, err) == 0)
+        ret = transfer_studies(to, from, name, &count, err);
+    storage_close(to);
+    storage_close(from);
+    return ret;
+}
+
+/* Studies of URL to FILE, which appears whole.  The journal that is written has a fresh
+ * file beside FILE, under a name that nobody could foresee and link elsewhere. */
+static int export(const char *file, const char *url, const char *name, struct err *err)
+{
+    char *temporary = str_dupf("%s.XXXXXX", file);
+    char *to = NULL;
+    mode_t mask = umask(0);
+    int fd, ret = -1;
+
+    umask(mask);
+    fd = mkstemp(temporary);
+    if (fd < 0) {
+        err_errno(err, "%s", file);
+        free(temporary);
+        return -1;
+    }
+    to = journal_dup(temporary);
+    if (fchmod(fd, 0666 & ~mask) < 0)
+        err_errno(err, "%s", file);
+    else if (copy(to, url, name, err) == 0)
+        ret = rename(temporary, file) < 0 ? err_errno(err, "%s", file) : 0;
+    if (ret < 0)
+        unlink(temporary);
+    close(fd);
+    free(temporary);
+    free(to);
+    return ret;
+}
+
+/* Studies of URL to standard output, by way of a directory of their own. */
+static int print(const char *url, const char *name, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir = str_dupf("%s/hpo-sweep.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char *file = NULL, *text = NULL;
+    size_t len;
+    int ret = -1;
+
+    if (!mkdtemp(dir)) {
+        err_errno(err, "%s", dir);
+        free(dir);
+        return -1;
+    }
+    file = fs_join_dup(dir, "export");
+    if (export(file, url, name, err) == 0 &&
+        fs_read_file(&text, &len, file, UINT64_C(1) << 34, err) == 0)
+        ret =
+            fwrite(text, 1, len, stdout) < len ? err_errno(err, "standard output") : 0;
+    unlink(file);
+    rmdir(dir);
+    free(text);
+    free(file);
+    free(dir);
+    return ret;
+}
+
+/* What may stand beside a database while it is open. */
+static void unlink_all(const char *path)
+{
+    static const char *const suffixes[] = { "", "-wal", "-shm", "-journal", ".lock" };
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        char *name = str_dupf("%s%s", path, suffixes[i]);
+
+        unlink(name);
+        free(name);
+    }
+}
+
+/* Studies of FILE to URL, where there may be no storage yet: then it is made under
+ * another name, so that it appears whole. */
+static int import(const char *url, const char *file, const char *name, struct err *err)
+{
+    size_t at = storage_exists(url) ? 0 : strlen(url) - strlen(storage_path(url));
+    char *from = journal_dup(file), *temporary, *to;
+    int ret;
+
+    if (storage_exists(url)) {
+        ret = copy(url, from, name, err);
+        free(from);
+        return ret;
+    }
+    temporary = str_dupf("%s.%ld.tmp", url + at, (long)getpid());
+    to = str_dupf("%.*s%s", (int)at, url, temporary);
+    ret = copy(to, from, name, err);
+    /* not over what somebody else has made meanwhile; some file systems have no links
+     */
+    if (ret == 0 && link(temporary, url + at) < 0 &&
+        (errno == EEXIST || rename(temporary, url + at) < 0))
+        ret = err_errno(err, "%s", url + at);
+    unlink_all(temporary);
+    free(temporary);
+    free(to);
+    free(from);
+    return ret;
+}
+
+static int run(const struct cmd *cmd, const struct where *w, const char *file,
+               bool writes)
+{
+    const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
+    const char *name = w->study || w->storage ? w->study : getenv("HPO_STUDY");
+    struct err err = { 0 };
+    int ret;
+
+    if (!url)
+        return cmd_usage(cmd, "which study? give --storage");
+    if (writes) {
+        ret =
+            strcmp(file, "-") ? export(file, url, name, &err) : print(url, name, &err);
+    } else {
+        ret = import(url, file, name, &err);
+    }
+    return ret < 0 ? cmd_fail(cmd, &err) : cmd_finish(cmd, 0);
+}
+
+int export_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "export",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... FILE",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary = "Write studies to a file of JSON lines" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+
+    return run(&cmd, &w, operand[0], true);
+}
+
+int import_main(const char *program, int argc, char **argv)
+{
+    struct where w = { 0 };
+    const struct opt opts[] = { WHERE_OPTIONS(w), { .type = OPT_END } };
+    const struct cmd cmd = { .name = "import",
+                             .program = program,
+                             .opts = opts,
+                             .synopsis = "[OPTION]... FILE",
+                             .min_args = 1,
+                             .max_args = 1,
+                             .summary = "Read studies from such a file, or from "
+                                        "Optuna's journal" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+
+    return run(&cmd, &w, operand[0], false);
+}

@@ -1,0 +1,21 @@
+/* cluster - the machine that a plan is made for, and what is assumed of it */
+#ifndef CMD_MEM_ESTIMATE_CLUSTER_H
+#define CMD_MEM_ESTIMATE_CLUSTER_H
+
+#include "lib/base/str.h"
+#include "lib/estimate/gpu.h"
+#include "lib/estimate/steptime.h"
+
+/* As the options describe it. */
+struct cluster_options {
+    const char *net, *calibration; /* or NULL */
+    int per_node;                  /* 0: not given */
+};
+
+/* Fill *m for devices of GPU (which may be NULL where there is a calibration), and
+ * append to ASSUMED what was not given. */
+MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
+                               const struct gpu *gpu, bool train, struct str *assumed,
+                               struct err *err);
+
+#endif

@@ -1,0 +1,359 @@
+/* emit - a plan as commands of this toolkit
+ *
+ * The model is cut once, next to where the script is run; then tp-run generates, or,
+ * with an encoder, writes logits: on this machine where one node is enough, else
+ * started by mpirun or srun.  A script's arguments become tp-run's. */
+#include "cmd/mem-estimate/emit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/sweep/format/words.h"
+
+const char *const emit_names[] = { "sh", "make", "slurm", NULL };
+
+struct script {
+    const struct planned *p;
+    const struct planner_options *o;
+    const struct request *r;
+    enum emit_format format;
+    int nodes;
+    char *reason;       /* why it is an estimate only, or NULL */
+    char *model, *name; /* the operand, as a word of the shell; its last part */
+    char *title;        /* that as a word */
+    char *family;       /* " --family FILE", or "" */
+    char *parts;        /* the checkpoint that is run, likewise */
+    bool cut;           /* which has to be made first */
+    bool encoder;       /* it answers with logits, not with text */
+    struct str out;
+};
+
+/* ---- what is to be done ---- */
+
+static char *quote_dup(const char *text)
+{
+    char *words[] = { str_dupf("%s%s", *text == '-' ? "./" : "", text), NULL };
+    struct str out = { 0 };
+
+    words_quote(&out, words);
+    free(words[0]);
+    return str_steal(&out);
+}
+
+static char *reason_dup(const struct script *s)
+{
+    const struct weight_type *t = s->r->memory.weights;
+
+    if (s->o->start.train)
+        return xstrdup("tp-run does not train");
+    if (!s->r->outline.checkpoint)
+        return str_dupf("%s has no weights", s->r->path);
+    if (t && strcmp(t->name, "f32") != 0 && strcmp(t->name, "bf16") != 0 &&
+        strcmp(t->name, "f16") != 0)
+        return str_dupf("tp-shard does not store weights as %s", t->name);
+    if (s->p->mesh.size[MESH_EP] > 1)
+        return xstrdup("tp-run deals no experts");
+    return NULL;
+}
+
+/* "bard" of "models/bard/", "bard.json" and "bard.tp2". */
+static char *name_dup(const char *path)
+{
+    size_t n = strlen(path), begin;
+    const char *end;
+    char *name;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (begin = n; begin > 0 && path[begin - 1] != '/'; begin--)
+        ;
+    name = xstrndup(path + begin, n - begin);
+    end = strstr(name, ".tp");
+    if (end && end > name && end[3] >= '1' && end[3] <= '9')
+        name[end - name] = '\0';
+    if (str_ends(name, ".json") && strlen(name) > strlen(".json"))
+        name[strlen(name) - strlen(".json")] = '\0';
+    return name;
+}
+
+static void add_layout(struct str *out, const struct planned *p, const char *before,
+                       const char *between)
+{
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (p->mesh.size[a] > 1)
+            str_addf(out, "%s%s%s%d", before, mesh_axis_names[a], between,
+                     p->mesh.size[a]);
+}
+
+/* Does M see tokens that come later? */
+static bool is_encoder(const struct model *m)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct anatomy *a;
+    struct mesh one;
+    struct err err;
+    bool encoder;
+
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &err) < 0)
+        return false;
+    encoder = !a->causal;
+    anatomy_close(a);
+    return encoder;
+}
+
+static void begin(struct script *s)
+{
+    const struct planned *p = s->p;
+    const struct checkpoint *c = s->r->outline.checkpoint;
+    const struct mesh *has = c && c->sharded ? &c->mesh : NULL;
+    struct planned stored = *p;
+    struct str parts = { 0 };
+
+    s->nodes = (s->o->gpus + s->o->machine.per_node - 1) / s->o->machine.per_node;
+    s->model = quote_dup(s->r->path);
+    s->name = name_dup(s->r->path);
+    s->title = quote_dup(s->name);
+    s->family = xstrdup("");
+    if (s->r->family && !has) { /* a checkpoint of tp-shard has its own */
+        char *file = quote_dup(s->r->family);
+
+        free(s->family);
+        s->family = str_dupf(" --family %s", file);
+        free(file);
+    }
+    s->reason = reason_dup(s);
+    s->encoder = is_encoder(s->r->outline.model);
+    for (int a = 0; a < MESH_NAXES; a++) {
+        if (a == MESH_SP || a == MESH_DP)
+            stored.mesh.size[a] = 1; /* they share files */
+        s->cut |= stored.mesh.size[a] != (has ? has->size[a] : 1);
+    }
+    s->cut |= c && s->r->memory.weights;
+    str_addf(&parts, "%s.", s->name);
+    add_layout(&parts, &stored, "", "");
+    if (s->r->memory.weights)
+        str_addf(&parts, "%s%s", parts.s[parts.len - 1] == '.' ? "" : ".",
+                 s->r->memory.weights->name);
+    s->parts = s->cut ? quote_dup(parts.s) : xstrdup(s->model);
+    str_clear(&parts);
+}
+
+static void end(struct script *s)
+{
+    fputs(str_text(&s->out), stdout);
+    str_clear(&s->out);
+    free(s->reason);
+    free(s->model);
+    free(s->name);
+    free(s->title);
+    free(s->family);
+    free(s->parts);
+}
+
+/* ---- its lines ---- */
+
+/* The estimate of the same layout. */
+static void add_estimate(struct script *s)
+{
+    const struct planned *p = s->p;
+    const struct memory_options *m = &s->o->start;
+
+    str_addf(&s->out, "# mem-estimate %s", m->train ? "train" : "infer");
+    add_layout(&s->out, p, " --", " ");
+    str_addf(&s->out,
+             " --micro-batch %" PRIu64 " --micro-batches %" PRIu64 " --seq %" PRIu64,
+             p->micro_batch, p->micro_batches, m->seq);
+    if (s->r->memory.weights)
+        str_addf(&s->out, " --weights %s", s->r->memory.weights->name);
+    if (m->runtime != default_runtime(s->o->gpus))
+        str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
+    if (m->train)
+        str_addf(&s->out, " --zero %d --recompute %s --schedule %s --optimizer %s%s",
+                 p->zero, recompute_names[p->recompute], order_names[p->order.order],
+                 optimizer_names[m->optimizer], m->flash ? "" : " --flash off");
+    if (p->order.chunks > 1)
+        str_addf(&s->out, " --model-chunks %d", p->order.chunks);
+    if (p->sequence_parallel)
+        str_add(&s->out, " --sequence-parallel");
+    str_addf(&s->out, "%s %s\n", s->family, s->model);
+}
+
+static void add_comments(struct script *s)
+{
+    const struct planned *p = s->p;
+    const char *device = s->r->gpu ? s->r->gpu->name : "measured devices";
+    char size[32];
+
+    if (s->reason)
+        str_addf(&s->out, "# estimate-only: %s\n", s->reason);
+    str_addf(&s->out, "# %s on %d x %s:", s->name, s->o->gpus, device);
+    if (p->mesh.nranks == 1)
+        str_add(&s->out, " one rank");
+    add_layout(&s->out, p, " ", " ");
+    str_addf(&s->out, "; batch %" PRIu64 ", %" PRIu64 " tokens each\n",
+             s->o->global_batch, s->o->start.seq);
+    str_addf(&s->out,
+             "# predicted: %s a rank at most, %.4g s a step, %.4g tokens/s there\n",
+             str_human(size, p->memory), p->step.seconds, p->tokens);
+    add_estimate(s);
+    if (!s->reason)
+        str_add(&s->out, "# tp-run computes on CPUs; the times are of the devices "
+                         "planned for\n");
+}
+
+/* tp-shard's command that makes the checkpoint. */
+static void add_cut(struct script *s, const char *model, const char *parts)
+{
+    const struct checkpoint *c = s->r->outline.checkpoint;
+    const int *size = s->p->mesh.size;
+
+    str_addf(&s->out, "tp-shard %s -q%s --tp %d --pp %d%s%s %s %s\n",
+             c->sharded ? "reshard" : "split", s->family, size[MESH_TP], size[MESH_PP],
+             s->r->memory.weights ? " --dtype " : "",
+             s->r->memory.weights ? s->r->memory.weights->name : "", model, parts);
+}
+
+static const char *run_command(const struct script *s)
+{
+    return s->encoder ? "tp-run logits" : "tp-run generate";
+}
+
+/* tp-run's command, ARGS being the arguments that are passed on. */
+static void add_run(struct script *s, const char *args, const char *parts)
+{
+    const struct planned *p = s->p;
+    int sp = p->mesh.size[MESH_SP], dp = p->mesh.size[MESH_DP];
+    uint64_t texts = p->micro_batch * p->micro_batches;
+    double heads;
+
+    str_add(&s->out, run_command(s));
+    if (dp > 1)
+        str_addf(&s->out, " --dp %d", dp);
+    if (sp > 1)
+        str_addf(&s->out, " --sp %d", sp);
+    if (sp > 1 && model_number(s->r->outline.model, "heads", &heads) &&
+        heads < (double)sp * p->mesh.size[MESH_TP])
+        str_add(&s->out, " --sp-mode ring");
+    if (!s->encoder && texts > (uint64_t)p->mesh.size[MESH_PP])
+        str_addf(&s->out, " --micro-batches %" PRIu64, texts);
+    str_addf(&s->out, "%s %s %s\n", s->cut ? "" : s->family, args, parts);
+}
+
+/* What starts the ranks, where one node is not enough. */
+static void add_launcher(struct script *s, const char *hosts)
+{
+    if (s->format == EMIT_SLURM)
+        str_add(&s->out, "srun --mpi=pmix --kill-on-bad-exit ");
+    else
+        str_addf(&s->out, "mpirun%s -n %d --map-by ppr:%d:node ", hosts, s->o->gpus,
+                 s->o->machine.per_node);
+}
+
+static void add_reason(struct script *s)
+{
+    char *word = quote_dup(s->reason);
+
+    str_add(&s->out, word);
+    free(word);
+}
+
+/* ---- formats ---- */
+
+static void add_job(struct script *s)
+{
+    int here =
+        s->o->gpus < s->o->machine.per_node ? s->o->gpus : s->o->machine.per_node;
+
+    str_addf(&s->out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n", s->title,
+             s->nodes);
+    str_addf(&s->out, "#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n", s->o->gpus,
+             here);
+}
+
+static void emit_shell(struct script *s)
+{
+    str_add(&s->out, "#!/bin/sh\n");
+    if (s->format == EMIT_SLURM)
+        add_job(s);
+    add_comments(s);
+    if (s->reason) {
+        str_add(&s->out, "printf '%s: estimate-only: %s\\n' \"$0\" ");
+        add_reason(s);
+        str_add(&s->out, " >&2\nexit 1\n");
+        return;
+    }
+    str_addf(&s->out, "# arguments are those of '%s', such as --prompt\nset -eu\n",
+             run_command(s));
+    if (s->cut) {
+        str_addf(&s->out, "model=%s\nparts=%s\n", s->model, s->parts);
+        str_add(&s->out, "[ -e \"$parts/checkpoint.json\" ] ||\n    ");
+        add_cut(s, "\"$model\"", "\"$parts\"");
+    } else {
+        str_addf(&s->out, "parts=%s\n", s->parts);
+    }
+    str_add(&s->out, "exec ");
+    if (s->nodes > 1)
+        add_launcher(s, "${HOSTFILE:+ --hostfile \"$HOSTFILE\"}");
+    add_run(s, "\"$@\"", "\"$parts\"");
+}
+
+static void emit_make(struct script *s)
+{
+    add_comments(s);
+    if (s->reason) {
+        str_add(&s->out, "generate:\n");
+        str_add(&s->out, "\t@printf 'estimate-only: %s\\n' ");
+        add_reason(s);
+        str_add(&s->out, " >&2; exit 1\n");
+        str_add(&s->out, ".PHONY: generate\n");
+        return;
+    }
+    str_addf(&s->out, "# make -f FILE ARGS='--prompt TEXT', as of '%s'\n",
+             run_command(s));
+    if (s->cut)
+        str_addf(&s->out, "MODEL = %s\n", s->model);
+    str_addf(&s->out, "PARTS = %s\nARGS =\n", s->parts);
+    if (s->nodes > 1)
+        str_add(&s->out, "HOSTFILE =\n");
+    str_addf(&s->out, "generate:%s\n\t", s->cut ? " $(PARTS)/checkpoint.json" : "");
+    if (s->nodes > 1)
+        add_launcher(s, "$(if $(HOSTFILE), --hostfile $(HOSTFILE))");
+    add_run(s, "$(ARGS)", "$(PARTS)");
+    if (s->cut) {
+        str_add(&s->out, "$(PARTS)/checkpoint.json:\n\t");
+        add_cut(s, "$(MODEL)", "$(PARTS)");
+    }
+    str_add(&s->out, ".PHONY: generate\n");
+}
+
+/* Can a script name PATH?  make has no way to quote what it takes for its own. */
+static bool can_name(const char *path, enum emit_format format)
+{
+    for (const char *c = path; *c; c++)
+        if ((unsigned char)*c < ' ' ||
+            (format == EMIT_MAKE && strchr(" #$%:=;|&<>()*?[]{}~'\"`\\", *c)))
+            return false;
+    return true;
+}
+
+int emit_plan(const struct planned *p, const struct planner_options *o,
+              const struct request *r, enum emit_format format, struct err *err)
+{
+    struct script s = { .p = p, .o = o, .r = r, .format = format };
+
+    if (!can_name(r->path, format) || (r->family && !can_name(r->family, format)))
+        return err_set(err, ERR_USAGE, "--emit %s: it cannot name '%s'",
+                       emit_names[format],
+                       can_name(r->path, format) ? r->family : r->path);
+    begin(&s);
+    if (format == EMIT_MAKE)
+        emit_make(&s);
+    else
+        emit_shell(&s);
+    end(&s);
+    return 0;
+}

@@ -1,0 +1,14 @@
+# mem-estimate
+bin_PROGRAMS += bin/mem-estimate
+bin_mem_estimate_SOURCES = \
+    %D%/cluster.c %D%/cluster.h \
+    %D%/emit.c %D%/emit.h \
+    %D%/estimate.c \
+    %D%/gpus.c \
+    %D%/main.c \
+    %D%/mem-estimate.h \
+    %D%/plan.c \
+    %D%/request.c %D%/request.h \
+    %D%/report.c \
+    %D%/solve.c
+bin_mem_estimate_LDADD = $(program_libs) -lpthread

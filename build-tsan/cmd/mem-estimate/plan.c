@@ -1,0 +1,381 @@
+/* plan - the best layouts of a cluster */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/mem-estimate/cluster.h"
+#include "cmd/mem-estimate/emit.h"
+#include "cmd/mem-estimate/mem-estimate.h"
+#include "lib/base/mem.h"
+#include "lib/estimate/planner.h"
+
+static void print_json(const struct planned *p, size_t rank)
+{
+    struct str s = { 0 };
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        { "seconds", p->step.seconds },     { "compute", p->step.compute },
+        { "tensor", p->step.tensor },       { "exchange", p->step.exchange },
+        { "pipeline", p->step.pipeline },   { "data", p->step.data },
+        { "tokens_per_second", p->tokens }, { "mfu", p->utilisation }
+    };
+
+    str_addf(&s, "{\"type\":\"plan\",\"rank\":%zu,\"mesh\":{", rank);
+    for (int a = 0; a < MESH_NAXES; a++)
+        str_addf(&s, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a], p->mesh.size[a]);
+    str_addf(&s, "},\"zero\":%d,\"recompute\":\"%s\",\"micro_batch\":%" PRIu64, p->zero,
+             recompute_names[p->recompute], p->micro_batch);
+    str_addf(&s,
+             ",\"micro_batches\":%" PRIu64 ",\"schedule\":\"%s\",\"model_chunks\":%d,"
+             "\"sequence_parallel\":%s,\"memory\":%" PRIu64,
+             p->micro_batches, order_names[p->order.order], p->order.chunks,
+             p->sequence_parallel ? "true" : "false", p->memory);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        str_addf(&s, ",\"%s\":", numbers[i].key);
+        str_add_double(&s, numbers[i].value);
+    }
+    str_addc(&s, '}');
+    puts(s.s);
+    str_clear(&s);
+}
+
+/* Axes that the table shows: those that some layout uses, and tp, dp and pp. */
+static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
+{
+    for (int a = 0; a < MESH_NAXES; a++) {
+        shown[a] = a == MESH_TP || a == MESH_DP || a == MESH_PP;
+        for (size_t i = 0; i < r->n; i++)
+            shown[a] |= r->plan[i].mesh.size[a] > 1;
+    }
+}
+
+static void print_row(const struct planned *p, const bool shown[MESH_NAXES], bool train)
+{
+    const double parts[] = { p->step.compute, p->step.tensor, p->step.exchange,
+                             p->step.pipeline, p->step.data };
+    char size[32], order[32];
+
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (shown[a])
+            printf(" %4d", p->mesh.size[a]);
+    if (train) {
+        snprintf(order, sizeof(order), "%s%s%.0d", order_names[p->order.order],
+                 p->order.chunks > 1 ? " x" : "",
+                 p->order.chunks > 1 ? p->order.chunks : 0);
+        printf(" %4d %9s %14s", p->zero, recompute_names[p->recompute],
+               p->mesh.size[MESH_PP] > 1 ? order : "-");
+    }
+    printf(" %4" PRIu64 " x %-5" PRIu64 " %11s %10.4g s %10.4g %6.1f %%",
+           p->micro_batch, p->micro_batches, str_human(size, p->memory),
+           p->step.seconds, p->tokens, 100 * p->utilisation);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        printf("%s%3.0f", i ? "" : " ", 100 * parts[i] / p->step.seconds);
+    putchar('\n');
+}
+
+static void print_table(const struct planner_result *r, bool train)
+{
+    bool shown[MESH_NAXES];
+
+    find_axes(r, shown);
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (shown[a])
+            printf(" %4s", mesh_axis_names[a]);
+    printf("%s %12s %11s %12s %10s %8s  %% products, sums, exchange, pipeline, data\n",
+           train ? " zero recompute       schedule" : "", "batch", "memory", "step",
+           "tokens/s", "MFU");
+    for (size_t i = 0; i < r->n; i++)
+        print_row(&r->plan[i], shown, train);
+}
+
+/* How P chooses. */
+static char *choice_dup(const struct planned *p, enum planner_choice choice)
+{
+    switch (choice) {
+    case CHOICE_TP:
+        return str_dupf("%d", p->mesh.size[MESH_TP]);
+    case CHOICE_SP:
+        return str_dupf("%d", p->mesh.size[MESH_SP]);
+    case CHOICE_EP:
+        return str_dupf("%d", p->mesh.size[MESH_EP]);
+    case CHOICE_PP:
+        return str_dupf("%d", p->mesh.size[MESH_PP]);
+    case CHOICE_ZERO:
+        return str_dupf("%d", p->zero);
+    case CHOICE_RECOMPUTE:
+        return xstrdup(recompute_names[p->recompute]);
+    case CHOICE_SIZE:
+        return str_dupf("%" PRIu64, p->micro_batch);
+    case CHOICE_ORDER:
+    case CHOICES:
+        break;
+    }
+    return p->order.chunks > 1
+               ? str_dupf("%s x%d", order_names[p->order.order], p->order.chunks)
+               : xstrdup(order_names[p->order.order]);
+}
+
+/* What it costs to choose otherwise, everything else being as good as it gets. */
+static void print_others(const struct planner_result *r, bool json)
+{
+    static const char *const keys[CHOICES] = { "tp",          "sp",      "ep",
+                                               "pp",          "zero",    "recompute",
+                                               "micro_batch", "schedule" };
+    const char *before = "other choices take longer: ";
+
+    for (int c = 0; c < CHOICES; c++) {
+        const struct planned *p = &r->other[c];
+        char *mine, *other;
+
+        if (!r->n || p->step.seconds <= 0)
+            continue;
+        mine = choice_dup(&r->plan[0], (enum planner_choice)c);
+        other = choice_dup(p, (enum planner_choice)c);
+        if (json)
+            printf("{\"type\":\"other\",\"choice\":\"%s\",\"best\":\"%s\",\"other\":\"%"
+                   "s\","
+                   "\"seconds\":%.9g}\n",
+                   keys[c], mine, other, p->step.seconds);
+        else
+            printf("%s%s %s +%.1f %%", before, keys[c], other,
+                   100 * (p->step.seconds / r->plan[0].step.seconds - 1));
+        before = ", ";
+        free(mine);
+        free(other);
+    }
+    if (!json && *before == ',')
+        putchar('\n');
+}
+
+static void summarise_json(const struct planner_result *r, const char *assumed)
+{
+    struct str s = { 0 };
+
+    str_addf(&s,
+             "{\"type\":\"summary\",\"tried\":%" PRIu64 ",\"evaluated\":%" PRIu64
+             ",\"simulated\":%" PRIu64 ",\"fit\":%" PRIu64 ",\"rejected\":{",
+             r->tried, r->evaluated, r->simulated, r->fit);
+    for (int i = 0; i < RULES; i++)
+        str_addf(&s, "%s\"%s\":%" PRIu64, i ? "," : "", planner_rules[i],
+                 r->rejected[i]);
+    str_add(&s, "},\"assumed\":");
+    str_add_json(&s, assumed);
+    str_addc(&s, '}');
+    puts(s.s);
+    str_clear(&s);
+}
+
+static void summarise(const struct planner_result *r)
+{
+    printf("%" PRIu64 " tried, %" PRIu64 " fit, %" PRIu64 " pipelines simulated\n",
+           r->tried, r->fit, r->simulated);
+    for (int i = 0; i < RULES; i++)
+        if (r->rejected[i])
+            printf("%8" PRIu64 "  %s\n", r->rejected[i], planner_rules[i]);
+}
+
+/* What the options keep instead of searching it. */
+struct kept {
+    const char *mesh;
+    int zero, recompute, schedule, chunks, micro_batch;
+    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given;
+};
+
+/* Of recompute_names. */
+static const char *const searched[] = { "none", "selective", "full", NULL };
+
+static int keep(struct planner_options *p, const struct kept *k, struct err *err)
+{
+    if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
+        return -1;
+    if (k->zero_given && (k->zero < 0 || k->zero > 3))
+        return err_set(err, ERR_USAGE, "--zero %d: no stage from 0 to 3", k->zero);
+    p->zero = k->zero_given ? k->zero : -1;
+    p->recompute = k->recompute_given ? k->recompute : -1;
+    p->order = k->schedule_given ? k->schedule : -1;
+    p->chunks = k->chunks;
+    p->micro_batch = (uint64_t)k->micro_batch;
+    return 0;
+}
+
+/* What R leaves to the search, and what is assumed besides. */
+static void set_start(struct planner_options *p, struct request *r, int batch,
+                      const struct kept *kept)
+{
+    bool train = r->memory.train;
+
+    p->gpu_memory = r->gpu_memory;
+    p->start = r->memory;
+    p->start.inflight = NULL;
+    if (!p->start.weights)
+        p->start.weights = p->start.other;
+    p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
+    if (!batch)
+        str_addf(&r->assumed, "%sglobal batch %" PRIu64, r->assumed.len ? "; " : "",
+                 p->global_batch);
+    str_addf(&r->assumed, "%sfragmentation %g %%", r->assumed.len ? "; " : "",
+             100 * p->start.fragmentation);
+    if (!kept->runtime_given)
+        str_addf(&r->assumed, "; runtime %.2f GiB",
+                 (double)p->start.runtime / (1 << 30));
+    if (train && !kept->flash_given)
+        str_add(&r->assumed, "; flash attention");
+    if (train && p->gpus > 1)
+        str_add(&r->assumed, "; values that are whole over tp cut by tokens");
+}
+
+static void print(const struct planner_options *p, const struct planner_result *result,
+                  const struct request *r, const char *device, bool json)
+{
+    if (!json) {
+        char *line = str_dupf(
+            "%s: %d x %s, batch %" PRIu64 ", %" PRIu64 " tokens each, weights %s",
+            r->path, p->gpus, device, p->global_batch, p->start.seq,
+            r->memory.weights ? r->memory.weights->name : "as stored");
+
+        cmd_puts(line);
+        free(line);
+        printf("assumed: %s\n", str_text(&r->assumed));
+        if (result->n)
+            print_table(result, p->start.train);
+        print_others(result, false);
+        summarise(result);
+        return;
+    }
+    for (size_t i = 0; i < result->n; i++)
+        print_json(&result->plan[i], i);
+    print_others(result, true);
+    summarise_json(result, str_text(&r->assumed));
+}
+
+/* FORMAT is that of a script, or -1. */
+static int answer(const struct cmd *cmd, const struct planner_options *p,
+                  const struct planner_result *result, const struct request *r,
+                  int format, bool json)
+{
+    struct err err = { 0 };
+
+    if (format < 0)
+        print(p, result, r, r->gpu ? r->gpu->name : "measured", json);
+    else if (!result->n)
+        err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
+    else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
+        return cmd_fail(cmd, &err);
+    return err.kind ? cmd_fail(cmd, &err)
+                    : cmd_finish(cmd, result->n ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+int plan_main(const char *program, int argc, char **argv)
+{
+    static const char *const modes[] = { "infer", "train", NULL };
+    struct request_options o = REQUEST_DEFAULTS;
+    struct cluster_options cluster = { 0 };
+    struct kept kept = { 0 };
+    struct planner_options p;
+    bool json = false, emitting = false;
+    int mode = 0, format = 0;
+    const struct opt opts[] = {
+        { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
+        { OPT_COUNT, '\0', "gpus", &p.gpus, "N", "devices in all", NULL, NULL },
+        { OPT_COUNT, '\0', "gpus-per-node", &cluster.per_node, "N", "devices of a node",
+          NULL, NULL },
+        { OPT_STRING, '\0', "net", &cluster.net, "RATE",
+          "of a device to other nodes: 400Gbit, 50GB", NULL, NULL },
+        { OPT_STRING, '\0', "gpu", &o.gpu, "NAME", "the device, as 'gpus' names it",
+          NULL, NULL },
+        { OPT_SIZE, '\0', "gpu-mem", &o.gpu_memory, "SIZE", "its usable memory", NULL,
+          &o.memory_given },
+        { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
+          NULL, NULL },
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
+          &o.seq_given },
+        { OPT_COUNT, '\0', "top", &p.top, "N", "layouts to print", NULL, NULL },
+        { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
+          "write the best as a script: sh, make or slurm", emit_names, &emitting },
+        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
+          NULL },
+        { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "micro-batch", &kept.micro_batch, "N", NULL, NULL, NULL },
+        { OPT_INT, '\0', "zero", &kept.zero, "STAGE", NULL, NULL, &kept.zero_given },
+        { OPT_CHOICE, '\0', "recompute", &kept.recompute, "WHAT", NULL, searched,
+          &kept.recompute_given },
+        { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
+          &kept.schedule_given },
+        { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "flash", &o.flash, "on|off", NULL, on_off,
+          &kept.flash_given },
+        { OPT_STRING, '\0', "weights", &o.weights, "TYPE", NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
+          NULL },
+        { OPT_STRING, '\0', "calibration", &cluster.calibration, "FILE", NULL, NULL,
+          NULL },
+        { OPT_SIZE, '\0', "runtime", &o.runtime, "SIZE", NULL, NULL, &o.runtime_given },
+        { OPT_STRING, '\0', "family", &o.family, "FILE", NULL, NULL, NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "plan",
+        .program = program,
+        .synopsis = "[OPTION]... --gpu=NAME --gpus=N MODEL",
+        .summary = "Find the layouts of a cluster that fit, fastest first",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 1,
+    };
+    struct planner_result result;
+    struct request r;
+    struct err err = { 0 };
+    char **operand;
+    int batch, named, status;
+
+    planner_options_init(&p);
+    operand = cmd_parse(&cmd, argc, argv);
+    o.gpu = request_gpu_name(o.gpu, &named);
+    if (named && p.gpus && named != p.gpus)
+        return cmd_usage(&cmd, "--gpus %d contradicts --gpu %dx%s", p.gpus, named,
+                         o.gpu);
+    if (named)
+        p.gpus = named;
+    if (!p.gpus)
+        return cmd_usage(&cmd, "--gpus is missing");
+    if (emitting && json)
+        return cmd_usage(&cmd, "--emit and --json: one of them");
+    batch = o.global_batch;
+    o.global_batch = 0;
+    o.micro_batch = o.micro_batches = 1; /* are searched */
+    if (mode == 0) {                     /* which refuses them */
+        o.zero = kept.zero;
+        o.recompute = kept.recompute;
+    }
+    kept.runtime_given = o.runtime_given;
+    if (!o.runtime_given)
+        o.runtime = default_runtime(p.gpus);
+    o.runtime_given = true;
+    if (keep(&p, &kept, &err) < 0 ||
+        request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (cluster.calibration && !r.gpu_memory) {
+        status = cmd_usage(&cmd, "--gpu-mem is missing: what fits depends on it");
+        goto out;
+    }
+    if (!r.gpu && !cluster.calibration) {
+        status = cmd_usage(&cmd, "%s: its rates are needed",
+                           o.gpu ? "--gpu here: the device is not in the list of 'gpus'"
+                                 : "--gpu is missing");
+        goto out;
+    }
+    set_start(&p, &r, batch, &kept);
+    if (cluster_machine(&p.machine, &cluster, r.gpu, mode == 1, &r.assumed, &err) < 0 ||
+        planner_search(&result, r.outline.model, &p, &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+        goto out;
+    }
+    status = answer(&cmd, &p, &result, &r, emitting ? (int)format : -1, json);
+    planner_result_clear(&result);
+out:
+    request_close(&r);
+    return status;
+}

@@ -1,0 +1,583 @@
+/* request - what a command of mem-estimate was asked: model, layout, types, batch */
+#define _GNU_SOURCE
+#include "cmd/mem-estimate/request.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/conversion.h"
+#include "lib/base/mem.h"
+#include "lib/pipe/order.h"
+#include "lib/pipe/simulate.h"
+
+const char *const on_off[] = { "on", "off", NULL };
+const char *const lora_rank[] = { "16", NULL };
+const char *const master_names[] = { "f32", "none", NULL };
+
+static const uint64_t GIB = UINT64_C(1) << 30;
+
+__attribute__((format(printf, 2, 3))) static void assume(struct request *r,
+                                                         const char *fmt, ...)
+{
+    char text[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    str_addf(&r->assumed, "%s%s", r->assumed.len ? "; " : "", text);
+}
+
+/* ---- types ---- */
+
+static int float_bytes(uint64_t *out, const char *option, const char *name,
+                       struct err *err)
+{
+    enum dtype t;
+
+    if (!dtype_parse(&t, name) && strcmp(name, "fp8") != 0)
+        return err_set(err, ERR_USAGE, "%s: '%s' is no type", option, name);
+    *out = strcmp(name, "fp8") ? (uint64_t)dtype_bits(t) / 8 : 1;
+    if (!*out || *out > 4)
+        return err_set(err, ERR_USAGE, "%s: '%s' is none of f32, bf16, f16, fp8, int8",
+                       option, name);
+    return 0;
+}
+
+/* The type of the config, or what stands for it. */
+static const struct weight_type *own_type(const struct request *r)
+{
+    const struct weight_type *own = weight_type_of(r->outline.dtype);
+
+    if (r->memory.train && !r->outline.dtype_known && !r->stored)
+        return weight_type_find("bf16"); /* as models are trained */
+    return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
+}
+
+void request_set_weights(struct request *r, const struct weight_type *weights)
+{
+    struct memory_options *m = &r->memory;
+
+    m->weights = weights;
+    m->other = weights && weights->scope == SCOPE_ALL ? weights : own_type(r);
+    m->compute_bytes =
+        r->given.compute_bytes ? r->given.compute_bytes : m->other->block_bytes;
+    m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
+    m->grad_bytes = r->given.grad_bytes ? r->given.grad_bytes : m->other->block_bytes;
+}
+
+static int set_types(struct request *r, const struct request_options *o,
+                     struct err *err)
+{
+    const struct weight_type *own = own_type(r), *weights = NULL;
+
+    if (o->weights) {
+        weights = weight_type_find(o->weights);
+        if (!weights) {
+            char *names = weight_type_names_dup();
+
+            err_set(err, ERR_USAGE, "--weights: '%s' is none of %s", o->weights, names);
+            free(names);
+            return -1;
+        }
+    } else if (!r->stored) {
+        weights = own;
+        if (r->outline.dtype_known)
+            assume(r, "weights %s", own->name);
+    }
+    if ((o->compute &&
+         float_bytes(&r->given.compute_bytes, "--compute", o->compute, err) < 0) ||
+        (o->kv_dtype &&
+         float_bytes(&r->given.kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0) ||
+        (o->grad_dtype &&
+         float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
+        return -1;
+    request_set_weights(r, weights);
+    if (!r->outline.dtype_known && r->memory.other == own)
+        assume(r, "%sweights %s (the config names no type)", o->weights ? "other " : "",
+               own->name);
+    return 0;
+}
+
+/* ---- batch ---- */
+
+/* Set size and number of micro-batches as R's batch and mesh have it: of size, number
+ * and global batch the third follows from two. */
+static int derive_batch(struct request *r, struct err *err)
+{
+    struct memory_options *m = &r->memory;
+    uint64_t replicas =
+        (uint64_t)m->mesh.size[MESH_DP] * (uint64_t)m->mesh.size[MESH_EP];
+    uint64_t size = r->batch.size, number = r->batch.number, global = r->batch.global;
+    uint64_t each = global / replicas, known;
+
+    if (!size && !(global && number))
+        size = 1;
+    if (!number && !global)
+        number = (uint64_t)m->mesh.size[MESH_PP];
+    if (global % replicas)
+        return err_set(err, ERR_USAGE,
+                       "--global-batch %" PRIu64
+                       " is no multiple of dp x ep = %" PRIu64,
+                       global, replicas);
+    known = (size ? size : 1) * (number ? number : 1);
+    if (global && (each % known || (size && number && each != known)))
+        return err_set(
+            err, ERR_USAGE,
+            "--global-batch %" PRIu64 " is not size x number x dp x ep = %" PRIu64 "%s",
+            global, known * replicas, size && number ? "" : " times a whole number");
+    m->micro_batch = size ? size : each / known;
+    m->micro_batches = number ? number : each / known;
+    return 0;
+}
+
+static int set_batch(struct request *r, const struct request_options *o,
+                     struct err *err)
+{
+    struct memory_options *m = &r->memory;
+
+    r->batch.size = (uint64_t)o->micro_batch;
+    r->batch.number = (uint64_t)o->micro_batches;
+    r->batch.global = (uint64_t)o->global_batch;
+    if (derive_batch(r, err) < 0)
+        return -1;
+    if (!r->batch.size && !(r->batch.global && r->batch.number))
+        assume(r, "micro-batch 1");
+    if (!r->batch.number && !r->batch.global && m->micro_batches > 1)
+        assume(r, "%" PRIu64 " micro-batches", m->micro_batches);
+    m->seq = o->seq;
+    if (!m->seq && o->seq_given)
+        return err_set(err, ERR_USAGE, "--seq 0: no tokens");
+    if (!m->seq) {
+        m->seq = model_context(r->outline.model);
+        if (!m->seq)
+            m->seq = 2048;
+        assume(r, "seq %" PRIu64 "%s", m->seq,
+               model_context(r->outline.model) ? " (the model's maximum)" : "");
+    }
+    if (m->seq > UINT32_MAX)
+        return err_set(err, ERR_USAGE, "--seq %" PRIu64 ": more than %u", m->seq,
+                       UINT32_MAX);
+    return 0;
+}
+
+/* ---- training ---- */
+
+static int set_lora(struct request *r, const struct request_options *o, struct err *err)
+{
+    const char *colon = strchr(o->lora, ':');
+    char *rank =
+        colon ? xstrndup(o->lora, (size_t)(colon - o->lora)) : xstrdup(o->lora);
+    bool ok = str_u64(rank, &r->memory.lora_rank) && r->memory.lora_rank > 0 &&
+              r->memory.lora_rank < 1 << 20 && !(colon && !colon[1]);
+
+    free(rank);
+    if (!ok)
+        return err_set(err, ERR_USAGE, "--lora: '%s' is not RANK[:NAMES]", o->lora);
+    if (colon) {
+        r->lora_targets = xstrdup(colon + 1);
+        r->memory.lora_targets = r->lora_targets;
+    }
+    return 0;
+}
+
+static int set_training(struct request *r, const struct request_options *o,
+                        struct err *err)
+{
+    struct memory_options *m = &r->memory;
+
+    m->optimizer = (enum optimizer)o->optimizer;
+    m->master = o->master == 0;
+    m->zero = o->zero;
+    m->hsdp = o->hsdp;
+    m->offload = (enum offload)o->offload;
+    m->recompute = (enum recompute)o->recompute;
+    m->flash = o->flash == 0;
+    m->fused_loss = o->fused_loss;
+    m->dropout = o->dropout;
+    m->eager = o->eager;
+    m->sequence_parallel = o->sequence_parallel;
+    m->freeze = o->freeze;
+    if (m->zero > 3)
+        return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
+    if (!m->train)
+        return 0;
+    if (o->optimizer == OPTIMIZER_ADAMW)
+        assume(r, "optimizer adamw");
+    if (m->master && m->other->block_bytes < 4)
+        assume(r, "master weights f32");
+    if (!m->eager)
+        assume(r, "fused operations");
+    return o->lora ? set_lora(r, o, err) : 0;
+}
+
+/* ---- devices ---- */
+
+/* What nvidia-smi reports of the first device. */
+static int find_here(char name[128], uint64_t *memory, struct err *err)
+{
+    FILE *fp = popen("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,"
+                     "nounits 2>/dev/null",
+                     "r");
+    char line[256] = "", *comma;
+    unsigned long long mib;
+    bool ok = fp && fgets(line, sizeof(line), fp);
+
+    if (fp)
+        pclose(fp);
+    comma = strrchr(line, ',');
+    if (!ok || !comma || sscanf(comma + 1, "%llu", &mib) != 1)
+        return err_set(err, ERR_SYSTEM, "--gpu here: nvidia-smi finds no device");
+    *comma = '\0';
+    snprintf(name, 128, "%.127s", line);
+    *memory = (uint64_t)mib << 20;
+    return 0;
+}
+
+uint64_t default_runtime(int ranks)
+{
+    return GIB * 3 / 4 + (ranks > 1 ? GIB : 0);
+}
+
+const char *request_gpu_name(const char *text, int *n)
+{
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    char *number = digits ? xstrndup(text, digits) : NULL;
+    bool found = digits && (text[digits] == 'x' || text[digits] == 'X') &&
+                 text[digits + 1] && str_int(number, n) && *n > 0;
+
+    free(number);
+    if (!found)
+        *n = 0;
+    return found ? text + digits + 1 : text;
+}
+
+/* The device called NAME, in part where no other is called so too. */
+static int find_device(const struct gpu **out, const char *name, struct err *err)
+{
+    const struct gpu **match = xcalloc(gpu_count, sizeof(*match));
+    size_t n = gpu_matches(match, name);
+    struct str names = { 0 };
+    int ret = 0;
+
+    *out = gpu_find(name);
+    if (!*out && n == 1) {
+        *out = match[0];
+    } else if (!*out && n) {
+        for (size_t i = 0; i < n; i++)
+            str_addf(&names, "%s%s", i ? ", " : "", match[i]->name);
+        ret =
+            err_set(err, ERR_USAGE, "--gpu: '%s' is any of %s", name, str_text(&names));
+    } else if (!*out) {
+        ret = err_set(err, ERR_USAGE, "--gpu: '%s' is not known; nearest is '%s'", name,
+                      gpu_nearest(name));
+    }
+    str_clear(&names);
+    free(match);
+    return ret;
+}
+
+static int set_device(struct request *r, const struct request_options *o,
+                      struct err *err)
+{
+    char name[128];
+
+    if (o->memory_given && !o->gpu_memory)
+        return err_set(err, ERR_USAGE, "--gpu-mem 0: no memory");
+    if (o->gpu && !strcmp(o->gpu, "here")) {
+        if (find_here(name, &r->gpu_memory, err) < 0)
+            return -1;
+        r->gpu = gpu_find(name);
+    } else if (o->gpu) {
+        if (find_device(&r->gpu, o->gpu, err) < 0)
+            return -1;
+    }
+    if (r->gpu)
+        r->gpu_memory = gpu_memory(r->gpu);
+    if (o->gpu_memory)
+        r->gpu_memory = o->gpu_memory;
+    if (o->fragmentation < 0 || o->fragmentation > 100)
+        return err_set(err, ERR_USAGE, "--fragmentation %g: not from 0 to 100",
+                       o->fragmentation);
+    r->memory.fragmentation = o->fragmentation / 100;
+    r->memory.runtime = o->runtime;
+    if (!o->runtime_given) {
+        r->runtime_follows = true;
+        r->memory.runtime = default_runtime(r->memory.mesh.nranks);
+        assume(r, "runtime %s",
+               r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
+    }
+    return 0;
+}
+
+/* ---- micro-batches in flight ---- */
+
+int request_settle(struct request *r, struct err *err)
+{
+    int pp = r->memory.mesh.size[MESH_PP];
+    double *one = xmalloc(sizeof(*one) * (size_t)pp);
+    struct pipe_times times = { .forward = one, .input = one, .weight = one };
+    struct action_table t;
+    struct pipe_result result;
+    int ret = -1;
+
+    for (int s = 0; s < pp; s++)
+        one[s] = 1;
+    if (derive_batch(r, err) < 0)
+        goto out;
+    if (r->runtime_follows)
+        r->memory.runtime = default_runtime(r->memory.mesh.nranks);
+    if (r->memory.micro_batches > INT32_MAX) {
+        err_set(err, ERR_USAGE, "--micro-batches: too many");
+        goto out;
+    }
+    if (order_make(&t, (enum order)r->schedule, pp, (int)r->memory.micro_batches,
+                   r->chunks, err) < 0)
+        goto out;
+    r->memory.folded = r->schedule == ORDER_ZB_V;
+    ret = pipe_simulate(&result, &t, &times, err);
+    if (ret == 0) {
+        r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);
+        for (int s = 0; s < pp; s++)
+            r->inflight[s] =
+                ((uint64_t)result.peak[s] * 1000 + (uint64_t)r->chunks - 1) /
+                (uint64_t)r->chunks;
+        r->memory.inflight = r->inflight;
+        pipe_result_clear(&result);
+    }
+    action_table_clear(&t);
+out:
+    free(one);
+    return ret;
+}
+
+/* ---- opening ---- */
+
+/* An option of the other mode that O gives, or NULL. */
+static const char *foreign_option(const struct request_options *o, bool train)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } of_training[] = {
+        { o->optimizer, "optimizer" },
+        { o->master, "master" },
+        { o->grad_dtype, "grad-dtype" },
+        { o->zero, "zero" },
+        { o->hsdp, "hsdp" },
+        { o->offload, "offload" },
+        { o->recompute, "recompute" },
+        { o->flash, "flash" },
+        { o->fused_loss, "fused-loss" },
+        { o->eager, "eager" },
+        { o->dropout, "dropout" },
+        { o->sequence_parallel, "sequence-parallel" },
+        { o->lora, "lora" },
+        { o->freeze, "freeze" },
+    };
+
+    if (train)
+        return o->kv_dtype       ? "kv-dtype"
+               : o->kv_block     ? "kv-block"
+               : o->cache_tokens ? "cache-tokens"
+                                 : NULL;
+    for (size_t i = 0; i < sizeof(of_training) / sizeof(*of_training); i++)
+        if (of_training[i].given)
+            return of_training[i].name;
+    return NULL;
+}
+
+/* Does O name anything besides model, mesh and output that bytes depend on? */
+static bool is_detailed(const struct request_options *o)
+{
+    bool types = o->weights || o->compute || o->kv_dtype || o->grad_dtype;
+    bool batch = o->micro_batch || o->micro_batches || o->global_batch || o->seq_given;
+    bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
+                  o->lora || o->freeze;
+    bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
+                  o->sequence_parallel || o->kv_block || o->cache_tokens;
+    bool device = o->gpu || o->memory_given || o->runtime_given ||
+                  o->fragmentation != 5 || o->schedule != ORDER_1F1B || o->model_chunks;
+
+    return types || batch || states || values || device;
+}
+
+/* Say so where the config names a model without the head that its family has: families
+ * of decoders know none but that of a language model. */
+static void assume_head(struct request *r)
+{
+    static const char *const heads[] = { "LM", "LMHeadModel",
+                                         "ForConditionalGeneration", "ForPreTraining" };
+    const int origin[MESH_NAXES] = { 0 };
+    const struct model *m = r->outline.model;
+    const cJSON *all =
+        cJSON_GetObjectItemCaseSensitive(model_config(m), "architectures");
+    const cJSON *name = cJSON_GetArrayItem(all, 0);
+    struct anatomy *a;
+    struct mesh one;
+    struct err none;
+
+    if (!cJSON_IsString(name))
+        return;
+    for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+        if (str_ends(name->valuestring, heads[i]))
+            return;
+    mesh_one(&one);
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
+        return;
+    if (a->vocab)
+        assume(r, "the head of a language model, unlike %.80s", name->valuestring);
+    anatomy_close(a);
+}
+
+static void find_stored(struct request *r)
+{
+    const struct checkpoint *c = r->outline.checkpoint;
+
+    if (!c)
+        return;
+    r->stored = xcalloc(c->ntensors + 1, sizeof(*r->stored));
+    for (size_t i = 0; i < c->ntensors; i++)
+        r->stored[i] = c->tensor[i].dtype;
+}
+
+/* As many replicas that GPUS ranks are, where that many are named. */
+static int set_replicas(struct mesh *m, int gpus, struct err *err)
+{
+    uint64_t pad = m->pad_vocab;
+    int size[MESH_NAXES];
+
+    if (!gpus || m->nranks == gpus)
+        return 0;
+    if (gpus % m->nranks || m->size[MESH_DP] > 1)
+        return err_set(err, ERR_USAGE, "--gpus %d: the layout has %d ranks%s", gpus,
+                       m->nranks, m->size[MESH_DP] > 1 ? "" : " a replica");
+    memcpy(size, m->size, sizeof(size));
+    size[MESH_DP] = gpus / m->nranks;
+    if (mesh_set(m, size, NULL, err) < 0)
+        return -1;
+    m->pad_vocab = pad;
+    return 0;
+}
+
+int request_open(struct request *r, const struct cmd *cmd,
+                 const struct request_options *o, bool train, const char *path,
+                 struct err *err)
+{
+    const struct checkpoint_options options = {
+        .family_file = o->family,
+        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
+    };
+    const char *foreign = foreign_option(o, train);
+    const struct mesh *base = NULL;
+
+    if (foreign)
+        return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
+                       train ? "inference" : "training");
+    *r = (struct request){ .path = path,
+                           .family = o->family,
+                           .layout = mesh_is_given(&o->mesh) || o->gpus };
+    r->memory.train = train;
+    if (outline_open(&r->outline, path, &options, err) < 0)
+        return -1;
+    if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
+        goto fail;
+    if (r->outline.checkpoint && r->outline.checkpoint->sharded) {
+        base = &r->outline.checkpoint->mesh;
+        r->layout |= base->nranks > 1;
+    }
+    r->detailed = r->layout || is_detailed(o);
+    find_stored(r);
+    assume_head(r);
+    r->memory.cache_tokens = (uint64_t)o->cache_tokens;
+    r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
+    if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
+        set_replicas(&r->memory.mesh, o->gpus, err) < 0 || set_types(r, o, err) < 0 ||
+        set_batch(r, o, err) < 0 || set_training(r, o, err) < 0 ||
+        set_device(r, o, err) < 0)
+        goto fail;
+    r->schedule = o->schedule;
+    r->chunks = o->model_chunks ? o->model_chunks : o->schedule == ORDER_ZB_V ? 2 : 1;
+    if (request_settle(r, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    request_close(r);
+    return -1;
+}
+
+void request_close(struct request *r)
+{
+    outline_close(&r->outline);
+    free(r->stored);
+    free(r->inflight);
+    free(r->lora_targets);
+    str_clear(&r->assumed);
+}
+
+int request_estimate(const struct request *r, struct memory_estimate *e,
+                     struct err *err)
+{
+    return memory_estimate(e, r->outline.model, r->stored, &r->memory, err);
+}
+
+bool request_fits(const struct request *r, const struct memory_estimate *e)
+{
+    return !r->gpu_memory || e->peak->total <= r->gpu_memory;
+}
+
+/* Each chunk of a stage has a layer. */
+static void add_chunk_obstacle(struct str *out, const struct request *r)
+{
+    long long need = (long long)r->memory.mesh.size[MESH_PP] * r->chunks;
+
+    if (need > model_layers(r->outline.model))
+        str_addf(out, "--schedule %s: %d x %d chunks need as many layers, of %d\n",
+                 order_names[r->schedule], r->memory.mesh.size[MESH_PP], r->chunks,
+                 model_layers(r->outline.model));
+}
+
+/* Groups of --hsdp ranks must make up all that share the weights. */
+static void add_group_obstacle(struct str *out, const struct memory_options *o)
+{
+    int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
+
+    if (!o->zero)
+        str_addf(out, "--hsdp %d: nothing is dealt without --zero\n", o->hsdp);
+    if (n % o->hsdp)
+        str_addf(out, "--hsdp %d: does not divide the %d ranks of dp x ep x sp\n",
+                 o->hsdp, n);
+}
+
+char *request_obstacles_dup(const struct request *r)
+{
+    struct str out = { 0 };
+    struct err e = { 0 };
+    struct mesh one;
+
+    for (int a = 0; a < MESH_NAXES; a++) {
+        int size[MESH_NAXES] = { 0 };
+
+        size[a] = r->memory.mesh.size[a];
+        if (mesh_set(&one, size, NULL, &e) < 0 ||
+            model_check_mesh(r->outline.model, &one, &e) < 0)
+            str_addf(&out, "%s\n", e.text);
+    }
+    if (!out.len && model_check_mesh(r->outline.model, &r->memory.mesh, &e) < 0)
+        str_addf(&out, "%s\n", e.text);
+    if (r->memory.train && r->memory.offload == OFFLOAD_PARAMS && r->memory.zero < 3)
+        str_addf(&out, "--offload params: needs --zero 3\n");
+    if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1)
+        str_addf(&out,
+                 "--zero 2: gradients cannot stay dealt over the micro-batches of "
+                 "a pipeline\n");
+    if (r->chunks > 1 && r->memory.mesh.size[MESH_PP] > 1)
+        add_chunk_obstacle(&out, r);
+    if (r->memory.train && r->memory.hsdp)
+        add_group_obstacle(&out, &r->memory);
+    return out.s ? str_steal(&out) : xstrdup("");
+}

@@ -1,0 +1,254 @@
+/* plan - tell what each stage would run and hold */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/conversion.h"
+#include "cmd/pp-partition/pp-partition.h"
+#include "cmd/pp-partition/stages.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+struct plan {
+    const char *path;
+    struct outline outline;
+    struct mesh mesh; /* its pp counts chunks */
+    int *stages;
+    int chunks;
+    const char *balance;
+    struct cutter **cutter;   /* [pp] */
+    struct stage_costs flops; /* of a token */
+    struct stage_costs cost;  /* what is balanced */
+    bool costed;              /* there is one: not parameters, of which parts tell */
+};
+
+/* Parameters that part S stores, tied copies among them. */
+static uint64_t part_params(const struct plan *p, int s)
+{
+    const struct model *m = p->outline.model;
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < m->ntensors; i++) {
+        uint64_t n = 1;
+        struct slice slice;
+
+        cutter_slice(p->cutter[s], i, &slice);
+        for (int k = 0; k < m->tensor[i].ndim; k++)
+            n *= m->tensor[i].axis[k]->size;
+        if (slice.held && outline_has(m, i))
+            total += n;
+    }
+    return total;
+}
+
+static uint64_t part_cost(const struct plan *p, const struct stage_costs *c, int s)
+{
+    uint64_t sum =
+        (s == 0 ? c->first : 0) + (s == p->mesh.size[MESH_PP] - 1 ? c->last : 0);
+    int first, count;
+
+    mesh_stage(&p->mesh, c->nlayers, s, &first, &count);
+    for (int i = first; i < first + count; i++)
+        sum += c->layer[i];
+    return sum;
+}
+
+static bool holds(const struct plan *p, int s, size_t i)
+{
+    struct slice slice;
+
+    cutter_slice(p->cutter[s], i, &slice);
+    return slice.held;
+}
+
+/* The tensors of no layer that part S holds, as a JSON array; SHARED: only those that
+ * another part holds as well. */
+static void add_held(struct str *out, const struct plan *p, int s, bool shared)
+{
+    const struct model *m = p->outline.model;
+    bool any = false;
+
+    str_addc(out, '[');
+    for (size_t i = 0; i < m->ntensors; i++) {
+        bool elsewhere = false;
+
+        if (m->tensor[i].section >= 0 || !outline_has(m, i) || !holds(p, s, i))
+            continue;
+        for (int other = 0; other < p->mesh.size[MESH_PP] && shared; other++)
+            elsewhere |= other != s && holds(p, other, i);
+        if (shared && !elsewhere)
+            continue;
+        if (any)
+            str_addc(out, ',');
+        str_add_json(out, m->tensor[i].name);
+        any = true;
+    }
+    str_addc(out, ']');
+}
+
+static uint64_t bytes_of(const struct plan *p, uint64_t params)
+{
+    return params * (uint64_t)dtype_bits(p->outline.dtype) / 8;
+}
+
+static void print_json(const struct plan *p, int s)
+{
+    int pp = p->mesh.size[MESH_PP] / p->chunks, first, count;
+    uint64_t params = part_params(p, s);
+    struct str out = { 0 };
+
+    mesh_stage(&p->mesh, p->flops.nlayers, s, &first, &count);
+    str_addf(&out, "{\"type\":\"stage\",\"stage\":%d,\"chunk\":%d,\"first_layer\":%d",
+             s % pp, s / pp, first);
+    str_addf(&out, ",\"layer_count\":%d,\"params\":%" PRIu64 ",\"bytes\":%" PRIu64,
+             count, params, bytes_of(p, params));
+    str_addf(&out, ",\"flops\":%" PRIu64 ",\"held\":", part_cost(p, &p->flops, s));
+    add_held(&out, p, s, false);
+    str_add(&out, ",\"shared\":");
+    add_held(&out, p, s, true);
+    str_addc(&out, '}');
+    puts(out.s);
+    str_clear(&out);
+}
+
+static void print_row(const struct plan *p, int s)
+{
+    int pp = p->mesh.size[MESH_PP] / p->chunks, first, count;
+    uint64_t params = part_params(p, s);
+    struct str shared = { 0 };
+    char size[32], layers[32] = "-";
+
+    mesh_stage(&p->mesh, p->flops.nlayers, s, &first, &count);
+    if (count)
+        snprintf(layers, sizeof(layers), "%d-%d", first, first + count - 1);
+    add_held(&shared, p, s, true);
+    printf("%5d %5d %9s %6d %14" PRIu64 " %12s %14.4g  %s\n", s % pp, s / pp, layers,
+           count, params, str_human(size, bytes_of(p, params)),
+           (double)part_cost(p, &p->flops, s), strcmp(shared.s, "[]") ? shared.s : "");
+    str_clear(&shared);
+}
+
+/* How even the stages are in what is balanced. */
+static void print_summary(const struct plan *p, bool json)
+{
+    int stages = p->mesh.size[MESH_PP] / p->chunks;
+    double most = 0, sum = 0;
+    struct str out = { 0 };
+
+    for (int s = 0; s < stages; s++) {
+        double all = 0; /* its chunks */
+
+        for (int k = s; k < stages * p->chunks; k += stages)
+            all += (double)(p->costed ? part_cost(p, &p->cost, k) : part_params(p, k));
+        most = all > most ? all : most;
+        sum += all;
+    }
+    if (json) {
+        str_addf(&out, "{\"type\":\"summary\",\"stages\":%d,\"balance\":", stages);
+        str_add_json(&out, p->balance);
+        str_add(&out, ",\"max\":");
+        str_add_double(&out, most);
+        str_add(&out, ",\"mean\":");
+        str_add_double(&out, sum / stages);
+        str_add(&out, ",\"imbalance\":");
+        str_add_double(&out, sum > 0 ? most * stages / sum : 1);
+        str_addc(&out, '}');
+        puts(out.s);
+        str_clear(&out);
+    } else {
+        printf("%s: the largest is %.4g, %.2f %% above the mean\n", p->balance, most,
+               sum > 0 ? 100 * (most * stages / sum - 1) : 0);
+    }
+}
+
+static int open_plan(struct plan *p, const struct stage_options *o, struct err *err)
+{
+    int size[MESH_NAXES] = { 0 };
+
+    if (stages_choose(&p->stages, &size[MESH_PP], o, p->chunks, p->outline.model, err) <
+            0 ||
+        mesh_set(&p->mesh, size, NULL, err) < 0)
+        return -1;
+    p->mesh.stages = p->stages;
+    if (size[MESH_PP] % p->chunks)
+        return err_set(err, ERR_USAGE, "%d stages are no multiple of %d chunks",
+                       size[MESH_PP], p->chunks);
+    p->cutter = xcalloc((size_t)size[MESH_PP], sizeof(struct cutter *));
+    for (int s = 0; s < size[MESH_PP]; s++) {
+        int coord[MESH_NAXES] = { [MESH_PP] = s };
+
+        if (cutter_open(&p->cutter[s], p->outline.model, &p->mesh, coord, err) < 0)
+            return -1;
+    }
+    p->balance = o->balance ? o->balance : "params";
+    p->costed = strcmp(p->balance, "params") != 0;
+    if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
+        return -1;
+    return stage_costs(&p->flops, p->outline.model, "flops", err);
+}
+
+static void close_plan(struct plan *p)
+{
+    for (int s = 0; p->cutter && s < p->mesh.size[MESH_PP]; s++)
+        cutter_free(p->cutter[s]);
+    free(p->cutter);
+    free(p->stages);
+    stage_costs_clear(&p->cost);
+    stage_costs_clear(&p->flops);
+    outline_close(&p->outline);
+}
+
+int plan_main(const char *program, int argc, char **argv)
+{
+    struct stage_options o = { 0 };
+    struct plan p = { .chunks = 1 };
+    const char *family = NULL;
+    bool json = false;
+    const struct opt opts[] = {
+        STAGE_OPTIONS(o),
+        { OPT_COUNT, '\0', "model-chunks", &p.chunks, "N",
+          "chunks of layers on a stage", NULL, NULL },
+        { OPT_STRING, '\0', "family", &family, "FILE",
+          "take the model family from FILE", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
+          NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "plan",
+        .program = program,
+        .synopsis = "[OPTION]... --pp=N MODEL",
+        .summary = "Tell which layers each stage would run, and what it would hold",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 1,
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    const struct checkpoint_options options = { .family_file = family,
+                                                .family_path =
+                                                    getenv("SHARDUTILS_FAMILY_PATH") };
+    struct err err = { 0 };
+    int ret = -1;
+
+    p.path = operand[0];
+    if (outline_open(&p.outline, p.path, &options, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (check_config(&cmd, p.outline.model, KEYS_COSTS, &err) < 0 ||
+        open_plan(&p, &o, &err) < 0)
+        goto out;
+    if (!json)
+        printf("%5s %5s %9s %6s %14s %12s %14s  %s\n", "stage", "chunk", "layers",
+               "count", "params", "bytes", "FLOPs a token", "shared");
+    for (int s = 0; s < p.mesh.size[MESH_PP]; s++) {
+        if (json)
+            print_json(&p, s);
+        else
+            print_row(&p, s);
+    }
+    print_summary(&p, json);
+    ret = 0;
+out:
+    close_plan(&p);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
+}

@@ -1,0 +1,568 @@
+/* schedule - simulate the order in which stages work */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/pp-partition/pp-partition.h"
+#include "cmd/pp-partition/stages.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/pipe/csv.h"
+#include "lib/pipe/order.h"
+#include "lib/pipe/search.h"
+#include "lib/plot/canvas.h"
+
+/* The orders, and the one that is searched for. */
+static const char *const schedule_names[] = { "naive",       "gpipe", "1f1b",
+                                              "interleaved", "zb-h1", "zb-h2",
+                                              "zb-v",        "zb",    NULL };
+enum { SEARCHED = ORDERS };
+
+struct settings {
+    int name, ranks, micro_batches, chunks;
+    const char *forward, *backward, *input, *weight; /* numbers or lists */
+    const char *plan;        /* or a model that they are taken from */
+    const char *calibration; /* or a file; it is read to: */
+    struct calibration measured;
+    double latency, bandwidth, message, freed;
+    int memory_cap;
+    bool json, csv, compare;
+    const char *plot;
+};
+
+/* Times of each rank; the arrays are the caller's to free. */
+struct times {
+    double *forward, *input, *weight;
+};
+
+static void clear_times(struct times *t)
+{
+    free(t->forward);
+    free(t->input);
+    free(t->weight);
+}
+
+/* ---- options ---- */
+
+/* TEXT, one number or RANKS of them with commas between. */
+static int parse_list(double **out, const char *option, const char *text, int ranks,
+                      struct err *err)
+{
+    double *v = xcalloc((size_t)ranks, sizeof(*v));
+    const char *p = text;
+    int n = 0;
+
+    for (;; p++) {
+        size_t len = strcspn(p, ",");
+        char *word = xstrndup(p, len);
+        bool ok = n < ranks && str_double(word, &v[n]) && v[n] >= 0;
+
+        free(word);
+        if (!ok) {
+            free(v);
+            return err_set(err, ERR_USAGE, "%s: '%s' is not one time or %d times",
+                           option, text, ranks);
+        }
+        n++;
+        p += len;
+        if (!*p)
+            break;
+    }
+    if (n != 1 && n != ranks) {
+        free(v);
+        return err_set(err, ERR_USAGE, "%s: %d times for %d stages", option, n, ranks);
+    }
+    for (int r = n; r < ranks; r++)
+        v[r] = v[0];
+    *out = v;
+    return 0;
+}
+
+/* --backward is both gradients; the parts it has are halves, unless one is given. */
+static int parse_backward(struct times *out, const struct settings *s, int ranks,
+                          struct err *err)
+{
+    double *whole = NULL;
+    int ret = -1;
+
+    if ((s->input &&
+         parse_list(&out->input, "--backward-input", s->input, ranks, err) < 0) ||
+        (s->weight &&
+         parse_list(&out->weight, "--backward-weight", s->weight, ranks, err) < 0) ||
+        parse_list(&whole, "--backward", s->backward ? s->backward : "2", ranks, err) <
+            0)
+        goto out;
+    if (s->backward && s->input && s->weight) {
+        err_set(err, ERR_USAGE,
+                "--backward: is the sum of --backward-input and --backward-weight");
+        goto out;
+    }
+    if (!out->input) {
+        out->input = xcalloc((size_t)ranks, sizeof(double));
+        for (int r = 0; r < ranks; r++)
+            out->input[r] = out->weight && s->backward ? whole[r] - out->weight[r]
+                            : s->backward              ? whole[r] / 2
+                            : out->weight              ? out->weight[r]
+                                                       : 1;
+    }
+    if (!out->weight) {
+        out->weight = xcalloc((size_t)ranks, sizeof(double));
+        for (int r = 0; r < ranks; r++)
+            out->weight[r] = s->backward ? whole[r] - out->input[r] : out->input[r];
+    }
+    for (int r = 0; r < ranks; r++)
+        if (out->input[r] < 0 || out->weight[r] < 0) {
+            err_set(err, ERR_USAGE, "--backward: is less than a part of it");
+            goto out;
+        }
+    ret = 0;
+out:
+    free(whole);
+    return ret;
+}
+
+/* Each of the gradients has as many products as the forward pass. */
+static int plan_times(struct times *out, const struct settings *s,
+                      const struct action_table *t, struct err *err)
+{
+    size_t bytes = (size_t)t->ranks * sizeof(double);
+
+    if (s->plan ? stages_times(&out->forward, s->plan, t->ranks, t->stages / t->ranks,
+                               t->rank_of, err) < 0
+                : stages_calibrated(&out->forward, &s->measured, t->ranks,
+                                    t->stages / t->ranks, t->rank_of, err) < 0)
+        return -1;
+    out->input = xmalloc(bytes);
+    out->weight = xmalloc(bytes);
+    memcpy(out->input, out->forward, bytes);
+    memcpy(out->weight, out->forward, bytes);
+    return 0;
+}
+
+/* Read --calibration; what it has measured of messages counts where no option does. */
+static int take_calibration(struct settings *s, struct err *err)
+{
+    if (calibration_read(&s->measured, s->calibration, err) < 0)
+        return -1;
+    if (s->latency == 0)
+        s->latency = s->measured.latency;
+    if (s->bandwidth == 0)
+        s->bandwidth = s->measured.bandwidth;
+    if (s->message == 0)
+        s->message = s->measured.message;
+    return 0;
+}
+
+static int parse_times(struct times *out, const struct settings *s,
+                       const struct action_table *t, struct err *err)
+{
+    if (s->latency < 0 || s->bandwidth < 0 || s->message < 0)
+        return err_set(err, ERR_USAGE,
+                       "--latency, --bandwidth and --message: none is negative");
+    if (s->plan || s->calibration)
+        return plan_times(out, s, t, err);
+    if (parse_list(&out->forward, "--forward", s->forward ? s->forward : "1", t->ranks,
+                   err) < 0)
+        return -1;
+    return parse_backward(out, s, t->ranks, err);
+}
+
+/* ---- results ---- */
+
+struct ratios {
+    double of_total, of_ideal, of_span;
+};
+
+static struct ratios ratios_of(const struct pipe_result *r)
+{
+    double idle = r->makespan - r->ideal;
+
+    return (struct ratios){
+        .of_total = r->makespan > 0 ? idle / r->makespan : 0,
+        .of_ideal = r->ideal > 0 ? idle / r->ideal : 0,
+        .of_span = r->span > 0 ? (r->span - r->ideal) / r->span : 0,
+    };
+}
+
+/* In chunks, the input's gradient having freed its share. */
+static double largest_held(const struct pipe_result *r)
+{
+    double most = 0;
+
+    for (int i = 0; i < r->ranks; i++)
+        most = r->held[i] > most ? r->held[i] : most;
+    return most;
+}
+
+static void print_json(const char *name, const struct action_table *t,
+                       const struct pipe_result *r)
+{
+    struct ratios ratio = ratios_of(r);
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        { "makespan", r->makespan },
+        { "span", r->span },
+        { "ideal", r->ideal },
+        { "bubble_of_total", ratio.of_total },
+        { "bubble_of_ideal", ratio.of_ideal },
+        { "bubble_of_span", ratio.of_span },
+    };
+    struct str s = { 0 };
+
+    str_add(&s, "{\"type\":\"schedule\",\"schedule\":");
+    str_add_json(&s, name);
+    str_addf(&s, ",\"stages\":%d,\"micro_batches\":%d,\"model_chunks\":%d", t->ranks,
+             t->micro_batches, t->stages / t->ranks);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        str_addf(&s, ",\"%s\":", numbers[i].key);
+        str_add_double(&s, numbers[i].value);
+    }
+    str_add(&s, ",\"peak_activations\":[");
+    for (int i = 0; i < r->ranks; i++)
+        str_addf(&s, "%s%d", i ? "," : "", r->peak[i]);
+    str_add(&s, "],\"held\":[");
+    for (int i = 0; i < r->ranks; i++)
+        str_addf(&s, "%s%.9g", i ? "," : "", r->held[i]);
+    str_addf(&s, "],\"transfers\":%" PRIu64 ",\"transferred_bytes\":", r->transfers);
+    str_add_double(&s, r->transferred_bytes);
+    str_addc(&s, '}');
+    puts(s.s);
+    str_clear(&s);
+}
+
+static void print_text(const char *name, const struct action_table *t,
+                       const struct pipe_result *r)
+{
+    struct ratios ratio = ratios_of(r);
+    char size[32];
+
+    printf("%s, %d stages, %d micro-batches", name, t->ranks, t->micro_batches);
+    if (t->stages > t->ranks)
+        printf(", %d chunks a stage", t->stages / t->ranks);
+    printf("\nmakespan   %g, of which the busiest stage works %g\n", r->makespan,
+           r->ideal);
+    printf("bubble     %.2f %% of the makespan, %.2f %% of the work\n",
+           100 * ratio.of_total, 100 * ratio.of_ideal);
+    printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
+    printf("held       at most");
+    for (int i = 0; i < r->ranks; i++)
+        printf(" %.4g", r->held[i] * t->ranks / t->stages);
+    printf(" micro-batches\ntransfers  %" PRIu64, r->transfers);
+    if (r->transferred_bytes > 0)
+        printf(", %s", str_human(size, (uint64_t)r->transferred_bytes));
+    putchar('\n');
+}
+
+static void print_row(const char *name, const struct action_table *t,
+                      const struct pipe_result *r, bool best)
+{
+    struct ratios ratio = ratios_of(r);
+
+    printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
+           t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
+           100 * ratio.of_ideal, 100 * ratio.of_span,
+           largest_held(r) * t->ranks / t->stages, r->transfers, best ? "  best" : "");
+}
+
+/* ---- running ---- */
+
+static int read_table(struct action_table *t, const char *path, struct err *err)
+{
+    char *text;
+    size_t n;
+    int ret;
+
+    if (fs_read_file(&text, &n, path, UINT64_C(1) << 28, err) < 0)
+        return -1;
+    ret = csv_parse(t, path, text, n, err);
+    free(text);
+    if (ret < 0)
+        return -1;
+    if (action_check(t, err) == 0)
+        return 0;
+    action_table_clear(t);
+    return err_prefix(err, "%s", path);
+}
+
+static int simulate(struct pipe_result *r, const struct action_table *t,
+                    const struct settings *s, struct times *times,
+                    struct pipe_times *set, struct err *err)
+{
+    if (parse_times(times, s, t, err) < 0)
+        return -1;
+    *set = (struct pipe_times){ .forward = times->forward,
+                                .input = times->input,
+                                .weight = times->weight,
+                                .latency = s->latency,
+                                .bandwidth = s->bandwidth,
+                                .message_bytes = s->message,
+                                .freed = s->freed };
+    return pipe_simulate(r, t, set, err);
+}
+
+/* Does some stage hold more than --memory-cap whole stages' activations? */
+static bool over_cap(const struct settings *s, const struct action_table *t,
+                     const struct pipe_result *r)
+{
+    double chunks = t->stages / t->ranks;
+
+    return s->memory_cap && largest_held(r) > s->memory_cap * chunks + 1e-6;
+}
+
+/* One table, made or read: simulate, print and draw. */
+static int show(const struct settings *s, const struct action_table *t,
+                const char *name, bool *fits, struct err *err)
+{
+    struct times times = { 0 };
+    struct pipe_times set;
+    struct pipe_result r;
+    char title[128];
+    int ret = -1;
+
+    if (simulate(&r, t, s, &times, &set, err) < 0)
+        goto out;
+    *fits = !over_cap(s, t, &r);
+    if (s->csv) {
+        struct str text = { 0 };
+
+        csv_print(&text, t);
+        fputs(str_text(&text), stdout);
+        str_clear(&text);
+    } else if (s->json) {
+        print_json(name, t, &r);
+    } else {
+        print_text(name, t, &r);
+    }
+    if (!*fits && !s->json && !s->csv)
+        printf("more than %d are held\n", s->memory_cap);
+    snprintf(title, sizeof(title), "%s: %d stages, %d micro-batches, %.1f %% idle",
+             name, t->ranks, t->micro_batches, 100 * ratios_of(&r).of_total);
+    ret = s->plot ? timeline_plot(s->plot, t, &set, &r, title, err) : 0;
+    pipe_result_clear(&r);
+out:
+    clear_times(&times);
+    return ret;
+}
+
+/* The order that is searched for; without a cap as much is held as by ZB-H2. */
+static int search(struct action_table *t, const struct settings *s, struct err *err)
+{
+    struct action_table simple;
+    struct times times = { 0 };
+    struct pipe_times set;
+    struct pipe_result r;
+    int ret = -1;
+
+    if (s->chunks > 1 && !s->compare)
+        return err_set(err, ERR_USAGE, "--model-chunks: zb has one chunk on a stage");
+    if (order_make(&simple, ORDER_ZB_H1, s->ranks, s->micro_batches, 1, err) < 0)
+        return -1;
+    if (simulate(&r, &simple, s, &times, &set, err) == 0) {
+        pipe_result_clear(&r);
+        ret = search_make(t, s->ranks, s->micro_batches, &set,
+                          s->memory_cap ? s->memory_cap : 2 * s->ranks, err);
+    }
+    clear_times(&times);
+    action_table_clear(&simple);
+    return ret;
+}
+
+/* One schedule of a comparison. */
+struct compared {
+    const char *name;
+    struct action_table table;
+    struct pipe_result result;
+};
+
+struct comparison {
+    struct compared v[ORDERS + 3]; /* interleaved has three, and one is searched for */
+    int n;
+};
+
+static double held_whole(const struct compared *c)
+{
+    return largest_held(&c->result) * c->table.ranks / c->table.stages;
+}
+
+/* The shortest first, then what holds less. */
+static int by_makespan(const void *a, const void *b)
+{
+    const struct compared *x = a, *y = b;
+    double dx = x->result.makespan, dy = y->result.makespan;
+
+    if (dx == dy) {
+        dx = held_whole(x);
+        dy = held_whole(y);
+    }
+    return (dx > dy) - (dx < dy);
+}
+
+/* Simulate WHICH with CHUNKS on a stage; what these numbers do not suit, or a model of
+ * too few layers for, or what exceeds the cap, is left out. */
+static int add_compared(struct comparison *all, const struct settings *s, int which,
+                        int chunks, struct err *err)
+{
+    struct compared *c = &all->v[all->n];
+    struct times times = { 0 };
+    struct pipe_times set;
+    struct err no = { 0 };
+    int ret = 0;
+
+    c->name = schedule_names[which];
+    if (which == SEARCHED ? search(&c->table, s, &no) < 0
+                          : order_make(&c->table, (enum order)which, s->ranks,
+                                       s->micro_batches, chunks, &no) < 0)
+        return 0;
+    if (simulate(&c->result, &c->table, s, &times, &set, &no) < 0) {
+        action_table_clear(&c->table);
+        if (no.kind != ERR_NO || chunks == 1) {
+            *err = no;
+            ret = -1;
+        }
+    } else if (over_cap(s, &c->table, &c->result)) {
+        pipe_result_clear(&c->result);
+        action_table_clear(&c->table);
+    } else {
+        all->n++;
+    }
+    clear_times(&times);
+    return ret;
+}
+
+static int add_all(struct comparison *all, const struct settings *s, struct err *err)
+{
+    for (int i = 0; i < ORDERS; i++) {
+        bool interleaved = i == ORDER_INTERLEAVED;
+        int chunks = i == ORDER_ZB_V || interleaved ? 2 : 1;
+        int most = interleaved ? 8 : chunks;
+
+        if (interleaved && s->chunks > 1)
+            chunks = most = s->chunks;
+        for (; chunks <= most; chunks *= 2)
+            if (add_compared(all, s, i, chunks, err) < 0)
+                return -1;
+    }
+    return add_compared(all, s, SEARCHED, 1, err);
+}
+
+/* All that these numbers and the cap suit, the shortest first. */
+static int compare(const struct settings *s, bool *fits, struct err *err)
+{
+    struct comparison all = { 0 };
+    int ret;
+
+    ret = add_all(&all, s, err);
+    qsort(all.v, (size_t)all.n, sizeof(*all.v), by_makespan);
+    if (!s->json && ret == 0)
+        printf("%-12s %6s %12s %12s %9s %9s %9s %8s %10s\n", "schedule", "chunks",
+               "makespan", "span", "% total", "% ideal", "% span", "held", "transfers");
+    for (int i = 0; i < all.n; i++) {
+        struct compared *c = &all.v[i];
+
+        if (ret == 0 && s->json)
+            print_json(c->name, &c->table, &c->result);
+        else if (ret == 0)
+            print_row(c->name, &c->table, &c->result, i == 0);
+        pipe_result_clear(&c->result);
+        action_table_clear(&c->table);
+    }
+    *fits = all.n > 0;
+    return ret;
+}
+
+static int run(const struct settings *s, const char *path, bool *fits, struct err *err)
+{
+    struct action_table t;
+    int chunks = s->chunks ? s->chunks : s->name == ORDER_ZB_V ? 2 : 1;
+    int ret;
+
+    if (s->compare)
+        return compare(s, fits, err);
+    if (!path && s->name == SEARCHED) {
+        if (search(&t, s, err) < 0)
+            return -1;
+    } else if (path ? read_table(&t, path, err) < 0
+                    : order_make(&t, (enum order)s->name, s->ranks, s->micro_batches,
+                                 chunks, err) < 0)
+        return -1;
+    ret = show(s, &t, path ? path : schedule_names[s->name], fits, err);
+    action_table_clear(&t);
+    return ret;
+}
+
+int schedule_main(const char *program, int argc, char **argv)
+{
+    struct settings s = { .name = ORDER_1F1B };
+    const struct opt opts[] = {
+        { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
+          "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v zb", schedule_names, NULL },
+        { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
+        { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
+          "micro-batches of a step", NULL, NULL },
+        { OPT_COUNT, '\0', "model-chunks", &s.chunks, "N",
+          "chunks of layers on a stage", NULL, NULL },
+        { OPT_STRING, '\0', "forward", &s.forward, "T",
+          "time of a stage for one micro-batch, or a list", NULL, NULL },
+        { OPT_STRING, '\0', "backward", &s.backward, "T", "of its backward pass", NULL,
+          NULL },
+        { OPT_STRING, '\0', "backward-input", &s.input, "T", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "backward-weight", &s.weight, "T", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "plan", &s.plan, "MODEL", "take times from a model's FLOPs",
+          NULL, NULL },
+        { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
+        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "memory-cap", &s.memory_cap, "N",
+          "micro-batches that a stage can hold", NULL, NULL },
+        { OPT_DOUBLE, '\0', "input-frees", &s.freed, "SHARE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "compare", &s.compare, NULL, "simulate every schedule", NULL,
+          NULL },
+        { OPT_FLAG, '\0', "csv", &s.csv, NULL, "print the table of actions", NULL,
+          NULL },
+        { OPT_STRING, '\0', "plot", &s.plot, "FILE",
+          "draw the timeline (.svg, .png or .pdf)", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &s.json, NULL, "print JSON, one object a line", NULL,
+          NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "schedule",
+        .program = program,
+        .synopsis = "[OPTION]... --pp=N [TABLE]",
+        .summary = "Simulate a schedule of a pipeline, or the one in TABLE",
+        .opts = opts,
+        .max_args = 1,
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    bool fits = true;
+    int status;
+
+    if (!(s.freed >= 0 && s.freed <= 1))
+        return cmd_usage(&cmd, "--input-frees: is a share from 0 to 1");
+    if (s.plot && !canvas_can_draw(s.plot))
+        return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
+                         s.plot);
+    if ((s.plan || s.calibration) && (s.forward || s.backward || s.input || s.weight))
+        return cmd_usage(&cmd, "--%s: gives all times",
+                         s.plan ? "plan" : "calibration");
+    if (s.plan && s.calibration)
+        return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
+    if (s.compare && (s.plot || s.csv || operand[0]))
+        return cmd_usage(&cmd, "--compare: shows no single table");
+    if (!operand[0] && !s.ranks)
+        return cmd_usage(&cmd, "--pp is missing");
+    if (!s.micro_batches)
+        s.micro_batches = s.ranks;
+    if (s.calibration && take_calibration(&s, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    status = run(&s, operand[0], &fits, &err) < 0 ? cmd_fail(&cmd, &err) : 0;
+    calibration_clear(&s.measured);
+    if (status)
+        return status;
+    return cmd_finish(&cmd, fits ? EXIT_SUCCESS : EXIT_FAILURE);
+}

@@ -1,0 +1,69 @@
+/* stages - the options that say how layers are cut into stages, and what follows */
+#ifndef CMD_PP_PARTITION_STAGES_H
+#define CMD_PP_PARTITION_STAGES_H
+
+#include "cmd/cmd.h"
+#include "lib/reshard/outline.h"
+#include "lib/pipe/calibration.h"
+
+struct stage_options {
+    int pp;
+    const char *balance; /* layers, params, flops, memory or a file: costs by line, or a
+                            calibration */
+    int remainder;
+    const char *stages, *layout; /* given outright */
+    bool empty;
+};
+
+extern const char *const remainder_names[];
+
+/* Rows of an option table. */
+#define STAGE_OPTION(type, name, value, arg, help, choices) \
+    {                                                       \
+        type, '\0', name, value, arg, help, choices, NULL   \
+    }
+#define STAGE_OPTIONS(o)                                                  \
+    STAGE_OPTION(OPT_COUNT, "pp", &(o).pp, "N", "pipeline stages", NULL), \
+        STAGE_OPTION(OPT_STRING, "balance", &(o).balance, "WHAT",         \
+                     "layers, params, flops, memory or a file", NULL),    \
+        STAGE_OPTION(OPT_CHOICE, "remainder", &(o).remainder, "WHERE",    \
+                     "who takes layers left over: first, middle, last",   \
+                     remainder_names),                                    \
+        STAGE_OPTION(OPT_STRING, "stages", &(o).stages, "N,N,...",        \
+                     "layers of each stage", NULL),                       \
+        STAGE_OPTION(OPT_STRING, "stage-layout", &(o).layout, "TEXT",     \
+                     "the same in Megatron's notation: Et*3|tt|L", NULL), \
+        STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,           \
+                     "a stage may have no layer", NULL)
+
+/* What layers cost, in the unit that is balanced. */
+struct stage_costs {
+    uint64_t *layer; /* [nlayers] */
+    int nlayers;
+    uint64_t first, last; /* before all layers, and after them */
+};
+
+/* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
+ * memory is the bytes that training needs with one sequence of that length in
+ * flight. */
+MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
+                           const char *what, struct err *err);
+void stage_costs_clear(struct stage_costs *c);
+
+/* Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
+ * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
+MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
+                             int chunks, const struct model *m, struct err *err);
+
+/* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
+ * *out: of the model at PATH, cut as its own stages are when there are so many and one
+ * chunk on each, else so that FLOPs are balanced.  RANK_OF[RANKS * CHUNKS] says who
+ * runs a chunk. */
+MUST_CHECK int stages_times(double **out, const char *path, int ranks, int chunks,
+                            const int *rank_of, struct err *err);
+/* The same in the seconds that C has for a step of its tokens, cut so that these are
+ * balanced. */
+MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,
+                                 int chunks, const int *rank_of, struct err *err);
+
+#endif

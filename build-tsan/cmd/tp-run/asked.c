@@ -1,0 +1,244 @@
+/* asked - how a model asks to be generated from: generation_config.json */
+#include "cmd/tp-run/asked.h"
+
+#include <cjson/cJSON.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/str.h"
+
+enum effect {
+    NOTHING,    /* whatever its value */
+    READ,       /* by asked_read or session_open */
+    ALWAYS,     /* it changes the text, unless it is NEUTRAL */
+    IF_SAMPLED, /* only where do_sample is true */
+    IF_BEAMS    /* only where num_beams is above 1, which is refused */
+};
+
+/* The keys of transformers' GenerationConfig, and of older ones. */
+static const struct {
+    const char *key;
+    enum effect effect;
+    double neutral;
+} keys[] = {
+    { "max_new_tokens", READ, 0 },
+    { "max_length", READ, 0 },
+    { "do_sample", READ, 0 },
+    { "temperature", READ, 0 },
+    { "top_k", READ, 0 },
+    { "top_p", READ, 0 },
+    { "*_token_id", NOTHING, 0 },
+    { "min_length", ALWAYS, 0 },
+    { "min_new_tokens", ALWAYS, 0 },
+    { "max_time", ALWAYS, 0 },
+    { "stop_strings", ALWAYS, 0 },
+    { "num_beams", ALWAYS, 1 },
+    { "num_beam_groups", ALWAYS, 1 },
+    { "num_return_sequences", ALWAYS, 1 },
+    { "repetition_penalty", ALWAYS, 1 },
+    { "encoder_repetition_penalty", ALWAYS, 1 },
+    { "no_repeat_ngram_size", ALWAYS, 0 },
+    { "encoder_no_repeat_ngram_size", ALWAYS, 0 },
+    { "bad_words_ids", ALWAYS, 0 },
+    { "force_words_ids", ALWAYS, 0 },
+    { "constraints", ALWAYS, 0 },
+    { "suppress_tokens", ALWAYS, 0 },
+    { "begin_suppress_tokens", ALWAYS, 0 },
+    { "sequence_bias", ALWAYS, 0 },
+    { "exponential_decay_length_penalty", ALWAYS, 0 },
+    { "guidance_scale", ALWAYS, 1 },
+    { "token_healing", ALWAYS, 0 },
+    { "watermarking_config", ALWAYS, 0 },
+    { "penalty_alpha", ALWAYS, 0 },
+    { "dola_layers", ALWAYS, 0 },
+    { "min_p", IF_SAMPLED, 0 },
+    { "top_h", IF_SAMPLED, 0 },
+    { "typical_p", IF_SAMPLED, 1 },
+    { "epsilon_cutoff", IF_SAMPLED, 0 },
+    { "eta_cutoff", IF_SAMPLED, 0 },
+    { "early_stopping", IF_BEAMS, 0 },
+    { "length_penalty", IF_BEAMS, 0 },
+    { "diversity_penalty", IF_BEAMS, 0 },
+    /* how it is computed, by which drafts, and what is returned */
+    { "use_*", NOTHING, 0 },
+    { "cache_*", NOTHING, 0 },
+    { "max_cache_len", NOTHING, 0 },
+    { "output_*", NOTHING, 0 },
+    { "return_*", NOTHING, 0 },
+    { "renormalize_logits", NOTHING, 0 },
+    { "remove_invalid_values", NOTHING, 0 },
+    { "assistant_*", NOTHING, 0 },
+    { "is_assistant", NOTHING, 0 },
+    { "num_assistant_*", NOTHING, 0 },
+    { "prompt_lookup_num_tokens", NOTHING, 0 },
+    { "max_matching_ngram_size", NOTHING, 0 },
+    { "target_lookbehind", NOTHING, 0 },
+    { "speculation_type", NOTHING, 0 },
+    { "compile_config", NOTHING, 0 },
+    { "disable_compile", NOTHING, 0 },
+    { "continuous_batching_config", NOTHING, 0 },
+    { "low_memory", NOTHING, 0 },
+    { "prefill_chunk_size", NOTHING, 0 },
+    { "trust_remote_code", NOTHING, 0 },
+    { "transformers_version", NOTHING, 0 },
+    { "_*", NOTHING, 0 },
+};
+enum { NKEYS = sizeof(keys) / sizeof(*keys) };
+
+static int find_key(const char *name)
+{
+    static const char *const forced[] = { "forced_bos_token_id",
+                                          "forced_eos_token_id" };
+    int i = 0;
+
+    if (!strcmp(name, forced[0]) || !strcmp(name, forced[1]))
+        return -2;
+    while (i < NKEYS && fnmatch(keys[i].key, name, 0) != 0)
+        i++;
+    return i < NKEYS ? i : -1;
+}
+
+/* Does VALUE leave the text as it is? */
+static bool is_neutral(const cJSON *value, double neutral)
+{
+    if (cJSON_IsNumber(value))
+        return value->valuedouble == neutral;
+    return cJSON_IsNull(value) || cJSON_IsFalse(value) ||
+           ((cJSON_IsArray(value) || cJSON_IsObject(value)) && !value->child);
+}
+
+static int refuse(const char *path, const cJSON *value, const char *neutral,
+                  struct err *err)
+{
+    char *text = cJSON_PrintUnformatted(value);
+
+    err_set(err, ERR_INPUT,
+            "%s: generate cannot follow %s = %.60s (the default is %s); "
+            "--ignore-generation-config passes over it",
+            path, value->string, text ? text : "?", neutral);
+    free(text);
+    return -1;
+}
+
+/* Check all members of CONFIG.  Those that are not known go to UNKNOWN. */
+static int check_keys(const char *path, const cJSON *config, bool sampled,
+                      struct str *unknown, struct err *err)
+{
+    const cJSON *value;
+
+    cJSON_ArrayForEach(value, config)
+    {
+        int i = find_key(value->string);
+        const double neutral = i >= 0 ? keys[i].neutral : 0;
+        bool counts =
+            i == -2 || (i >= 0 && (keys[i].effect == ALWAYS ||
+                                   (keys[i].effect == IF_SAMPLED && sampled)));
+
+        if (counts && (i == -2 ? !cJSON_IsNull(value) : !is_neutral(value, neutral)))
+            return refuse(path, value, neutral != 0 ? "1" : "none", err);
+        if (i == -1 && !cJSON_IsNull(value))
+            str_addf(unknown, "%s%s", unknown->len ? ", " : "", value->string);
+    }
+    return 0;
+}
+
+/* Take the number KEY to *out; where it is null or missing *out stays. */
+static int take_number(const char *path, const cJSON *config, const char *key,
+                       double least, double most, double *out, struct err *err)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(config, key);
+
+    if (!value || cJSON_IsNull(value))
+        return 0;
+    if (!cJSON_IsNumber(value) || value->valuedouble < least ||
+        value->valuedouble > most)
+        return err_set(err, ERR_INPUT, "%s: %s is no number from %g to %g", path, key,
+                       least, most);
+    *out = value->valuedouble;
+    return 0;
+}
+
+static int take_settings(struct asked *a, const char *path, const cJSON *config,
+                         bool sampled, struct err *err)
+{
+    double max_new = 0, max_length = 0, temperature = 1, top_k = 50, top_p = 1;
+
+    if (take_number(path, config, "max_new_tokens", 1, 1e9, &max_new, err) < 0 ||
+        take_number(path, config, "max_length", 1, 1e9, &max_length, err) < 0)
+        return -1;
+    a->max_new = (uint64_t)max_new;
+    a->max_length = (uint64_t)max_length;
+    if (!sampled)
+        return 0;
+    /* transformers' own defaults for what the file leaves out */
+    if (take_number(path, config, "temperature", 0, 1e9, &temperature, err) < 0 ||
+        take_number(path, config, "top_k", 0, 1e9, &top_k, err) < 0 ||
+        take_number(path, config, "top_p", 0, 1, &top_p, err) < 0)
+        return -1;
+    a->sampling.temperature = temperature;
+    a->sampling.top_k = (uint64_t)top_k;
+    a->sampling.top_p = top_p > 0 ? top_p : 1;
+    return 0;
+}
+
+/* Of config.json only what is a key of generation counts: the others are a model's. */
+static void keep_generation_keys(cJSON *config)
+{
+    cJSON *next;
+
+    for (cJSON *value = config->child; value; value = next) {
+        next = value->next;
+        if (find_key(value->string) == -1)
+            cJSON_Delete(cJSON_DetachItemViaPointer(config, value));
+    }
+}
+
+static int read_config(struct asked *a, const struct session *s, const char *path,
+                       bool own, struct err *err)
+{
+    struct str unknown = { 0 };
+    char *text;
+    cJSON *config;
+    bool sampled;
+    int ret = -1;
+
+    if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
+        return -1;
+    config = cJSON_Parse(text);
+    free(text);
+    if (!cJSON_IsObject(config)) {
+        cJSON_Delete(config);
+        return err_set(err, ERR_INPUT, "%s: not a JSON object", path);
+    }
+    if (!own)
+        keep_generation_keys(config);
+    sampled = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "do_sample"));
+    if (check_keys(path, config, sampled, &unknown, err) == 0)
+        ret = take_settings(a, path, config, sampled, err);
+    if (ret == 0 && unknown.len && !s->opt.quiet)
+        cmd_warn(s->cmd, "%s: not known and ignored: %s", path, str_text(&unknown));
+    str_clear(&unknown);
+    cJSON_Delete(config);
+    return ret;
+}
+
+int asked_read(struct asked *a, const struct session *s, struct err *err)
+{
+    static const char *const files[] = { "generation_config.json", "config.json" };
+    int ret = 0;
+
+    *a = (struct asked){ .sampling = { .top_p = 1 } };
+    for (int i = 0; i < 2; i++) {
+        char *path = fs_join_dup(s->checkpoint->path, files[i]);
+        bool exists = fs_exists(path);
+
+        if (exists)
+            ret = read_config(a, s, path, i == 0, err);
+        free(path);
+        if (exists)
+            break;
+    }
+    return ret;
+}

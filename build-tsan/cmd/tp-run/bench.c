@@ -1,0 +1,465 @@
+/* bench - measure the machine at hand: its own rates, a model's parts, the ranks' links
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/session.h"
+#include "lib/base/clock.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/cpu/machine.h"
+#include "lib/pipe/calibration.h"
+#include "lib/pipe/order.h"
+#include "lib/pipe/simulate.h"
+#include "lib/program/cost.h"
+
+enum {
+    MOST_TOKENS = 512,
+    PING = 1 << 23, /* bytes of a long message */
+    PINGS = 20,     /* short ones */
+    PER_STAGE = 4,  /* micro-batches of the run over stages, for each stage */
+};
+
+struct bench {
+    struct session *session;
+    uint64_t tokens;
+    int repeat;
+    const char *out;
+    struct calibration c;
+    /* the part that is being timed */
+    double *seconds; /* [nlayers + 2] of this step */
+    double since;
+    int part;
+    /* a run over stages */
+    int micro_batches;
+    double measured, simulated;
+};
+
+/* ---- the parts of the model ---- */
+
+static void see(void *arg, int part)
+{
+    struct bench *b = arg;
+    double t = clock_seconds();
+
+    if (b->part >= 0)
+        b->seconds[b->part] += t - b->since;
+    b->part = part;
+    b->since = t;
+}
+
+/* The step of N tokens at START. */
+static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
+                struct err *err)
+{
+    struct segment s = { .ids = ids, .n = n, .start = start };
+    int32_t last = (int32_t)n - 1;
+
+    s.wanted = &last;
+    s.nwanted = 1;
+    if (r->program->source && start == 0) {
+        s.source = ids;
+        s.nsource = n;
+    }
+    return engine_step(r->engine, &s, 1, err);
+}
+
+/* Time the parts in steps of N tokens at START; the least of several, into PARTS. */
+static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, size_t n,
+                      size_t start, double *least, struct err *err)
+{
+    int parts = b->c.nlayers + 2;
+
+    for (int k = 0; k <= b->repeat; k++) { /* the first warms up */
+        memset(b->seconds, 0, (size_t)parts * sizeof(*b->seconds));
+        b->part = -1;
+        if (step(r, ids, n, start, err) < 0)
+            return -1;
+        for (int i = 0; i < parts && k > 0; i++)
+            if (k == 1 || b->seconds[i] < least[i])
+                least[i] = b->seconds[i];
+    }
+    return 0;
+}
+
+/* The largest of each of the N numbers over all ranks. */
+static int largest(struct comm *c, double *x, size_t n, struct err *err)
+{
+    double *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
+    int ret = comm_run(c, comm_all_gather(x, all, n * sizeof(*x)), err);
+
+    for (size_t i = 0; i < n && ret == 0; i++)
+        for (int r = 0; r < c->size; r++)
+            if (all[(size_t)r * n + i] > x[i])
+                x[i] = all[(size_t)r * n + i];
+    free(all);
+    return ret;
+}
+
+/* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
+ * one more token reads. */
+static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
+{
+    enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
+    struct cost_step prefill = cost_prompt((double)tokens), decode = cost_token(1);
+    struct cost all, one;
+
+    for (int i = 0; i < r->weights.n; i++)
+        stored[i] = r->weights.matrix[i].dtype;
+    decode.stored = stored;
+    all = cost_program(r->program, &prefill);
+    one = cost_program(r->program, &decode);
+    *flops = all.products + all.attention;
+    *bytes = one.weights;
+    free(stored);
+}
+
+static double sum(const struct calibration *c, bool prefill)
+{
+    double total = 0;
+
+    for (int i = 0; i < c->nlayers + 2; i++)
+        total += prefill ? c->part[i].prefill : c->part[i].decode;
+    return total;
+}
+
+static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
+                         struct err *err)
+{
+    int parts = b->c.nlayers + 2;
+    double *times = xcalloc((size_t)parts * 2, sizeof(*times));
+    double rates[4], all[4];
+    int at_once, ret = -1;
+
+    engine_watch(r->engine, see, b);
+    if (time_parts(b, r, ids, b->tokens, 0, times, err) < 0 ||
+        time_parts(b, r, ids, 1, b->tokens, times + parts, err) < 0)
+        goto out;
+    engine_watch(r->engine, NULL, NULL);
+    if (largest(r->world, times, (size_t)parts * 2, err) < 0)
+        goto out;
+    for (int i = 0; i < parts; i++)
+        b->c.part[i] = (struct calibrated){ times[i], times[parts + i] };
+    fold(r, b->tokens, &rates[0], &rates[1]);
+    rates[2] = b->c.memory_read;
+    rates[3] = b->c.product;
+    memcpy(all, rates, sizeof(all));
+    if (comm_run(r->world, comm_all_reduce_f64(all, 4), err) < 0)
+        goto out;
+    /* each rank's own rates are what its own parts can reach */
+    b->c.memory_read = all[2] / r->world->size;
+    b->c.product = all[3] / r->world->size;
+    /* ranks of a sequence group share a step's tokens, and each reads all weights */
+    at_once = r->groups.tensor->size * r->groups.sequence->size * r->nreplicas;
+    b->c.prefill_share =
+        all[0] / r->groups.sequence->size / sum(&b->c, true) / (b->c.product * at_once);
+    b->c.decode_share = all[1] / sum(&b->c, false) / (b->c.memory_read * at_once);
+    ret = 0;
+out:
+    free(times);
+    return ret;
+}
+
+/* ---- messages ---- */
+
+/* There and back between the first two ranks, N bytes; seconds of one way. */
+static int ping(struct comm *c, char *buf, size_t n, int times, double *one_way,
+                struct err *err)
+{
+    double start = clock_seconds();
+
+    for (int i = 0; i < times && c->rank < 2; i++) {
+        if (c->rank == 0 && (c->ops->send(c, buf, n, 1, err) < 0 ||
+                             c->ops->receive(c, buf, n, 1, err) < 0))
+            return -1;
+        if (c->rank == 1 && (c->ops->receive(c, buf, n, 0, err) < 0 ||
+                             c->ops->send(c, buf, n, 0, err) < 0))
+            return -1;
+    }
+    *one_way = (clock_seconds() - start) / times / 2;
+    return comm_run(c, comm_broadcast(one_way, sizeof(*one_way), 0), err);
+}
+
+static int measure_messages(struct bench *b, struct comm *c, struct err *err)
+{
+    double seconds, least = 0;
+    char *buf;
+    int ret;
+
+    if (c->size == 1)
+        return 0;
+    buf = xcalloc(1, PING);
+    ret = ping(c, buf, 8, PINGS, &seconds, err);
+    if (ret == 0)
+        ret = ping(c, buf, 8, PINGS, &b->c.latency, err);
+    for (int i = 0; i < 3 && ret == 0; i++) {
+        ret = ping(c, buf, PING, 2, &seconds, err);
+        least = i == 0 || seconds < least ? seconds : least;
+    }
+    b->c.bandwidth = least > 0 ? PING / least : 0;
+    free(buf);
+    return ret;
+}
+
+/* ---- a run over stages, beside its simulation ---- */
+
+static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
+                      struct err *err)
+{
+    double start;
+    char done = 0;
+    int ret = 0;
+
+    b->micro_batches = PER_STAGE * r->nstages;
+    for (int k = 0; k < 2; k++) { /* the first warms up */
+        if (comm_run(r->world, comm_all_reduce(&(float){ 0 }, 1), err) < 0)
+            return -1;
+        start = clock_seconds();
+        for (int i = 0; i < b->micro_batches && ret == 0; i++)
+            ret = step(r, ids, b->tokens, 0, err);
+        if (ret < 0 || runner_give(r, r->nstages - 1, &done, 1, err) < 0 ||
+            runner_take(r, 0, r->nstages - 1, &done, 1, err) < 0)
+            return -1;
+        for (int i = 1; i < r->nreplicas; i++)
+            if (runner_take(r, i, r->nstages - 1, &done, 1, err) < 0)
+                return -1;
+        b->measured = clock_seconds() - start;
+    }
+    return 0;
+}
+
+/* The same with the parts' times: forward passes in the order of a pipeline that holds
+ * all of them, without backward passes. */
+static int simulate(struct bench *b, struct err *err)
+{
+    const struct mesh *mesh = &b->session->mesh;
+    int pp = mesh->size[MESH_PP], first, count;
+    double *forward = xcalloc((size_t)pp, sizeof(*forward));
+    double *none = xcalloc((size_t)pp, sizeof(*none));
+    struct pipe_times times = { .forward = forward,
+                                .input = none,
+                                .weight = none,
+                                .bandwidth = b->c.bandwidth,
+                                .message_bytes = b->c.message };
+    struct action_table t;
+    struct pipe_result result;
+    int ret = -1;
+
+    for (int s = 0; s < pp; s++) {
+        mesh_stage(mesh, b->c.nlayers, s, &first, &count);
+        for (int i = first; i < first + count; i++)
+            forward[s] += b->c.part[1 + i].prefill;
+    }
+    forward[0] += b->c.part[0].prefill;
+    forward[pp - 1] += b->c.part[b->c.nlayers + 1].prefill;
+    if (order_make(&t, ORDER_GPIPE, pp, b->micro_batches, 1, err) < 0)
+        goto out;
+    /* the gradients' messages of an order with backward passes are left out */
+    ret = pipe_simulate(&result, &t, &times, err);
+    if (ret == 0) {
+        b->simulated = 0;
+        for (int a = 0; a < b->micro_batches; a++) {
+            double end = result.start[pp - 1][a] + forward[pp - 1];
+
+            b->simulated = end > b->simulated ? end : b->simulated;
+        }
+        pipe_result_clear(&result);
+    }
+    action_table_clear(&t);
+out:
+    free(forward);
+    free(none);
+    return ret;
+}
+
+/* ---- results ---- */
+
+static void print_times(const struct bench *b)
+{
+    const struct calibration *c = &b->c;
+    char size[32];
+
+    printf("memory      %.4g GB/s read, of which decoding uses %.0f %%\n",
+           c->memory_read / 1e9, 100 * c->decode_share);
+    printf("products    %.4g GFLOP/s, of which a step of %llu tokens reaches %.0f %%\n",
+           c->product / 1e9, (unsigned long long)c->tokens, 100 * c->prefill_share);
+    if (c->latency > 0)
+        printf("messages    %.3g ms, %s/s\n", 1e3 * c->latency,
+               str_human(size, (uint64_t)c->bandwidth));
+    printf("%-11s %12s %12s\n", "part", "step, ms", "token, ms");
+    for (int i = 0; i < c->nlayers + 2; i++) {
+        char name[32] = "begin";
+
+        if (i > c->nlayers)
+            snprintf(name, sizeof(name), "end");
+        else if (i)
+            snprintf(name, sizeof(name), "layer %d", i - 1);
+        printf("%-11s %12.4g %12.4g\n", name, 1e3 * c->part[i].prefill,
+               1e3 * c->part[i].decode);
+    }
+    if (b->micro_batches)
+        printf("%d steps over %d stages: %.4g ms measured, %.4g ms simulated\n",
+               b->micro_batches, b->session->mesh.size[MESH_PP], 1e3 * b->measured,
+               1e3 * b->simulated);
+}
+
+/* TEXT, an object of several lines, on one. */
+static void print_line(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (*p != '\n')
+            putchar(*p);
+    putchar('\n');
+}
+
+static void print_stages(const struct bench *b)
+{
+    printf("{\"type\":\"stages\",\"stages\":%d,\"micro_batches\":%d,\"measured\":%.9g,"
+           "\"simulated\":%.9g}\n",
+           b->session->mesh.size[MESH_PP], b->micro_batches, b->measured, b->simulated);
+}
+
+static int report(struct bench *b, struct err *err)
+{
+    bool json = b->session->opt.json, printed = b->out && !strcmp(b->out, "-");
+    struct str text = { 0 };
+    int ret = 0;
+
+    calibration_print(&text, &b->c);
+    if (b->out)
+        ret = fs_write_file(b->out, text.s, text.len, false, err);
+    if (ret == 0 && !printed && json)
+        print_line(text.s);
+    else if (ret == 0 && !printed)
+        print_times(b);
+    if (ret == 0 && json && b->micro_batches)
+        print_stages(b);
+    str_clear(&text);
+    if (fflush(stdout) < 0)
+        return err_errno(err, "standard output");
+    return ret;
+}
+
+static double message_bytes(const struct runner *r, uint64_t tokens)
+{
+    double cols = 0, hidden = 0;
+
+    for (int i = 0; i < r->program->nexports; i++)
+        cols += (double)r->program->value[r->program->export[i]].cols;
+    if (cols == 0 && model_number(r->program->model, "hidden", &hidden))
+        cols = hidden;
+    return cols * (double)tokens * sizeof(float);
+}
+
+static int measure(struct bench *b, struct runner *r, struct err *err)
+{
+    int32_t *ids = xcalloc(b->tokens + 1, sizeof(*ids));
+    double vocab = 2;
+    int ret = -1;
+
+    model_number(r->program->model, "vocab", &vocab);
+    for (uint64_t i = 0; i < b->tokens; i++)
+        ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
+    b->c.message = message_bytes(r, b->tokens);
+    if (machine_measure(b->session->machine.threads, &b->c.memory_read, &b->c.product,
+                        err) < 0 ||
+        largest(r->world, &b->c.message, 1, err) < 0 ||
+        measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
+        goto out;
+    if (r->nstages > 1 && (run_stages(b, r, ids, err) < 0 || simulate(b, err) < 0))
+        goto out;
+    ret = r->world->rank == 0 ? report(b, err) : 0;
+out:
+    free(ids);
+    return ret;
+}
+
+/* Encoders without a head end in what the family names. */
+static bool has_logits(const struct session *s, const struct program_options *options)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct err no = { 0 };
+    struct program *p;
+
+    if (program_build(&p, s->checkpoint->model, &s->mesh, origin, options, &no) < 0)
+        return false;
+    program_free(p);
+    return true;
+}
+
+static int bench_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct bench *b = arg;
+    const struct model *m = b->session->checkpoint->model;
+    struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true },
+                           none = { 0 };
+    struct engine_limits limits = { .tokens = (size_t)b->tokens,
+                                    .wanted = 1,
+                                    .source = (size_t)b->tokens,
+                                    .context = (size_t)b->tokens + 1 };
+    struct runner r;
+    int ret;
+
+    if (!has_logits(b->session, &options))
+        options = none;
+    if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
+                    comm, &options, &limits, err) < 0)
+        return -1;
+    b->c.tokens = b->tokens;
+    b->c.nlayers = model_layers(m);
+    b->c.part = xcalloc((size_t)b->c.nlayers + 2, sizeof(*b->c.part));
+    b->seconds = xcalloc((size_t)b->c.nlayers + 2, sizeof(*b->seconds));
+    ret = measure(b, &r, err);
+    free(b->seconds);
+    calibration_clear(&b->c);
+    runner_close(&r);
+    return ret;
+}
+
+int bench_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { 0 };
+    struct bench b = { .session = &session, .repeat = 5 };
+    const struct opt opts[] = {
+        { OPT_STRING, 'o', "output", &b.out, "FILE",
+          "write the calibration file for plan and schedule", NULL, NULL },
+        { OPT_U64, '\0', "tokens", &b.tokens, "N", "of a step (default: at most 512)",
+          NULL, NULL },
+        { OPT_COUNT, '\0', "repeat", &b.repeat, "N", "time each N times (default 5)",
+          NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "bench",
+                             .program = program,
+                             .synopsis = "[OPTION]... CHECKPOINT",
+                             .summary =
+                                 "Measure this machine with a model, part by part",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1 };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    int status;
+
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+    } else {
+        uint64_t most = session.context ? session.context - 1 : MOST_TOKENS;
+
+        if (!b.tokens)
+            b.tokens = most < MOST_TOKENS ? most : MOST_TOKENS;
+        if (session.context && b.tokens > most) {
+            err_set(&err, ERR_INPUT, "--tokens %llu: the model takes %llu",
+                    (unsigned long long)b.tokens, (unsigned long long)session.context);
+            status = cmd_fail(&cmd, &err);
+        } else {
+            status = session_run(&session, bench_rank, &b);
+        }
+    }
+    session_close(&session);
+    return status;
+}

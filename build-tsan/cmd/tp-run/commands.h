@@ -1,0 +1,12 @@
+/* commands - the commands of tp-run */
+#ifndef CMD_TP_RUN_COMMANDS_H
+#define CMD_TP_RUN_COMMANDS_H
+
+int generate_main(const char *program, int argc, char **argv);
+int score_main(const char *program, int argc, char **argv);
+int bench_main(const char *program, int argc, char **argv);
+int logits_main(const char *program, int argc, char **argv);
+int devices_main(const char *program, int argc, char **argv);
+int program_main(const char *program, int argc, char **argv);
+
+#endif

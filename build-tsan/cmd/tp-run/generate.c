@@ -1,0 +1,579 @@
+/* generate - continue prompts */
+#include "cmd/tp-run/commands.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/asked.h"
+#include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/session.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
+
+enum {
+    CHUNK = 512,      /* tokens of prompts that are run at a time */
+    ROOM = 32,        /* texts that the cache has room for at their longest, if there is
+                         no other word, */
+    MOST_PLACES = 256 /* and that are made at a time at most */
+};
+
+enum finish { UNFINISHED, STOP, LENGTH, CONTEXT, REFUSED };
+
+static const char *const finish_names[] = { NULL, "stop", "length", "context", NULL };
+
+struct generate {
+    struct session *session;
+    struct inputs prompts;
+    uint64_t max_tokens; /* new ones */
+    uint64_t max_length; /* with the prompt; 0: any */
+    int micro_batches;   /* texts in the making at a time; 0: as there is room */
+    int cache_tokens;    /* that the cache of a rank has room for; 0: see ROOM */
+    struct draw sampling;
+    struct text *text; /* [prompts.n] */
+    size_t turn;       /* text whose words are printed now; at the front */
+};
+
+/* One text in the making. */
+struct text {
+    const struct ids *prompt, *source;
+    struct ids ids; /* new ones */
+    enum finish finish;
+    struct token_stream *stream; /* at the front, with a tokenizer */
+    struct str said;
+    size_t shown;          /* bytes of SAID, or ids when there are no words */
+    double first, seconds; /* when its first new token came; from then on */
+};
+
+static bool is_stop(const struct session *s, int32_t id)
+{
+    for (size_t i = 0; i < s->stop.n; i++)
+        if (s->stop.v[i] == id)
+            return true;
+    return false;
+}
+
+/* Is there anything to be added to a text of N tokens, NEW of them new?  The last token
+ * that the model reads tells one more, which is not read. */
+static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
+{
+    if (new >= g->max_tokens || (g->max_length && n >= g->max_length))
+        return LENGTH;
+    return g->session->context && n > g->session->context ? CONTEXT : UNFINISHED;
+}
+
+/* The most tokens that a prompt of N may become. */
+static size_t most_of(const struct generate *g, size_t n)
+{
+    size_t most = g->max_tokens < SIZE_MAX - n ? n + (size_t)g->max_tokens : SIZE_MAX;
+
+    if (g->max_length && most > g->max_length)
+        most = (size_t)g->max_length;
+    return g->session->context && most > g->session->context
+               ? (size_t)g->session->context
+               : most;
+}
+
+/* ---- what is printed: text after text, the present one as it comes ---- */
+
+static void print_json(const struct generate *g, const struct text *t, size_t line)
+{
+    struct str out = { 0 };
+
+    str_add(&out, "{\"type\":\"generation\",");
+    if (line)
+        str_addf(&out, "\"line\":%zu,", line);
+    if (t->source->n) {
+        str_add(&out, "\"source_ids\":");
+        ids_print_json(&out, t->source);
+        str_addc(&out, ',');
+    }
+    str_add(&out, "\"prompt_ids\":");
+    ids_print_json(&out, t->prompt);
+    str_add(&out, ",\"ids\":");
+    ids_print_json(&out, &t->ids);
+    str_add(&out, ",\"text\":");
+    if (g->session->tokenizer)
+        str_add_jsonn(&out, str_text(&t->said), t->said.len);
+    else
+        str_add(&out, "null");
+    str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
+             finish_names[t->finish],
+             t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
+    fputs(str_text(&out), stdout);
+    str_clear(&out);
+}
+
+static void print_words(const struct generate *g, struct text *t)
+{
+    size_t n = t->ids.n - (t->finish == STOP);
+
+    if (g->session->tokenizer) {
+        fwrite(str_text(&t->said) + t->shown, 1, t->said.len - t->shown, stdout);
+        t->shown = t->said.len;
+    }
+    for (; !g->session->tokenizer && t->shown < n; t->shown++)
+        printf("%s%d", t->shown ? "," : "", (int)t->ids.v[t->shown]);
+}
+
+/* Print what can be: no text before the ones before it. */
+static int print_texts(struct generate *g, struct err *err)
+{
+    for (; g->turn < g->prompts.n; g->turn++) {
+        struct text *t = &g->text[g->turn];
+
+        if (!g->session->opt.json)
+            print_words(g, t);
+        if (!t->finish)
+            break;
+        if (g->session->opt.json && t->finish == REFUSED)
+            inputs_print_bad(&g->prompts, g->turn);
+        else if (g->session->opt.json)
+            print_json(g, t, g->prompts.v[g->turn].line);
+        else
+            putchar('\n');
+    }
+    if (fflush(stdout) < 0)
+        return err_errno(err, "standard output");
+    return 0;
+}
+
+/* ---- a text's course ---- */
+
+/* Add the new ID, on every rank of the replica; its words at the front. */
+static void add_id(const struct generate *g, struct text *t, int32_t id)
+{
+    bool stop = is_stop(g->session, id);
+
+    if (!t->ids.n)
+        t->first = clock_seconds();
+    ids_add(&t->ids, id);
+    t->finish = stop ? STOP : end_of(g, t->prompt->n + t->ids.n, t->ids.n);
+    if (t->stream && !stop)
+        token_stream_feed(t->stream, (uint32_t)id, &t->said);
+    if (t->stream && t->finish)
+        token_stream_end(t->stream, &t->said);
+    if (t->finish)
+        t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
+}
+
+/* The texts of this replica in the making, as the schedule has them. */
+struct making {
+    struct generate *g;
+    struct scheduler_text *plan;
+    struct text **text;
+    struct ids *all; /* of a text: prompt and new ones */
+    struct draw *draw;
+    bool prints;
+};
+
+/* The schedule's text AT gains ID. */
+static void gain(void *arg, size_t at, int32_t id)
+{
+    struct making *m = arg;
+    struct text *t = m->text[at];
+    struct scheduler_text *plan = &m->plan[at];
+
+    add_id(m->g, t, id);
+    ids_add(&m->all[at], id);
+    plan->ids = m->all[at].v;
+    plan->n = m->all[at].n;
+    plan->over = t->finish != UNFINISHED;
+}
+
+static int show(void *arg, size_t end, struct err *err)
+{
+    struct making *m = arg;
+
+    (void)end;
+    return m->prints ? print_texts(m->g, err) : 0;
+}
+
+/* Make the texts of this replica: every nreplicas-th. */
+static int make_texts(struct generate *g, struct runner *r,
+                      const struct engine_limits *limits, struct err *err)
+{
+    struct making m = { .g = g, .prints = r->world->rank == 0 && r->nreplicas == 1 };
+    struct scheduler s = { .runner = r,
+                           .limits = limits,
+                           .grow = true,
+                           .gain = gain,
+                           .settled = show,
+                           .arg = &m };
+    size_t most = g->prompts.n + 1;
+    int ret;
+
+    m.plan = xcalloc(most, sizeof(*m.plan));
+    m.text = xcalloc(most, sizeof(*m.text));
+    m.all = xcalloc(most, sizeof(*m.all));
+    m.draw = xcalloc(most, sizeof(*m.draw));
+    for (size_t i = (size_t)r->replica; i < g->prompts.n; i += (size_t)r->nreplicas) {
+        struct text *t = &g->text[i];
+        size_t at = s.ntexts++;
+
+        m.text[at] = t;
+        for (size_t k = 0; k < t->prompt->n; k++)
+            ids_add(&m.all[at], t->prompt->v[k]);
+        m.draw[at] =
+            g->sampling; /* another text draws otherwise, on every layout alike */
+        m.draw[at].position = (uint64_t)i << 32;
+        if (t->finish != REFUSED)
+            t->finish = end_of(g, t->prompt->n, 0);
+        m.plan[at] = (struct scheduler_text){ .ids = m.all[at].v,
+                                              .n = m.all[at].n,
+                                              .most = most_of(g, m.all[at].n),
+                                              .source = t->source->v,
+                                              .nsource = t->source->n,
+                                              .draw = &m.draw[at],
+                                              .over = t->finish != UNFINISHED };
+    }
+    s.text = m.plan;
+    ret = scheduler_run(&s, err);
+    for (size_t i = 0; i < s.ntexts; i++)
+        ids_clear(&m.all[i]);
+    free(m.draw);
+    free(m.all);
+    free(m.text);
+    free(m.plan);
+    return ret;
+}
+
+/* The texts of the other replicas, to the front. */
+static int collect(struct generate *g, struct runner *r, struct err *err)
+{
+    int last = r->nstages - 1;
+
+    for (size_t i = 0; i < g->prompts.n && r->nreplicas > 1; i++) {
+        int replica = (int)(i % (size_t)r->nreplicas);
+        struct text *t = &g->text[i];
+        uint64_t n = t->ids.n;
+
+        if (t->finish == REFUSED)
+            continue;
+        if (replica == r->replica && replica > 0 &&
+            (runner_give(r, last, &n, sizeof(n), err) < 0 ||
+             runner_give(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
+             runner_give(r, last, t->ids.v, n * sizeof(*t->ids.v), err) < 0))
+            return -1;
+        if (replica == 0 || r->world->rank != 0)
+            continue;
+        if (runner_take(r, replica, last, &n, sizeof(n), err) < 0 ||
+            runner_take(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
+            return -1;
+        t->finish = n ? UNFINISHED : end_of(g, t->prompt->n, 0);
+        for (uint64_t k = 0; k < n; k++) {
+            double seconds = t->seconds;
+            int32_t id;
+
+            if (runner_take(r, replica, last, &id, sizeof(id), err) < 0)
+                return -1;
+            add_id(g, t, id);
+            t->seconds = seconds;
+        }
+    }
+    return 0;
+}
+
+/* How many texts are made at a time, and how many tokens the cache has room for. */
+static void set_places(const struct generate *g, struct engine_limits *limits)
+{
+    const struct mesh *mesh = &g->session->mesh;
+    size_t dp = (size_t)mesh->size[MESH_DP];
+    size_t texts = (g->prompts.n + dp - 1) / dp;
+    size_t cached = g->cache_tokens ? (size_t)g->cache_tokens / CACHE_BLOCK : SIZE_MAX;
+    size_t places = g->micro_batches ? (size_t)g->micro_batches : MOST_PLACES;
+
+    places = texts && places > texts ? texts : places;
+    if (mesh->size[MESH_SP] > 1) { /* a step has one of them; each has its own room */
+        size_t each = cache_blocks(limits->context, 1, 0), fit = cached / each;
+        size_t steps = (size_t)mesh->size[MESH_PP];
+
+        if (!g->micro_batches)
+            places = places < steps ? places : steps;
+        limits->sequences = fit && fit < places ? fit : places;
+        limits->segments = 1;
+        return;
+    }
+    limits->sequences = limits->segments = places < cached ? places : cached;
+    if (g->cache_tokens)
+        limits->cache = (size_t)g->cache_tokens;
+    else if (!g->micro_batches && places > ROOM)
+        limits->cache = cache_blocks(limits->context > limits->source ? limits->context
+                                                                      : limits->source,
+                                     ROOM, 0) *
+                        CACHE_BLOCK;
+    limits->running = limits->sequences > 1 ? limits->sequences : 0;
+}
+
+static struct engine_limits limits_of(const struct generate *g)
+{
+    struct engine_limits limits = { .tokens = CHUNK *
+                                              (size_t)g->session->mesh.size[MESH_SP] };
+    size_t longest = 0, all = 0, sources = 0, most;
+
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        const struct input *in = &g->prompts.v[i];
+
+        longest = in->ids.n > longest ? in->ids.n : longest;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+        /* what has made room for another is read again, with what it had gained */
+        most = g->cache_tokens ? most_of(g, in->ids.n) : in->ids.n;
+        all += most < limits.tokens ? most : limits.tokens;
+        sources += in->source.n;
+    }
+    limits.context = most_of(g, longest);
+    set_places(g, &limits);
+    if (limits.segments == 1 && all > longest)
+        all = longest;
+    limits.tokens = limits.tokens > all ? all : limits.tokens;
+    limits.sources = limits.source > CHUNK ? limits.source : CHUNK;
+    limits.sources = limits.sources > sources ? sources : limits.sources;
+    limits.wanted = limits.segments;
+    return limits;
+}
+
+/* A text alone must have room. */
+static int check_room(const struct generate *g, struct err *err)
+{
+    for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
+        const struct input *in = &g->prompts.v[i];
+        size_t most = most_of(g, in->ids.n);
+        size_t need = most > in->source.n ? most : in->source.n;
+
+        if (!in->bad &&
+            cache_blocks(need, 1, 0) > (size_t)g->cache_tokens / CACHE_BLOCK)
+            return err_set(err, ERR_INPUT,
+                           "--cache-tokens %d: %s may need room for %zu tokens, in "
+                           "blocks of %d",
+                           g->cache_tokens, in->name, need, CACHE_BLOCK);
+    }
+    return 0;
+}
+
+static void open_texts(struct generate *g, bool front)
+{
+    g->text = xcalloc(g->prompts.n + 1, sizeof(*g->text));
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        g->text[i].prompt = &g->prompts.v[i].ids;
+        g->text[i].source = &g->prompts.v[i].source;
+        g->text[i].finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED;
+        if (front && g->session->tokenizer)
+            g->text[i].stream = token_stream_new(g->session->tokenizer, true);
+    }
+}
+
+static void close_texts(struct generate *g)
+{
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        token_stream_free(g->text[i].stream);
+        str_clear(&g->text[i].said);
+        ids_clear(&g->text[i].ids);
+    }
+    free(g->text);
+}
+
+static int generate_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct generate *g = arg;
+    struct program_options options = { .wanted = true };
+    struct engine_limits limits = limits_of(g);
+    struct runner r;
+    int ret = 0;
+
+    options.tail = g->sampling.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX;
+    if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
+                    comm, &options, &limits, err) < 0)
+        return -1;
+    ret = session_report(g->session, &r, comm, err);
+    if (ret == 0 && !r.program->causal)
+        ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
+                      g->session->checkpoint->model->family);
+    open_texts(g, comm->rank == 0);
+    if (ret == 0)
+        ret = make_texts(g, &r, &limits, err);
+    if (ret == 0)
+        ret = collect(g, &r, err);
+    if (ret == 0 && comm->rank == 0)
+        ret = print_texts(g, err);
+    close_texts(g);
+    runner_close(&r);
+    return ret;
+}
+
+/* ---- prompts ---- */
+
+static int read_prompts(struct generate *g, const struct opt_list *prompts,
+                        const struct opt_list *ids, const struct opt_list *lines,
+                        struct err *err)
+{
+    const struct session *s = g->session;
+    struct inputs *in = &g->prompts;
+
+    for (size_t i = 0; i < prompts->n; i++)
+        if (inputs_add_text(in, s, "--prompt", prompts->v[i], strlen(prompts->v[i]),
+                            err) < 0)
+            return -1;
+    for (size_t i = 0; i < ids->n; i++)
+        if (inputs_add_ids(in, s, "--ids", ids->v[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+            return -1;
+    if (!prompts->n && !ids->n && !lines->n &&
+        inputs_add_file(in, s, "-", false, err) < 0)
+        return -1;
+    if (inputs_use(in, s, INPUT_PROMPT, err) < 0)
+        return -1;
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        if (one->bad)
+            continue;
+        if (!one->ids.n)
+            err_set(err, ERR_INPUT, "an empty prompt");
+        else if (s->context && one->ids.n > s->context)
+            err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
+                    one->ids.n, (unsigned long long)s->context);
+        else if (g->max_length && one->ids.n >= g->max_length)
+            err_set(
+                err, ERR_INPUT,
+                "the prompt has %zu tokens, and the model's max_length is %llu; give "
+                "--max-tokens",
+                one->ids.n, (unsigned long long)g->max_length);
+        if (err->kind && inputs_refuse(in, s, i, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int take_prompts(struct generate *g, const struct opt_list *prompts,
+                        const struct opt_list *ids, const struct opt_list *lines,
+                        struct err *err)
+{
+    bool front = launcher_is_front(&g->session->launcher);
+
+    return inputs_share(&g->prompts, g->session,
+                        front && (read_prompts(g, prompts, ids, lines, err) < 0 ||
+                                  check_room(g, err) < 0)
+                            ? -1
+                            : 0,
+                        err);
+}
+
+/* Nothing but bad lines: what is printed of them, and no run. */
+static int print_refused(struct generate *g, struct err *err)
+{
+    int ret;
+
+    open_texts(g, false);
+    ret = launcher_is_front(&g->session->launcher) ? print_texts(g, err) : 0;
+    close_texts(g);
+    return ret;
+}
+
+/* What of the settings was given as an option. */
+struct given {
+    bool tokens, temperature, top_k, top_p;
+};
+
+/* The model's own settings, where no option says otherwise. */
+static int take_settings(struct generate *g, const struct given *given, struct err *err)
+{
+    struct asked a;
+
+    if (asked_read(&a, g->session, err) < 0)
+        return -1;
+    if (!given->tokens && a.max_new)
+        g->max_tokens = a.max_new;
+    else if (!given->tokens && a.max_length) {
+        g->max_tokens = a.max_length;
+        g->max_length = a.max_length;
+    }
+    if (!given->temperature)
+        g->sampling.temperature = a.sampling.temperature;
+    if (!given->top_k)
+        g->sampling.top_k = a.sampling.top_k;
+    if (!given->top_p)
+        g->sampling.top_p = a.sampling.top_p;
+    return 0;
+}
+
+/* A limit to the tokens drawn from is nothing where none is drawn. */
+static int check_sampling(const struct generate *g, const struct given *given,
+                          struct err *err)
+{
+    if ((!given->top_k && !given->top_p) || given->temperature ||
+        g->sampling.temperature > 0)
+        return 0;
+    return err_set(err, ERR_USAGE, "--%s needs --temperature",
+                   given->top_k ? "top-k" : "top-p");
+}
+
+int generate_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
+    struct session session = { 0 };
+    struct generate g = { .session = &session,
+                          .max_tokens = 128,
+                          .sampling = { .top_p = 1 } };
+    struct given given = { 0 };
+    bool ignore = false;
+    const struct opt opts[] = {
+        { OPT_LIST, 'p', "prompt", &prompts, "TEXT",
+          "text to continue (default: standard input)", NULL, NULL },
+        { OPT_LIST, '\0', "ids", &id_lists, "LIST", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(g.prompts),
+        { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
+          "most new tokens (default: the model's, or 128)", NULL, &given.tokens },
+        { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
+          "sample at this temperature (0: greedy)", NULL, &given.temperature },
+        { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
+          NULL, &given.top_k },
+        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
+          "from the likeliest tokens that sum to P", NULL, &given.top_p },
+        { OPT_U64, '\0', "seed", &g.sampling.seed, "S", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "generate",
+                             .program = program,
+                             .synopsis = "[OPTION]... CHECKPOINT",
+                             .summary =
+                                 "Continue text with a model, streaming the result",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1,
+                             .excess = "text to continue follows --prompt" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    int status;
+
+    if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
+        status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
+                                 "and at most 1");
+    else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+             session_need_lm(&session, &err) < 0 ||
+             (!ignore && launcher_agree(&session.launcher,
+                                        take_settings(&g, &given, &err), &err) < 0) ||
+             check_sampling(&g, &given, &err) < 0 ||
+             take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else if (g.prompts.nbad == g.prompts.n)
+        status = cmd_finish(&cmd, ERR_INPUT);
+    else
+        status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
+    inputs_clear(&g.prompts);
+    session_close(&session);
+    return status;
+}

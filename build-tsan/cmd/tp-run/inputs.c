@@ -1,0 +1,386 @@
+/* inputs - the texts that a command of tp-run is given */
+#include "cmd/tp-run/inputs.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
+
+const char *const input_format_names[] = { "auto", "text", "json", NULL };
+
+static void clear_one(struct input *in)
+{
+    free(in->name);
+    ids_clear(&in->ids);
+    ids_clear(&in->types);
+    ids_clear(&in->source);
+}
+
+void inputs_clear(struct inputs *in)
+{
+    for (size_t i = 0; i < in->n; i++)
+        clear_one(&in->v[i]);
+    free(in->v);
+    *in = (struct inputs){ .format = in->format };
+}
+
+/* Take ownership of ONE when RET is 0, else release it; returns RET. */
+static int add(struct inputs *in, struct input *one, int ret)
+{
+    if (ret < 0) {
+        clear_one(one);
+        return -1;
+    }
+    in->v = xrealloc(in->v, sizeof(*in->v) * (in->n + 1));
+    in->v[in->n++] = *one;
+    return 0;
+}
+
+int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
+                    const char *text, size_t len, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    int ret = session_encode(s, &one.ids, text, len, err);
+
+    if (ret < 0 && s->strict)
+        err_prefix(err, "%s", name);
+    return add(in, &one, ret);
+}
+
+int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,
+                   const char *list, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    return add(in, &one, session_parse_ids(s, &one.ids, list, name, err));
+}
+
+static const char *name_of(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
+int inputs_add_file(struct inputs *in, const struct session *s, const char *path,
+                    bool is_ids, struct err *err)
+{
+    char *text;
+    size_t len;
+    int ret;
+
+    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    ret = is_ids ? inputs_add_ids(in, s, name_of(path), text, err)
+                 : inputs_add_text(in, s, name_of(path), text, len, err);
+    free(text);
+    return ret;
+}
+
+/* ---- JSON lines ---- */
+
+/* The numbers of a JSON array as the text that session_parse_* read. */
+static int add_numbers(const struct session *s, struct ids *out, const cJSON *array,
+                       const char *name,
+                       int (*parse)(const struct session *s, struct ids *out,
+                                    const char *text, const char *what,
+                                    struct err *err),
+                       struct err *err)
+{
+    struct str list = { 0 };
+    const cJSON *one;
+    int ret;
+
+    if (!cJSON_IsArray(array))
+        return err_set(err, ERR_INPUT, "%s: '%s' is no list", name, array->string);
+    cJSON_ArrayForEach(one, array)
+    {
+        if (!cJSON_IsNumber(one)) {
+            str_clear(&list);
+            return err_set(err, ERR_INPUT, "%s: '%s' holds what is no number", name,
+                           array->string);
+        }
+        str_addf(&list, "%s%.17g", list.len ? "," : "", one->valuedouble);
+    }
+    ret = parse(s, out, str_text(&list), name, err);
+    str_clear(&list);
+    return ret;
+}
+
+/* LINE[len] as one JSON value, or NULL. */
+static cJSON *parse_line(const char *name, const char *line, size_t len,
+                         struct err *err)
+{
+    cJSON *root;
+
+    if (json_check_cost(name, line, len, err) < 0)
+        return NULL;
+    root = strlen(line) == len ? cJSON_ParseWithOpts(line, NULL, true) : NULL;
+    if (!root)
+        err_set(err, ERR_INPUT, "%s: not valid JSON", name);
+    return root;
+}
+
+static int add_json(struct inputs *in, const struct session *s, const char *name,
+                    const char *line, size_t len, bool *has_text, struct err *err)
+{
+    cJSON *root = parse_line(name, line, len, err);
+    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL;
+    struct input one = { .name = xstrdup(name) };
+    int ret;
+
+    if (cJSON_IsObject(root)) {
+        text = cJSON_GetObjectItemCaseSensitive(root, "text");
+        if (!text)
+            text = cJSON_GetObjectItemCaseSensitive(root, "prompt");
+        ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
+        types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
+        source = cJSON_GetObjectItemCaseSensitive(root, "source");
+        if (!source)
+            source = cJSON_GetObjectItemCaseSensitive(root, "source_ids");
+    }
+    *has_text = cJSON_IsString(text) || cJSON_IsString(source);
+    if (!root)
+        ret = -1;
+    else if (ids)
+        ret = add_numbers(s, &one.ids, ids, name, session_parse_ids, err);
+    else if (cJSON_IsString(text))
+        ret = session_encode(s, &one.ids, text->valuestring, strlen(text->valuestring),
+                             err);
+    else if (source && !text)
+        ret = 0;
+    else
+        ret = err_set(err, ERR_INPUT,
+                      "%s: neither a text nor an object with 'text' or "
+                      "'ids'",
+                      name);
+    if (ret == 0 && cJSON_IsString(source))
+        ret = session_encode(s, &one.source, source->valuestring,
+                             strlen(source->valuestring), err);
+    else if (ret == 0 && source)
+        ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
+    if (ret == 0 && types)
+        ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
+    if (ret == 0 && types && one.types.n != one.ids.n)
+        ret = err_set(err, ERR_INPUT, "%s: %zu token types for %zu tokens", name,
+                      one.types.n, one.ids.n);
+    cJSON_Delete(root);
+    return add(in, &one, ret);
+}
+
+/* Tell what *err says of input I, and leave it without contents. */
+static void make_bad(struct inputs *in, const struct session *s, size_t i,
+                     struct err *err)
+{
+    struct input *one = &in->v[i];
+    struct input bad = { .name = xstrdup(one->name), .line = one->line, .bad = true };
+
+    if (!str_starts(err->text, one->name))
+        err_prefix(err, "%s", one->name);
+    cmd_warn(s->cmd, "%s", err->text);
+    *err = (struct err){ 0 };
+    clear_one(one);
+    *one = bad;
+    in->nbad++;
+}
+
+int inputs_refuse(struct inputs *in, const struct session *s, size_t i, struct err *err)
+{
+    if (!in->v[i].line)
+        return -1;
+    make_bad(in, s, i, err);
+    return 0;
+}
+
+/* Add LINE[len], the Nth of a file.  Without a tokenizer no other line fares better. */
+static int add_line(struct inputs *in, const struct session *s, const char *name,
+                    size_t n, bool json, const char *line, size_t len, struct err *err)
+{
+    struct input bad = { 0 };
+    bool has_text = true;
+    int ret = json ? add_json(in, s, name, line, len, &has_text, err)
+                   : inputs_add_text(in, s, name, line, len, err);
+
+    if (ret < 0 && (err->kind != ERR_INPUT || (has_text && !s->tokenizer)))
+        return -1;
+    if (ret < 0) {
+        bad.name = xstrdup(name);
+        add(in, &bad, 0);
+    }
+    in->v[in->n - 1].line = n;
+    if (ret < 0)
+        make_bad(in, s, in->n - 1, err);
+    return 0;
+}
+
+/* Does the file whose first line that is not empty is LINE[len] hold JSON? */
+static int find_format(bool *json, const struct inputs *in, const char *name,
+                       const char *line, size_t len, struct err *err)
+{
+    cJSON *root;
+
+    *json = in->format == INPUT_JSON;
+    if (in->format != INPUT_AUTO || (*line != '{' && *line != '"'))
+        return 0;
+    root = parse_line(name, line, len, NULL);
+    *json = root != NULL;
+    cJSON_Delete(root);
+    return *json ? 0
+                 : err_set(err, ERR_USAGE,
+                           "%s: begins as JSON and is none; --input-format text takes "
+                           "lines as they are",
+                           name);
+}
+
+int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
+                     struct err *err)
+{
+    char *text, *end;
+    size_t len, n = 0, before = in->n;
+    bool json = false, known = false;
+    int ret = 0;
+
+    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    for (char *line = text; line < text + len && ret == 0; line = end + 1) {
+        char *name = str_dupf("%s:%zu", name_of(path), ++n);
+
+        end = memchr(line, '\n', (size_t)(text + len - line));
+        if (!end)
+            end = text + len;
+        *end = '\0';
+        if (end > line && !known) {
+            ret = find_format(&json, in, name, line, (size_t)(end - line), err);
+            known = true;
+        }
+        if (end > line && ret == 0)
+            ret = add_line(in, s, name, n, json, line, (size_t)(end - line), err);
+        free(name);
+    }
+    free(text);
+    if (ret == 0 && in->n == before)
+        return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
+    return ret;
+}
+
+void inputs_print_bad(const struct inputs *in, size_t i)
+{
+    struct str name = { 0 };
+
+    str_add_json(&name, in->v[i].name);
+    printf("{\"type\":\"error\",\"file\":%s,\"line\":%zu}\n", name.s, in->v[i].line);
+    str_clear(&name);
+}
+
+int inputs_status(const struct inputs *in, int status)
+{
+    return status == 0 && in->nbad ? ERR_INPUT : status;
+}
+
+/* ---- sources ---- */
+
+/* The model's start id, then IDS. */
+static void begin_text(const struct session *s, struct ids *ids)
+{
+    struct ids out = { 0 };
+
+    ids_add(&out, s->start);
+    for (size_t i = 0; i < ids->n; i++)
+        ids_add(&out, ids->v[i]);
+    ids_clear(ids);
+    *ids = out;
+}
+
+static int use(struct input *one, const struct session *s, enum input_use use,
+               struct err *err)
+{
+    if (!s->source)
+        return !one->source.n ? 0
+                              : err_set(err, ERR_INPUT, "%s: family %s reads no source",
+                                        one->name, s->checkpoint->model->family);
+    if (!one->source.n && use == INPUT_PROMPT) {
+        one->source = one->ids;
+        one->ids = (struct ids){ 0 };
+    }
+    if (!one->source.n)
+        return err_set(err, ERR_INPUT,
+                       "%s: family %s reads a source, and none is given", one->name,
+                       s->checkpoint->model->family);
+    if (use != INPUT_GIVEN)
+        begin_text(s, &one->ids);
+    return 0;
+}
+
+int inputs_use(struct inputs *in, const struct session *s, enum input_use how,
+               struct err *err)
+{
+    for (size_t i = 0; i < in->n; i++)
+        if (!in->v[i].bad && use(&in->v[i], s, how, err) < 0 &&
+            inputs_refuse(in, s, i, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- to all ranks ---- */
+
+static int share(const struct session *s, void *p, size_t n, struct err *err)
+{
+    struct comm *c = s->launcher.world;
+
+    return comm_run(c, comm_broadcast(p, n, 0), err);
+}
+
+static int share_ids(const struct session *s, struct ids *ids, struct err *err)
+{
+    uint64_t n = ids->n;
+
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher)) {
+        ids->v = xgrow(ids->v, &ids->cap, n + 1, sizeof(*ids->v));
+        ids->n = n;
+    }
+    return share(s, ids->v, n * sizeof(*ids->v), err);
+}
+
+static int share_name(const struct session *s, char **name, struct err *err)
+{
+    uint64_t n = *name ? strlen(*name) : 0;
+
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher))
+        *name = xcalloc(n + 1, 1);
+    return share(s, *name, n, err);
+}
+
+int inputs_share(struct inputs *in, const struct session *s, int ret, struct err *err)
+{
+    uint64_t n = in->n, bad = in->nbad;
+
+    ret = launcher_agree(&s->launcher, ret, err);
+    if (ret < 0 || !s->launcher.world)
+        return ret;
+    if (share(s, &n, sizeof(n), err) < 0 || share(s, &bad, sizeof(bad), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher)) {
+        in->v = xcalloc(n + 1, sizeof(*in->v));
+        in->n = n;
+        in->nbad = bad;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (share_name(s, &in->v[i].name, err) < 0 ||
+            share(s, &in->v[i].line, sizeof(in->v[i].line), err) < 0 ||
+            share(s, &in->v[i].bad, sizeof(in->v[i].bad), err) < 0 ||
+            share_ids(s, &in->v[i].ids, err) < 0 ||
+            share_ids(s, &in->v[i].types, err) < 0 ||
+            share_ids(s, &in->v[i].source, err) < 0)
+            return -1;
+    return 0;
+}

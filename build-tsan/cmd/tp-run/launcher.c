@@ -1,0 +1,219 @@
+/* launcher - who starts the ranks: this program, or mpirun and srun */
+#define _GNU_SOURCE
+#include "cmd/tp-run/launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/comm/mpi.h"
+
+/* What launchers that speak to MPI libraries set in each rank's environment: Open MPI;
+ * MPICH and Slurm's pmi2; PMIx, of Slurm and others. */
+static bool has_mpi_launcher(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
+}
+
+/* The number in the first of the environment variables NAME that is set; else
+ * OTHERWISE.
+ */
+static int number_of(const char *const *name, int otherwise)
+{
+    for (; *name; name++) {
+        const char *text = getenv(*name);
+        uint64_t n;
+
+        if (text && str_u64(text, &n) && n <= INT32_MAX)
+            return (int)n;
+    }
+    return otherwise;
+}
+
+/* Tasks that the launcher has started, as far as it tells, and which this one is. */
+static int started(void)
+{
+    static const char *const size[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "SLURM_STEP_NUM_TASKS", NULL };
+
+    return number_of(size, 1);
+}
+
+static int own_number(void)
+{
+    static const char *const rank[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "SLURM_PROCID", NULL };
+
+    return number_of(rank, 0);
+}
+
+/* Standard output and error to nowhere; where standard error went. */
+static int keep_quiet(void)
+{
+    int was = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3),
+        null = open("/dev/null", O_WRONLY);
+
+    if (null >= 0) {
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        close(null);
+    }
+    return was;
+}
+
+int launcher_open(struct launcher *l, const char *name, struct err *err)
+{
+    bool automatic = !name || !strcmp(name, "auto");
+
+    *l = (struct launcher){ .err_fd = -1 };
+    if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0)
+        return err_set(err, ERR_USAGE,
+                       "--launcher: expected auto, local or mpi, not '%s'", name);
+    /* srun starts as many tasks as it is asked to; without PMI none knows the others */
+    if (automatic && !has_mpi_launcher() && started() > 1) {
+        if (own_number() > 0)
+            keep_quiet();
+        return err_set(err, ERR_INPUT,
+                       "srun has started tasks that do not know one another: add "
+                       "--mpi=pmix to srun, or --launcher local here");
+    }
+    if (automatic ? !has_mpi_launcher() : !strcmp(name, "local"))
+        return 0;
+    if (mpi_open(&l->world, err) < 0)
+        return -1;
+    cmd_leave_signals(); /* mpirun ends the others when one fails, and says so */
+    if (l->world->size < started()) {
+        if (own_number() > 0)
+            keep_quiet();
+        return err_set(err, ERR_INPUT,
+                       "%d tasks have been started, and MPI knows %d: their launcher "
+                       "and this MPI do not go together",
+                       started(), l->world->size);
+    }
+    if (l->world->rank > 0)
+        l->err_fd = keep_quiet();
+    return 0;
+}
+
+void launcher_close(struct launcher *l)
+{
+    mpi_close(l->world);
+    if (l->err_fd >= 0)
+        close(l->err_fd);
+}
+
+bool launcher_is_front(const struct launcher *l)
+{
+    return !l->world || l->world->rank == 0;
+}
+
+int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
+{
+    *own = -1;
+    return l->world ? mpi_local_ranks(l->world, own) : nranks;
+}
+
+/* ---- what all must agree on ---- */
+
+struct outcome {
+    int ret;
+    struct err err;
+};
+
+int launcher_agree(const struct launcher *l, int ret, struct err *err)
+{
+    struct comm *c = l->world;
+    struct outcome mine = { .ret = ret }, *all;
+
+    if (!c)
+        return ret;
+    if (ret < 0)
+        mine.err = *err;
+    all = xcalloc((size_t)c->size, sizeof(*all));
+    if (comm_run(c, comm_all_gather(&mine, all, sizeof(mine)), err) < 0) {
+        free(all);
+        return -1;
+    }
+    ret = 0;
+    for (int r = 0; r < c->size && ret == 0; r++) {
+        ret = all[r].ret;
+        if (ret < 0)
+            *err = all[r].err;
+    }
+    free(all);
+    return ret;
+}
+
+int launcher_same(const struct launcher *l, const void *p, size_t n, const char *what,
+                  struct err *err)
+{
+    struct comm *c = l->world;
+    uint32_t mine = hash_crc32(0, p, n), *all;
+    int ret = 0;
+
+    if (!c)
+        return 0;
+    all = xcalloc((size_t)c->size, sizeof(*all));
+    ret = comm_run(c, comm_all_gather(&mine, all, sizeof(mine)), err);
+    for (int r = 1; r < c->size && ret == 0; r++)
+        if (all[r] != all[0])
+            ret =
+                err_set(err, ERR_INPUT, "rank %d has another %s than rank 0", r, what);
+    free(all);
+    return ret;
+}
+
+/* ---- running ---- */
+
+static void wait_ms(long ms)
+{
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+    nanosleep(&t, NULL);
+}
+
+/* The others may be waiting for this rank for ever: end them.  Where several fail at
+ * once the lowest rank tells why. */
+static void fail(const struct launcher *l, const struct cmd *cmd, const struct err *err)
+{
+    int rank = l->world->rank;
+
+    if (rank > 0) {
+        wait_ms(rank < 8 ? 100 * rank : 800);
+        if (l->err_fd >= 0)
+            dup2(l->err_fd, STDERR_FILENO);
+    }
+    fflush(stdout);
+    mpi_abort(cmd_fail(cmd, err));
+}
+
+int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,
+                 void *arg)
+{
+    struct err err = { 0 };
+    int sig, status;
+
+    fflush(stdout);
+    if (!l->world) {
+        if (launch_ranks_within(nranks, l->timeout_s, main, arg, &sig, &err) == 0)
+            return cmd_finish(cmd, 0);
+        status = sig == SIGPIPE ? 0 : cmd_fail(cmd, &err);
+        return sig ? 128 + sig : status;
+    }
+    if (l->world->size != nranks) {
+        err_set(&err, ERR_INPUT, "%d ranks have been started for a layout of %d",
+                l->world->size, nranks);
+        return cmd_fail(cmd, &err);
+    }
+    if (main(arg, l->world, &err) < 0 || l->world->ops->flush(l->world, &err) < 0)
+        fail(l, cmd, &err);
+    return cmd_finish(cmd, 0);
+}

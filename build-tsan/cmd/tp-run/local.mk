@@ -1,0 +1,16 @@
+# tp-run
+bin_PROGRAMS += bin/tp-run
+bin_tp_run_SOURCES = \
+    %D%/asked.c %D%/asked.h \
+    %D%/bench.c \
+    %D%/commands.h \
+    %D%/devices.c \
+    %D%/generate.c \
+    %D%/inputs.c %D%/inputs.h \
+    %D%/launcher.c %D%/launcher.h \
+    %D%/logits.c \
+    %D%/main.c \
+    %D%/program.c \
+    %D%/score.c \
+    %D%/session.c %D%/session.h
+bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS)

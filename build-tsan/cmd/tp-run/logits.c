@@ -1,0 +1,432 @@
+/* logits - write a model's outputs as safetensors */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/session.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
+
+enum {
+    STEP = 512, /* tokens of several inputs that are run together, */
+    MOST = 32   /* and inputs */
+};
+
+/* One output of the model for one input. */
+struct result {
+    char *name;
+    uint64_t shape[2];
+    float *x;
+    bool traced; /* by --trace, not of the model */
+};
+
+struct logits {
+    struct session *session;
+    struct inputs inputs;
+    const char *out, *trace;
+    struct result *result; /* [nresults]: input by input; at the front */
+    size_t nresults;
+    struct runner *runner;
+    size_t taken; /* inputs whose outputs the front has */
+};
+
+/* ---- at the front ---- */
+
+static size_t result_bytes(const struct result *r)
+{
+    return r->shape[0] * r->shape[1] * sizeof(*r->x);
+}
+
+/* Write the outputs that were traced, or those that were not, to PATH; "-" is standard
+ * output. */
+static int write_results(const struct logits *l, const char *path, bool traced,
+                         struct err *err)
+{
+    struct safetensors_header h = { 0 };
+    uint64_t total = 0;
+    char *bytes = NULL, *end;
+    int ret = -1;
+
+    safetensors_header_begin(&h, NULL);
+    for (size_t i = 0; i < l->nresults; i++) {
+        const struct result *r = &l->result[i];
+
+        if (r->x && r->traced == traced)
+            safetensors_header_add(&h, r->name, DTYPE_F32, 2, r->shape,
+                                   result_bytes(r));
+        total += r->traced == traced ? result_bytes(r) : 0;
+    }
+    if (safetensors_header_finish(&h, path, err) < 0)
+        goto out;
+    bytes = mem_alloc(h.text.len + total, path, err);
+    if (!bytes)
+        goto out;
+    memcpy(bytes, h.text.s, h.text.len);
+    end = bytes + h.text.len;
+    for (size_t i = 0; i < l->nresults; i++) {
+        const struct result *r = &l->result[i];
+
+        if (!r->x || r->traced != traced)
+            continue;
+        memcpy(end, r->x, result_bytes(r));
+        end += result_bytes(r);
+    }
+    ret = fs_write_file(path, bytes, (size_t)(end - bytes), false, err);
+out:
+    safetensors_header_clear(&h);
+    free(bytes);
+    return ret;
+}
+
+/* Write the one output there is to PATH as NumPy's format 1.0 has it: magic, length of
+ * the header, a header that fills up to a multiple of 64, rows. */
+static int write_npy(const struct logits *l, const char *path, struct err *err)
+{
+    const struct result *r = &l->result[0];
+    char *head =
+        str_dupf("{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %llu), }",
+                 (unsigned long long)r->shape[0], (unsigned long long)r->shape[1]);
+    size_t len = strlen(head), all = (10 + len + 1 + 63) / 64 * 64;
+    char *bytes = mem_alloc(all + result_bytes(r), path, err);
+    int ret = -1;
+
+    if (bytes) {
+        memset(bytes, ' ', all);
+        memcpy(bytes, "\x93NUMPY\x01", 8); /* and the minor version, 0 */
+        bytes[8] = (char)((all - 10) & 255);
+        bytes[9] = (char)((all - 10) >> 8);
+        memcpy(bytes + 10, head, len);
+        bytes[all - 1] = '\n';
+        memcpy(bytes + all, r->x, result_bytes(r));
+        ret = fs_write_file(path, bytes, all + result_bytes(r), false, err);
+    }
+    free(bytes);
+    free(head);
+    return ret;
+}
+
+static bool is_npy(const char *path)
+{
+    return path && str_ends(path, ".npy");
+}
+
+/* Room for output I of input AT, of ROWS rows. */
+static int open_result(struct logits *l, const struct program *p, size_t at, int i,
+                       uint64_t rows, float **x, size_t *bytes, struct err *err)
+{
+    const struct program_output *o = &p->output[i];
+    struct result *r = &l->result[at * (size_t)p->noutputs + (size_t)i];
+
+    r->name = l->inputs.n == 1 ? xstrdup(o->name) : str_dupf("%zu.%s", at, o->name);
+    r->shape[0] = rows;
+    r->shape[1] = p->value[o->value].whole_cols;
+    r->traced = strchr(o->name, '.') != NULL;
+    *bytes = r->shape[0] * r->shape[1] * sizeof(*r->x);
+    *x = r->x = mem_alloc(*bytes, r->name, err);
+    return r->x ? 0 : -1;
+}
+
+/* Take what other ranks give for input AT. */
+static int take_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
+{
+    const struct program *p = r->program;
+    int replica = (int)(at % (size_t)r->nreplicas);
+
+    for (int i = l->inputs.v[at].bad ? p->noutputs : 0; i < p->noutputs; i++) {
+        int stage = p->output[i].stage;
+        uint64_t rows;
+        size_t bytes;
+        float *x;
+
+        if (replica == 0 && stage == 0)
+            continue;
+        if (runner_take(r, replica, stage, &rows, sizeof(rows), err) < 0 ||
+            open_result(l, p, at, i, rows, &x, &bytes, err) < 0 ||
+            runner_take(r, replica, stage, x, bytes, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- on every rank ---- */
+
+/* Models that score a text do it at the last token that is not padding: of the ROWS of
+ * logits at *MADE only that is left. */
+static void keep_last(const struct logits *l, const struct program *p, size_t at, int i,
+                      const float **made, size_t *rows)
+{
+    const struct model *m = l->session->checkpoint->model;
+    const struct ids *ids = &l->inputs.v[at].ids;
+    size_t last = ids->n;
+    double yes, pad;
+
+    if (strcmp(p->output[i].name, "logits") != 0 || *rows != ids->n ||
+        !model_number(m, "at_last", &yes) || yes == 0)
+        return;
+    if (model_number(m, "pad_token_id", &pad))
+        while (last > 1 && (double)ids->v[last - 1] == pad)
+            last--;
+    *made += (last - 1) * p->value[p->output[i].value].whole_cols;
+    *rows = 1;
+}
+
+/* Give the front what this stage has made of an input; the front keeps its own. */
+static int give_outputs(void *arg, const struct scheduler_part *part, struct err *err)
+{
+    struct logits *l = arg;
+    struct runner *r = l->runner;
+    const struct program *p = r->program;
+    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas;
+
+    for (int i = 0; i < p->noutputs; i++) {
+        const struct value *v = &p->value[p->output[i].value];
+        size_t rows, bytes;
+        const float *made;
+        uint64_t n;
+        float *x;
+
+        if (p->output[i].stage != r->stage)
+            continue;
+        if (engine_output(part->engine, i, &made, &rows, err) < 0)
+            return -1;
+        made = scheduler_rows(part, v->rows, made, v->whole_cols, &rows);
+        keep_last(l, p, at, i, &made, &rows);
+        n = rows;
+        if (r->world->rank == 0) {
+            if (open_result(l, p, at, i, n, &x, &bytes, err) < 0)
+                return -1;
+            memcpy(x, made, bytes);
+            continue;
+        }
+        bytes = rows * v->whole_cols * sizeof(*made);
+        if (runner_give(r, r->stage, &n, sizeof(n), err) < 0 ||
+            runner_give(r, r->stage, made, bytes, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The front takes the outputs for the inputs of which all must be on their way. */
+static int take_settled(void *arg, size_t end, struct err *err)
+{
+    struct logits *l = arg;
+    struct runner *r = l->runner;
+
+    for (; r->world->rank == 0 && end && l->taken <= (end - 1) * (size_t)r->nreplicas;
+         l->taken++)
+        if (take_outputs(l, r, l->taken, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int run_inputs(struct logits *l, struct runner *r,
+                      const struct engine_limits *limits, struct err *err)
+{
+    struct scheduler plan = { .runner = r,
+                              .limits = limits,
+                              .see = give_outputs,
+                              .settled = take_settled,
+                              .arg = l };
+    int ret;
+
+    l->runner = r;
+    if (r->world->rank == 0) {
+        l->nresults = l->inputs.n * (size_t)r->program->noutputs;
+        l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
+    }
+    plan.text = xcalloc(l->inputs.n + 1, sizeof(*plan.text));
+    for (size_t at = (size_t)r->replica; at < l->inputs.n; at += (size_t)r->nreplicas) {
+        const struct input *in = &l->inputs.v[at];
+
+        plan.text[plan.ntexts++] =
+            (struct scheduler_text){ .ids = in->ids.v,
+                                     .token_types = in->types.n ? in->types.v : NULL,
+                                     .n = in->ids.n,
+                                     .over = in->bad,
+                                     .source = in->source.v,
+                                     .nsource = in->source.n };
+    }
+    ret = scheduler_run(&plan, err);
+    for (; r->world->rank == 0 && l->taken < l->inputs.n && ret == 0; l->taken++)
+        ret = take_outputs(l, r, l->taken, err);
+    free(plan.text);
+    return ret;
+}
+
+/* An input is run in one step, and several short ones together, unless ranks share
+ * them. */
+static struct engine_limits limits_of(const struct logits *l)
+{
+    struct engine_limits limits = { .segments = 1, .sequences = 1 };
+    size_t all = 0, sources = 0;
+
+    for (size_t i = 0; i < l->inputs.n; i++) {
+        const struct input *in = &l->inputs.v[i];
+
+        limits.context = in->ids.n > limits.context ? in->ids.n : limits.context;
+        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
+        all += in->ids.n;
+        sources += in->source.n;
+    }
+    limits.tokens = all < STEP ? all : STEP;
+    if (limits.context > limits.tokens || l->session->mesh.size[MESH_SP] > 1)
+        limits.tokens = limits.context;
+    if (limits.tokens > limits.context) {
+        limits.segments = limits.sequences = l->inputs.n < MOST ? l->inputs.n : MOST;
+        limits.cache =
+            cache_blocks(limits.tokens > limits.source ? limits.tokens : limits.source,
+                         1, 0) *
+            CACHE_BLOCK;
+    }
+    limits.sources = limits.source * limits.segments;
+    limits.sources = limits.sources < sources ? limits.sources : sources;
+    limits.wanted = limits.segments;
+    return limits;
+}
+
+static int logits_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct logits *l = arg;
+    struct program_options options = { .trace = l->trace != NULL };
+    struct engine_limits limits = limits_of(l);
+    struct runner r;
+    int ret;
+
+    if (runner_open(&r, l->session->checkpoint, &l->session->mesh, &l->session->machine,
+                    comm, &options, &limits, err) < 0)
+        return -1;
+    ret = session_report(l->session, &r, comm, err);
+    if (ret == 0 && is_npy(l->out) && (l->inputs.n > 1 || r.program->noutputs > 1))
+        ret = err_set(err, ERR_USAGE,
+                      "--output: %s holds one array, of %zu inputs with %d outputs; "
+                      "name it .safetensors",
+                      l->out, l->inputs.n, r.program->noutputs);
+    if (ret == 0)
+        ret = run_inputs(l, &r, &limits, err);
+    if (ret == 0 && comm->rank == 0 && l->out)
+        ret = is_npy(l->out) ? write_npy(l, l->out, err)
+                             : write_results(l, l->out, false, err);
+    if (ret == 0 && comm->rank == 0 && l->trace)
+        ret = write_results(l, l->trace, true, err);
+    runner_close(&r);
+    for (size_t i = 0; i < l->nresults; i++) {
+        free(l->result[i].name);
+        free(l->result[i].x);
+    }
+    free(l->result);
+    return ret;
+}
+
+static int read_inputs(struct logits *l, const char *ids, const char *prompt,
+                       const char *types, const char *source,
+                       const struct opt_list *lines, struct err *err)
+{
+    const struct session *s = l->session;
+    struct inputs *in = &l->inputs;
+
+    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
+        return -1;
+    if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
+        return -1;
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+            return -1;
+    if (types && in->n &&
+        session_parse_types(s, &in->v[0].types, types, "--token-types", err) < 0)
+        return -1;
+    if (source && in->n &&
+        session_parse_ids(s, &in->v[0].source, source, "--source-ids", err) < 0)
+        return -1;
+    if (!in->n)
+        return err_set(err, ERR_INPUT, "no tokens");
+    if (inputs_use(in, s, INPUT_GIVEN, err) < 0)
+        return -1;
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        if (one->bad)
+            continue;
+        if (one->types.n && one->types.n != one->ids.n)
+            return err_set(err, ERR_USAGE,
+                           "--token-types has %zu numbers for %zu tokens", one->types.n,
+                           one->ids.n);
+        if (!one->ids.n)
+            err_set(err, ERR_INPUT, "%s: no tokens", one->name);
+        else if (s->context && one->ids.n > s->context)
+            err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu", one->name,
+                    one->ids.n, (unsigned long long)s->context);
+        if (err->kind && inputs_refuse(in, s, i, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int logits_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { 0 };
+    struct logits l = { .session = &session };
+    const char *ids = NULL, *types = NULL, *prompt = NULL, *source = NULL;
+    struct opt_list lines = { 0 };
+    const struct opt opts[] = {
+        { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
+          NULL },
+        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
+          NULL },
+        { OPT_STRING, '\0', "token-types", &types, "LIST",
+          "a type for each token (default 0)", NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(l.inputs),
+        { OPT_STRING, '\0', "source-ids", &source, "LIST",
+          "the source, for models that read one", NULL, NULL },
+        { OPT_STRING, 'o', "output", &l.out, "FILE",
+          "write the outputs to FILE (safetensors, .npy)", NULL, NULL },
+        { OPT_STRING, '\0', "trace", &l.trace, "FILE",
+          "write the value of every line to FILE", NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "logits",
+        .program = program,
+        .synopsis = "[OPTION]... -o FILE CHECKPOINT",
+        .summary = "Write a model's outputs for some tokens as safetensors",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 1
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    int status;
+
+    if (!l.out && !l.trace)
+        return cmd_usage(&cmd, "--output or --trace is needed");
+    if (is_npy(l.trace))
+        return cmd_usage(&cmd, "--trace: writes many arrays; name it .safetensors");
+    if (is_npy(l.out) && l.trace)
+        return cmd_usage(&cmd, "--output: with --trace, name it .safetensors");
+    if (!!ids + !!prompt + !!lines.n != 1)
+        return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
+    if ((types || source) && lines.n)
+        return cmd_usage(&cmd, "--token-types and --source-ids do not go with --input");
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        inputs_share(&l.inputs, &session,
+                     launcher_is_front(&session.launcher)
+                         ? read_inputs(&l, ids, prompt, types, source, &lines, &err)
+                         : 0,
+                     &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else if (l.inputs.nbad == l.inputs.n)
+        status = cmd_finish(&cmd, ERR_INPUT);
+    else
+        status = inputs_status(&l.inputs, session_run(&session, logits_rank, &l));
+    inputs_clear(&l.inputs);
+    session_close(&session);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* tp-run - run a model on many ranks */
+#include "cmd/cmd.h"
+#include "cmd/tp-run/commands.h"
+
+int main(int argc, char **argv)
+{
+    static const struct cmd_sub subs[] = {
+        { "generate", "continue text", generate_main },
+        { "score", "negative log-likelihood and perplexity of text", score_main },
+        { "bench", "measure the machine at hand with a model", bench_main },
+        { "logits", "write the outputs for some tokens", logits_main },
+        { "program", "print the instructions that a model is compiled to",
+          program_main },
+        { "devices", "print what a model can be run on here", devices_main },
+        { 0 },
+    };
+    const struct cmd cmd = { .name = "tp-run",
+                             .synopsis = "COMMAND [OPTION]... CHECKPOINT",
+                             .summary = "Run a transformer model on many ranks",
+                             .subs = subs,
+                             .usual = "generate" };
+
+    cmd_say_signals("tp-run");
+    return cmd_dispatch(&cmd, argc, argv);
+}

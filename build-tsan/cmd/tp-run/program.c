@@ -1,0 +1,128 @@
+/* program - print the compiled program of a rank: instructions, placements, costs */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cmd/meshopt.h"
+#include "cmd/tp-run/commands.h"
+#include "lib/program/print.h"
+#include "lib/reshard/outline.h"
+
+enum { MOST_TOKENS = 512 };
+
+struct request {
+    struct mesh_options mesh;
+    const char *family;
+    uint64_t tokens;
+    int rank;
+    bool rank_given, json, train;
+};
+
+/* The program that scores a text, or, of a model without logits, what it ends in; or
+ * the one that is trained. */
+static int build(struct program **out, const struct model *m, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], bool train, struct err *err)
+{
+    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    struct err first = { 0 };
+
+    if (train)
+        return program_build(out, m, mesh, coord, &reverse, err);
+    if (program_build(out, m, mesh, coord, &opt, &first) == 0)
+        return 0;
+    opt = (struct program_options){ .tail = TAIL_NONE };
+    return program_build(out, m, mesh, coord, &opt, err);
+}
+
+static int print_rank(const struct request *r, const struct outline *o,
+                      const struct mesh *mesh, int rank, struct err *err)
+{
+    uint64_t tokens = r->tokens ? r->tokens : model_context(o->model);
+    int coord[MESH_NAXES];
+    struct cost_step step;
+    struct program *p;
+    struct str out = { 0 };
+
+    if (!r->tokens && (!tokens || tokens > MOST_TOKENS))
+        tokens = MOST_TOKENS;
+    step = cost_token((double)tokens);
+    step.weight_bytes = (double)dtype_bits(o->dtype) / 8;
+    mesh_coord(mesh, rank, coord);
+    if (build(&p, o->model, mesh, coord, r->train, err) < 0)
+        return -1;
+    if (r->json) {
+        print_program_json(&out, p, &step, rank);
+    } else {
+        str_addf(&out, "rank %d of %d, per token of %llu:\n", rank, mesh->nranks,
+                 (unsigned long long)tokens);
+        print_program(&out, p, &step);
+    }
+    fputs(str_text(&out), stdout);
+    str_clear(&out);
+    program_free(p);
+    return 0;
+}
+
+/* The first rank of each stage, or the one that is asked for. */
+static int print_ranks(const struct request *r, const struct outline *o,
+                       const struct mesh *mesh, struct err *err)
+{
+    if (r->rank_given && (r->rank < 0 || r->rank >= mesh->nranks))
+        return err_set(err, ERR_USAGE, "--rank %d: there are %d ranks", r->rank,
+                       mesh->nranks);
+    if (r->rank_given)
+        return print_rank(r, o, mesh, r->rank, err);
+    for (int s = 0; s < mesh->size[MESH_PP]; s++) {
+        const int coord[MESH_NAXES] = { [MESH_PP] = s };
+
+        if (print_rank(r, o, mesh, mesh_rank(mesh, coord), err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int program_main(const char *program, int argc, char **argv)
+{
+    struct request r = { 0 };
+    const struct opt opts[] = {
+        MESH_OPTIONS(r.mesh),
+        { OPT_COUNT, '\0', "sp", &r.mesh.sp, "N", "ranks that share a sequence", NULL,
+          NULL },
+        { OPT_INT, '\0', "rank", &r.rank, "N",
+          "of this rank (default: the first of each stage)", NULL, &r.rank_given },
+        { OPT_U64, '\0', "tokens", &r.tokens, "N",
+          "of a sequence that is counted (default: 512)", NULL, NULL },
+        { OPT_FLAG, '\0', "train", &r.train, NULL, "with its derivative by all weights",
+          NULL, NULL },
+        { OPT_STRING, '\0', "family", &r.family, "FILE",
+          "take the model family from FILE", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
+          NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "program",
+                             .program = program,
+                             .synopsis = "[OPTION]... MODEL",
+                             .summary =
+                                 "Print the instructions that a model is compiled to",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1 };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct checkpoint_options options = { .family_file = r.family,
+                                          .family_path =
+                                              getenv("SHARDUTILS_FAMILY_PATH") };
+    struct outline outline = { 0 };
+    struct err err = { 0 };
+    struct mesh mesh;
+    int ret = -1;
+
+    if (outline_open(&outline, operand[0], &options, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (mesh_from_options(&mesh, &r.mesh,
+                          outline.checkpoint ? &outline.checkpoint->mesh : NULL,
+                          &err) == 0)
+        ret = print_ranks(&r, &outline, &mesh, &err);
+    outline_close(&outline);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
+}

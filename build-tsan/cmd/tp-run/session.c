@@ -1,0 +1,428 @@
+/* session - what the commands of tp-run share: the model's options, its words, its
+ * ranks */
+#define _GNU_SOURCE
+#include "cmd/tp-run/session.h"
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/conversion.h"
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* ---- ids ---- */
+
+void ids_add(struct ids *ids, int32_t id)
+{
+    ids->v = xgrow(ids->v, &ids->cap, ids->n + 1, sizeof(*ids->v));
+    ids->v[ids->n++] = id;
+}
+
+void ids_clear(struct ids *ids)
+{
+    free(ids->v);
+    *ids = (struct ids){ 0 };
+}
+
+void ids_print_json(struct str *out, const struct ids *ids)
+{
+    str_addc(out, '[');
+    for (size_t i = 0; i < ids->n; i++)
+        str_addf(out, "%s%d", i ? "," : "", (int)ids->v[i]);
+    str_addc(out, ']');
+}
+
+/* Models that number positions by what is no padding cannot be given padding here. */
+static int check_pad(const struct session *s, uint64_t id, const char *what,
+                     struct err *err)
+{
+    double pad;
+
+    if (!model_number(s->checkpoint->model, "no_pad", &pad) || (double)id != pad)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s: id %llu is the padding of family %s, whose positions leave it "
+                   "out",
+                   what, (unsigned long long)id, s->checkpoint->model->family);
+}
+
+static int check_id(const struct session *s, uint64_t id, const char *what,
+                    struct err *err)
+{
+    double vocab;
+
+    if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
+        return check_pad(s, id, what, err);
+    return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
+                   (unsigned long long)id, vocab);
+}
+
+static int check_type(const struct session *s, uint64_t type, const char *what,
+                      struct err *err)
+{
+    const struct model *m = s->checkpoint->model;
+    double types;
+
+    if (!model_number(m, "types", &types))
+        return err_set(err, ERR_INPUT, "%s: family %s has no token types", what,
+                       m->family);
+    if ((double)type < types)
+        return 0;
+    return err_set(err, ERR_INPUT, "%s: type %llu is none of the model's %.0f", what,
+                   (unsigned long long)type, types);
+}
+
+/* Numbers with commas or white space between; each must pass CHECK. */
+static int parse_numbers(const struct session *s, struct ids *out, const char *text,
+                         const char *what,
+                         int (*check)(const struct session *s, uint64_t id,
+                                      const char *what, struct err *err),
+                         struct err *err)
+{
+    static const char space[] = " \t\r\n";
+    const char *p = text + strspn(text, space);
+
+    while (*p) {
+        size_t n = strcspn(p, ", \t\r\n");
+        char word[24];
+        uint64_t id;
+
+        if (n >= sizeof(word))
+            return err_set(err, ERR_INPUT, "%s: '%.20s...' is no id", what, p);
+        memcpy(word, p, n);
+        word[n] = '\0';
+        if (!str_u64(word, &id) || id > INT32_MAX)
+            return err_set(err, ERR_INPUT, "%s: '%s' is no id", what, word);
+        if (check(s, id, what, err) < 0)
+            return -1;
+        ids_add(out, (int32_t)id);
+        p += n + strspn(p + n, space);
+        if (*p != ',')
+            continue;
+        p += 1 + strspn(p + 1, space);
+        if (!*p)
+            return err_set(err, ERR_INPUT, "%s: no id after the last comma", what);
+    }
+    return 0;
+}
+
+int session_parse_ids(const struct session *s, struct ids *out, const char *text,
+                      const char *what, struct err *err)
+{
+    return parse_numbers(s, out, text, what, check_id, err);
+}
+
+int session_parse_types(const struct session *s, struct ids *out, const char *text,
+                        const char *what, struct err *err)
+{
+    return parse_numbers(s, out, text, what, check_type, err);
+}
+
+/* Bytes before the first that is not UTF-8. */
+static size_t valid_bytes(const char *text, size_t len)
+{
+    uint32_t cp;
+    size_t at = 0, n;
+
+    while (at < len && (n = str_utf8_decode(text + at, len - at, &cp)) > 0)
+        at += n;
+    return at;
+}
+
+int session_encode(const struct session *s, struct ids *out, const char *text,
+                   size_t len, struct err *err)
+{
+    struct tokens tokens = { 0 };
+    int ret = -1;
+
+    if (!s->tokenizer && s->no_tokenizer.kind)
+        return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
+    if (!s->tokenizer)
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
+                       s->checkpoint->path,
+                       !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
+    if (s->strict && valid_bytes(text, len) < len)
+        return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
+                       valid_bytes(text, len));
+    if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
+        return -1;
+    for (size_t i = 0; i < tokens.n; i++) {
+        if (check_id(s, tokens.id[i], "tokenizer.json", err) < 0)
+            goto out;
+        ids_add(out, (int32_t)tokens.id[i]);
+    }
+    ret = 0;
+out:
+    tokens_clear(&tokens);
+    return ret;
+}
+
+/* ---- the model's own settings ---- */
+
+static void add_stop_ids(struct session *s, const cJSON *config)
+{
+    const cJSON *eos = cJSON_GetObjectItemCaseSensitive(config, "eos_token_id"), *one;
+
+    if (cJSON_IsNumber(eos))
+        ids_add(&s->stop, eos->valueint);
+    cJSON_ArrayForEach(one, eos) if (cJSON_IsNumber(one))
+        ids_add(&s->stop, one->valueint);
+}
+
+/* generation_config.json counts, and config.json where it says nothing. */
+static int find_stop_ids(struct session *s, struct err *err)
+{
+    static const char *const files[] = { "generation_config.json", "config.json" };
+
+    for (int i = 0; i < 2 && !s->stop.n; i++) {
+        char *path = fs_join_dup(s->checkpoint->path, files[i]), *text;
+        cJSON *config;
+
+        if (!fs_exists(path)) {
+            free(path);
+            continue;
+        }
+        if (fs_read_regular(&text, NULL, path, 1 << 24, err) < 0) {
+            free(path);
+            return -1;
+        }
+        config = json_check_cost(path, text, strlen(text), err) < 0 ? NULL
+                                                                    : cJSON_Parse(text);
+        free(text);
+        if (!config) {
+            if (!err->kind)
+                err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+            free(path);
+            return -1;
+        }
+        free(path);
+        add_stop_ids(s, config);
+        cJSON_Delete(config);
+    }
+    return 0;
+}
+
+/* Why there is none matters when text is given: ids need none. */
+static int open_tokenizer(struct session *s, struct err *err)
+{
+    char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
+    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+
+    free(path);
+    if (ret == 0 || err->kind != ERR_INPUT)
+        return ret;
+    s->no_tokenizer = *err;
+    *err = (struct err){ 0 };
+    return 0;
+}
+
+/* How the ranks that share a sequence attend: ulysses, ring, or ulysses=N, a ring of
+ * groups of N ranks that exchange heads. */
+static int set_sp_mode(struct session *s, struct err *err)
+{
+    static const char both[] = "ulysses=";
+    const char *mode = s->opt.sp_mode ? s->opt.sp_mode : "ulysses";
+    int sp = s->mesh.size[MESH_SP];
+    uint64_t n;
+
+    if (!strcmp(mode, "ulysses"))
+        s->machine.across = sp;
+    else if (!strcmp(mode, "ring"))
+        s->machine.across = 1;
+    else if (strncmp(mode, both, strlen(both)) != 0 ||
+             !str_u64(mode + strlen(both), &n) || n == 0)
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode: expected ulysses, ring or ulysses=N, not '%s'",
+                       mode);
+    else if (n > (uint64_t)sp || (uint64_t)sp % n)
+        return err_set(err, ERR_USAGE, "--sp-mode %s: %d ranks cannot be parted so",
+                       mode, sp);
+    else
+        s->machine.across = (int)n;
+    return 0;
+}
+
+enum { SAMPLES = 64, SAMPLE = 4096 }; /* of a file: blocks, and bytes of each */
+
+/* Add blocks of the file PATH, of SIZE bytes, from its beginning to its end. */
+static int add_samples(struct str *out, const char *path, uint64_t size,
+                       struct err *err)
+{
+    char block[SAMPLE];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    for (uint64_t i = 0; i < SAMPLES && ret == 0; i++) {
+        uint64_t at = size > SAMPLE ? (size - SAMPLE) / (SAMPLES - 1) * i : 0;
+        size_t n = size < SAMPLE ? (size_t)size : SAMPLE;
+
+        ret = fs_pread(fd, block, n, at, path, err);
+        if (ret == 0)
+            str_addn(out, block, n);
+    }
+    close(fd);
+    return ret;
+}
+
+/* What every rank must have alike: the shapes of the model's tensors; where they have
+ * been cut, how and with which contents (the manifest's checksums); where not, the
+ * configuration and samples of the weights. */
+static int compare_checkpoints(const struct session *s, struct err *err)
+{
+    const struct checkpoint *c = s->checkpoint;
+    struct str all = { 0 };
+    char *path, *text = NULL;
+    size_t len = 0;
+    int ret = 0;
+
+    if (!s->launcher.world)
+        return 0;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        str_addf(&all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
+        for (int k = 0; k < c->tensor[i].ndim; k++)
+            str_addf(&all, " %" PRIu64, c->tensor[i].shape[k]);
+        str_addc(&all, '\n');
+    }
+    if (c->sharded) {
+        path = fs_join_dup(c->path, "checkpoint.json");
+        ret = fs_read_regular(&text, &len, path, UINT64_C(1) << 32, err);
+        free(path);
+        if (ret == 0)
+            str_addn(&all, text, len);
+        free(text);
+    }
+    for (size_t i = 0; i < c->source.nfiles && !c->sharded; i++) {
+        const struct source_file *f = &c->source.file[i];
+
+        str_addf(&all, "%" PRIu64 "\n", f->size);
+        if (add_samples(&all, f->path, f->size, err) < 0)
+            ret = -1;
+    }
+    if (!c->sharded && c->source.config)
+        str_add(&all, c->source.config);
+    /* who could not read takes part as well: all ranks meet here */
+    if (launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint",
+                      ret < 0 ? NULL : err) < 0)
+        ret = -1;
+    str_clear(&all);
+    return ret;
+}
+
+static int open_model(struct session *s, const char *path, struct err *err)
+{
+    double start;
+    const struct session_options *opt = &s->opt;
+    struct checkpoint_options options = { .family_file = opt->family,
+                                          .family_path =
+                                              getenv("SHARDUTILS_FAMILY_PATH") };
+
+    if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
+        return -1;
+    if (!s->checkpoint->model)
+        return err_set(err, ERR_INPUT, "%s: no config.json", path);
+    if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
+                     err) < 0)
+        return -1;
+    if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
+        model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
+        return -1;
+    if (s->mesh.size[MESH_EP] > 1)
+        return err_set(err, ERR_INPUT, "%s: layouts over ep cannot be run", path);
+    if (set_sp_mode(s, err) < 0)
+        return -1;
+    s->context = model_context(s->checkpoint->model);
+    s->source = model_number(s->checkpoint->model, "start", &start);
+    s->start = s->source ? (int32_t)start : 0;
+    return open_tokenizer(s, err) < 0 ? -1 : find_stop_ids(s, err);
+}
+
+int session_need_lm(const struct session *s, struct err *err)
+{
+    const struct model *m = s->checkpoint->model;
+    double lm;
+
+    if (!model_number(m, "lm", &lm) || lm != 0)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s: this model has no head of a language model; 'tp-run logits' "
+                   "writes what it has",
+                   model_config_name(m));
+}
+
+/* Threads of a rank of this machine. */
+static int threads_of(const struct session *s)
+{
+    int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+
+    if (s->opt.threads)
+        return s->opt.threads;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        cores = CPU_COUNT(&set);
+    if (s->launcher.world && cores < online)
+        return cores; /* mpirun has given this rank its own */
+    return cores > s->local_ranks ? cores / s->local_ranks : 1;
+}
+
+int session_open(struct session *s, const struct cmd *cmd,
+                 const struct session_options *opt, const char *path, struct err *err)
+{
+    int own;
+
+    *s = (struct session){ .cmd = cmd, .opt = *opt };
+    s->machine.ops = backend_find(opt->backend, err);
+    if (!s->machine.ops)
+        return -1;
+    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+        launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
+        return -1;
+    s->launcher.timeout_s = opt->timeout;
+    s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
+    s->machine.local = own + 1;
+    s->machine.threads = threads_of(s);
+    return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
+}
+
+void session_close(struct session *s)
+{
+    tokenizer_free(s->tokenizer);
+    ids_clear(&s->stop);
+    checkpoint_close(s->checkpoint);
+    launcher_close(&s->launcher);
+}
+
+int session_report(const struct session *s, const struct runner *r, struct comm *comm,
+                   struct err *err)
+{
+    uint64_t mine[3] = { r->weights.bytes, engine_cache_bytes(r->engine),
+                         engine_arena_bytes(r->engine) };
+    uint64_t(*all)[3];
+    int ret;
+
+    if (!s->opt.memory)
+        return 0;
+    all = xcalloc((size_t)comm->size, sizeof(*all));
+    ret = comm_run(comm, comm_all_gather(mine, all, sizeof(mine)), err);
+    for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)
+        fprintf(stderr,
+                "{\"type\":\"memory\",\"rank\":%d,\"weights\":%" PRIu64
+                ",\"kv_cache\":%" PRIu64 ",\"activations\":%" PRIu64
+                ",\"total\":%" PRIu64 "}\n",
+                i, all[i][0], all[i][1], all[i][2], all[i][0] + all[i][1] + all[i][2]);
+    free(all);
+    return ret;
+}
+
+int session_run(struct session *s, rank_main main, void *arg)
+{
+    return launcher_run(&s->launcher, s->cmd, s->mesh.nranks, main, arg);
+}

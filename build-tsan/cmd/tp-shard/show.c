@@ -1,0 +1,173 @@
+/* show - list the tensors of a checkpoint or file */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-shard/tp-shard.h"
+#include "lib/base/str.h"
+
+/* What the listed tensors add up to. */
+struct totals {
+    uint64_t params, bytes; /* params: elements, carried tensors aside */
+    size_t tensors, of[DTYPE_COUNT];
+};
+
+static uint64_t elements(const struct tensor *t)
+{
+    uint64_t n = 1;
+
+    for (int k = 0; k < t->ndim; k++)
+        n *= t->shape[k];
+    return n;
+}
+
+static void add(struct totals *sum, const struct checkpoint *c, size_t i)
+{
+    const struct tensor *t = &c->tensor[i];
+    uint64_t bytes = 0;
+
+    dtype_bytes(&bytes, t->dtype, elements(t));
+    sum->bytes += bytes;
+    sum->tensors++;
+    sum->of[t->dtype]++;
+    if (!c->model || c->which[i] >= 0)
+        sum->params += elements(t);
+}
+
+static void add_shape(struct str *s, const struct tensor *t, const char *separator)
+{
+    str_addc(s, '[');
+    for (int k = 0; k < t->ndim; k++)
+        str_addf(s, "%s%" PRIu64, k ? separator : "", t->shape[k]);
+    str_addc(s, ']');
+}
+
+static void print_json(const struct checkpoint *c, size_t i)
+{
+    const struct tensor *t = &c->tensor[i];
+    struct str s = { 0 };
+    uint64_t bytes = 0;
+
+    dtype_bytes(&bytes, t->dtype, elements(t));
+    str_add(&s, "{\"type\":\"tensor\",\"name\":");
+    str_add_json(&s, t->name);
+    str_addf(&s, ",\"dtype\":\"%s\",\"shape\":", dtype_name(t->dtype));
+    add_shape(&s, t, ",");
+    str_addf(&s, ",\"bytes\":%" PRIu64, bytes);
+    if (!c->sharded) {
+        str_add(&s, ",\"file\":");
+        str_add_json(&s, c->source.file[t->file].name);
+    }
+    if (c->model)
+        str_addf(&s, ",\"carried\":%s", c->which[i] < 0 ? "true" : "false");
+    str_addc(&s, '}');
+    puts(s.s);
+    str_clear(&s);
+}
+
+static void print_text(const struct checkpoint *c, size_t i, int width)
+{
+    const struct tensor *t = &c->tensor[i];
+    struct str shape = { 0 }, name = { 0 };
+    uint64_t bytes = 0;
+    char size[32];
+
+    dtype_bytes(&bytes, t->dtype, elements(t));
+    add_shape(&shape, t, ", ");
+    str_add_printable(&name, t->name);
+    printf("%-*s  %-7s %-22s %12s%s\n", width, str_text(&name), dtype_name(t->dtype),
+           shape.s, str_human(size, bytes),
+           c->model && c->which[i] < 0 ? "  carried" : "");
+    str_clear(&shape);
+    str_clear(&name);
+}
+
+static void print_summary(const struct checkpoint *c, const struct totals *sum,
+                          bool json)
+{
+    bool first = true;
+    char size[32];
+    struct str family = { 0 };
+
+    if (json) {
+        if (c->model)
+            str_add_json(&family, c->model->family);
+        printf("{\"type\":\"summary\",\"family\":%s",
+               c->model ? str_text(&family) : "null");
+        str_clear(&family);
+        printf(",\"params\":%" PRIu64 ",\"tensors\":%zu,\"bytes\":%" PRIu64
+               ",\"dtypes\":{",
+               sum->params, sum->tensors, sum->bytes);
+        for (int t = 0; t < DTYPE_COUNT; t++)
+            if (sum->of[t]) {
+                printf("%s\"%s\":%zu", first ? "" : ",", dtype_name((enum dtype)t),
+                       sum->of[t]);
+                first = false;
+            }
+        puts("}}");
+        return;
+    }
+    printf("%s%s%zu tensors, %" PRIu64 " parameters, %s",
+           c->model ? c->model->family : "", c->model ? ": " : "", sum->tensors,
+           sum->params, str_human(size, sum->bytes));
+    for (int a = 0; c->sharded && a < MESH_NAXES; a++)
+        if (c->mesh.size[a] > 1 || a == MESH_TP)
+            printf("%s%s %d", a == MESH_TP ? ", " : " ", mesh_axis_names[a],
+                   c->mesh.size[a]);
+    putchar('\n');
+}
+
+/* With a model when its family is known; else its tensors alone. */
+static int open_any(struct checkpoint **out, const char *path, const char *family,
+                    struct err *err)
+{
+    static const struct checkpoint_options tensors_only = { .no_model = true };
+
+    if (open_checkpoint(out, path, family, err) == 0)
+        return 0;
+    return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
+}
+
+int show_main(const char *program, int argc, char **argv)
+{
+    const char *family = NULL;
+    bool json = false;
+    const struct opt opts[] = {
+        FAMILY_OPTION(family),
+        { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
+          NULL },
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = {
+        .name = "show",
+        .program = program,
+        .synopsis = "[OPTION]... CHECKPOINT",
+        .summary =
+            "List the tensors of a directory, a checkpoint or a safetensors file",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 1,
+    };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct checkpoint *c = NULL;
+    struct totals sum = { 0 };
+    struct err err = { 0 };
+    int width = 0;
+
+    if (open_any(&c, operand[0], family, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    for (size_t i = 0; i < c->ntensors; i++)
+        if ((int)strlen(c->tensor[i].name) > width)
+            width = (int)strlen(c->tensor[i].name);
+    for (size_t i = 0; i < c->ntensors; i++) {
+        if (json)
+            print_json(c, i);
+        else
+            print_text(c, i, width);
+        add(&sum, c, i);
+    }
+    print_summary(c, &sum, json);
+    checkpoint_close(c);
+    return cmd_finish(&cmd, EXIT_SUCCESS);
+}

@@ -1,0 +1,49 @@
+/* tp-shard - what its commands share */
+#ifndef CMD_TP_SHARD_TP_SHARD_H
+#define CMD_TP_SHARD_TP_SHARD_H
+
+#include <stdbool.h>
+
+#include "cmd/cmd.h"
+#include "cmd/conversion.h"
+#include "cmd/meshopt.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/reshard/convert.h"
+#include "lib/model/mesh.h"
+
+int split_main(const char *program, int argc, char **argv);
+int merge_main(const char *program, int argc, char **argv);
+int reshard_main(const char *program, int argc, char **argv);
+int verify_main(const char *program, int argc, char **argv);
+int show_main(const char *program, int argc, char **argv);
+int plan_main(const char *program, int argc, char **argv);
+int diff_main(const char *program, int argc, char **argv);
+int sum_main(const char *program, int argc, char **argv);
+int families_main(const char *program, int argc, char **argv);
+
+/* Draw what each of NPARTS parts (each with its cutter and BYTES) holds of C's tensors
+ * to PATH. */
+MUST_CHECK int plan_plot(const char *path, const struct checkpoint *c,
+                         struct cutter **cutter, int nparts, const uint64_t *bytes,
+                         struct err *err);
+
+#define DTYPE_OPTION(dtype)                                 \
+    {                                                       \
+        OPT_STRING, '\0', "dtype", &(dtype), "TYPE",        \
+            "store weights as f32, f16 or bf16", NULL, NULL \
+    }
+
+#define RANK_CONFIGS_OPTION(given)                                           \
+    {                                                                        \
+        OPT_FLAG, '\0', "rank-configs", &(given), NULL,                      \
+            "make each part a directory that transformers opens", NULL, NULL \
+    }
+
+/* Is OUTPUT a bare number, which was rather meant as ranks?  A usage error says so. */
+bool output_is_number(const struct cmd *cmd, const char *output);
+
+/* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
+MUST_CHECK int dtype_from_option(const enum dtype **out, enum dtype *value,
+                                 const char *text, struct err *err);
+
+#endif

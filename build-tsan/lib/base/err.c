@@ -1,0 +1,76 @@
+/* err - a failure's kind and the one line that tells it */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+/* *err becomes HEAD and, unless NULL, ": " and TAIL, made printable as one line:
+ * foreign names may hold anything. */
+static void put(struct err *err, enum err_kind kind, const char *head, const char *tail)
+{
+    char text[sizeof(err->text)], shown[STR_PRINTABLE];
+    const char *from = text;
+    size_t n = 0;
+
+    snprintf(text, sizeof(text), "%s%s%s", head, tail ? ": " : "", tail ? tail : "");
+    while (*from) {
+        size_t len;
+
+        from += str_printable(shown, from);
+        len = strlen(shown);
+        if (n + len >= sizeof(err->text))
+            break;
+        memcpy(err->text + n, shown, len);
+        n += len;
+    }
+    err->text[n] = '\0';
+    err->kind = kind;
+}
+
+int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
+{
+    char head[sizeof(err->text)];
+    va_list ap;
+
+    if (!err)
+        return -1;
+    va_start(ap, fmt);
+    vsnprintf(head, sizeof(head), fmt, ap);
+    va_end(ap);
+    put(err, kind, head, NULL);
+    return -1;
+}
+
+int err_errno(struct err *err, const char *fmt, ...)
+{
+    int saved = errno;
+    char head[sizeof(err->text)];
+    va_list ap;
+
+    if (!err)
+        return -1;
+    va_start(ap, fmt);
+    vsnprintf(head, sizeof(head), fmt, ap);
+    va_end(ap);
+    put(err, ERR_SYSTEM, head, strerror(saved));
+    return -1;
+}
+
+int err_prefix(struct err *err, const char *fmt, ...)
+{
+    char head[sizeof(err->text)];
+    char tail[sizeof(err->text)];
+    va_list ap;
+
+    if (!err)
+        return -1;
+    va_start(ap, fmt);
+    vsnprintf(head, sizeof(head), fmt, ap);
+    va_end(ap);
+    memcpy(tail, err->text, sizeof(tail));
+    put(err, err->kind, head, tail);
+    return -1;
+}

@@ -1,0 +1,472 @@
+/* fs - whole reads and writes, and outputs that appear whole or not at all */
+#define _XOPEN_SOURCE 700 /* realpath, fdopendir */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+enum { TRANSFER_MAX = 1 << 30, TEMPORARY_NAMES = 1000 };
+
+/* Read all that the open FD, called NAME, has. */
+static int read_all(char **out, size_t *len, int fd, const char *name, uint64_t max,
+                    struct err *err)
+{
+    char *buf = NULL;
+    size_t n = 0, cap = 0;
+    struct stat st;
+    int ret = -1;
+
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= max)
+        buf = xgrow(buf, &cap, (size_t)st.st_size + 2, 1);
+    for (;;) {
+        ssize_t got;
+
+        buf = xgrow(buf, &cap, n + 2, 1);
+        got = read(fd, buf + n, cap - n - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            err_errno(err, "%s", name);
+            goto out;
+        }
+        if (!got)
+            break;
+        n += (size_t)got;
+        if (n > max) {
+            err_set(err, ERR_INPUT, "%s: larger than %llu bytes", name,
+                    (unsigned long long)max);
+            goto out;
+        }
+    }
+    buf[n] = '\0';
+    *out = buf;
+    buf = NULL;
+    if (len)
+        *len = n;
+    ret = 0;
+out:
+    free(buf);
+    return ret;
+}
+
+int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                 struct err *err)
+{
+    bool standard = !strcmp(path, "-");
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    int ret;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = read_all(out, len, fd, standard ? "standard input" : path, max, err);
+    if (!standard)
+        close(fd);
+    return ret;
+}
+
+int fs_open_regular(const char *path, struct err *err)
+{
+    /* O_NONBLOCK: a FIFO would wait for a writer; regular files ignore it */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0) {
+        if (errno == ENOENT)
+            err_set(err, ERR_INPUT, "%s: missing", path);
+        else if (errno == ENXIO || errno == ENODEV)
+            err_set(err, ERR_INPUT, "%s: not a regular file", path);
+        else
+            err_errno(err, "%s", path);
+        return -1;
+    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return err_set(err, ERR_INPUT, "%s: not a regular file", path);
+}
+
+int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
+                    struct err *err)
+{
+    int fd = fs_open_regular(path, err), ret;
+
+    if (fd < 0)
+        return -1;
+    ret = read_all(out, len, fd, path, max, err);
+    close(fd);
+    return ret;
+}
+
+static size_t at_most(size_t n)
+{
+    return n < TRANSFER_MAX ? n : TRANSFER_MAX;
+}
+
+int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
+             struct err *err)
+{
+    char *p = buf;
+
+    while (n) {
+        ssize_t got = pread(fd, p, at_most(n), (off_t)offset);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_errno(err, "%s", path);
+        if (!got)
+            return err_set(err, ERR_INPUT, "%s: truncated at byte %llu", path,
+                           (unsigned long long)offset);
+        p += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return 0;
+}
+
+int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset, const char *path,
+              struct err *err)
+{
+    const char *p = buf;
+
+    while (n) {
+        ssize_t put = pwrite(fd, p, at_most(n), (off_t)offset);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return err_errno(err, "%s", path);
+        p += put;
+        n -= (size_t)put;
+        offset += (uint64_t)put;
+    }
+    return 0;
+}
+
+int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *err)
+{
+    const char *p = buf;
+
+    while (n) {
+        ssize_t put = write(fd, p, at_most(n));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return err_errno(err, "%s", path);
+        p += put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Write to something that is no regular file (a device, a pipe) in place. */
+static int write_in_place(const char *path, const void *buf, size_t n, struct err *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int ret;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = fs_write(fd, buf, n, path, err);
+    if (close(fd) < 0 && ret == 0)
+        ret = err_errno(err, "%s", path);
+    return ret;
+}
+
+/* Create a file beside PATH under a name nobody else uses.  Returns the descriptor
+ * and the name in *name, or -1. */
+static int open_beside(char **name, const char *path, struct err *err)
+{
+    char *dir = fs_dirname_dup(path);
+    int fd = -1;
+
+    *name = NULL;
+    for (int i = 0; fd < 0 && i < TEMPORARY_NAMES; i++) {
+        free(*name);
+        *name =
+            str_dupf("%s/.%s.%ld-%d.tmp", dir, fs_basename(path), (long)getpid(), i);
+        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd < 0) {
+        err_errno(err, "%s", path);
+        free(*name);
+        *name = NULL;
+    }
+    free(dir);
+    return fd;
+}
+
+int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
+                  struct err *err)
+{
+    char *target = realpath(path, NULL); /* a symbolic link stays one */
+    char *temporary = NULL;
+    char *dir = NULL;
+    struct stat st;
+    int fd, ret = -1;
+
+    if (!strcmp(path, "-")) {
+        free(target);
+        return fs_write(STDOUT_FILENO, buf, n, "standard output", err);
+    }
+    if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+        ret = write_in_place(target, buf, n, err);
+        free(target);
+        return ret;
+    }
+    if (!target)
+        target = xstrdup(path);
+    fd = open_beside(&temporary, target, err);
+    if (fd < 0)
+        goto out;
+    if (fs_write(fd, buf, n, path, err) < 0)
+        goto out;
+    if (sync && fsync(fd) < 0) {
+        err_errno(err, "%s", path);
+        goto out;
+    }
+    if (close(fd) < 0) {
+        fd = -1;
+        err_errno(err, "%s", path);
+        goto out;
+    }
+    fd = -1;
+    if (rename(temporary, target) < 0) {
+        err_errno(err, "%s", path);
+        goto out;
+    }
+    free(temporary);
+    temporary = NULL;
+    if (sync) {
+        dir = fs_dirname_dup(target);
+        if (fs_sync_dir(dir, err) < 0)
+            goto out;
+    }
+    ret = 0;
+out:
+    if (fd >= 0)
+        close(fd);
+    if (temporary)
+        unlink(temporary);
+    free(temporary);
+    free(target);
+    free(dir);
+    return ret;
+}
+
+int fs_sync_dir(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int ret = 0;
+
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    /* Some file systems cannot sync a directory and say EINVAL. */
+    if (fsync(fd) < 0 && errno != EINVAL)
+        ret = err_errno(err, "%s", path);
+    close(fd);
+    return ret;
+}
+
+int fs_mkdirs(const char *path, struct err *err)
+{
+    char *copy = xstrdup(path);
+    int ret = 0;
+
+    for (char *p = copy + 1; copy[0] && ret == 0; p++) {
+        char c = *p;
+
+        if (c && c != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(copy, 0777) < 0 && !(errno == EEXIST && fs_is_dir(copy)))
+            ret = err_errno(err, "%s", copy);
+        *p = c;
+        if (!c)
+            break;
+    }
+    free(copy);
+    return ret;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int fs_list_at(char ***names, size_t *n, int at, const char *name, const char *dir,
+               struct err *err)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char **list = NULL;
+    size_t len = 0, cap = 0;
+    const struct dirent *entry;
+    DIR *d;
+
+    if (fd < 0)
+        return err_errno(err, "%s", dir);
+    d = fdopendir(fd);
+    if (!d) {
+        err_errno(err, "%s", dir);
+        close(fd);
+        return -1;
+    }
+    while (errno = 0, (entry = readdir(d))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        list = xgrow(list, &cap, len + 1, sizeof(*list));
+        list[len++] = xstrdup(entry->d_name);
+    }
+    if (errno) {
+        err_errno(err, "%s", dir);
+        fs_list_free(list, len);
+        closedir(d);
+        return -1;
+    }
+    closedir(d);
+    if (len)
+        qsort(list, len, sizeof(*list), compare_names);
+    *names = list;
+    *n = len;
+    return 0;
+}
+
+int fs_list(char ***names, size_t *n, const char *dir, struct err *err)
+{
+    /* "DIR/." is what a symbolic link leads to */
+    char *here = fs_join_dup(dir, ".");
+    int ret = fs_list_at(names, n, AT_FDCWD, here, dir, err);
+
+    free(here);
+    return ret;
+}
+
+int fs_remove_tree_at(int at, const char *name, const char *path, struct err *err)
+{
+    struct stat st;
+    char **names = NULL;
+    size_t n = 0;
+    int fd, ret = 0;
+
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_errno(err, "%s", path);
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(at, name, 0) < 0 ? err_errno(err, "%s", path) : 0;
+    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, "%s", path);
+    ret = fs_list_at(&names, &n, fd, ".", path, err);
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        char *child = fs_join_dup(path, names[i]);
+
+        ret = fs_remove_tree_at(fd, names[i], child, err);
+        free(child);
+    }
+    fs_list_free(names, n);
+    close(fd);
+    if (ret == 0 && unlinkat(at, name, AT_REMOVEDIR) < 0)
+        ret = err_errno(err, "%s", path);
+    return ret;
+}
+
+int fs_remove_tree(const char *path, struct err *err)
+{
+    return fs_remove_tree_at(AT_FDCWD, path, path, err);
+}
+
+void fs_list_free(char **names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+bool fs_exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+bool fs_is_dir(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool fs_is_remote(const char *path)
+{
+    /* linux/magic.h and statfs(2): NFS, SMB, CIFS, SMB2, AFS, Ceph */
+    static const uint32_t remote[] = { 0x6969,     0x517b,     0xff534d42,
+                                       0xfe534d42, 0x5346414f, 0x00c36400 };
+    struct statfs s;
+
+    if (statfs(path, &s) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
+        if ((uint32_t)s.f_type == remote[i])
+            return true;
+    return false;
+}
+
+int fs_size(uint64_t *size, const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        return err_errno(err, "%s", path);
+    *size = (uint64_t)st.st_size;
+    return 0;
+}
+
+char *fs_join_dup(const char *dir, const char *name)
+{
+    return str_dupf("%s%s%s", dir, str_ends(dir, "/") ? "" : "/", name);
+}
+
+char *fs_dirname_dup(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n ? xstrndup(path, n) : xstrdup(".");
+}
+
+const char *fs_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool fs_is_plain_name(const char *name)
+{
+    for (const char *part = name;;) {
+        size_t n = strcspn(part, "/");
+
+        if (!n || (n == 1 && part[0] == '.') || (n == 2 && !memcmp(part, "..", 2)))
+            return false;
+        if (!part[n])
+            return true;
+        part += n + 1;
+    }
+}

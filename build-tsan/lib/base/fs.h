@@ -1,0 +1,66 @@
+/* fs - whole reads and writes, and outputs that appear whole or not at all */
+#ifndef LIB_BASE_FS_H
+#define LIB_BASE_FS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+
+/* Read all of PATH ("-" is standard input) into a fresh NUL-terminated
+ * buffer, at most MAX bytes or it is ERR_INPUT.  *len may be NULL. */
+MUST_CHECK int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
+                            struct err *err);
+
+/* Open PATH for reading, symbolic links followed, and return the descriptor.  What is
+ * missing or no regular file (a FIFO, a device, a directory) is ERR_INPUT at once: a
+ * part of a checkpoint is never waited for. */
+MUST_CHECK int fs_open_regular(const char *path, struct err *err);
+/* fs_read_file of a regular file; "-" is a name like any other. */
+MUST_CHECK int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
+                               struct err *err);
+
+/* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  A short
+ * file is ERR_INPUT ("truncated"). */
+MUST_CHECK int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
+                        struct err *err);
+MUST_CHECK int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset,
+                         const char *path, struct err *err);
+MUST_CHECK int fs_write(int fd, const void *buf, size_t n, const char *path,
+                        struct err *err);
+
+/* Write N bytes to PATH by a temporary name in the same directory, synced when SYNC,
+ * then renamed; on failure PATH is as it was and nothing is left.  "-" is standard
+ * output. */
+MUST_CHECK int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
+                             struct err *err);
+
+MUST_CHECK int fs_sync_dir(const char *path, struct err *err);
+MUST_CHECK int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
+MUST_CHECK int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
+/* The same for NAME in the open directory AT, and the names in NAME; PATH is for
+ * messages.  A symbolic link is removed, and not listed. */
+MUST_CHECK int fs_remove_tree_at(int at, const char *name, const char *path,
+                                 struct err *err);
+MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
+                          const char *path, struct err *err);
+/* Names in DIR, sorted by byte value, without "." and "..".  Free each and *names. */
+MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
+void fs_list_free(char **names, size_t n);
+
+bool fs_exists(const char *path);
+bool fs_is_dir(const char *path);
+/* True when PATH lies on a file system of another machine (NFS, SMB, AFS, Ceph). */
+bool fs_is_remote(const char *path);
+/* Size in bytes of what PATH leads to, symbolic links followed. */
+MUST_CHECK int fs_size(uint64_t *size, const char *path, struct err *err);
+
+char *fs_join_dup(const char *dir, const char *name);
+char *fs_dirname_dup(const char *path);
+const char *fs_basename(const char *path); /* borrowed from PATH */
+/* True when NAME is relative, without empty, "." or ".." parts. */
+bool fs_is_plain_name(const char *name);
+
+#endif

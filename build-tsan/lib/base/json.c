@@ -1,0 +1,265 @@
+/* json - a strict reader that keeps positions and refuses duplicate keys */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/json.h"
+#include "lib/base/jsonlex.h"
+#include "lib/base/mem.h"
+
+enum { FEW_MEMBERS = 8 };
+
+static const char *keep_text(struct json_doc *doc, const struct str *s)
+{
+    return pool_strndup(&doc->pool, s->s, s->len);
+}
+
+/* The node for the value whose first token is at hand. */
+static struct json *new_node(struct json_doc *doc, const struct jsonlex *lex,
+                             const char *key)
+{
+    static const enum json_type TYPES[] = {
+        [JSONLEX_OBJECT] = JSON_OBJECT, [JSONLEX_ARRAY] = JSON_ARRAY,
+        [JSONLEX_STRING] = JSON_STRING, [JSONLEX_NUMBER] = JSON_NUMBER,
+        [JSONLEX_TRUE] = JSON_TRUE,     [JSONLEX_FALSE] = JSON_FALSE,
+        [JSONLEX_NULL] = JSON_NULL,
+    };
+    struct json *node = pool_take(&doc->pool, sizeof(*node), _Alignof(struct json));
+
+    *node = (struct json){
+        .type = TYPES[lex->token], .line = lex->line, .col = lex->col, .key = key
+    };
+    if (lex->token == JSONLEX_STRING || lex->token == JSONLEX_NUMBER) {
+        node->text = keep_text(doc, &lex->text);
+        node->n = (uint32_t)lex->text.len;
+    }
+    return node;
+}
+
+/* Members by key; equal keys in the order of the file. */
+static int compare_members(const void *a, const void *b)
+{
+    const struct json *x = *(const struct json *const *)a;
+    const struct json *y = *(const struct json *const *)b;
+    int order = strcmp(x->key, y->key);
+
+    if (order)
+        return order;
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return x->col < y->col ? -1 : x->col > y->col;
+}
+
+/* Large objects are sorted, so that hostile files cost no more than n log n. */
+const struct json *json_find_duplicate(const struct json *object)
+{
+    const struct json **sorted;
+    const struct json *found = NULL;
+    size_t n = 0;
+
+    if (object->n <= FEW_MEMBERS) {
+        for (const struct json *a = object->first; a; a = a->next)
+            for (const struct json *b = object->first; b != a; b = b->next)
+                if (!strcmp(a->key, b->key))
+                    return a;
+        return NULL;
+    }
+    sorted = xmalloc(object->n * sizeof(*sorted));
+    for (const struct json *m = object->first; m; m = m->next)
+        sorted[n++] = m;
+    qsort(sorted, n, sizeof(*sorted), compare_members);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(sorted[i - 1]->key, sorted[i]->key) &&
+            (!found || sorted[i]->line < found->line ||
+             (sorted[i]->line == found->line && sorted[i]->col < found->col)))
+            found = sorted[i];
+    free(sorted);
+    return found;
+}
+
+/* Build the tree of N bytes of text: OPEN holds the containers around the present
+ * token, LAST the member each of them got last. */
+static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err *err)
+{
+    struct json *open[JSONLEX_DEPTH], *last[JSONLEX_DEPTH];
+    uint64_t most = mem_allowance(n);
+    const char *key = NULL;
+    int depth = 0;
+
+    while (jsonlex_next(lex, err) == 0) {
+        struct json *node;
+
+        if (lex->token == JSONLEX_END)
+            return 0;
+        if (lex->token == JSONLEX_KEY) {
+            key = keep_text(doc, &lex->text);
+            continue;
+        }
+        if (lex->token == JSONLEX_OBJECT_END || lex->token == JSONLEX_ARRAY_END) {
+            const struct json *twice = lex->token == JSONLEX_OBJECT_END
+                                           ? json_find_duplicate(open[depth - 1])
+                                           : NULL;
+
+            if (twice)
+                return json_error(doc, twice, err, "duplicate key \"%s\"", twice->key);
+            depth--;
+            continue;
+        }
+        node = new_node(doc, lex, key);
+        key = NULL;
+        if (!depth) {
+            doc->root = node;
+        } else {
+            if (last[depth - 1])
+                last[depth - 1]->next = node;
+            else
+                open[depth - 1]->first = node;
+            last[depth - 1] = node;
+            if (open[depth - 1]->n++ == UINT32_MAX)
+                return json_error(doc, node, err, "too many values");
+        }
+        if (doc->pool.taken > most)
+            return mem_refuse(doc->name, n, err);
+        if (lex->token == JSONLEX_OBJECT || lex->token == JSONLEX_ARRAY) {
+            open[depth] = node;
+            last[depth++] = NULL;
+        }
+    }
+    return -1;
+}
+
+int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
+               struct err *err)
+{
+    struct json_doc made = { .name = name };
+    struct jsonlex lex;
+    int ret = -1;
+
+    if (n >= UINT32_MAX)
+        return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
+    jsonlex_init(&lex, name, text, n);
+    if (build(&made, &lex, n, err) < 0) {
+        json_clear(&made);
+        goto out;
+    }
+    *doc = made;
+    ret = 0;
+out:
+    jsonlex_clear(&lex);
+    return ret;
+}
+
+/* cJSON's node with what malloc adds, and a short text of its own. */
+enum { CJSON_NODE = 80, CJSON_TEXT = 32 };
+
+int json_check_cost(const char *name, const char *text, size_t n, struct err *err)
+{
+    uint64_t cost = n;
+    bool quoted = false;
+
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+
+        if (quoted && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            quoted = !quoted;
+            cost += quoted ? CJSON_TEXT : 0;
+        } else if (!quoted && (c == ',' || c == '[' || c == '{')) {
+            cost += CJSON_NODE;
+        }
+    }
+    return cost > mem_allowance(n) ? mem_refuse(name, n, err) : 0;
+}
+
+void json_clear(struct json_doc *doc)
+{
+    pool_clear(&doc->pool);
+    *doc = (struct json_doc){ 0 };
+}
+
+const struct json *json_get(const struct json *obj, const char *key)
+{
+    if (!obj || obj->type != JSON_OBJECT)
+        return NULL;
+    for (const struct json *m = obj->first; m; m = m->next)
+        if (m->key[0] == key[0] && !strcmp(m->key, key))
+            return m;
+    return NULL;
+}
+
+const char *json_string(const struct json *j)
+{
+    return j && j->type == JSON_STRING ? j->text : NULL;
+}
+
+bool json_u64(const struct json *j, uint64_t *out)
+{
+    return j && j->type == JSON_NUMBER && str_u64(j->text, out);
+}
+
+bool json_i64(const struct json *j, int64_t *out)
+{
+    return j && j->type == JSON_NUMBER && str_i64(j->text, out);
+}
+
+bool json_double(const struct json *j, double *out)
+{
+    return j && j->type == JSON_NUMBER && str_double(j->text, out);
+}
+
+bool json_is_true(const struct json *j)
+{
+    return j && j->type == JSON_TRUE;
+}
+
+int json_error(const struct json_doc *doc, const struct json *j, struct err *err,
+               const char *fmt, ...)
+{
+    char cause[sizeof(err->text)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(cause, sizeof(cause), fmt, ap);
+    va_end(ap);
+    if (j)
+        return err_set(err, ERR_INPUT, "%s:%u:%u: %s", doc->name, j->line, j->col,
+                       cause);
+    return err_set(err, ERR_INPUT, "%s: %s", doc->name, cause);
+}
+
+void json_print(struct str *out, const struct json *j)
+{
+    static const char *const WORDS[] = {
+        [JSON_NULL] = "null", [JSON_FALSE] = "false", [JSON_TRUE] = "true"
+    };
+    bool object = j->type == JSON_OBJECT;
+
+    switch (j->type) {
+    case JSON_NULL:
+    case JSON_FALSE:
+    case JSON_TRUE:
+        str_add(out, WORDS[j->type]);
+        return;
+    case JSON_NUMBER:
+        str_add(out, j->text);
+        return;
+    case JSON_STRING:
+        str_add_jsonn(out, j->text, j->n);
+        return;
+    default:
+        break;
+    }
+    str_addc(out, object ? '{' : '[');
+    for (const struct json *m = j->first; m; m = m->next) {
+        if (m != j->first)
+            str_addc(out, ',');
+        if (object) {
+            str_add_json(out, m->key);
+            str_addc(out, ':');
+        }
+        json_print(out, m);
+    }
+    str_addc(out, object ? '}' : ']');
+}

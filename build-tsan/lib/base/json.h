@@ -1,0 +1,77 @@
+/* json - a strict reader that keeps positions and refuses duplicate keys
+ *
+ * For the formats whose errors must name line and column, or whose memory must
+ * stay bounded: family files, manifests, safetensors headers.  cJSON serves
+ * elsewhere.  A document is a tree of nodes in one pool; every pointer is
+ * borrowed from the document and dies with json_clear. */
+#ifndef LIB_BASE_JSON_H
+#define LIB_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/pool.h"
+#include "lib/base/str.h"
+
+enum json_type {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+};
+
+struct json {
+    enum json_type type;
+    uint32_t line, col; /* of its first byte, from 1; col counts bytes */
+    uint32_t n;         /* members or elements; bytes of a string */
+    const char *key;    /* name inside an object, else NULL */
+    const char *text;   /* string: unescaped, NUL-terminated; number: as written */
+    const struct json *first; /* first member or element */
+    const struct json *next;  /* next sibling */
+};
+
+struct json_doc {
+    const char *name; /* borrowed: the file's name for messages */
+    const struct json *root;
+    struct pool pool; /* private */
+};
+
+/* Parse TEXT (N bytes, need not be NUL-terminated) into *doc.  NAME is kept
+ * and not copied.  Nesting deeper than 64, a duplicate key, a bad escape, ill-formed
+ * UTF-8, NaN or a trailing byte is ERR_INPUT "NAME:LINE:COL: cause"; so is a tree that
+ * takes more than mem_allowance.  On failure
+ * *doc needs no json_clear. */
+MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *text,
+                          size_t n, struct err *err);
+void json_clear(struct json_doc *doc);
+
+/* Would cJSON's tree of the N bytes at TEXT take more memory than foreign bytes may?
+ * Then ERR_INPUT; to be asked before cJSON_Parse. */
+MUST_CHECK int json_check_cost(const char *name, const char *text, size_t n,
+                               struct err *err);
+
+/* The first member of OBJECT that repeats an earlier one's key, or NULL. */
+const struct json *json_find_duplicate(const struct json *object);
+
+/* The member KEY of OBJ (NULL or not an object: NULL). */
+const struct json *json_get(const struct json *obj, const char *key);
+const char *json_string(const struct json *j);      /* NULL unless a string */
+bool json_u64(const struct json *j, uint64_t *out); /* an exact unsigned integer */
+bool json_i64(const struct json *j, int64_t *out);
+bool json_double(const struct json *j, double *out); /* any number */
+bool json_is_true(const struct json *j);
+
+/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position
+ * out. */
+int json_error(const struct json_doc *doc, const struct json *j, struct err *err,
+               const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Append J as compact JSON text (numbers as they were written). */
+void json_print(struct str *out, const struct json *j);
+
+#endif

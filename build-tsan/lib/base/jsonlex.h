@@ -1,0 +1,67 @@
+/* jsonlex - JSON token by token, for documents that are not to be held as a tree
+ *
+ * The same strict grammar as json.h, which is built on it: nothing that json_parse
+ * refuses passes here, except duplicate keys, which are the caller's to find.  The
+ * memory used is that of the longest string.
+ *
+ *     struct jsonlex lex;
+ *     jsonlex_init(&lex, "file.json", text, n);
+ *     while (jsonlex_next(&lex, &err) == 0 && lex.token != JSONLEX_END)
+ *         ...
+ *     jsonlex_clear(&lex);
+ */
+#ifndef LIB_BASE_JSONLEX_H
+#define LIB_BASE_JSONLEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+enum jsonlex_token {
+    JSONLEX_OBJECT, /* { */
+    JSONLEX_OBJECT_END,
+    JSONLEX_ARRAY, /* [ */
+    JSONLEX_ARRAY_END,
+    JSONLEX_KEY, /* its text; the value is the next token */
+    JSONLEX_STRING,
+    JSONLEX_NUMBER,
+    JSONLEX_TRUE,
+    JSONLEX_FALSE,
+    JSONLEX_NULL,
+    JSONLEX_END /* of the document; stays there */
+};
+
+enum { JSONLEX_DEPTH = 64 };
+
+struct jsonlex {
+    enum jsonlex_token token;
+    uint32_t line, col; /* of the token's first byte, from 1; col counts bytes */
+    size_t start, end;  /* the token's bytes in the text */
+    struct str text;    /* key, string: unescaped; number: as written */
+    int depth;          /* objects and arrays open */
+
+    /* private */
+    const char *name, *begin, *p, *limit, *line_start;
+    uint32_t at_line;
+    uint64_t in_object; /* bit d: the container at depth d + 1 is an object */
+    int expect;
+};
+
+/* Read the N bytes at TEXT.  NAME (for messages) and TEXT are borrowed. */
+void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_t n);
+void jsonlex_clear(struct jsonlex *lex);
+
+/* Step to the next token.  Returns -1 with ERR_INPUT "NAME:LINE:COL: cause". */
+MUST_CHECK int jsonlex_next(struct jsonlex *lex, struct err *err);
+
+/* With the first token of a value at hand, step to its last one, so that
+ * [start of the first, lex->end) is the value's text. */
+MUST_CHECK int jsonlex_skip(struct jsonlex *lex, struct err *err);
+
+/* ERR_INPUT "NAME:LINE:COL: " of the present token and the formatted cause. */
+int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

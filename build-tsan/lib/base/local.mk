@@ -1,0 +1,14 @@
+# lib/base - what everything stands on
+lib_libshardutils_a_SOURCES += \
+    %D%/clock.c %D%/clock.h \
+    %D%/dtype.c %D%/dtype.h \
+    %D%/err.c %D%/err.h \
+    %D%/fs.c %D%/fs.h \
+    %D%/hash.c %D%/hash.h \
+    %D%/json.c %D%/json.h \
+    %D%/jsonlex.c %D%/jsonlex.h \
+    %D%/jsonplain.c %D%/jsonplain.h \
+    %D%/mem.c %D%/mem.h \
+    %D%/pool.c %D%/pool.h \
+    %D%/rng.c %D%/rng.h \
+    %D%/str.c %D%/str.h

@@ -1,0 +1,21 @@
+/* pool - many small pieces of memory that are released together */
+#ifndef LIB_BASE_POOL_H
+#define LIB_BASE_POOL_H
+
+#include <stddef.h>
+
+/* `struct pool p = { 0 }` is empty. */
+struct pool {
+    struct pool_block *head; /* private */
+    size_t taken;            /* bytes of memory in all */
+};
+
+/* N bytes, not zeroed, aligned to ALIGN (a power of two, at most 8).  They live until
+ * pool_clear. */
+void *pool_take(struct pool *p, size_t n, size_t align);
+/* A copy of the N bytes at S with a NUL behind them. */
+char *pool_strndup(struct pool *p, const char *s, size_t n);
+char *pool_strdup(struct pool *p, const char *s);
+void pool_clear(struct pool *p);
+
+#endif

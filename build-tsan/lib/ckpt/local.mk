@@ -1,0 +1,11 @@
+# lib/ckpt - checkpoints on disk
+lib_libshardutils_a_SOURCES += \
+    %D%/dcp.c %D%/dcp.h \
+    %D%/manifest.c %D%/manifest.h \
+    %D%/outdir.c %D%/outdir.h \
+    %D%/pickle.c %D%/pickle.h \
+    %D%/safetensors.c %D%/safetensors.h \
+    %D%/source.c %D%/source.h \
+    %D%/tensor.c %D%/tensor.h \
+    %D%/unpickle.c %D%/unpickle.h \
+    %D%/zip.c %D%/zip.h

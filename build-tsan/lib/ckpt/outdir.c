@@ -1,0 +1,385 @@
+/* outdir - an output directory that appears whole, and continues where it was
+ * interrupted */
+#define _GNU_SOURCE /* renameat2 */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/ckpt/outdir.h"
+
+static const char JOURNAL[] = "progress";
+
+enum { MAX_JOURNAL = 1 << 30 };
+
+/* May the existing PATH be replaced? */
+static int check_replaceable(const char *path, const char *const *files, size_t nfiles,
+                             struct err *err)
+{
+    char *manifest = fs_join_dup(path, MANIFEST_NAME);
+    bool ours = fs_exists(manifest);
+    char **names = NULL;
+    size_t n = 0;
+    int ret = -1;
+
+    free(manifest);
+    if (!fs_is_dir(path))
+        return err_set(err, ERR_USAGE, "%s: exists and is not a checkpoint", path);
+    if (fs_list(&names, &n, path, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && !ours; i++) {
+        size_t k = 0;
+
+        while (k < nfiles && strcmp(files[k], names[i]))
+            k++;
+        if (k == nfiles) {
+            err_set(err, ERR_USAGE, "%s: not replaced: it holds %s, which is not ours",
+                    path, names[i]);
+            goto out;
+        }
+    }
+    ret = 0;
+out:
+    fs_list_free(names, n);
+    return ret;
+}
+
+/* Whoever may write in the directory could have put there what an earlier run of ours
+ * is believed to have left: a journal, or links under the names of rank files. */
+static int check_ours(const struct outdir *o, const struct stat *st, struct err *err)
+{
+    const char *why = st->st_uid != geteuid()             ? "belongs to another user"
+                      : st->st_mode & (S_IWGRP | S_IWOTH) ? "is writable by others"
+                                                          : NULL;
+
+    return why ? err_set(err, ERR_INPUT, "%s: %s; remove it", o->partial, why) : 0;
+}
+
+/* Open and lock the directory O->partial, made if need be.  It may have been finished
+ * and renamed by another run between being opened and being locked; then a new one is
+ * made. */
+static int lock_partial(struct outdir *o, struct err *err)
+{
+    for (;;) {
+        struct stat opened, named;
+
+        if (mkdir(o->partial, 0700) < 0 && errno != EEXIST)
+            return err_errno(err, "%s", o->partial);
+        o->dir = open(o->partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (o->dir < 0 && (errno == ELOOP || errno == ENOTDIR))
+            return err_set(err, ERR_INPUT, "%s: is no directory; remove it",
+                           o->partial);
+        if (o->dir < 0 || fstat(o->dir, &opened) < 0)
+            return err_errno(err, "%s", o->partial);
+        if (check_ours(o, &opened, err) < 0)
+            return -1;
+        if (flock(o->dir, LOCK_EX | LOCK_NB) < 0)
+            return errno == EWOULDBLOCK
+                       ? err_set(err, ERR_LOCKED, "%s: another run is writing it",
+                                 o->path)
+                       : err_errno(err, "%s", o->partial);
+        if (lstat(o->partial, &named) == 0 && opened.st_ino == named.st_ino &&
+            opened.st_dev == named.st_dev)
+            return 0;
+        close(o->dir);
+        o->dir = -1;
+    }
+}
+
+static char *file_dup(const struct outdir *o, const char *name)
+{
+    return fs_join_dup(o->partial, name);
+}
+
+static int empty_directory(const struct outdir *o, struct err *err)
+{
+    char **names;
+    size_t n;
+    int ret = 0;
+
+    if (fs_list_at(&names, &n, o->dir, ".", o->partial, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        char *path = file_dup(o, names[i]);
+
+        ret = fs_remove_tree_at(o->dir, names[i], path, err);
+        free(path);
+    }
+    fs_list_free(names, n);
+    return ret;
+}
+
+/* Open what is there as NAME, which must be a file that nobody else has: ours, and
+ * under this name alone.  -1 when there is none. */
+static int open_own(const struct outdir *o, const char *name, int flags)
+{
+    int fd = openat(o->dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+        st.st_nlink == 1)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int outdir_create(const struct outdir *o, const char *name, struct err *err)
+{
+    char *path = file_dup(o, name);
+    int fd = -1;
+
+    if (fs_remove_tree_at(o->dir, name, path, err) == 0) {
+        fd = openat(o->dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                    0600);
+        if (fd < 0)
+            err_errno(err, "%s", path);
+    }
+    free(path);
+    return fd;
+}
+
+int outdir_reopen(const struct outdir *o, const char *name, struct err *err)
+{
+    int fd = open_own(o, name, O_RDWR);
+
+    return fd >= 0 ? fd : outdir_create(o, name, err);
+}
+
+int outdir_share(const struct outdir *o, int fd, mode_t source, const char *path,
+                 struct err *err)
+{
+    mode_t mode = (0600 | (source & 0066)) & ~o->umask;
+
+    return fchmod(fd, mode) < 0 ? err_errno(err, "%s", path) : 0;
+}
+
+int outdir_write(const struct outdir *o, const char *name, const char *text, size_t n,
+                 mode_t source, struct err *err)
+{
+    char *path = file_dup(o, name);
+    int fd = outdir_create(o, name, err), ret = -1;
+
+    if (fd < 0 || fs_write(fd, text, n, path, err) < 0 ||
+        outdir_share(o, fd, source, path, err) < 0)
+        goto out;
+    ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;
+out:
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return ret;
+}
+
+/* ---- the journal ---- */
+
+static int write_line(struct outdir *o, const char *line, struct err *err)
+{
+    char *text = str_dupf("%s\n", line);
+    int ret = fs_write(o->journal, text, strlen(text), o->partial, err);
+
+    free(text);
+    return ret;
+}
+
+/* The text behind the line LINE at the beginning of *TEXT; false when TEXT does not
+ * begin with it. */
+static bool take_line(const char **text, const char *line)
+{
+    size_t n = strlen(line);
+
+    if (strncmp(*text, line, n) != 0 || (*text)[n] != '\n')
+        return false;
+    *text += n + 1;
+    return true;
+}
+
+/* The journal's whole lines, a fresh text; "" when there is none of ours. */
+static int read_journal(char **text, const struct outdir *o, struct err *err)
+{
+    int fd = open_own(o, JOURNAL, O_RDONLY);
+    struct stat st;
+    char *end;
+    int ret = -1;
+
+    *text = NULL;
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > MAX_JOURNAL) {
+        *text = xstrdup("");
+        ret = 0;
+        goto out;
+    }
+    *text = xcalloc((size_t)st.st_size + 1, 1);
+    if (fs_pread(fd, *text, (size_t)st.st_size, 0, o->partial, err) < 0)
+        goto out;
+    end = strrchr(*text, '\n');
+    *(end ? end + 1 : *text) = '\0'; /* a line that was cut short is not done */
+    ret = 0;
+out:
+    if (fd >= 0)
+        close(fd);
+    return ret;
+}
+
+/* Take up the journal when its first line is IDENTITY; else start afresh.  Where the
+ * second line is not STAMP, nothing is noted as done before the caller does so. */
+static int open_journal(struct outdir *o, const char *identity, const char *stamp,
+                        struct err *err)
+{
+    char *path = file_dup(o, JOURNAL), *text = NULL;
+    const char *rest;
+    int ret = -1;
+
+    if (read_journal(&text, o, err) < 0)
+        goto out;
+    rest = text;
+    if (take_line(&rest, identity)) {
+        o->touched = !take_line(&rest, stamp);
+        if (o->touched && *rest)
+            rest = strchr(rest, '\n') + 1;
+        o->done = xstrdup(rest);
+    } else {
+        o->done = xstrdup("");
+        if (empty_directory(o, err) < 0)
+            goto out;
+    }
+    o->journal = outdir_create(o, JOURNAL, err);
+    if (o->journal < 0 || write_line(o, identity, err) < 0 ||
+        write_line(o, stamp, err) < 0)
+        goto out;
+    ret = o->touched ? 0 : fs_write(o->journal, o->done, strlen(o->done), path, err);
+out:
+    free(path);
+    free(text);
+    return ret;
+}
+
+/* ---- the whole ---- */
+
+static mode_t current_umask(void)
+{
+    mode_t mask = umask(0);
+
+    umask(mask);
+    return mask;
+}
+
+int outdir_open(struct outdir *o, const char *path, const char *identity,
+                const char *stamp, bool force, const char *const *files, size_t nfiles,
+                struct err *err)
+{
+    size_t len = strlen(path);
+
+    *o = (struct outdir){ .dir = -1, .journal = -1, .umask = current_umask() };
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    o->path = xstrndup(path, len);
+    o->partial = str_dupf("%s.partial", o->path);
+    if (fs_exists(o->path) && !force) {
+        err_set(err, ERR_USAGE, "%s: exists (-f replaces a checkpoint)", o->path);
+        goto fail;
+    }
+    if (fs_exists(o->path) && check_replaceable(o->path, files, nfiles, err) < 0)
+        goto fail;
+    if (lock_partial(o, err) < 0 || open_journal(o, identity, stamp, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    outdir_close(o);
+    return -1;
+}
+
+int outdir_note(struct outdir *o, const char *line, struct err *err)
+{
+    return write_line(o, line, err);
+}
+
+/* Rename the partial directory to the final name; what had that name is called OLD
+ * then, and where the system can exchange two names, there is no moment without either.
+ */
+static int put_in_place(struct outdir *o, const char *old, struct err *err)
+{
+#ifdef RENAME_EXCHANGE
+    if (old && renameat2(AT_FDCWD, o->partial, AT_FDCWD, o->path, RENAME_EXCHANGE) == 0)
+        return rename(o->partial, old) < 0 ? err_errno(err, "%s", o->partial) : 0;
+#endif
+    if (old && rename(o->path, old) < 0)
+        return err_errno(err, "%s", o->path);
+    if (rename(o->partial, o->path) < 0) {
+        err_errno(err, "%s", o->path);
+        if (old)
+            rename(old, o->path);
+        return -1;
+    }
+    return 0;
+}
+
+/* Is NAME the directory that was written? */
+static bool is_it(const struct outdir *o, const char *name)
+{
+    struct stat opened, named;
+
+    return fstat(o->dir, &opened) == 0 && lstat(name, &named) == 0 &&
+           opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+int outdir_finish(struct outdir *o, struct err *err)
+{
+    char *parent = fs_dirname_dup(o->path);
+    struct stat st;
+    char *old = NULL;
+    int ret = -1;
+
+    if (unlinkat(o->dir, JOURNAL, 0) < 0 || fstat(o->dir, &st) < 0) {
+        err_errno(err, "%s", o->partial);
+        goto out;
+    }
+    if (!is_it(o, o->partial)) {
+        err_set(err, ERR_SYSTEM, "%s: was moved or replaced while it was written",
+                o->partial);
+        goto out;
+    }
+    /* what the parent directory gave, such as its group's bit, stays */
+    if (fchmod(o->dir, (st.st_mode & 07000) | (0777 & ~o->umask)) < 0 ||
+        (fsync(o->dir) < 0 && errno != EINVAL)) {
+        err_errno(err, "%s", o->partial);
+        goto out;
+    }
+    if (fs_exists(o->path))
+        old = str_dupf("%s.old-%ld", o->path, (long)getpid());
+    if (put_in_place(o, old, err) < 0)
+        goto out;
+    if (!is_it(o, o->path)) {
+        err_set(err, ERR_SYSTEM, "%s: is not what was written: it was replaced",
+                o->path);
+        goto out;
+    }
+    if (fs_sync_dir(parent, err) < 0 || (old && fs_remove_tree(old, err) < 0))
+        goto out;
+    ret = 0;
+out:
+    free(parent);
+    free(old);
+    return ret;
+}
+
+void outdir_close(struct outdir *o)
+{
+    if (o->journal >= 0)
+        close(o->journal);
+    if (o->dir >= 0)
+        close(o->dir);
+    free(o->path);
+    free(o->partial);
+    free(o->done);
+    *o = (struct outdir){ .dir = -1, .journal = -1 };
+}

@@ -1,0 +1,568 @@
+/* source - a Hugging Face directory, or one file of tensors */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/jsonlex.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/pickle.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/source.h"
+
+static const char PICKLE_INDEX[] = "pytorch_model.bin.index.json";
+static const char CONFIG[] = "config.json";
+
+enum { MAX_JSON = 256 << 20, MAX_SMALL = 256 << 20, CHUNK = 1 << 20 };
+
+/* ---- the index ---- */
+
+/* What to do with an entry of the weight_map; the file's name is LEX's token. */
+typedef int entry_fn(void *arg, const char *tensor, struct jsonlex *lex,
+                     struct err *err);
+
+/* The weight_map, its key at hand. */
+static int walk_weight_map(struct jsonlex *lex, entry_fn *entry, void *arg,
+                           struct err *err)
+{
+    char *tensor = NULL;
+    int ret = -1;
+
+    if (jsonlex_next(lex, err) < 0)
+        return -1;
+    if (lex->token != JSONLEX_OBJECT)
+        return jsonlex_error(lex, err, "weight_map is no object");
+    for (;;) {
+        if (jsonlex_next(lex, err) < 0)
+            goto out;
+        if (lex->token == JSONLEX_OBJECT_END)
+            break;
+        free(tensor);
+        tensor = xstrdup(lex->text.s);
+        if (jsonlex_next(lex, err) < 0)
+            goto out;
+        if (lex->token != JSONLEX_STRING || strlen(lex->text.s) != lex->text.len) {
+            jsonlex_error(lex, err, "expected a file's name");
+            goto out;
+        }
+        if (entry(arg, tensor, lex, err) < 0)
+            goto out;
+    }
+    ret = 0;
+out:
+    free(tensor);
+    return ret;
+}
+
+/* Call ENTRY for each tensor of the index. */
+static int walk_index(const char *path, const char *text, size_t n, entry_fn *entry,
+                      void *arg, struct err *err)
+{
+    struct jsonlex lex;
+    bool found = false;
+    int ret = -1;
+
+    jsonlex_init(&lex, path, text, n);
+    if (jsonlex_next(&lex, err) < 0)
+        goto out;
+    if (lex.token != JSONLEX_OBJECT) {
+        jsonlex_error(&lex, err, "expected an object");
+        goto out;
+    }
+    while (jsonlex_next(&lex, err) == 0) {
+        if (lex.token == JSONLEX_END) {
+            ret = found ? 0 : err_set(err, ERR_INPUT, "%s: no weight_map", path);
+            break;
+        }
+        if (lex.token == JSONLEX_OBJECT_END)
+            continue;
+        if (strcmp(lex.text.s, "weight_map")) {
+            if (jsonlex_next(&lex, err) < 0 || jsonlex_skip(&lex, err) < 0)
+                break;
+            continue;
+        }
+        if (found) {
+            jsonlex_error(&lex, err, "duplicate key \"weight_map\"");
+            break;
+        }
+        found = true;
+        if (walk_weight_map(&lex, entry, arg, err) < 0)
+            break;
+    }
+out:
+    jsonlex_clear(&lex);
+    return ret;
+}
+
+struct name_list {
+    const char *suffix; /* of the files that the index may name */
+    char **v;
+    size_t n, cap;
+};
+
+/* An index names a few files many times: a name like the one before is not kept
+ * again. */
+static int collect_file(void *arg, const char *tensor, struct jsonlex *lex,
+                        struct err *err)
+{
+    struct name_list *list = arg;
+    const char *name = lex->text.s;
+
+    (void)tensor;
+    if (!fs_is_plain_name(name) || strchr(name, '/'))
+        return jsonlex_error(lex, err, "'%s' is not a file of this directory", name);
+    if (!str_ends(name, list->suffix))
+        return jsonlex_error(lex, err, "'%s' is no *%s file", name, list->suffix);
+    if (list->n && !strcmp(list->v[list->n - 1], name))
+        return 0;
+    list->v = xgrow(list->v, &list->cap, list->n + 1, sizeof(*list->v));
+    list->v[list->n++] = xstrdup(name);
+    return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void drop_repeated(struct name_list *list)
+{
+    size_t kept = 0;
+
+    qsort(list->v, list->n, sizeof(*list->v), compare_names);
+    for (size_t i = 0; i < list->n; i++) {
+        if (kept && !strcmp(list->v[kept - 1], list->v[i]))
+            free(list->v[i]);
+        else
+            list->v[kept++] = list->v[i];
+    }
+    list->n = kept;
+}
+
+int source_parse_index(char ***names, size_t *nnames, const char *path,
+                       const char *text, size_t n, struct err *err)
+{
+    struct name_list list = { .suffix = str_ends(path, PICKLE_INDEX) ? ".bin"
+                                                                     : ".safetensors" };
+
+    if (walk_index(path, text, n, collect_file, &list, err) < 0)
+        goto fail;
+    if (!list.n) {
+        err_set(err, ERR_INPUT, "%s: its weight_map names no file", path);
+        goto fail;
+    }
+    drop_repeated(&list);
+    *names = list.v;
+    *nnames = list.n;
+    return 0;
+fail:
+    fs_list_free(list.v, list.n);
+    return -1;
+}
+
+struct lookup {
+    const struct source *source;
+    const struct tensor_index *index;
+};
+
+static int check_entry(void *arg, const char *tensor, struct jsonlex *lex,
+                       struct err *err)
+{
+    const struct lookup *l = arg;
+    long at = tensor_index_find(l->index, tensor);
+
+    if (at < 0 || strcmp(fs_basename(l->source->file[l->source->tensor[at].file].path),
+                         lex->text.s))
+        return jsonlex_error(lex, err, "tensor '%s' is not in '%s'", tensor,
+                             lex->text.s);
+    return 0;
+}
+
+/* ---- files ---- */
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct tensor *x = a, *y = b;
+
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
+{
+    uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));
+
+    memcpy(kept, numbers, (size_t)n * sizeof(*kept));
+    return kept;
+}
+
+/* Add copies of the N tensors at T, which are those of file FILE. */
+static void add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
+                        size_t *cap)
+{
+    s->tensor = xgrow(s->tensor, cap, s->n + n, sizeof(*s->tensor));
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *copy = &s->tensor[s->n++];
+
+        *copy = t[i];
+        copy->name = pool_strdup(&s->pool, t[i].name);
+        copy->shape = keep_numbers(s, t[i].shape, t[i].ndim);
+        if (t[i].stride)
+            copy->stride = keep_numbers(s, t[i].stride, t[i].ndim);
+        copy->file = (int)file;
+    }
+}
+
+static int read_safetensors(struct source *s, size_t i, int fd, size_t *cap,
+                            struct err *err)
+{
+    struct source_file *f = &s->file[i];
+    struct safetensors st;
+
+    if (safetensors_read(&st, NULL, fd, f->path, err) < 0)
+        return -1;
+    f->size = f->whole = st.size;
+    f->data = st.data;
+    if (st.n)
+        qsort(st.tensor, st.n, sizeof(*st.tensor), compare_offsets);
+    add_tensors(s, st.tensor, st.n, i, cap);
+    safetensors_clear(&st);
+    return 0;
+}
+
+/* "pytorch_model-00001-of-00002.bin" is "model-00001-of-00002.safetensors" in the other
+ * form. */
+static const char *safetensors_name(struct source *s, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    char *made;
+    const char *kept;
+
+    if (str_starts(name, "pytorch_"))
+        name += strlen("pytorch_");
+    made = str_dupf("%.*s.safetensors",
+                    dot > name ? (int)(dot - name) : (int)strlen(name), name);
+    kept = pool_strdup(&s->pool, made);
+    free(made);
+    return kept;
+}
+
+static int read_pickle(struct source *s, size_t i, int fd, size_t *cap, struct err *err)
+{
+    struct source_file *f = &s->file[i];
+    struct safetensors_header h;
+    struct tensor *ordered;
+    struct pickle p;
+    size_t n = 0;
+    int ret;
+
+    if (pickle_read(&p, fd, f->path, err) < 0)
+        return -1;
+    ordered = xmalloc(p.n * sizeof(*ordered));
+    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
+    for (int bits = 64; bits >= 8;
+         bits /= 2) /* wide elements first, so that all are aligned */
+        for (size_t k = 0; k < p.n; k++)
+            if (dtype_bits(p.tensor[k].dtype) == bits) {
+                const struct tensor *t = ordered + n;
+
+                ordered[n++] = p.tensor[k];
+                safetensors_header_add(&h, t->name, t->dtype, t->ndim, t->shape,
+                                       t->size);
+            }
+    add_tensors(s, ordered, n, i, cap);
+    ret = safetensors_header_finish(&h, f->path, err);
+    f->origin = f->name;
+    f->name = safetensors_name(s, f->name);
+    f->size = p.size;
+    f->data = h.text.len;
+    f->whole = f->data + h.end;
+    f->header = pool_strndup(&s->pool, h.text.s + 8, h.text.len - 8);
+    safetensors_header_clear(&h);
+    free(ordered);
+    pickle_clear(&p);
+    return ret;
+}
+
+/* By its name, or by how it begins: a zip archive, or an opcode that says a protocol.
+ */
+static bool looks_pickled(int fd, const char *path)
+{
+    unsigned char head[2] = { 0, 0 };
+
+    if (str_ends(path, ".safetensors"))
+        return false;
+    if (str_ends(path, ".bin") || str_ends(path, ".pt") || str_ends(path, ".pth"))
+        return true;
+    return pread(fd, head, sizeof(head), 0) == sizeof(head) &&
+           (!memcmp(head, "PK", 2) ||
+            (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
+}
+
+/* Read what file I, whose name and path are set, has. */
+static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err)
+{
+    struct source_file *f = &s->file[i];
+    struct stat status;
+    int fd = fs_open_regular(f->path, err);
+    int ret = -1;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) < 0) {
+        err_errno(err, "%s", f->path);
+        goto out;
+    }
+    f->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    f->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+    f->inode = (uint64_t)status.st_ino;
+    ret = looks_pickled(fd, f->path) ? read_pickle(s, i, fd, cap, err)
+                                     : read_safetensors(s, i, fd, cap, err);
+out:
+    close(fd);
+    return ret;
+}
+
+static int read_all_weights(struct source *s, struct err *err)
+{
+    size_t cap = 0;
+
+    for (size_t i = 0; i < s->nfiles; i++)
+        if (read_weights(s, i, &cap, err) < 0)
+            return -1;
+    return 0;
+}
+
+static void set_file(struct source *s, size_t i, const char *name, const char *path)
+{
+    s->file[i].name = pool_strdup(&s->pool, name);
+    s->file[i].path = pool_strdup(&s->pool, path);
+}
+
+static void set_files(struct source *s, const char *dir, char **names, size_t n)
+{
+    s->file = xcalloc(n, sizeof(*s->file));
+    s->nfiles = n;
+    for (size_t i = 0; i < n; i++) {
+        char *path = fs_join_dup(dir, names[i]);
+
+        set_file(s, i, names[i], path);
+        free(path);
+    }
+}
+
+/* The weights of the directory: one file, or those of an index, whose text and path
+ * then are *text and *index. */
+static int find_weights(struct source *s, const char *dir, char **index, char **text,
+                        size_t *n, struct err *err)
+{
+    static const char *const FORMS[][2] = {
+        { "model.safetensors", "model.safetensors.index.json" },
+        { "pytorch_model.bin", "pytorch_model.bin.index.json" },
+    };
+    char **names;
+    size_t nnames;
+
+    for (size_t k = 0; k < sizeof(FORMS) / sizeof(*FORMS); k++) {
+        char *one[] = { (char *)FORMS[k][0] }, *path = fs_join_dup(dir, FORMS[k][0]);
+        bool found = fs_exists(path);
+
+        free(path);
+        if (found) {
+            set_files(s, dir, one, 1);
+            return 0;
+        }
+        path = fs_join_dup(dir, FORMS[k][1]);
+        if (fs_exists(path)) {
+            *index = path;
+            if (fs_read_regular(text, n, path, MAX_JSON, err) < 0 ||
+                source_parse_index(&names, &nnames, path, *text, *n, err) < 0)
+                return -1;
+            set_files(s, dir, names, nnames);
+            fs_list_free(names, nnames);
+            return 0;
+        }
+        free(path);
+    }
+    return err_set(err, ERR_INPUT,
+                   "%s: no model.safetensors, no pytorch_model.bin, and no index "
+                   "of either",
+                   dir);
+}
+
+/* Is NAME one of the small files that belong to a model? */
+static bool is_small(const char *dir, const char *name)
+{
+    static const char *const SUFFIXES[] = { ".json", ".txt", ".model", ".jinja",
+                                            ".tiktoken" };
+    char *path = fs_join_dup(dir, name);
+    struct stat st;
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
+        found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
+    found = found && strcmp(name, PICKLE_INDEX) && stat(path, &st) == 0 &&
+            S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
+    free(path);
+    return found;
+}
+
+static int find_small(struct source *s, const char *dir, struct err *err)
+{
+    char **names;
+    size_t n;
+
+    if (fs_list(&names, &n, dir, err) < 0)
+        return -1;
+    s->small = xmalloc(n * sizeof(*s->small));
+    for (size_t i = 0; i < n; i++) {
+        if (is_small(dir, names[i]))
+            s->small[s->nsmall++] = names[i];
+        else
+            free(names[i]);
+    }
+    free(names);
+    return 0;
+}
+
+static int open_directory(struct source *s, const char *dir, struct err *err)
+{
+    char *index = NULL;
+    struct tensor_index found = { 0 };
+    struct lookup lookup = { s, &found };
+    const struct tensor *twice;
+    char *text = NULL;
+    size_t n = 0, config_bytes;
+    int ret = -1;
+
+    s->config_path = fs_join_dup(dir, CONFIG);
+    if (fs_exists(s->config_path) &&
+        fs_read_regular(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
+        goto out;
+    if (find_weights(s, dir, &index, &text, &n, err) < 0 ||
+        read_all_weights(s, err) < 0)
+        goto out;
+    twice = tensor_index_init(&found, s->tensor, s->n);
+    if (twice) {
+        err_set(err, ERR_INPUT, "%s: tensor '%s' is in two files", dir, twice->name);
+        goto out;
+    }
+    if (text && walk_index(index, text, n, check_entry, &lookup, err) < 0)
+        goto out;
+    ret = find_small(s, dir, err);
+out:
+    tensor_index_clear(&found);
+    free(index);
+    free(text);
+    return ret;
+}
+
+int source_open(struct source *s, const char *path, struct err *err)
+{
+    struct source made = { .path = xstrdup(path), .single = !fs_is_dir(path) };
+    int ret = -1;
+
+    if (made.single) {
+        made.file = xcalloc(1, sizeof(*made.file));
+        made.nfiles = 1;
+        set_file(&made, 0, fs_basename(path), path);
+        ret = read_all_weights(&made, err);
+    } else {
+        ret = open_directory(&made, path, err);
+    }
+    if (ret < 0)
+        source_clear(&made);
+    else
+        *s = made;
+    return ret;
+}
+
+void source_clear(struct source *s)
+{
+    free(s->path);
+    free(s->config);
+    free(s->config_path);
+    free(s->file);
+    free(s->tensor);
+    fs_list_free(s->small, s->nsmall);
+    pool_clear(&s->pool);
+    *s = (struct source){ 0 };
+}
+
+int source_header(char **text, size_t *n, const struct source *s, size_t i,
+                  struct err *err)
+{
+    const struct source_file *f = &s->file[i];
+    size_t bytes = (size_t)(f->data - 8);
+    char *header;
+    int fd, ret;
+
+    if (f->header) {
+        *text = xstrndup(f->header, bytes);
+        *n = bytes;
+        return 0;
+    }
+    fd = fs_open_regular(f->path, err);
+    if (fd < 0)
+        return -1;
+    header = xmalloc(bytes + 1);
+    header[bytes] = '\0';
+    ret = fs_pread(fd, header, bytes, 8, f->path, err);
+    close(fd);
+    if (ret < 0) {
+        free(header);
+        return -1;
+    }
+    *text = header;
+    *n = bytes;
+    return 0;
+}
+
+int source_crc32(uint32_t *crc, const struct source *s, size_t i, struct err *err)
+{
+    const struct source_file *f = &s->file[i];
+    int fd = fs_open_regular(f->path, err), ret = 0;
+    char *buf;
+
+    if (fd < 0)
+        return -1;
+    buf = xmalloc(CHUNK);
+    *crc = 0;
+    for (uint64_t at = 0; at < f->size && ret == 0; at += CHUNK) {
+        size_t n = f->size - at < CHUNK ? (size_t)(f->size - at) : CHUNK;
+
+        ret = fs_pread(fd, buf, n, at, f->path, err);
+        *crc = hash_crc32(*crc, buf, n);
+    }
+    free(buf);
+    close(fd);
+    return ret;
+}
+
+char *source_index_dup(const struct source *s)
+{
+    struct str text = { 0 };
+    uint64_t total = 0;
+
+    if (s->nfiles < 2 || !s->file[0].header)
+        return NULL;
+    for (size_t i = 0; i < s->n; i++)
+        total += s->tensor[i].size;
+    str_addf(
+        &text,
+        "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
+        (unsigned long long)total);
+    for (size_t i = 0; i < s->n; i++) {
+        str_add(&text, i ? ",\n    " : "\n    ");
+        str_add_json(&text, s->tensor[i].name);
+        str_add(&text, ": ");
+        str_add_json(&text, s->file[s->tensor[i].file].name);
+    }
+    str_add(&text, "\n  }\n}\n");
+    return str_steal(&text);
+}

@@ -1,0 +1,516 @@
+/* attention - softmax(scale * q k^T) v over the keys each query may see
+ *
+ * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al.
+ * 2023).  Threads take blocks of queries of one head.  A block is two matrix products
+ * around a softmax of its rows.  Each score is a sum by itself and values are added key
+ * by key, so that a query's result depends neither on the other queries of its step nor
+ * on where the keys lie. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+enum { BLOCK = 64 }; /* queries */
+
+/* Scale the scores, cap them unless CAP is 0, and return the largest. */
+CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
+{
+    float max = -INFINITY;
+    vec most = { 0 };
+    size_t i = 0;
+
+    most += max;
+    for (; cap == 0 && i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, s + i);
+        v *= scale;
+        memcpy(s + i, &v, sizeof(v));
+        vec_choose(&most, v > most, &v, &most);
+    }
+    for (int k = 0; k < VEC; k++)
+        max = most[k] > max ? most[k] : max;
+    for (; i < n; i++) {
+        s[i] *= scale;
+        if (cap > 0)
+            s[i] = cap * tanhf(s[i] / cap);
+        max = s[i] > max ? s[i] : max;
+    }
+    return max;
+}
+
+/* Scores [n] to weights that sum to 1; the log of their exponentials' sum. */
+CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap)
+{
+    float max = scale_scores(s, n, scale, cap), factor;
+    double sum = 0;
+    size_t i = 0;
+
+    for (; i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, s + i);
+        v -= max;
+        vec_exp(&v, &v);
+        memcpy(s + i, &v, sizeof(v));
+        sum += (double)vec_sum(&v);
+    }
+    for (; i < n; i++) {
+        s[i] = expf(s[i] - max);
+        sum += (double)s[i];
+    }
+    factor = (float)(1 / sum);
+    for (size_t k = 0; k < n; k++)
+        s[k] *= factor;
+    return n ? max + (float)log(sum) : -INFINITY;
+}
+
+/* Keys whose rows follow each other. */
+struct key_run {
+    size_t key, n; /* keys, counted from the first */
+    size_t row;    /* of the first of them */
+};
+
+/* What the threads share. */
+struct job {
+    const struct inst *inst;
+    const struct attention_step *step;
+    const float *q;
+    float *y;
+    size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
+    size_t block;                                  /* queries of a task */
+    float *score;                                  /* [threads][block][keys] */
+    struct key_run *run;                           /* [runs] */
+    size_t runs;
+    float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
+    int64_t least; /* key - query of the first of the distances */
+    size_t distances;
+};
+
+/* The keys that the query at POSITION sees: from *first to *end, which may be no more
+ * than *first. */
+static void visible(const struct job *j, size_t position, size_t *first, size_t *end)
+{
+    size_t window = j->inst->attention.window, base = j->step->first_key;
+    size_t low = base, high = base + j->step->keys;
+
+    if (j->inst->attention.causal && position + 1 < high)
+        high = position + 1;
+    if (window && position + 1 > window + low)
+        low = position + 1 - window;
+    if (window && !j->inst->attention.causal && position + window < high)
+        high = position + window;
+    *first = low - base;
+    *end = high > low ? high - base : *first;
+}
+
+static void set_lse(const struct job *j, size_t row, size_t head, float lse)
+{
+    if (j->step->lse)
+        j->step->lse[row * j->inst->attention.heads + head] = lse;
+}
+
+/* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
+ * of two p below N, then every other one of 2p heads (Press et al. 2022, "Train Short,
+ * Test Long", and its code for other numbers of heads). */
+static double slope_of(uint64_t head, uint64_t n)
+{
+    uint64_t power = 1;
+
+    while (power * 2 <= n)
+        power *= 2;
+    if (head < power)
+        return exp2(-8.0 * (double)(head + 1) / (double)power);
+    return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
+}
+
+/* Add the bias of local HEAD's distances to the scores S of the keys FIRST .. FIRST +
+ * N, which are not scaled yet, of the query at POSITION. */
+static void add_alibi(const struct job *j, size_t head, size_t position, float *s,
+                      size_t first, size_t n)
+{
+    size_t per = j->inst->attention.heads / j->inst->attention.kv_heads;
+    uint64_t global =
+        (j->inst->attention.group_start + head / per) * j->inst->attention.per_group +
+        j->inst->attention.within_start + head % per;
+    double f = slope_of(global, j->inst->attention.all_heads) *
+               j->inst->attention.alibi / j->inst->attention.scale;
+
+    first += j->step->first_key;
+    for (size_t t = 0; t < n; t++)
+        s[t] += (float)(f * ((double)(first + t) - (double)position));
+}
+
+/* The bucket of a key at DISTANCE from its query (Raffel et al. 2020, "Exploring the
+ * Limits of Transfer Learning", section 2.1, and its code): half of the buckets, of
+ * those for keys before the query and after it unless all are before, stand for one
+ * distance each, the others for logarithmically more up to FAR. */
+static size_t bucket_of(int64_t distance, size_t buckets, size_t far, bool both)
+{
+    size_t base = 0, exact, away;
+    float f;
+
+    if (both) {
+        buckets /= 2;
+        base = distance > 0 ? buckets : 0;
+        away = (size_t)(distance < 0 ? -distance : distance);
+    } else {
+        away = distance < 0 ? (size_t)-distance : 0;
+    }
+    exact = buckets / 2;
+    if (away < exact)
+        return base + away;
+    f = logf((float)away / (float)exact) / (float)log((double)far / (double)exact) *
+        (float)(buckets - exact);
+    away = exact + (size_t)(f > 0 ? f : 0);
+    return base + (away < buckets - 1 ? away : buckets - 1);
+}
+
+/* Lay out the biases by distance, from the first key and the last query to the last key
+ * and the first query. */
+static int open_bias(struct job *j, struct device *d, struct err *err)
+{
+    const struct matrix *m = j->step->bias;
+    const struct inst *inst = j->inst;
+    size_t heads = inst->attention.heads;
+    int64_t low = (int64_t)j->step->start, high = low + (int64_t)j->step->rows - 1;
+    int32_t *bucket;
+    float *rows;
+    int ret;
+
+    j->least = (int64_t)j->step->first_key - high;
+    j->distances =
+        (size_t)((int64_t)(j->step->first_key + j->step->keys) - low - j->least);
+    j->bias = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
+    rows = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
+    bucket = mem_alloc(j->distances * sizeof(*bucket), "attention biases", err);
+    if (j->bias && rows && bucket) {
+        for (size_t i = 0; i < j->distances; i++)
+            bucket[i] =
+                (int32_t)bucket_of(j->least + (int64_t)i, m->rows, inst->attention.far,
+                                   !inst->attention.causal);
+        cpu_embedding(d, rows, m, bucket, j->distances, 0, 0);
+        for (size_t i = 0; i < j->distances; i++)
+            for (size_t h = 0; h < heads; h++)
+                j->bias[h * j->distances + i] =
+                    rows[i * heads + h] / (float)inst->attention.scale;
+    }
+    ret = j->bias && rows && bucket ? 0 : -1;
+    free(bucket);
+    free(rows);
+    return ret;
+}
+
+/* Add to the scores S of the keys FIRST .. FIRST + N what depends on their distances.
+ */
+static void add_biases(const struct job *j, size_t head, size_t position, float *s,
+                       size_t first, size_t n)
+{
+    const float *bias = j->bias ? j->bias + head * j->distances : NULL;
+
+    if (j->inst->attention.alibi != 0)
+        add_alibi(j, head, position, s, first, n);
+    if (bias)
+        bias += (int64_t)(j->step->first_key + first) - (int64_t)position - j->least;
+    for (size_t t = 0; t < n && bias; t++)
+        s[t] += bias[t];
+}
+
+/* The keys FIRST .. END that lie in run RUN: how many, from *key on. */
+static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_t *key)
+{
+    size_t low = run->key > first ? run->key : first;
+    size_t high = run->key + run->n < end ? run->key + run->n : end;
+
+    *key = low;
+    return high > low ? high - low : 0;
+}
+
+/* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
+ * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
+static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
+                    size_t kv, float *score, size_t *first_key)
+{
+    size_t dim = j->inst->attention.head_dim;
+    size_t low = j->step->keys, high = 0, n;
+
+    for (size_t i = 0; i < rows; i++) {
+        size_t first, end;
+
+        visible(j, j->step->start + row + i, &first, &end);
+        if (first == end)
+            continue;
+        low = first < low ? first : low;
+        high = end > high ? end : high;
+    }
+    for (size_t i = 0; i < rows && low >= high; i++)
+        set_lse(j, row + i, head, -INFINITY);
+    if (low >= high)
+        return 0;
+    *first_key = low;
+    n = high - low;
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], low, high, &key);
+
+        if (some)
+            cpu_dots(score + (key - low), n, j->q + row * j->q_stride + head * dim,
+                     j->q_stride, rows,
+                     j->step->k + (j->run[r].row + key - j->run[r].key) * j->k_stride +
+                         kv * dim,
+                     j->k_stride, some, dim);
+    }
+    for (size_t i = 0; i < rows; i++) {
+        size_t first, end;
+        float *s = score + i * n;
+
+        visible(j, j->step->start + row + i, &first, &end);
+        if (first == end)
+            first = end = low;
+        add_biases(j, head, j->step->start + row + i, s + (first - low), first,
+                   end - first);
+        set_lse(j, row + i, head,
+                softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
+                        (float)j->inst->attention.softcap));
+        memset(s, 0, (first - low) * sizeof(*s));
+        memset(s + (end - low), 0, (high - end) * sizeof(*s));
+    }
+    return n;
+}
+
+/* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
+static void queries(const struct job *j, size_t row, size_t rows, size_t head,
+                    size_t kv, float *score)
+{
+    size_t value_dim = j->inst->attention.value_dim, low = 0;
+    size_t n = weigh(j, row, rows, head, kv, score, &low);
+    float *y = j->y + row * j->y_stride + head * value_dim;
+
+    for (size_t i = 0; i < rows; i++)
+        memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
+    for (size_t r = 0; r < j->runs && n; r++) {
+        size_t key, some = keys_in(&j->run[r], low, low + n, &key);
+
+        if (some)
+            cpu_add_weighted(y, j->y_stride, score + (key - low), n, rows,
+                             j->step->v +
+                                 (j->run[r].row + key - j->run[r].key) * j->v_stride +
+                                 kv * j->inst->attention.value_cols,
+                             j->v_stride, value_dim, some);
+    }
+}
+
+/* Task: block of queries TASK / heads of head TASK % heads. */
+static void some_queries(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    size_t heads = j->inst->attention.heads;
+    size_t row = task / heads * j->block, head = task % heads;
+    size_t rows = j->step->rows - row < j->block ? j->step->rows - row : j->block;
+    size_t kv = head / (heads / j->inst->attention.kv_heads);
+    float *score = j->score + (size_t)thread * j->block * j->step->keys;
+
+    queries(j, row, rows, head, kv, score);
+}
+
+/* The rows of the keys: one run, or those that the blocks make. */
+static int open_runs(struct job *j, struct err *err)
+{
+    const struct attention_step *s = j->step;
+    size_t most = s->block ? s->keys / s->block_rows + 2 : 1;
+
+    j->run = mem_alloc(most * sizeof(*j->run), "runs of keys", err);
+    if (!j->run)
+        return -1;
+    if (!s->block)
+        j->run[j->runs++] = (struct key_run){ 0, s->keys, s->key_row };
+    for (size_t key = 0; s->block && key < s->keys;) {
+        size_t at = s->key_row + key, in = at % s->block_rows;
+        size_t n = s->block_rows - in, left = s->keys - key;
+        size_t row = (size_t)s->block[at / s->block_rows] * s->block_rows + in;
+        struct key_run *last = j->runs ? &j->run[j->runs - 1] : NULL;
+
+        n = n < left ? n : left;
+        if (last && last->row + last->n == row)
+            last->n += n;
+        else
+            j->run[j->runs++] = (struct key_run){ key, n, row };
+        key += n;
+    }
+    return 0;
+}
+
+int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
+                  const struct attention_step *step, struct err *err)
+{
+    size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
+    struct job j = { .inst = inst,
+                     .step = step,
+                     .q = q,
+                     .y = y,
+                     .q_stride = heads * inst->attention.head_dim,
+                     .k_stride = kv_heads * inst->attention.head_dim,
+                     .v_stride = kv_heads * inst->attention.value_cols,
+                     .y_stride = heads * inst->attention.value_dim,
+                     .block = step->rows > 1 ? BLOCK : 1 };
+
+    int ret = -1;
+
+    if (!heads || !step->rows)
+        return 0;
+    if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0))
+        goto out;
+    j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
+                        "attention scores", err);
+    if (!j.score)
+        goto out;
+    cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
+    ret = 0;
+out:
+    free(j.run);
+    free(j.score);
+    free(j.bias);
+    return ret;
+}
+
+/* ---- the reverse ---- */
+
+/* What the threads share besides. */
+struct back {
+    struct job j; /* whose y is the gradients' */
+    const float *d;
+    size_t d_stride;
+    float *lse;        /* [rows][heads] */
+    float *weights;    /* [threads][2][BLOCK][keys]: those, and their gradients */
+    float *own;        /* [heads][keys][dim + value_dim]: what a head adds to k and v */
+    size_t k_at, v_at; /* columns of y where the gradients of k and v begin */
+};
+
+/* Gradients DS of weights P to those of the scores that are scaled products: ds = p (dp
+ * - sum of p dp), and through the cap, whose scores P is the exponential of. */
+static void weights_back(const struct back *b, float *ds, const float *p, size_t n,
+                         float lse)
+{
+    float cap = (float)b->j.inst->attention.softcap;
+    float scale = (float)b->j.inst->attention.scale;
+    double delta = 0;
+
+    for (size_t k = 0; k < n; k++)
+        delta += (double)p[k] * (double)ds[k];
+    for (size_t k = 0; k < n; k++) {
+        float s = cap > 0 && p[k] > 0 ? (logf(p[k]) + lse) / cap : 0;
+
+        ds[k] = scale * p[k] * (float)((double)ds[k] - delta) * (1 - s * s);
+    }
+}
+
+/* Task: a head, its queries block after block. */
+static void head_back(void *arg, size_t head, int thread)
+{
+    const struct back *b = arg;
+    const struct job *j = &b->j;
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+    size_t keys = j->step->keys, both = dim + value_dim;
+    size_t kv = head / (j->inst->attention.heads / j->inst->attention.kv_heads);
+    float *p = b->weights + (size_t)thread * 2 * BLOCK * keys, *ds = p + BLOCK * keys;
+    float *own = b->own + head * keys * both;
+
+    memset(own, 0, keys * both * sizeof(*own));
+    for (size_t row = 0; row < j->step->rows; row += BLOCK) {
+        size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
+        size_t low = 0, n = weigh(j, row, rows, head, kv, p, &low);
+        const float *k = j->step->k + low * j->k_stride + kv * dim;
+        const float *v =
+            j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;
+        const float *q = j->q + row * j->q_stride + head * dim;
+        const float *d = b->d + row * b->d_stride + head * value_dim;
+        float *dq = j->y + row * j->y_stride + head * dim;
+
+        for (size_t i = 0; i < rows; i++)
+            memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
+        if (!n)
+            continue;
+        cpu_dots(ds, n, d, b->d_stride, rows, v, j->v_stride, n, value_dim);
+        for (size_t i = 0; i < rows; i++)
+            weights_back(b, ds + i * n, p + i * n, n,
+                         b->lse[(row + i) * j->inst->attention.heads + head]);
+        cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
+        own += low * both;
+        cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
+        cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows);
+        own -= low * both;
+    }
+}
+
+CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += f * x[i];
+}
+
+/* Task: a row of k and v: what the heads of each group add, in their order. */
+static void add_heads(void *arg, size_t row, int thread)
+{
+    const struct back *b = arg;
+    const struct inst *inst = b->j.inst;
+    size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
+    size_t per = inst->attention.heads / inst->attention.kv_heads;
+    float *y = b->j.y + row * b->j.y_stride;
+
+    (void)thread;
+    memset(y + b->k_at, 0, b->j.k_stride * sizeof(*y));
+    memset(y + b->v_at, 0, b->j.v_stride * sizeof(*y));
+    for (size_t h = 0; h < inst->attention.heads; h++) {
+        const float *own = b->own + (h * b->j.step->keys + row) * (dim + value_dim);
+
+        add_scaled(y + b->k_at + h / per * dim, own, 1, dim);
+        add_scaled(y + b->v_at + h / per * inst->attention.value_cols, own + dim, 1,
+                   value_dim);
+    }
+}
+
+int cpu_attention_back(struct device *dev, float *y, size_t stride, const float *d,
+                       const float *q, const struct inst *inst,
+                       const struct attention_step *step, struct err *err)
+{
+    size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
+    size_t both = inst->attention.head_dim + inst->attention.value_dim;
+    struct attention_step own = *step;
+    struct back b = { .j = { .inst = inst,
+                             .step = &own,
+                             .q = q,
+                             .y = y,
+                             .q_stride = heads * inst->attention.head_dim,
+                             .k_stride = kv_heads * inst->attention.head_dim,
+                             .v_stride = kv_heads * inst->attention.value_cols,
+                             .y_stride = stride,
+                             .block = BLOCK },
+                      .d = d,
+                      .d_stride = heads * inst->attention.value_dim };
+    int ret = -1;
+
+    if (!heads || !step->rows)
+        return 0;
+    b.k_at = b.j.q_stride;
+    b.v_at = b.k_at + b.j.k_stride;
+    b.lse = mem_alloc(step->rows * heads * sizeof(float), "attention scores", err);
+    b.weights =
+        mem_alloc((uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
+                  "attention scores", err);
+    b.own =
+        mem_alloc(heads * step->keys * both * sizeof(float), "gradients of keys", err);
+    if (!b.lse || !b.weights || !b.own || open_runs(&b.j, err) < 0)
+        goto out;
+    own.lse = b.lse;
+    cpu_parallel(dev, heads, head_back, &b);
+    cpu_parallel(dev, step->keys, add_heads, &b);
+    ret = 0;
+out:
+    free(b.j.run);
+    free(b.lse);
+    free(b.weights);
+    free(b.own);
+    return ret;
+}

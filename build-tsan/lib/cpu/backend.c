@@ -1,0 +1,56 @@
+/* backend - the CPU as a device: memory of the host, a team of threads */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+static bool probe(void)
+{
+    return true;
+}
+
+static void *allocate(struct device *d, uint64_t size, const char *what,
+                      struct err *err)
+{
+    (void)d;
+    return mem_alloc(size, what, err);
+}
+
+static void release(struct device *d, void *memory)
+{
+    (void)d;
+    free(memory);
+}
+
+static int copy(struct device *d, void *to, const void *from, size_t bytes,
+                struct err *err)
+{
+    (void)d;
+    (void)err;
+    if (bytes)
+        memcpy(to, from, bytes);
+    return 0;
+}
+
+static int wait(struct device *d, struct err *err)
+{
+    (void)d;
+    (void)err;
+    return 0;
+}
+
+const struct backend backend_cpu = {
+    .name = "cpu",
+    .host_memory = true,
+    .probe = probe,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = allocate,
+    .release = release,
+    .copy_in = copy,
+    .copy_out = copy,
+    .copy = copy,
+    .wait = wait,
+    .kernel = cpu_kernels,
+};

@@ -1,0 +1,136 @@
+/* cpu - the operations of the CPU backend; the kernels of the table (kernels.c)
+ * are made of them */
+#ifndef LIB_CPU_CPU_H
+#define LIB_CPU_CPU_H
+
+#include "lib/device/device.h"
+
+/* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is not
+ * there */
+void cpu_embedding(struct device *d, float *y, const struct matrix *w,
+                   const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
+/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
+ * on the other rows.  Fail only for want of memory. */
+MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err);
+MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err);
+/* y may be x or z */
+void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
+void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
+void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n);
+/* y[t] = x[t] s[t]; y may be x */
+void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
+                  size_t rows, size_t cols);
+void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
+/* the experts' weights of each row, by their scores (inst->route); BIAS or NULL is
+ * added to choose by */
+void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+               const struct inst *inst, const struct matrix *bias);
+/* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
+void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                   size_t rows, size_t cols);
+void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                  size_t rows, size_t cols, const float *r, size_t r_cols, size_t col);
+/* of each of inst->head.count heads: y = a, then b */
+void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
+                const struct inst *inst);
+/* of each head: y = x w^T or, when PLAIN, x w, with the head's rows of w from
+ * inst->head.row on.  Fails only for want of memory. */
+MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
+                                const struct inst *inst, bool plain,
+                                const struct matrix *w, struct err *err);
+void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
+/* a NaN stays one */
+void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
+void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
+                    size_t n);
+void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows);
+/* sum[g] over each group of WIDTH columns of X: of x, or of (x - mean[g])^2 when MEAN
+ * is given; groups in all = rows * cols / width */
+void cpu_group_sum(struct device *d, double *sum, const float *x, const double *mean,
+                   size_t groups, size_t width);
+/* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
+ * there is W; both are WIDTH long or as long as some whole groups, and repeat */
+void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
+                     const double *factor, size_t groups, size_t width,
+                     const struct matrix *w, double plus, const struct matrix *b);
+/* turn each head by angles[row]: dim/2 cosines, then as many sines */
+void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+              size_t head, const struct rope *r, const float *angles);
+/* What attention reads besides its instruction: the keys of one sequence. */
+struct attention_step {
+    size_t rows, start;     /* queries, and the position of the first */
+    size_t keys, first_key; /* keys and values, and the position of the first */
+    size_t key_row;         /* its row in K and V, or counted over the blocks */
+    const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
+    const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
+    size_t block_rows;      /* of each */
+    const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
+    float *lse;                /* [rows][heads], or NULL; see struct call */
+};
+/* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
+ * memory. */
+MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
+                             const struct inst *inst, const struct attention_step *step,
+                             struct err *err);
+
+/* The gradients of q, k and v, beside each other in y's rows of STRIDE columns, from d,
+ * that of the result.  The step's keys are its rows' own.  Fails only for want of
+ * memory. */
+MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
+                                  const float *d, const float *q,
+                                  const struct inst *inst,
+                                  const struct attention_step *step, struct err *err);
+
+/* *id = a token drawn by its logits: the likeliest top_k, then the likeliest of them
+ * that sum to top_p.  Fails only for want of memory. */
+MUST_CHECK int cpu_sample(float *id, const float *logits, size_t vocab,
+                          const struct draw *draw, struct err *err);
+
+extern kernel *const cpu_kernels[OP_COUNT];
+/* those of the reverse: gradient.c */
+extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
+    kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_softmax_back,
+    kernel_softcap_back, kernel_clip_back, kernel_norm_back, kernel_norm_terms,
+    kernel_norm_apply_back, kernel_rope_back, kernel_route_back, kernel_expert_spread,
+    kernel_expert_dot, kernel_expert_scatter, kernel_segment_back, kernel_first_back,
+    kernel_slice_owned, kernel_unslice;
+
+/* What the operations share. */
+
+/* A team of threads: struct device. */
+MUST_CHECK int cpu_open(struct device **out, int threads, int local, struct err *err);
+void cpu_close(struct device *d);
+int cpu_threads(const struct device *d);
+/* Run tasks 0 to TASKS - 1, each once, on threads 0 to cpu_threads - 1; back when all
+ * are done.  What a task makes must not depend on its thread. */
+typedef void cpu_task(void *arg, size_t task, int thread);
+void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg);
+/* Weights AT to AT + N of W, counted over its rows, as f32: in place, or in SCRATCH. */
+const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch);
+/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); by one thread. */
+void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+               const float *b, size_t ldb, size_t n, size_t rows);
+/* Parts of such products, made by one thread: y[M][N] = x w^T over all columns of W,
+ * rows FIRST to FIRST + N of it; PANEL is room for cpu_panel_floats(), or NULL when M
+ * is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST to FIRST +
+ * N. */
+size_t cpu_panel_floats(void);
+void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+                  const struct matrix *w, uint64_t first, size_t n, float *panel);
+void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t row, uint64_t in,
+                    uint64_t first, size_t n);
+/* Of f32, by one thread: y[M][N] = x w^T over TERMS columns, and y[M][N] += x w over
+ * TERMS rows of w, one after another. */
+void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+              const float *w, size_t w_stride, size_t n, size_t terms);
+void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const float *w, size_t w_stride, size_t n,
+                      size_t terms);
+/* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
+ * there.  For measuring. */
+void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);
+#endif

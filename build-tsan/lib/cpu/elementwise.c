@@ -1,0 +1,222 @@
+/* elementwise - sums, products and activations, element by element */
+#include <math.h>
+#include <string.h>
+
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+enum { STEP = 1 << 14 }; /* elements that a thread takes at a time */
+
+CPU_CLONES static void add(float *y, const float *x, const float *z, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] + z[i];
+}
+
+CPU_CLONES static void mul(float *y, const float *x, const float *z, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * z[i];
+}
+
+CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * f;
+}
+
+/* y = x sigmoid(x (slope + cube x^2)), sixteen at a time: SILU (Elfwing et al. 2018)
+ * and what stands for GELU in its likeness, 1 + tanh(u) being 2 sigmoid(2u). */
+CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, float cube)
+{
+    for (size_t i = 0; i < n; i += VEC) {
+        size_t bytes = (n - i < VEC ? n - i : VEC) * sizeof(*x);
+        vec v = { 0 }, e;
+
+        memcpy(&v, x + i, bytes);
+        e = -v * (slope + cube * v * v);
+        vec_exp(&e, &e);
+        v = v / (1.0f + e);
+        memcpy(y + i, &v, bytes);
+    }
+}
+
+static float apply(enum activation act, float x)
+{
+    switch (act) {
+    case ACT_GELU: /* Hendrycks and Gimpel 2016: x times the normal distribution of x */
+        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case ACT_RELU:
+        return x > 0 ? x : 0;
+    case ACT_TANH:
+        return tanhf(x);
+    case ACT_SIGMOID:
+        return 1 / (1 + expf(-x));
+    case ACT_SILU:
+    case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
+    case ACT_QUICK_GELU:
+        break;
+    }
+    return x;
+}
+
+static void activate(float *y, const float *x, enum activation act, size_t n)
+{
+    static const float twice = 2 * 0.79788456080286536f; /* 2 sqrt(2 / pi) */
+
+    switch (act) {
+    case ACT_SILU:
+        gate(y, x, n, 1, 0);
+        return;
+    case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
+        gate(y, x, n, twice, twice * 0.044715f);
+        return;
+    case ACT_QUICK_GELU:
+        gate(y, x, n, 1.702f, 0);
+        return;
+    default:
+        for (size_t i = 0; i < n; i++)
+            y[i] = apply(act, x[i]);
+    }
+}
+
+/* One operation on N elements, or on rows of N columns. */
+struct elements {
+    float *y;
+    const float *x, *z;
+    size_t n;
+    float number;
+    enum activation act;
+    const struct matrix *w;
+};
+
+/* The elements of TASK: *n from the index returned. */
+static size_t share(const struct elements *e, size_t task, size_t *n)
+{
+    size_t at = task * STEP;
+
+    *n = e->n - at < STEP ? e->n - at : STEP;
+    return at;
+}
+
+static void share_out(struct device *d, cpu_task *run, struct elements e)
+{
+    cpu_parallel(d, (e.n + STEP - 1) / STEP, run, &e);
+}
+
+static void add_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    add(e->y + at, e->x + at, e->z + at, n);
+}
+
+static void mul_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    mul(e->y + at, e->x + at, e->z + at, n);
+}
+
+static void scale_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    scale(e->y + at, e->x + at, e->number, n);
+}
+
+static void cap_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++)
+        e->y[i] = e->number * tanhf(e->x[i] / e->number);
+}
+
+static void clip_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++)
+        e->y[i] = e->x[i] > e->number    ? e->number
+                  : e->x[i] < -e->number ? -e->number
+                                         : e->x[i];
+}
+
+static void activate_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    activate(e->y + at, e->x + at, e->act, n);
+}
+
+static void add_vector_to_row(void *arg, size_t task, int thread)
+{
+    enum { COLS = 512 };
+    const struct elements *e = arg;
+
+    (void)thread;
+    for (size_t k = 0; k < e->n; k += COLS) {
+        size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
+        float wide[COLS];
+
+        add(e->y + at, e->x + at, cpu_widen(e->w, k, n, wide), n);
+    }
+}
+
+void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n)
+{
+    share_out(d, add_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
+}
+
+void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n)
+{
+    share_out(d, mul_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
+}
+
+void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, scale_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, cap_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n)
+{
+    share_out(d, clip_some,
+              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+}
+
+void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
+                    size_t n)
+{
+    share_out(d, activate_some,
+              (struct elements){ .y = y, .x = x, .n = n, .act = act });
+}
+
+void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows)
+{
+    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+
+    cpu_parallel(d, rows, add_vector_to_row, &e);
+}

@@ -1,0 +1,21 @@
+/* embedding - rows of a table */
+#include <string.h>
+
+#include "lib/cpu/cpu.h"
+
+void cpu_embedding(struct device *d, float *y, const struct matrix *w,
+                   const int32_t *index, size_t rows, uint64_t offset, uint64_t first)
+{
+    size_t row_bytes = w->cols * (size_t)dtype_bits(w->dtype) / 8;
+
+    (void)d;
+    for (size_t i = 0; i < rows; i++) {
+        uint64_t row = (uint64_t)index[i] + offset;
+
+        if (row < first || row - first >= w->rows)
+            memset(y + i * w->cols, 0, w->cols * sizeof(*y));
+        else
+            dtype_to_f32(w->dtype, (const char *)w->data + (row - first) * row_bytes,
+                         y + i * w->cols, w->cols);
+    }
+}

@@ -1,0 +1,755 @@
+/* kernels - the CPU's kernel of each row of the table of operations */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+/* ---- buffers ---- */
+
+static size_t rows_of(const struct buffer *b)
+{
+    return (size_t)*b->rows;
+}
+
+/* Elements. */
+static size_t count_of(const struct buffer *b)
+{
+    return rows_of(b) * b->cols;
+}
+
+static float *result(const struct call *c)
+{
+    return c->y.data;
+}
+
+static const float *source(const struct call *c, int k)
+{
+    return c->x[k].data;
+}
+
+/* ---- products and elementwise operations ---- */
+
+static int kernel_embedding(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_embedding(d, result(c), c->w, c->step->index[c->inst->embedding.index],
+                  rows_of(&c->y), c->inst->embedding.offset, c->inst->embedding.first);
+    return 0;
+}
+
+static int kernel_linear(struct device *d, const struct call *c, struct err *err)
+{
+    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+}
+
+static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
+{
+    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+}
+
+static int kernel_head_linear(struct device *d, const struct call *c, struct err *err)
+{
+    return cpu_head_product(d, result(c), source(c, 0), rows_of(&c->y), c->inst, false,
+                            c->w, err);
+}
+
+static int kernel_head_matmul(struct device *d, const struct call *c, struct err *err)
+{
+    return cpu_head_product(d, result(c), source(c, 0), rows_of(&c->y), c->inst, true,
+                            c->w, err);
+}
+
+static int kernel_add(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_add(d, result(c), source(c, 0), source(c, 1), count_of(&c->y));
+    return 0;
+}
+
+static int kernel_mul(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_mul(d, result(c), source(c, 0), source(c, 1), count_of(&c->y));
+    return 0;
+}
+
+static int kernel_add_vector(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_add_vector(d, result(c), source(c, 0), c->w, rows_of(&c->y));
+    return 0;
+}
+
+static int kernel_scale(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_scale(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    return 0;
+}
+
+static int kernel_mul_rows(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_mul_rows(d, result(c), source(c, 0), source(c, 1), rows_of(&c->y), c->y.cols);
+    return 0;
+}
+
+static int kernel_activation(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_activation(d, result(c), source(c, 0), c->inst->act, count_of(&c->y));
+    return 0;
+}
+
+static int kernel_softmax(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_softmax(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols);
+    return 0;
+}
+
+static int kernel_softcap(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_softcap(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    return 0;
+}
+
+static int kernel_clip(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_clip(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    return 0;
+}
+
+/* ---- norms ---- */
+
+/* *mean and *factor, [groups] each, from one allocation, which is returned. */
+static double *statistics(size_t groups, double **mean, double **factor,
+                          struct err *err)
+{
+    double *all = mem_alloc((2 * groups + 1) * sizeof(*all), "row statistics", err);
+
+    *mean = all;
+    *factor = all ? all + groups : NULL;
+    return all;
+}
+
+static double factor_of(const struct inst *inst, double squares)
+{
+    return 1 / sqrt(squares / (double)inst->norm.whole_width + inst->norm.eps);
+}
+
+static int norm(struct device *d, const struct call *c, bool centred, struct err *err)
+{
+    size_t width = c->inst->norm.width, groups = count_of(&c->y) / width;
+    double *mean, *factor, *all = statistics(groups, &mean, &factor, err);
+
+    if (!all)
+        return -1;
+    memset(mean, 0, groups * sizeof(*mean));
+    if (centred) {
+        cpu_group_sum(d, mean, source(c, 0), NULL, groups, width);
+        for (size_t i = 0; i < groups; i++)
+            mean[i] /= (double)width;
+    }
+    cpu_group_sum(d, factor, source(c, 0), mean, groups, width);
+    for (size_t i = 0; i < groups; i++)
+        factor[i] = factor_of(c->inst, factor[i]);
+    cpu_group_scale(d, result(c), source(c, 0), centred ? mean : NULL, factor, groups,
+                    width, c->w, c->inst->norm.plus_one, c->w2);
+    free(all);
+    return 0;
+}
+
+static int kernel_rmsnorm(struct device *d, const struct call *c, struct err *err)
+{
+    return norm(d, c, false, err);
+}
+
+static int kernel_layernorm(struct device *d, const struct call *c, struct err *err)
+{
+    return norm(d, c, true, err);
+}
+
+/* A rank without columns of its own, or with copies of another's, adds nothing. */
+static int kernel_row_sum(struct device *d, const struct call *c, struct err *err)
+{
+    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
+
+    (void)err;
+    if (c->inst->norm.owned && width)
+        cpu_group_sum(d, c->y.data, source(c, 0), NULL, rows, width);
+    else
+        memset(c->y.data, 0, rows * sizeof(double));
+    return 0;
+}
+
+static int kernel_row_squares(struct device *d, const struct call *c, struct err *err)
+{
+    size_t rows = rows_of(&c->y), width = c->inst->norm.width;
+    const double *sum = c->x[1].data;
+    double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+
+    if (!all)
+        return -1;
+    for (size_t i = 0; i < rows; i++)
+        mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
+    if (c->inst->norm.owned && width)
+        cpu_group_sum(d, c->y.data, source(c, 0), mean, rows, width);
+    else
+        memset(c->y.data, 0, rows * sizeof(double));
+    free(all);
+    return 0;
+}
+
+/* SUM may be NULL: not centred. */
+static int apply_norm(struct device *d, const struct call *c, const double *squares,
+                      const double *sum, struct err *err)
+{
+    size_t rows = rows_of(&c->y);
+    double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+
+    if (!all)
+        return -1;
+    for (size_t i = 0; i < rows; i++) {
+        mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
+        factor[i] = factor_of(c->inst, squares[i]);
+    }
+    if (c->inst->norm.width)
+        cpu_group_scale(d, result(c), source(c, 0), sum ? mean : NULL, factor, rows,
+                        c->inst->norm.width, c->w, c->inst->norm.plus_one, c->w2);
+    free(all);
+    return 0;
+}
+
+static int kernel_rms_apply(struct device *d, const struct call *c, struct err *err)
+{
+    return apply_norm(d, c, c->x[1].data, NULL, err);
+}
+
+static int kernel_layer_apply(struct device *d, const struct call *c, struct err *err)
+{
+    return apply_norm(d, c, c->x[1].data, c->x[2].data, err);
+}
+
+/* ---- positions ---- */
+
+/* Rounded to f32, as models are trained with them. */
+static int kernel_angles(struct device *d, const struct call *c, struct err *err)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+    size_t half = r->dim / 2, rows = rows_of(&c->y);
+    double *own = r->dynamic ? xmalloc((half + 1) * sizeof(*own)) : NULL;
+    int32_t length = -1;
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows; i++) {
+        const double *inv_freq = own ? own : r->inv_freq;
+        float *cosine = result(c) + i * r->dim, *sine = cosine + half;
+
+        if (own && c->step->length[i] != length) {
+            length = c->step->length[i];
+            program_rope_dynamic(r, (uint64_t)length, own);
+        }
+        for (size_t k = 0; k < half; k++) {
+            float angle =
+                (float)c->step->index[INDEX_POSITIONS][i] * (float)inv_freq[k];
+
+            cosine[k] = (float)(cos((double)angle) * r->scale);
+            sine[k] = (float)(sin((double)angle) * r->scale);
+        }
+    }
+    free(own);
+    return 0;
+}
+
+static int kernel_rope(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_rope(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst->rope.head,
+             &c->program->rope[c->inst->rope.table], source(c, 1));
+    return 0;
+}
+
+/* ---- the cache ---- */
+
+/* Where row ROW of a range's blocks lies. */
+static size_t block_row(const struct ranges *r, const struct range *one, size_t row)
+{
+    return (size_t)r->block[(size_t)one->block + row / r->block_rows] * r->block_rows +
+           row % r->block_rows;
+}
+
+static int kernel_keep(struct device *d, const struct call *c, struct err *err)
+{
+    size_t cols = c->x[0].cols;
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < c->range.n; i++) {
+        const struct range *r = &c->range.v[i];
+
+        for (int32_t k = 0; k < r->rows; k++)
+            memcpy(result(c) +
+                       block_row(&c->range, r, (size_t)(r->write_row + k)) * cols,
+                   source(c, 0) + (size_t)(r->row + k) * cols, cols * sizeof(float));
+    }
+    return 0;
+}
+
+static int kernel_cache_read(struct device *d, const struct call *c, struct err *err)
+{
+    size_t cols = c->x[0].cols;
+    float *to = result(c);
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < c->range.n; i++) {
+        const struct range *r = &c->range.v[i];
+
+        for (int32_t k = 0; k < r->keys; k++, to += cols)
+            memcpy(to,
+                   source(c, 0) +
+                       block_row(&c->range, r, (size_t)(r->key_row + k)) * cols,
+                   cols * sizeof(float));
+    }
+    return 0;
+}
+
+static int kernel_attention(struct device *d, const struct call *c, struct err *err)
+{
+    const struct inst *inst = c->inst;
+
+    for (size_t i = 0; i < c->range.n; i++) {
+        const struct range *r = &c->range.v[i];
+        struct attention_step step = { .rows = (size_t)r->rows,
+                                       .start = (size_t)r->start,
+                                       .keys = (size_t)r->keys,
+                                       .first_key = (size_t)r->first_key,
+                                       .key_row = (size_t)r->key_row,
+                                       .k = source(c, 1),
+                                       .v = source(c, 2),
+                                       .bias = c->w };
+
+        if (r->block >= 0) {
+            step.block = c->range.block + r->block;
+            step.block_rows = c->range.block_rows;
+        }
+        if (c->lse)
+            step.lse = c->lse + (size_t)r->row * inst->attention.heads;
+        if (cpu_attention(d, result(c) + (size_t)r->row * c->y.cols,
+                          source(c, 0) + (size_t)r->row * c->x[0].cols, inst, &step,
+                          err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Of each sequence, whose keys are its own rows. */
+static int kernel_attention_back(struct device *d, const struct call *c,
+                                 struct err *err)
+{
+    for (size_t i = 0; i < c->range.n; i++) {
+        const struct range *r = &c->range.v[i];
+        size_t row = (size_t)r->row;
+        struct attention_step step = { .rows = (size_t)r->rows,
+                                       .start = (size_t)r->start,
+                                       .keys = (size_t)r->keys,
+                                       .first_key = (size_t)r->first_key,
+                                       .k = source(c, 2) + row * c->x[2].cols,
+                                       .v = source(c, 3) + row * c->x[3].cols };
+
+        if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
+                               source(c, 0) + row * c->x[0].cols,
+                               source(c, 1) + row * c->x[1].cols, c->inst, &step,
+                               err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted
+ * by the exponentials that lse is the logarithm of the sum of. */
+static int kernel_merge(struct device *d, const struct call *c, struct err *err)
+{
+    size_t heads = c->x[0].cols, dim = heads ? c->y.cols / heads : 0;
+    float *y = c->y.data, *lse = c->x[0].data;
+    const float *z = source(c, 1), *more = source(c, 2);
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows_of(&c->y) * heads; i++) {
+        float most = lse[i] > more[i] ? lse[i] : more[i], f, g;
+
+        if (more[i] == -INFINITY)
+            continue;
+        f = expf(lse[i] - most);
+        g = expf(more[i] - most);
+        for (size_t k = 0; k < dim; k++)
+            y[i * dim + k] = (f * y[i * dim + k] + g * z[i * dim + k]) / (f + g);
+        lse[i] = most + logf(f + g);
+    }
+    return 0;
+}
+
+/* Copy a part of the heads of each row: from the whole rows, or to them. */
+static void copy_heads(const struct head_part *h, float *whole, float *part,
+                       size_t rows, bool to_whole)
+{
+    size_t cols = h->groups * h->within * h->dim, run = h->within_count * h->dim;
+
+    for (size_t i = 0; i < rows; i++)
+        for (uint64_t g = 0; g < h->group_count; g++, part += run) {
+            float *at = whole + i * cols +
+                        ((h->group_start + g) * h->within + h->within_start) * h->dim;
+
+            memcpy(to_whole ? at : part, to_whole ? part : at, run * sizeof(*at));
+        }
+}
+
+static int kernel_heads_pack(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    copy_heads(&c->inst->heads, c->x[0].data, result(c), rows_of(&c->y), false);
+    return 0;
+}
+
+static int kernel_heads_unpack(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    copy_heads(&c->inst->heads, result(c), c->x[0].data, rows_of(&c->y), true);
+    return 0;
+}
+
+/* ---- experts ---- */
+
+static int kernel_concat(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_concat(d, result(c), source(c, 0), source(c, 1), rows_of(&c->y), c->inst);
+    return 0;
+}
+
+static int kernel_route(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_route(d, result(c), source(c, 0), rows_of(&c->y), c->y.cols, c->inst, c->w);
+    return 0;
+}
+
+static int kernel_expert_count(struct device *d, const struct call *c, struct err *err)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
+    int32_t *y = c->y.data;
+
+    (void)d;
+    (void)err;
+    memset(y, 0, (m->count + 1) * sizeof(*y));
+    for (size_t i = 0; i < rows; i++)
+        for (uint64_t e = 0; e < m->count; e++)
+            y[e + 1] += source(c, 0)[i * cols + m->first + e] != 0;
+    for (uint64_t e = 0; e < m->count; e++)
+        y[e + 1] += y[e];
+    return 0;
+}
+
+static int kernel_expert_index(struct device *d, const struct call *c, struct err *err)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+    size_t rows = rows_of(&c->x[0]), cols = c->x[0].cols;
+    int32_t *y = c->y.data;
+
+    (void)d;
+    (void)err;
+    for (uint64_t e = 0; e < m->count; e++)
+        for (size_t i = 0; i < rows; i++)
+            if (source(c, 0)[i * cols + m->first + e] != 0)
+                *y++ = (int32_t)i;
+    return 0;
+}
+
+static int kernel_expert_gather(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_take_rows(d, result(c), source(c, 0), c->x[1].data, rows_of(&c->y), c->y.cols);
+    return 0;
+}
+
+static int kernel_expert_combine(struct device *d, const struct call *c,
+                                 struct err *err)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+    const int32_t *counts = c->x[3].data, *index = c->x[2].data;
+
+    (void)err;
+    memset(result(c), 0, count_of(&c->y) * sizeof(float));
+    for (uint64_t e = 0; e < m->count; e++)
+        cpu_add_rows(d, result(c), source(c, 0) + (size_t)counts[e] * c->y.cols,
+                     index + counts[e], (size_t)(counts[e + 1] - counts[e]), c->y.cols,
+                     source(c, 1), c->x[1].cols, m->first + e);
+    return 0;
+}
+
+/* ---- rows and columns ---- */
+
+static int kernel_segment(struct device *d, const struct call *c, struct err *err)
+{
+    size_t rows = rows_of(&c->y), cols = c->y.cols;
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows; i++)
+        memcpy(result(c) + i * cols,
+               source(c, 0) + i * c->x[0].cols + c->inst->segment.first,
+               cols * sizeof(float));
+    return 0;
+}
+
+/* y[i] = x[row[i]]; zeros where the row is another rank's. */
+static void copy_rows(const struct call *c, const int32_t *row)
+{
+    size_t rows = rows_of(&c->y), cols = c->y.cols;
+
+    for (size_t i = 0; i < rows; i++)
+        if (row[i] >= 0)
+            memcpy(result(c) + i * cols, source(c, 0) + (size_t)row[i] * cols,
+                   cols * sizeof(float));
+        else
+            memset(result(c) + i * cols, 0, cols * sizeof(float));
+}
+
+static int kernel_take(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    copy_rows(c, c->step->output);
+    return 0;
+}
+
+static int kernel_first(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    copy_rows(c, c->step->first);
+    return 0;
+}
+
+/* From the columns of all ranks, one rank's after the other's. */
+static int kernel_arrange(struct device *d, const struct call *c, struct err *err)
+{
+    const struct gather *g = &c->program->gather[c->inst->gather.gather];
+    size_t rows = rows_of(&c->y), cols = c->y.cols;
+    const float *from = source(c, 0);
+
+    (void)d;
+    (void)err;
+    for (int r = 0; r < g->parts; r++)
+        for (size_t i = 0; i < rows; i++)
+            for (size_t k = 0; k < g->runs[r].n; k++) {
+                const struct run *run = &g->runs[r].v[k];
+
+                if (run->owned)
+                    memcpy(result(c) + i * cols + run->start, from,
+                           run->count * sizeof(*from));
+                from += run->count;
+            }
+    return 0;
+}
+
+static int kernel_slice(struct device *d, const struct call *c, struct err *err)
+{
+    const struct gather *g = &c->program->gather[c->inst->gather.gather];
+    const struct runs *runs = &g->runs[c->program->coord[MESH_TP]];
+    size_t rows = rows_of(&c->y), whole = c->x[0].cols;
+    float *to = result(c);
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < runs->n; k++) {
+            memcpy(to, source(c, 0) + i * whole + runs->v[k].start,
+                   runs->v[k].count * sizeof(*to));
+            to += runs->v[k].count;
+        }
+    return 0;
+}
+
+/* ---- results of rows ---- */
+
+/* What a rank knows of one row over its columns: a row of OP_ROW_STATS. */
+struct row_stats {
+    double max, sum; /* sum of exp(x - max) */
+    double target;   /* the target's value, where it is held */
+    double index;    /* of the largest */
+};
+
+static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
+                                    int64_t target)
+{
+    struct row_stats r = { .max = -INFINITY,
+                           .target = -INFINITY,
+                           .index = (double)first };
+
+    for (size_t i = 0; i < n; i++)
+        if ((double)x[i] > r.max) {
+            r.max = (double)x[i];
+            r.index = (double)(first + i);
+        }
+    for (size_t i = 0; i < n; i++)
+        r.sum += exp((double)x[i] - r.max);
+    if (target >= (int64_t)first && target < (int64_t)(first + n))
+        r.target = (double)x[target - (int64_t)first];
+    return r;
+}
+
+static int kernel_row_stats(struct device *d, const struct call *c, struct err *err)
+{
+    enum rows kind = c->program->value[c->inst->dst].rows;
+    const int32_t *target = c->step->target[kind];
+    size_t rows = rows_of(&c->y), cols = c->x[0].cols;
+    struct row_stats *y = c->y.data;
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows; i++)
+        y[i] = look_at_row(source(c, 0) + i * cols, cols, c->inst->row.first,
+                           target ? target[i] : -1);
+    return 0;
+}
+
+/* Row I's statistics over all ranks, in rank order. */
+static struct row_stats all_stats(const struct call *c, size_t i)
+{
+    const struct row_stats *all = c->x[0].data;
+    size_t rows = rows_of(&c->y);
+    size_t parts = c->x[0].cols * sizeof(double) / sizeof(*all);
+    struct row_stats r = all[i];
+
+    for (size_t k = 1; k < parts; k++) {
+        const struct row_stats *o = &all[k * rows + i];
+        double max = o->max > r.max ? o->max : r.max;
+
+        if (o->max == -INFINITY)
+            continue;
+        r.sum = r.sum * exp(r.max - max) + o->sum * exp(o->max - max);
+        r.index = o->max > r.max ? o->index : r.index;
+        r.max = max;
+        r.target = o->target > r.target ? o->target : r.target;
+    }
+    return r;
+}
+
+static int kernel_nll(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows_of(&c->y); i++) {
+        struct row_stats r = all_stats(c, i);
+
+        result(c)[i] = (float)(r.max + log(r.sum) - r.target);
+    }
+    return 0;
+}
+
+/* scale (softmax(a) - [the target]); 0 where there is none */
+static int kernel_nll_back(struct device *d, const struct call *c, struct err *err)
+{
+    const int32_t *target = c->step->target[c->program->value[c->inst->src[1]].rows];
+    size_t cols = c->y.cols;
+
+    (void)d;
+    (void)err;
+    memset(result(c), 0, count_of(&c->y) * sizeof(float));
+    for (size_t i = 0; i < rows_of(&c->y); i++) {
+        struct row_stats r = all_stats(c, i);
+        const float *x = source(c, 1) + i * cols;
+        float *y = result(c) + i * cols;
+        int64_t own = (int64_t)target[i] - (int64_t)c->inst->row.first;
+
+        if (target[i] < 0)
+            continue;
+        for (size_t k = 0; k < cols; k++)
+            y[k] = *c->step->scale * (float)(exp((double)x[k] - r.max) / r.sum);
+        if (own >= 0 && own < (int64_t)cols)
+            y[own] -= *c->step->scale;
+    }
+    return 0;
+}
+
+static int kernel_argmax(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows_of(&c->y); i++)
+        result(c)[i] = (float)all_stats(c, i).index;
+    return 0;
+}
+
+static int kernel_sample(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    for (size_t i = 0; i < rows_of(&c->y); i++)
+        if (cpu_sample(result(c) + i, source(c, 0) + i * c->x[0].cols, c->x[0].cols,
+                       &c->step->draw[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- the table ---- */
+
+/* Run KERNEL for each expert on the rows that were sent to it, with its own weights. */
+static int by_expert(struct device *d, const struct call *c, kernel *run,
+                     struct err *err)
+{
+    const int32_t *sent = c->expert_rows + c->nexperts; /* how many, in all */
+
+    for (size_t e = 0; e < c->nexperts; e++) {
+        size_t first = (size_t)c->expert_rows[e];
+        int32_t rows = c->expert_rows[e + 1] - c->expert_rows[e];
+        struct call one = *c;
+
+        if (!rows)
+            continue;
+        for (int k = 0; k < c->inst->nsrc; k++)
+            if (c->x[k].rows == sent) {
+                one.x[k].data = (float *)c->x[k].data + first * c->x[k].cols;
+                one.x[k].rows = &rows;
+            }
+        if (c->y.rows == sent) {
+            one.y.data = (float *)c->y.data + first * c->y.cols;
+            one.y.rows = &rows;
+        } else { /* the gradient of its weight */
+            one.y.data = (float *)c->y.data + e * c->y.cols;
+        }
+        one.w += c->inst->weight >= 0 ? e : 0;
+        one.w2 += c->inst->weight2 >= 0 ? e : 0;
+        if (run(d, &one, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+#define DEVICE(word)                                                               \
+    static int run_##word(struct device *d, const struct call *c, struct err *err) \
+    {                                                                              \
+        return c->expert_rows ? by_expert(d, c, kernel_##word, err)                \
+                              : kernel_##word(d, c, err);                          \
+    }
+#define COMM(word)
+#define ROW(id, word, on, ...) on(word)
+OPS(ROW)
+#undef ROW
+#undef DEVICE
+#undef COMM
+
+#define DEVICE(word)           run_##word
+#define COMM(word)             NULL
+#define ROW(id, word, on, ...) [OP_##id] = on(word),
+kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };

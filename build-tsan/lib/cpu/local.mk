@@ -1,0 +1,18 @@
+# lib/cpu - the operations on the CPU, one to a file
+lib_libshardutils_a_SOURCES += \
+    %D%/attention.c \
+    %D%/backend.c \
+    %D%/cpu.h \
+    %D%/elementwise.c \
+    %D%/embedding.c \
+    %D%/gradient.c \
+    %D%/kernels.c \
+    %D%/linear.c \
+    %D%/norm.c \
+    %D%/machine.c %D%/machine.h \
+    %D%/rotate.c \
+    %D%/route.c \
+    %D%/sample.c \
+    %D%/team.c \
+    %D%/vec.h \
+    %D%/widen.c

@@ -1,0 +1,94 @@
+/* machine - what the CPU can do at this moment */
+#include "lib/cpu/machine.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+enum { BYTES = 1 << 29, N = 1024, RUNS = 5 };
+
+struct job {
+    const uint64_t *words;
+    size_t each;      /* words of a task */
+    float *a, *b, *c; /* [threads] matrices [N][N] */
+    uint64_t *sink;   /* [tasks] */
+};
+
+CPU_CLONES static uint64_t sum(const uint64_t *p, size_t n)
+{
+    uint64_t s[8] = { 0 };
+
+    for (size_t i = 0; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] += p[i + (size_t)k];
+    return s[0] ^ s[1] ^ s[2] ^ s[3] ^ s[4] ^ s[5] ^ s[6] ^ s[7];
+}
+
+/* Read a part of the words: a cheap sum that the compiler cannot leave out. */
+static void read_part(void *arg, size_t task, int thread)
+{
+    struct job *j = arg;
+
+    (void)thread;
+    j->sink[task] = sum(j->words + task * j->each, j->each);
+}
+
+static void multiply(void *arg, size_t task, int thread)
+{
+    struct job *j = arg;
+    size_t at = task * N * N;
+
+    (void)thread;
+    cpu_gemm(N, N, N, j->a + at, j->b + at, j->c + at);
+}
+
+/* UNITS a second of TASKS tasks. */
+static double rate(struct device *d, cpu_task *run, struct job *j, size_t tasks,
+                   double units)
+{
+    double start = clock_seconds();
+
+    cpu_parallel(d, tasks, run, j);
+    return units / (clock_seconds() - start);
+}
+
+int machine_measure(int threads, double *read, double *product, struct err *err)
+{
+    size_t n = (size_t)threads, square = n * N * N * sizeof(float), tasks = n * 16;
+    struct device *d = NULL;
+    void *words = mem_alloc(BYTES, "a probe", err);
+    struct job j = { .words = words, .each = BYTES / sizeof(uint64_t) / tasks };
+    int ret = -1;
+
+    j.sink = xcalloc(tasks, sizeof(*j.sink));
+    j.a = mem_alloc(square, "a probe", err);
+    j.b = mem_alloc(square, "a probe", err);
+    j.c = mem_alloc(square, "a probe", err);
+    if (!words || !j.a || !j.b || !j.c || cpu_open(&d, threads, 0, err) < 0)
+        goto out;
+    memset(words, 1, BYTES);
+    memset(j.a, 0, square);
+    memset(j.b, 0, square);
+    *read = *product = 0;
+    for (int i = 0; i < RUNS; i++) {
+        double r = rate(d, read_part, &j, tasks, (double)(tasks * j.each * 8));
+        double p = rate(d, multiply, &j, n, 2.0 * N * N * N * (double)n);
+
+        *read = r > *read ? r : *read;
+        *product = p > *product ? p : *product;
+    }
+    ret = 0;
+out:
+    cpu_close(d);
+    free(words);
+    free(j.sink);
+    free(j.a);
+    free(j.b);
+    free(j.c);
+    return ret;
+}

@@ -1,0 +1,252 @@
+/* route - the rows of experts: choosing, taking, adding; and other things of whole rows
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+/* One operation on rows. */
+struct row_job {
+    float *y;
+    const float *x, *s;
+    const int32_t *row;
+    size_t cols, r_cols, col;
+    const struct inst *inst;
+    const struct matrix *w;
+    bool plain;
+    float *scratch; /* [threads][each] */
+    size_t each, rows;
+};
+
+static void mul_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+
+    (void)thread;
+    for (size_t k = 0; k < r->cols; k++)
+        r->y[task * r->cols + k] = r->x[task * r->cols + k] * r->s[task];
+}
+
+void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
+                  size_t rows, size_t cols)
+{
+    struct row_job r = { .y = y, .x = x, .s = s, .cols = cols };
+
+    cpu_parallel(d, rows, mul_row, &r);
+}
+
+static void softmax_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    const float *x = r->x + task * r->cols;
+    float *y = r->y + task * r->cols, most = -INFINITY;
+    double sum = 0;
+
+    (void)thread;
+    for (size_t k = 0; k < r->cols; k++)
+        most = x[k] > most ? x[k] : most;
+    for (size_t k = 0; k < r->cols; k++)
+        sum += (double)(y[k] = expf(x[k] - most));
+    for (size_t k = 0; k < r->cols; k++)
+        y[k] = (float)((double)y[k] / sum);
+}
+
+void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols)
+{
+    struct row_job r = { .y = y, .x = x, .cols = cols };
+
+    cpu_parallel(d, rows, softmax_row, &r);
+}
+
+/* ---- choosing ---- */
+
+/* The largest of the N values at X, the first of equal ones. */
+static size_t largest(const float *x, size_t n)
+{
+    size_t best = 0;
+
+    for (size_t k = 1; k < n; k++)
+        if (x[k] > x[best])
+            best = k;
+    return best;
+}
+
+/* Leave the scores of the best groups only (DeepSeek-V2, 2024, section 2.2.2; V3 adds
+ * up the best two of a group).  SPARE has room for a row and its groups. */
+static void limit_groups(float *score, size_t cols, const struct inst *inst,
+                         float *spare)
+{
+    size_t groups = inst->route.groups, size = cols / groups;
+    float *sum = spare + cols;
+
+    memcpy(spare, score, cols * sizeof(*spare));
+    for (size_t g = 0; g < groups; g++) {
+        sum[g] = 0;
+        for (uint64_t i = 0; i < inst->route.best; i++) {
+            size_t at = g * size + largest(spare + g * size, size);
+
+            sum[g] += spare[at];
+            spare[at] = -INFINITY;
+        }
+    }
+    for (uint64_t i = 0; i < inst->route.of; i++) {
+        size_t g = largest(sum, groups);
+
+        sum[g] = -INFINITY; /* chosen */
+    }
+    for (size_t k = 0; k < cols; k++)
+        if (sum[k / size] > -INFINITY)
+            score[k] = -INFINITY;
+}
+
+static void route_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    const struct inst *inst = r->inst;
+    const float *x = r->x + task * r->cols;
+    float *y = r->y + task * r->cols;
+    float *score = r->scratch + (size_t)thread * r->each, *spare = score + r->cols;
+    double sum = 0, factor = inst->route.scale;
+    bool any = false;
+
+    memcpy(score, x, r->cols * sizeof(*score));
+    for (size_t k = 0; k < r->cols && r->s; k++)
+        score[k] += r->s[k];
+    if (inst->route.of < inst->route.groups)
+        limit_groups(score, r->cols, inst, spare);
+    memset(y, 0, r->cols * sizeof(*y));
+    for (uint64_t i = 0; i < inst->route.top; i++) {
+        size_t k = largest(score, r->cols);
+
+        if (any && score[k] == -INFINITY)
+            break;
+        any = true;
+        score[k] = -INFINITY;
+        y[k] = x[k];
+        sum += (double)x[k];
+    }
+    if (inst->route.renorm)
+        factor /= sum + 1e-20;
+    for (size_t k = 0; k < r->cols; k++)
+        y[k] = (float)((double)y[k] * factor);
+}
+
+void cpu_route(struct device *d, float *y, const float *x, size_t rows, size_t cols,
+               const struct inst *inst, const struct matrix *bias)
+{
+    size_t each = 3 * cols;
+    float *wide = bias ? xcalloc(cols, sizeof(*wide)) : NULL;
+    struct row_job r = { .y = y, .x = x, .cols = cols, .inst = inst, .each = each };
+
+    r.scratch = xcalloc(each * (size_t)cpu_threads(d), sizeof(*r.scratch));
+    if (bias)
+        r.s = cpu_widen(bias, 0, cols, wide);
+    cpu_parallel(d, rows, route_row, &r);
+    free(r.scratch);
+    free(wide);
+}
+
+/* ---- an expert's rows ---- */
+
+static void take_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+
+    (void)thread;
+    memcpy(r->y + task * r->cols, r->x + (size_t)r->row[task] * r->cols,
+           r->cols * sizeof(*r->y));
+}
+
+void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                   size_t rows, size_t cols)
+{
+    struct row_job r = { .y = y, .x = x, .row = row, .cols = cols };
+
+    cpu_parallel(d, rows, take_row, &r);
+}
+
+static void add_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    size_t row = (size_t)r->row[task];
+    float weight = r->s[row * r->r_cols + r->col];
+
+    (void)thread;
+    for (size_t k = 0; k < r->cols; k++)
+        r->y[row * r->cols + k] += weight * r->x[task * r->cols + k];
+}
+
+void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row,
+                  size_t rows, size_t cols, const float *s, size_t r_cols, size_t col)
+{
+    struct row_job r = { .y = y, .x = x, .s = s, .row = row, .cols = cols };
+
+    r.r_cols = r_cols;
+    r.col = col;
+    cpu_parallel(d, rows, add_row, &r);
+}
+
+/* ---- heads ---- */
+
+static void concat_row(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    size_t a = r->inst->head.a, b = r->inst->head.b, heads = r->inst->head.count;
+
+    (void)thread;
+    for (size_t h = 0; h < heads; h++) {
+        float *y = r->y + (task * heads + h) * (a + b);
+
+        memcpy(y, r->x + (task * heads + h) * a, a * sizeof(*y));
+        memcpy(y + a, r->s + (task * heads + h) * b, b * sizeof(*y));
+    }
+}
+
+void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
+                const struct inst *inst)
+{
+    struct row_job r = { .y = y, .x = a, .s = b, .inst = inst };
+
+    cpu_parallel(d, rows, concat_row, &r);
+}
+
+/* Task: a head. */
+static void one_head(void *arg, size_t task, int thread)
+{
+    const struct row_job *r = arg;
+    size_t in = r->inst->head.a, to = r->inst->head.b, heads = r->inst->head.count;
+    uint64_t row = r->inst->head.row + task * (r->plain ? in : to);
+    const float *x = r->x + task * in;
+    float *y = r->y + task * to;
+
+    if (r->plain)
+        cpu_outer_rows(y, heads * to, x, heads * in, r->rows, r->w, row, in, 0, to);
+    else
+        cpu_dot_rows(y, heads * to, x, heads * in, r->rows, r->w, row, to,
+                     r->scratch ? r->scratch + (size_t)thread * cpu_panel_floats()
+                                : NULL);
+}
+
+int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
+                     const struct inst *inst, bool plain, const struct matrix *w,
+                     struct err *err)
+{
+    struct row_job r = {
+        .y = y, .x = x, .inst = inst, .plain = plain, .w = w, .rows = rows
+    };
+
+    if (!rows || !inst->head.a || !inst->head.b)
+        return 0;
+    if (!plain && rows > 1) {
+        r.scratch = mem_alloc((uint64_t)cpu_threads(d) * cpu_panel_floats() *
+                                  sizeof(*r.scratch),
+                              "a head's weights", err);
+        if (!r.scratch)
+            return -1;
+    }
+    cpu_parallel(d, inst->head.count, one_head, &r);
+    free(r.scratch);
+    return 0;
+}

@@ -1,0 +1,192 @@
+/* team - the threads of one rank, and how they share out work
+ *
+ * Threads take tasks from a counter.  One that the system does not run takes none and
+ * nobody waits for it, so a team on busy processors is never slower than its caller
+ * alone.  Who waits looks for a while, then lets others run, then sleeps. */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum {
+    SPINS = 4000, /* looks before giving up the processor */
+    YIELDS = 20,  /* turns given to others before sleeping */
+};
+
+/* A job is open while STATE is odd.  A thread that would take part counts itself as
+ * ACTIVE and looks at STATE again; the caller closes the job and then waits until none
+ * is active, so a job's fields are never written while they are read. */
+struct device {
+    int n;             /* threads, the caller's among them */
+    pthread_t *helper; /* [n - 1] */
+    cpu_task *run;
+    void *arg;
+    size_t tasks;
+    _Alignas(128) _Atomic uint32_t state;
+    _Atomic uint32_t sleepers;
+    _Atomic int quit;
+    _Alignas(128) _Atomic size_t next;
+    _Alignas(128) _Atomic uint32_t active;
+};
+
+struct helper {
+    struct device *d;
+    int thread;
+};
+
+/* Nested products must not start threads of their own. */
+static void alone(void)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(1);
+#endif
+}
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Wait until *word is no longer SEEN. */
+static void wait_while(_Atomic uint32_t *word, uint32_t seen,
+                       _Atomic uint32_t *sleepers)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen)
+            return;
+        pause_briefly();
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen)
+            return;
+        sched_yield();
+    }
+    while (atomic_load(word) == seen) {
+        if (!sleepers) {
+            sched_yield();
+            continue;
+        }
+        atomic_fetch_add(sleepers, 1);
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+        atomic_fetch_sub(sleepers, 1);
+    }
+}
+
+static void take_tasks(struct device *d, int thread)
+{
+    for (;;) {
+        size_t task = atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed);
+
+        if (task >= d->tasks)
+            return;
+        d->run(d->arg, task, thread);
+    }
+}
+
+static void *help(void *arg)
+{
+    struct helper *h = arg;
+    struct device *d = h->d;
+    int thread = h->thread;
+    uint32_t seen = 0;
+
+    free(h);
+    alone();
+    for (;;) {
+        wait_while(&d->state, seen, &d->sleepers);
+        seen =
+            atomic_load(&d->state); /* first: the state after the end comes with quit */
+        if (atomic_load(&d->quit))
+            return NULL;
+        if (!(seen & 1))
+            continue;
+        atomic_fetch_add(&d->active, 1);
+        if (atomic_load(&d->state) == seen)
+            take_tasks(d, thread);
+        atomic_fetch_sub(&d->active, 1);
+    }
+}
+
+static void set_state(struct device *d, uint32_t state)
+{
+    atomic_store(&d->state, state);
+    if ((state & 1) && atomic_load(&d->sleepers))
+        syscall(SYS_futex, &d->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg)
+{
+    uint32_t active, state;
+
+    if (d->n == 1 || tasks < 2) {
+        for (size_t i = 0; i < tasks; i++)
+            run(arg, i, 0);
+        return;
+    }
+    d->run = run;
+    d->arg = arg;
+    d->tasks = tasks;
+    state = atomic_load(&d->state);
+    atomic_store(&d->next, 0);
+    set_state(d, state + 1);
+    take_tasks(d, 0);
+    set_state(d, state + 2);
+    while ((active = atomic_load(&d->active)))
+        wait_while(&d->active, active, NULL);
+}
+
+int cpu_threads(const struct device *d)
+{
+    return d->n;
+}
+
+int cpu_open(struct device **out, int threads, int local, struct err *err)
+{
+    struct device *d = mem_alloc(sizeof(*d), "the threads", err);
+
+    (void)local;
+    if (!d)
+        return -1;
+    *d = (struct device){ .n = 1 };
+    d->helper = xcalloc((size_t)threads, sizeof(*d->helper));
+    alone();
+    for (; d->n < threads; d->n++) {
+        struct helper *h = xmalloc(sizeof(*h));
+
+        *h = (struct helper){ d, d->n };
+        if (pthread_create(&d->helper[d->n - 1], NULL, help, h) != 0) {
+            free(h);
+            cpu_close(d);
+            return err_set(err, ERR_SYSTEM, "%d threads cannot be started", threads);
+        }
+    }
+    *out = d;
+    return 0;
+}
+
+void cpu_close(struct device *d)
+{
+    if (!d)
+        return;
+    atomic_store(&d->quit, 1);
+    atomic_fetch_add(&d->state, 2);
+    syscall(SYS_futex, &d->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    for (int i = 1; i < d->n; i++)
+        pthread_join(d->helper[i - 1], NULL);
+    free(d->helper);
+    free(d);
+}

@@ -1,0 +1,133 @@
+/* vec - sixteen floats at a time, from weights of any stored type
+ *
+ * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks
+ * for. */
+#ifndef LIB_CPU_VEC_H
+#define LIB_CPU_VEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/base/dtype.h"
+
+/* One copy of a function for each generation of x86-64, chosen when the program
+ * starts. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CPU_CLONES \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+enum { VEC = 16 };
+
+typedef float vec __attribute__((vector_size(64)));
+typedef float vec_half __attribute__((vector_size(32)));
+typedef float vec_quarter __attribute__((vector_size(16)));
+typedef int32_t vec_i32 __attribute__((vector_size(64)));
+typedef uint32_t vec_u32 __attribute__((vector_size(64)));
+typedef uint16_t vec_u16 __attribute__((vector_size(32)));
+
+static inline __attribute__((always_inline)) void vec_load_f32(vec *out, const float *p)
+{
+    memcpy(out, p, sizeof(*out));
+}
+
+/* bf16 is the upper half of an f32 */
+static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
+                                                                const uint16_t *p)
+{
+    vec_u16 h;
+    vec_u32 w;
+
+    memcpy(&h, p, sizeof(h));
+    w = __builtin_convertvector(h, vec_u32) << 16;
+    memcpy(out, &w, sizeof(*out));
+}
+
+/* f16: rebias the exponent by a multiplication, which also makes subnormals right */
+static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
+                                                               const uint16_t *p)
+{
+    vec_u16 h;
+    vec_u32 w, sign, mag, special;
+    vec scaled;
+
+    memcpy(&h, p, sizeof(h));
+    w = __builtin_convertvector(h, vec_u32);
+    sign = (w & 0x8000u) << 16;
+    mag = (w & 0x7fffu) << 13;
+    special = (vec_u32)((w & 0x7c00u) == 0x7c00u) & 0x70000000u; /* infinity, NaN */
+    memcpy(&scaled, &mag, sizeof(scaled));
+    scaled *= 0x1p112f;
+    memcpy(&w, &scaled, sizeof(w));
+    w = (w & ~((vec_u32)(special != 0u))) |
+        ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
+    w |= sign;
+    memcpy(out, &w, sizeof(*out));
+}
+
+/* The lanes of A where MASK is all ones, else those of B. */
+static inline __attribute__((always_inline)) void vec_choose(vec *out, vec_i32 mask,
+                                                             const vec *a, const vec *b)
+{
+    vec_i32 x, y;
+
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    x = (x & mask) | (y & ~mask);
+    memcpy(out, &x, sizeof(*out));
+}
+
+/* Each lane not below LOW and not above HIGH. */
+static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
+                                                            float high)
+{
+    vec bound = { 0 };
+
+    bound += low;
+    vec_choose(v, *v < bound, &bound, v);
+    bound += high - low;
+    vec_choose(v, *v > bound, &bound, v);
+}
+
+/* e^x to about one unit in the last place; x is taken to be in [-87, 88].
+ * x = n ln 2 + r, e^r by the polynomial of Cephes' expf (Moshier 1992). */
+static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *in)
+{
+    vec x = *in, n, r, p;
+    vec_u32 bits;
+
+    vec_clamp(&x, -87.0f, 88.0f);
+    n = (x * 1.44269504088896341f + 0x1.8p23f) - 0x1.8p23f;
+    r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    p = (((((r * 1.9875691500e-4f + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r +
+           4.1665795894e-2f) *
+              r +
+          1.6666665459e-1f) *
+             r +
+         5.0000001201e-1f) *
+            (r * r) +
+        r + 1.0f;
+    bits = (vec_u32)(__builtin_convertvector(n, vec_i32) + 127) << 23;
+    memcpy(&n, &bits, sizeof(n));
+    *out = p * n;
+}
+
+/* The lanes added in a fixed tree: halves, quarters, and so on. */
+static inline __attribute__((always_inline)) float vec_sum(const vec *v)
+{
+    vec_half a, b;
+    vec_quarter c, d;
+
+    memcpy(&a, v, sizeof(a));
+    memcpy(&b, (const char *)v + sizeof(a), sizeof(b));
+    a += b;
+    memcpy(&c, &a, sizeof(c));
+    memcpy(&d, (const char *)&a + sizeof(c), sizeof(d));
+    c += d;
+    return (c[0] + c[2]) + (c[1] + c[3]);
+}
+
+#endif

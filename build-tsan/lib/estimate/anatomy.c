@@ -1,0 +1,555 @@
+/* anatomy - what one rank holds and makes of a model, unit by unit
+ *
+ * Which values the backward pass reads is a column of the table of operations (saved):
+ * a product reads its input where its weight is trained, a product of two values both,
+ * an activation and a norm their input (ReLU, tanh and the sigmoid their result),
+ * attention q, k, v and its result (Dao 2023) or the scores; sums, rotations and
+ * scalings read nothing.  For a GPT block this gives the 34 bytes per element of
+ * Korthikanti et al. 2022, equation 1.
+ *
+ * PyTorch, where each operation is run by itself, makes some of several, which keep
+ * copies (struct op_torch): an RMS norm its input in f32 and what the weight
+ * multiplies; an approximate GELU three values more.  A segment there is a view, which
+ * keeps all of its value. */
+#include "lib/estimate/anatomy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/estimate/backward.h"
+#include "lib/reshard/outline.h"
+
+/* How a tensor takes part in training. */
+enum training { TRAINED, ADAPTED, FROZEN };
+
+struct builder {
+    struct anatomy *a;
+    const struct model *m;
+    struct cutter *cutter;
+    enum training *training; /* [ntensors] */
+    const struct anatomy_options *opt;
+    struct values values;
+    int at;        /* the instruction that is read */
+    bool *crossed; /* [nvalues]: counted as a border */
+    int products;  /* of the unit, so far */
+    bool *spared;  /* [nvalues]: is among its sparse */
+    int *cache_of; /* [nvalues]: index in its unit's caches, or -1 */
+};
+
+/* ---- names of tensors ---- */
+
+/* Is NAME (N bytes) the family's word for T, its name, or the module that has it? */
+static bool is_called(const struct model_tensor *t, const char *name, size_t n)
+{
+    const char *end = strrchr(t->name, '.'), *begin = end;
+
+    if ((strlen(t->key) == n && !memcmp(t->key, name, n)) ||
+        (strlen(t->name) == n && !memcmp(t->name, name, n)))
+        return true;
+    while (begin && begin > t->name && begin[-1] != '.')
+        begin--;
+    return end && (size_t)(end - begin) == n && !memcmp(begin, name, n);
+}
+
+/* Set the training of every tensor that LIST names; LoRA adapts matrices alone. */
+static int mark_named(struct builder *b, const char *option, const char *list,
+                      enum training training, struct err *err)
+{
+    int least = training == ADAPTED ? 2 : 0; /* dimensions */
+
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        bool found = false;
+
+        for (size_t i = 0; i < b->m->ntensors; i++)
+            if (b->m->tensor[i].ndim >= least && is_called(&b->m->tensor[i], p, n)) {
+                b->training[i] = training;
+                found = true;
+            }
+        if (!found)
+            return err_set(err, ERR_USAGE, "%s: %s has no %s called '%.*s'", option,
+                           b->m->family, least ? "matrix" : "tensor", (int)n, p);
+        p += n + (p[n] == ',');
+    }
+    return 0;
+}
+
+static int find_training(struct builder *b, const struct anatomy_options *opt,
+                         struct err *err)
+{
+    for (size_t i = 0; i < b->m->ntensors; i++) {
+        const struct model_tensor *t = &b->m->tensor[i];
+
+        b->training[i] = !opt || !opt->lora                                ? TRAINED
+                         : !opt->targets && t->section >= 0 && t->ndim > 1 ? ADAPTED
+                                                                           : FROZEN;
+    }
+    if (opt && opt->lora && opt->targets &&
+        mark_named(b, "--lora", opt->targets, ADAPTED, err) < 0)
+        return -1;
+    if (opt && opt->freeze && mark_named(b, "--freeze", opt->freeze, FROZEN, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* ---- weights ---- */
+
+static enum weight_class class_of(const struct model_tensor *t)
+{
+    if (t->ndim < 2)
+        return WEIGHT_VECTOR;
+    if (t->expert >= 0)
+        return WEIGHT_EXPERT;
+    return t->section >= 0 ? WEIGHT_MATRIX : WEIGHT_TABLE;
+}
+
+static struct common *find_common(struct anatomy *a, uint64_t read_by,
+                                  enum weight_class class)
+{
+    for (int i = 0; i < a->ncommons; i++)
+        if (a->common[i].read_by == read_by && a->common[i].class == class)
+            return &a->common[i];
+    a->common = xrealloc(a->common, sizeof(*a->common) * (size_t)(a->ncommons + 1));
+    a->common[a->ncommons] = (struct common){ .read_by = read_by, .class = class };
+    return &a->common[a->ncommons++];
+}
+
+/* Elements of tensor I that this rank has, and rows + columns of its matrices. */
+static uint64_t local_elements(struct builder *b, size_t i, uint64_t *rows,
+                               uint64_t *sides)
+{
+    const struct model_tensor *t = &b->m->tensor[i];
+    uint64_t n = 1, last = 1, before = 1, matrices = 1;
+    struct slice slice;
+
+    *rows = *sides = 0;
+    cutter_slice(b->cutter, i, &slice);
+    if (!slice.held)
+        return 0;
+    for (int k = 0; k < t->ndim; k++) {
+        uint64_t size = slice.runs[k]->count + (k ? 0 : slice.pad);
+
+        n *= size;
+        if (k + 2 < t->ndim)
+            matrices *= size;
+        before = last;
+        last = size;
+    }
+    if (t->ndim > 1) {
+        *rows = matrices * before;
+        *sides = matrices * (before + last);
+    }
+    return n;
+}
+
+static void add_weight(struct weight_sum *sum, const struct builder *b, size_t i,
+                       uint64_t n, uint64_t rows, uint64_t sides)
+{
+    sum->elements += n;
+    sum->rows += rows;
+    if (b->training[i] == TRAINED) {
+        sum->trained += n;
+        sum->trained_sides += sides;
+    } else if (b->training[i] == ADAPTED) {
+        sum->adapted_sides += sides;
+    }
+}
+
+/* Bytes of tensor I as stored, this rank's share of them. */
+static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
+                             const enum dtype *stored)
+{
+    uint64_t bytes = 0;
+
+    if (stored && m->tensor[i].source >= 0 &&
+        !dtype_bytes(&bytes, stored[m->tensor[i].source], n))
+        bytes = n * (uint64_t)dtype_bits(stored[m->tensor[i].source]) / 8;
+    return bytes;
+}
+
+static void sum_weights(struct builder *b, const enum dtype *stored)
+{
+    for (size_t i = 0; i < b->m->ntensors; i++) {
+        const struct model_tensor *t = &b->m->tensor[i];
+        struct model_kind kind = model_kind(b->m, t->kind);
+        const struct model_tensor *whose = t;
+        uint64_t rows, sides, n = local_elements(b, i, &rows, &sides);
+        struct weight_sum *sum;
+
+        if (!n || (!outline_has(b->m, i) && kind.companion_of < 0))
+            continue;
+        if (kind.companion_of >= 0)
+            whose = &b->m->tensor[kind.companion_of];
+        if (t->section >= 0) {
+            struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
+
+            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(whose)];
+        } else {
+            sum = &find_common(b->a, kind.read_by, class_of(whose))->sum;
+            if (n > b->a->largest)
+                b->a->largest = n;
+        }
+        sum->bytes += stored_bytes(b->m, i, n, stored);
+        if (outline_has(b->m, i))
+            add_weight(sum, b, i, n, rows, sides);
+    }
+    for (int i = 0; i < b->a->nunits; i++) {
+        uint64_t n = 0;
+
+        for (int c = 0; c < WEIGHT_CLASSES; c++)
+            n += b->a->unit[i].weight[c].elements;
+        if (n > b->a->largest)
+            b->a->largest = n;
+    }
+}
+
+/* ---- units ---- */
+
+static void make_units(struct builder *b)
+{
+    int n, total = 0;
+    const struct model_section *section = model_sections(b->m, &n);
+    struct anatomy *a = b->a;
+
+    for (int i = 0; i < n; i++)
+        total += section[i].count;
+    a->unit = xcalloc((size_t)total + 1, sizeof(*a->unit));
+    a->first_unit = xcalloc((size_t)n + 1, sizeof(*a->first_unit));
+    for (int i = 0; i < n; i++) {
+        const struct model_section *sec = &section[i];
+
+        a->first_unit[i] = a->nunits;
+        for (int k = 0; k < sec->count; k++) {
+            struct unit *u = &a->unit[a->nunits++];
+
+            u->section = sec->name;
+            u->index = i;
+            u->layer = sec->repeated ? k : -1;
+            u->depth = sec->repeated ? sec->depth + k : sec->depth ? sec->depth - 1 : 0;
+        }
+    }
+}
+
+/* ---- values ---- */
+
+/* Unit U reads V, and needs it where it is made again. */
+static void cross(struct builder *b, struct unit *u, int v)
+{
+    if (values_unit(&b->values, v) == u || b->crossed[v])
+        return;
+    b->crossed[v] = true;
+    u->kept.border += b->a->program->value[v].whole_cols;
+}
+
+/* The backward pass of unit U reads V. */
+static void keep(struct builder *b, struct unit *u, int v)
+{
+    v = values_storage(&b->values, v);
+    if (b->values.keeper[v] >= 0)
+        return;
+    b->values.keeper[v] = b->at;
+    values_add(&u->kept.columns, &b->values, v);
+    if (b->spared[v])
+        values_add(&u->sparse_kept, &b->values, v);
+    cross(b, u, v);
+}
+
+/* Where C has columns of VALUE, in f32 if WIDE. */
+static uint64_t *place(struct columns *c, const struct value *value, bool wide)
+{
+    if (value_is_cut(value))
+        return wide ? &c->wide_cut : &c->cut;
+    return wide ? &c->wide_whole : &c->whole;
+}
+
+/* The instruction that is read keeps TIMES as much as V besides, in f32 if WIDE. */
+static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool wide)
+{
+    const struct value *value = &b->a->program->value[v];
+    uint64_t n = values_columns(&b->values, value) * times;
+
+    *place(&b->values.copies[b->at], value, wide) += n;
+    *place(&u->kept.columns, value, wide) += n;
+}
+
+/* Does the backward pass read what INST saves for the gradient of a weight alone? */
+static bool reads_no_source(const struct builder *b, const struct inst *inst)
+{
+    return op_table[inst->op].traffic == TRAFFIC_PRODUCT &&
+           b->training[b->a->program->weight[inst->weight].tensor] == FROZEN;
+}
+
+/* An operation that works in f32 keeps its source so, and what the weight multiplies.
+ */
+static void keep_upcast(struct builder *b, struct unit *u, const struct inst *inst,
+                        const struct op_torch *torch)
+{
+    int x = values_storage(&b->values, inst->src[0]);
+
+    if (inst->weight >= 0 &&
+        b->training[b->a->program->weight[inst->weight].tensor] == TRAINED)
+        copy(b, u, x, 1, b->opt->narrow && torch->wide);
+    if (!b->opt->narrow) {
+        keep(b, u, x);
+        return;
+    }
+    copy(b, u, x, 1, true);
+    if (b->values.keeper[x] < 0)
+        cross(b, u, x);
+}
+
+/* What the derivative of INST reads, as the table says; the logits are counted with the
+ * loss. */
+static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    struct op_torch torch = op_table[inst->op].torch(inst);
+    unsigned saved = op_table[inst->op].saved(inst);
+
+    if (torch.part || reads_no_source(b, inst))
+        return;
+    if (torch.upcast && b->opt->eager) {
+        keep_upcast(b, u, inst, &torch);
+        return;
+    }
+    for (int k = 0; k < inst->nsrc; k++) {
+        if (!(saved >> k & 1))
+            continue;
+        if (!values_are_logits(&b->values, inst->src[k]))
+            keep(b, u, inst->src[k]);
+        else if (values_are_logits(&b->values, inst->dst))
+            b->a->caps++;
+    }
+    if (saved & SAVES_RESULT)
+        keep(b, u, inst->dst);
+    if (b->opt->eager && torch.copies)
+        copy(b, u, inst->dst, (uint64_t)torch.copies, false);
+}
+
+/* Scores are made of as many keys and values as there are heads. */
+static void keep_scores(struct builder *b, struct unit *u,
+                        const struct op_scores *scores)
+{
+    u->kept.heads += scores->heads;
+    u->kept.capped |= scores->capped;
+    if (b->opt->eager && b->opt->scores) {
+        b->values.copies[b->at].cut += scores->spread;
+        u->kept.columns.cut += scores->spread;
+    }
+}
+
+/* What selective recomputation need not make again. */
+static void spare(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    int spared = op_table[inst->op].torch(inst).spared;
+
+    if (!spared)
+        return;
+    b->spared[inst->dst] = spared == 1 || b->products++ % spared == 0;
+    if (b->spared[inst->dst])
+        values_add(&u->sparse, &b->values, inst->dst);
+}
+
+/* The row sums over a dealt axis that end a block: what dropout acts on. */
+static bool ends_block(const struct builder *b, const struct inst *inst)
+{
+    int inner = op_table[inst->op].inner;
+    const struct model_tensor *t;
+
+    if (inner == INNER_NONE)
+        return false;
+    t = &b->m->tensor[b->a->program->weight[inst->weight].tensor];
+    return t->section >= 0 && axis_dealt(t->axis[!inner], &b->m->scope) < 0 &&
+           axis_dealt(t->axis[inner], &b->m->scope) >= 0;
+}
+
+static void add_cache(struct builder *b, struct unit *u, int value)
+{
+    uint64_t cols = b->a->program->value[value].cols;
+
+    if (u->ncaches < UNIT_MAX_CACHES)
+        u->cache[u->ncaches++] = (struct unit_cache){ .cols = cols };
+    else
+        u->cache[UNIT_MAX_CACHES - 1].cols += cols;
+    b->cache_of[value] = u->ncaches - 1;
+}
+
+/* Attention reads the cached values K and V no further back than its window. */
+static void note_window(struct builder *b, const struct inst *inst)
+{
+    for (int k = 1; k < inst->nsrc; k++)
+        if (b->cache_of[inst->src[k]] >= 0)
+            values_unit(&b->values, inst->src[k])
+                ->cache[b->cache_of[inst->src[k]]]
+                .window = op_table[inst->op].scores(inst).window;
+}
+
+static void read_role(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    const struct program *p = b->a->program;
+
+    switch (op_table[inst->op].role) {
+    case ROLE_CACHE:
+        add_cache(b, u, inst->dst);
+        break;
+    case ROLE_DISPATCH:
+        u->top = p->mixture[inst->mixture].top;
+        u->all = p->mixture[inst->mixture].all;
+        break;
+    case ROLE_LOSS:
+        b->a->vocab = p->value[inst->src[0]].cols;
+        break;
+    case ROLE_NONE:
+        break;
+    }
+}
+
+static void read_instruction(struct builder *b, const struct inst *inst)
+{
+    const struct program *p = b->a->program;
+    struct op_scores scores = op_table[inst->op].scores(inst);
+    struct unit *u = values_unit(&b->values, inst->dst);
+
+    spare(b, u, inst);
+    keep_saved(b, u, inst);
+    if (scores.heads)
+        keep_scores(b, u, &scores);
+    if (ends_block(b, inst))
+        u->kept.masks += p->value[inst->dst].whole_cols;
+    read_role(b, u, inst);
+}
+
+/* ---- instructions ---- */
+
+static void read_program(struct builder *b)
+{
+    const struct program *p = b->a->program;
+    const struct unit *unit = NULL;
+
+    values_open(&b->values, b->a, b->opt->eager);
+    b->cache_of = xmalloc(sizeof(*b->cache_of) * (size_t)(p->nvalues + 1));
+    b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
+    b->spared = xcalloc((size_t)p->nvalues + 1, sizeof(*b->spared));
+    for (int i = 0; i < p->nvalues; i++)
+        b->cache_of[i] = -1;
+    for (b->at = 0; b->at < p->ninsts; b->at++) {
+        const struct unit *its = values_unit(&b->values, p->inst[b->at].dst);
+
+        if (its != unit)
+            b->products = 0;
+        unit = its;
+        read_instruction(b, &p->inst[b->at]);
+    }
+    for (int i = 0; i < p->ninsts; i++)
+        if (op_table[p->inst[i].op].scores(&p->inst[i]).window)
+            note_window(b, &p->inst[i]);
+    backward_find_worst(&b->values);
+}
+
+/* ---- opening ---- */
+
+/* The program that ends in the likelihood, or, where the model has no logits, in what
+ * the family names. */
+static int build_program(struct anatomy *a, const struct mesh *mesh,
+                         const int coord[MESH_NAXES], struct err *err)
+{
+    struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    struct err first = { 0 };
+
+    if (program_build(&a->program, a->model, mesh, coord, &opt, &first) == 0)
+        return 0;
+    opt = (struct program_options){ .tail = TAIL_NONE };
+    return program_build(&a->program, a->model, mesh, coord, &opt, err);
+}
+
+int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], const enum dtype *stored,
+                 const struct anatomy_options *opt, struct err *err)
+{
+    int size[MESH_NAXES] = {
+        [MESH_TP] = mesh->size[MESH_TP], [MESH_EP] = mesh->size[MESH_EP]
+    };
+    int at[MESH_NAXES] = { [MESH_TP] = coord[MESH_TP], [MESH_EP] = coord[MESH_EP] };
+    struct anatomy *a = xcalloc(1, sizeof(*a));
+    const struct anatomy_options none = { 0 };
+    struct builder b = { .a = a, .m = m, .opt = opt ? opt : &none };
+    struct mesh small;
+    int ret = -1;
+
+    a->model = m;
+    b.training = xcalloc(m->ntensors + 1, sizeof(*b.training));
+    if (mesh_set(&small, size, NULL, err) < 0)
+        goto out;
+    small.pad_vocab = mesh->pad_vocab;
+    if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
+        find_training(&b, opt, err) < 0 || build_program(a, &small, at, err) < 0)
+        goto out;
+    a->causal = a->program->causal;
+    make_units(&b);
+    sum_weights(&b, stored);
+    read_program(&b);
+    ret = 0;
+out:
+    cutter_free(b.cutter);
+    free(b.training);
+    values_close(&b.values);
+    free(b.crossed);
+    free(b.spared);
+    free(b.cache_of);
+    if (ret < 0)
+        anatomy_close(a);
+    else
+        *out = a;
+    return ret;
+}
+
+void anatomy_close(struct anatomy *a)
+{
+    if (!a)
+        return;
+    program_free(a->program);
+    free(a->first_unit);
+    free(a->unit);
+    free(a->common);
+    free(a);
+}
+
+bool anatomy_runs(const struct unit *u, int first, int count)
+{
+    return u->depth >= first && u->depth < first + count;
+}
+
+int anatomy_unit(const struct anatomy *a, const struct value *v)
+{
+    if (v->section < 0)
+        return a->nunits - 1;
+    return a->first_unit[v->section] + (v->layer >= 0 ? v->layer : 0);
+}
+
+bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,
+                   int count)
+{
+    if (!c->read_by)
+        return first == 0;
+    for (int i = 0; i < a->nunits; i++)
+        if (c->read_by >> a->unit[i].index & 1 &&
+            anatomy_runs(&a->unit[i], first, count))
+            return true;
+    return false;
+}
+
+uint64_t anatomy_params(const struct model *m)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < m->ntensors; i++) {
+        uint64_t n = 1;
+
+        for (int k = 0; k < m->tensor[i].ndim; k++)
+            n *= m->tensor[i].axis[k]->size;
+        if (outline_has(m, i))
+            total += n;
+    }
+    return total;
+}

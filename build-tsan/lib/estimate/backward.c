@@ -1,0 +1,145 @@
+/* backward - what there is of a unit's values while the backward pass is in it */
+#include "lib/estimate/backward.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* Gradients of a unit's values, as it is gone through from its end.  A sum hands its
+ * own on: several values then share one. */
+struct gradients {
+    struct columns now; /* they, and what the unit keeps and still has to read */
+    uint64_t made;      /* elements of its weights' gradients */
+    int *owner;         /* [nvalues]: the value whose gradient it shares; -1: none */
+    int *shared;        /* [nvalues]: values that share that of this owner */
+};
+
+static void drop(struct columns *sum, const struct values *v, int value)
+{
+    const struct value *its = &v->a->program->value[value];
+
+    *(value_is_cut(its) ? &sum->cut : &sum->whole) -= values_columns(v, its);
+}
+
+/* Whole values counted as their part of TP. */
+static uint64_t weight_of(const struct columns *h, uint64_t tp)
+{
+    return h->cut + h->whole / tp + 2 * (h->wide_cut + h->wide_whole / tp);
+}
+
+static void note_worst(struct unit_worst *worst, const struct columns *now,
+                       uint64_t made, uint64_t tp)
+{
+    if (weight_of(now, tp) > weight_of(&worst->columns, tp))
+        *worst = (struct unit_worst){ *now, made };
+}
+
+/* VALUE has a gradient from now on: OWNER's, or its own (which, for logits, is counted
+ * with the loss). */
+static void begin_gradient(const struct values *v, struct gradients *g, int value,
+                           int owner)
+{
+    if (g->owner[value] >= 0)
+        return;
+    g->owner[value] = owner;
+    g->shared[owner]++;
+    if (owner == value && !values_are_logits(v, value))
+        values_add(&g->now, v, value);
+}
+
+static void end_gradient(const struct values *v, struct gradients *g, int value)
+{
+    int owner = g->owner[value];
+
+    g->owner[value] = -1;
+    if (--g->shared[owner] == 0 && !values_are_logits(v, owner))
+        drop(&g->now, v, owner);
+}
+
+/* What instruction I kept is read and no longer needed. */
+static void let_go(struct values *v, struct gradients *g, int i)
+{
+    const struct inst *inst = &v->a->program->inst[i];
+    const struct columns *copies = &v->copies[i];
+
+    for (int k = 0; k <= inst->nsrc; k++) {
+        int value = values_storage(v, k < inst->nsrc ? inst->src[k] : inst->dst);
+
+        if (v->keeper[value] != i)
+            continue;
+        drop(&g->now, v, value);
+        v->keeper[value] = -1;
+    }
+    g->now.cut -= copies->cut;
+    g->now.whole -= copies->whole;
+    g->now.wide_cut -= copies->wide_cut;
+    g->now.wide_whole -= copies->wide_whole;
+}
+
+static void step_back(struct values *v, struct unit *u, struct gradients *g, int i)
+{
+    const struct program *p = v->a->program;
+    const struct inst *inst = &p->inst[i];
+    const struct value *result = &p->value[inst->dst];
+    const struct op_info *op = &op_table[inst->op];
+    struct columns most;
+
+    begin_gradient(v, g, inst->dst, inst->dst);
+    for (int k = 0; k < op->grads; k++)
+        begin_gradient(v, g, inst->src[k],
+                       op->passes ? g->owner[inst->dst] : inst->src[k]);
+    most = g->now;
+    if (v->eager)
+        *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
+            (uint64_t)op->torch(inst).gradients * values_columns(v, result);
+    if (inst->weight >= 0)
+        g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
+    note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);
+    note_worst(&u->worst[UNIT_CUT], &most, g->made, (uint64_t)p->mesh.size[MESH_TP]);
+    if (op->scores(inst).heads)
+        note_worst(&u->worst[UNIT_ATTENTION], &most, g->made, 1);
+    end_gradient(v, g, inst->dst);
+    let_go(v, g, i);
+}
+
+/* In thousandths. */
+static uint64_t share_of(uint64_t part, uint64_t all)
+{
+    return all ? (uint64_t)((double)part / (double)all * 1000) : 1000;
+}
+
+/* Go back through the unit whose last instruction is before END; returns its first. */
+static int go_back(struct values *v, struct gradients *g, int end)
+{
+    const struct program *p = v->a->program;
+    struct unit *u = values_unit(v, p->inst[end - 1].dst);
+    int begin = end;
+
+    g->now = u->kept.columns;
+    g->made = 0;
+    while (begin > 0 && values_unit(v, p->inst[begin - 1].dst) == u) {
+        begin--;
+        step_back(v, u, g, begin);
+    }
+    for (int i = begin; i < end; i++) /* those of values of other units */
+        for (int k = 0; k < p->inst[i].nsrc; k++)
+            if (g->owner[p->inst[i].src[k]] >= 0)
+                end_gradient(v, g, p->inst[i].src[k]);
+    for (int k = 0; k < UNIT_MOMENTS; k++)
+        u->worst[k].made = share_of(u->worst[k].made, g->made);
+    return begin;
+}
+
+void backward_find_worst(struct values *v)
+{
+    const struct program *p = v->a->program;
+    struct gradients g = { .shared = xcalloc((size_t)p->nvalues + 1, sizeof(int)),
+                           .owner = xmalloc(sizeof(int) * (size_t)(p->nvalues + 1)) };
+
+    for (int i = 0; i < p->nvalues; i++)
+        g.owner[i] = -1;
+    for (int end = p->ninsts; end > 0;)
+        end = go_back(v, &g, end);
+    free(g.owner);
+    free(g.shared);
+}

@@ -1,0 +1,137 @@
+/* bubble - what a pipeline's order costs, simulated once for each shape */
+#include "lib/estimate/bubble.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+enum { ROUNDS = 5 }; /* that are simulated of a long step */
+
+struct bubble_table {
+    enum order order;
+    int ranks, micro_batches, chunks;
+    bool made;
+    struct action_table actions;
+    uint64_t *inflight; /* [ranks] */
+};
+
+/* The most chunks that each rank holds at once, as thousandths of its stages. */
+static uint64_t *count_inflight(const struct action_table *t, int chunks)
+{
+    uint64_t *out = xcalloc((size_t)t->ranks, sizeof(*out));
+
+    for (int r = 0; r < t->ranks; r++) {
+        uint64_t held = 0, most = 0;
+
+        for (size_t i = 0; i < t->row[r].n; i++) {
+            enum action_kind kind = t->row[r].v[i].kind;
+
+            held += kind == ACTION_FORWARD;
+            most = held > most ? held : most;
+            held -= kind == ACTION_BACKWARD || kind == ACTION_WEIGHT;
+        }
+        out[r] = (most * 1000 + (uint64_t)chunks - 1) / (uint64_t)chunks;
+    }
+    return out;
+}
+
+/* The table of exactly these numbers; borrowed until the next is made. */
+static const struct bubble_table *find_table(struct bubbles *b, enum order order,
+                                             int ranks, int micro_batches, int chunks)
+{
+    struct bubble_table *t;
+    struct err err;
+
+    for (size_t i = 0; i < b->n; i++) {
+        t = &b->table[i];
+        if (t->order == order && t->ranks == ranks && t->chunks == chunks &&
+            t->micro_batches == micro_batches)
+            return t;
+    }
+    b->table = xgrow(b->table, &b->cap, b->n + 1, sizeof(*t));
+    t = &b->table[b->n++];
+    *t = (struct bubble_table){
+        .order = order, .ranks = ranks, .micro_batches = micro_batches, .chunks = chunks
+    };
+    t->made = order_make(&t->actions, order, ranks, micro_batches, chunks, &err) == 0;
+    if (t->made)
+        t->inflight = count_inflight(&t->actions, chunks);
+    return t;
+}
+
+/* As many of MICRO_BATCHES as are simulated: whole rounds are left out, but not where
+ * all of them are in flight at once. */
+static int simulated(enum order order, int ranks, int micro_batches)
+{
+    int most = ROUNDS * ranks;
+
+    return micro_batches <= most || order == ORDER_GPIPE ? micro_batches
+                                                         : most + micro_batches % ranks;
+}
+
+const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,
+                                 int micro_batches, int chunks)
+{
+    return find_table(b, order, ranks, simulated(order, ranks, micro_batches), chunks)
+        ->inflight;
+}
+
+/* The time from each rank's first start to its last end, in fresh memory; NULL when the
+ * order cannot be made. */
+static double *spans_new(struct bubbles *b, enum order order, int ranks,
+                         int micro_batches, int chunks, const struct pipe_times *times)
+{
+    const struct bubble_table *t = find_table(b, order, ranks, micro_batches, chunks);
+    struct pipe_result result;
+    struct err err;
+    double *span;
+
+    if (!t->made || pipe_simulate(&result, &t->actions, times, &err) < 0)
+        return NULL;
+    span = xcalloc((size_t)ranks, sizeof(*span));
+    for (int r = 0; r < ranks; r++) {
+        const struct action_row *row = &t->actions.row[r];
+
+        if (row->n)
+            span[r] = result.start[r][row->n - 1] - result.start[r][0] +
+                      pipe_duration(&t->actions, times, &row->v[row->n - 1]);
+    }
+    pipe_result_clear(&result);
+    return span;
+}
+
+/* A round adds to each rank's span what the last one added, but no less than its own
+ * work: where stages differ a little, the busiest one may idle for many rounds before
+ * all others wait for it. */
+double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_batches,
+                    int chunks, const struct pipe_times *times)
+{
+    int few = simulated(order, ranks, micro_batches);
+    double rounds = (double)(micro_batches - few) / ranks, most = -1;
+    double *span = spans_new(b, order, ranks, few, chunks, times), *less = NULL;
+
+    if (span && rounds > 0)
+        less = spans_new(b, order, ranks, few - ranks, chunks, times);
+    for (int r = 0; span && r < ranks; r++) {
+        double work = times->forward[r] + times->input[r] + times->weight[r];
+        double more = less ? span[r] - less[r] : 0;
+
+        more = more > work * ranks ? more : work * ranks;
+        if (span[r] + rounds * more > most)
+            most = span[r] + rounds * more;
+    }
+    free(span);
+    free(less);
+    return most;
+}
+
+void bubbles_clear(struct bubbles *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->table[i].made) {
+            action_table_clear(&b->table[i].actions);
+            free(b->table[i].inflight);
+        }
+    free(b->table);
+    *b = (struct bubbles){ 0 };
+}

@@ -1,0 +1,15 @@
+# lib/estimate - memory and time predicted
+lib_libshardutils_a_SOURCES += \
+    %D%/anatomy.c %D%/anatomy.h \
+    %D%/backward.c %D%/backward.h \
+    %D%/bubble.c %D%/bubble.h \
+    %D%/gpu.c %D%/gpu.h \
+    %D%/memory.c %D%/memory.h \
+    %D%/part.c %D%/part.h \
+    %D%/planner.c %D%/planner.h \
+    %D%/steptime.c %D%/steptime.h \
+    %D%/tally.c %D%/tally.h \
+    %D%/training.c %D%/training.h \
+    %D%/values.c %D%/values.h \
+    %D%/weighttype.c %D%/weighttype.h \
+    %D%/work.c %D%/work.h

@@ -1,0 +1,407 @@
+/* memory - the bytes that each rank of a layout needs, by category
+ *
+ * ZeRO: Rajbhandari et al. 2020; its shard group is dp x ep x sp, but for experts,
+ * which are not replicated over ep.  Activations: Korthikanti et al. 2022.  Optimizer
+ * states: Adam 8 bytes, in 8 bits 2 with a scale for each 2,048 (Dettmers et al. 2022),
+ * Adafactor a row and a column of each matrix (Shazeer and Stern 2018), Muon a momentum
+ * for matrices of layers and Adam for the rest (Jordan 2024). */
+#include "lib/estimate/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/estimate/training.h"
+
+const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
+    "weights",  "gradients", "optimizer", "activations",   "logits", "working",
+    "kv_cache", "comm",      "runtime",   "fragmentation", NULL
+};
+const char *const memory_moment_names[MOMENTS + 1] = { "forward", "loss", "backward",
+                                                       NULL };
+const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "momentum",
+                                        "adafactor", "lion",     "muon", NULL };
+const char *const recompute_names[] = { "none", "selective", "full", "products", NULL };
+const char *const offload_names[] = { "none", "optimizer", "params", NULL };
+
+enum { BUCKET_BYTES = 25 << 20 }; /* of gradients: PyTorch DDP's default */
+
+static uint64_t weight_bytes(const struct memory_options *o, const struct weight_sum *w,
+                             int class)
+{
+    const struct weight_type *t = o->weights ? o->weights : o->other;
+    bool covered = t->scope == SCOPE_ALL ||
+                   (class != WEIGHT_VECTOR &&
+                    (t->scope == SCOPE_MATRICES || class != WEIGHT_TABLE));
+
+    if (!o->weights && w->bytes)
+        return w->bytes;
+    return covered ? weight_type_bytes(t, w->elements, w->rows)
+                   : weight_type_bytes(o->other, w->elements, w->rows);
+}
+
+/* Bytes of optimizer state for N trained elements of CLASS, master weights aside. */
+static uint64_t state_bytes(struct tally *s, const struct memory_options *o, int class,
+                            uint64_t n, uint64_t sides)
+{
+    uint64_t each = o->master || o->other->block_bytes == 4 ? 4 : o->other->block_bytes;
+
+    switch (o->optimizer) {
+    case OPTIMIZER_ADAMW:
+        return tally_times(s, n, 2 * each);
+    case OPTIMIZER_ADAM8BIT:
+        return tally_times(s, n, 2) + tally_times(s, tally_part(n, 2048), 8);
+    case OPTIMIZER_SGD:
+        return 0;
+    case OPTIMIZER_MOMENTUM:
+    case OPTIMIZER_LION:
+        return tally_times(s, n, each);
+    case OPTIMIZER_ADAFACTOR:
+        return tally_times(s, class == WEIGHT_VECTOR ? n : sides, 4);
+    case OPTIMIZER_MUON:
+        return tally_times(
+            s, n, class == WEIGHT_MATRIX || class == WEIGHT_EXPERT ? each : 2 * each);
+    }
+    return 0;
+}
+
+/* Weights, gradients and optimizer of one class: to OUT, and what is on the host. */
+static void add_states(struct tally out[MEMORY_CATEGORIES], struct tally *host,
+                       const struct memory_options *o, const struct weight_sum *w,
+                       int class)
+{
+    uint64_t group = part_group(o, class);
+    uint64_t adapters = tally_times(host, o->lora_rank, w->adapted_sides);
+    uint64_t trained = part_trained(host, o, w);
+    uint64_t sides = w->trained_sides + (adapters ? w->adapted_sides : 0);
+    bool low = o->other->block_bytes < 4;
+    uint64_t weights =
+        weight_bytes(o, w, class) + tally_times(host, adapters, o->other->block_bytes);
+    uint64_t gradients, state;
+
+    if (!o->train) {
+        tally_add(&out[MEMORY_WEIGHTS], weights);
+        return;
+    }
+    gradients = part_gradients(host, o, class, w);
+    state = state_bytes(host, o, class, trained, sides);
+    if (o->master && low && !(o->optimizer == OPTIMIZER_SGD && !trained))
+        state += tally_times(host, trained, 4);
+    if (o->zero >= 3)
+        weights = tally_part(weights, group);
+    if (o->zero >= 1)
+        state = tally_part(state, group);
+    tally_add(o->offload == OFFLOAD_PARAMS ? host : &out[MEMORY_WEIGHTS], weights);
+    tally_add(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_GRADIENTS], gradients);
+    tally_add(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_OPTIMIZER], state);
+}
+
+static void add_cache(struct tally *out, const struct anatomy *a,
+                      const struct memory_options *o, const struct part *p)
+{
+    uint64_t sequences = tally_times(out, o->micro_batch, o->micro_batches);
+
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+
+        for (int k = 0; k < u->ncaches && part_runs(p, u); k++) {
+            uint64_t window = u->cache[k].window;
+            uint64_t tokens = window && window < o->seq ? window : o->seq;
+
+            tokens = tally_times(out, tally_part(tokens, o->kv_block), o->kv_block);
+            tokens = tally_times(out, tokens, sequences);
+            if (o->cache_tokens && (!window || o->cache_tokens < tokens))
+                tokens = o->cache_tokens / o->kv_block * o->kv_block;
+            tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
+            tally_add3(out, 1, tokens, tally_times(out, u->cache[k].cols, o->kv_bytes));
+        }
+    }
+}
+
+/* One step of inference: the block that the program's values share. */
+static void add_step(struct tally *activations, struct tally *logits,
+                     const struct anatomy *a, const struct memory_options *o, bool last)
+{
+    uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
+    uint64_t bytes, tokens = part_tokens(activations, o);
+    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
+                                  [ROWS_WANTED] = o->micro_batch,
+                                  [ROWS_ONE] = 1,
+                                  [ROWS_SOURCE] = tokens };
+
+    if (!program_arena(a->program, most, offset, &bytes))
+        activations->over = true;
+    else
+        tally_add(activations,
+                  tally_times(activations, bytes / sizeof(float), o->compute_bytes));
+    if (last) { /* which have a place in that block, too */
+        uint64_t within =
+            tally_times(logits, o->micro_batch * a->vocab, o->compute_bytes);
+
+        tally_add3(logits, o->micro_batch, a->vocab, sizeof(float));
+        activations->v -= within < activations->v ? within : activations->v;
+    }
+    free(offset);
+}
+
+static void add_comm(struct tally *out, const struct anatomy *a,
+                     const struct memory_options *o, const struct part *p)
+{
+    uint64_t border = 0;
+
+    if (!o->train) /* what comes in has its place among the values of the step */
+        return;
+    for (int i = 0; i < a->nunits; i++)
+        if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
+            part_runs(p, &a->unit[i]))
+            border = a->unit[i].kept.border;
+    if (o->mesh.size[MESH_PP] > 1) /* one message comes in while another goes out */
+        tally_add3(out, tally_times(out, 2, part_tokens(out, o)),
+                   part_columns(o, border), o->compute_bytes);
+    if (part_replicas(o, WEIGHT_MATRIX) == 1 && o->offload != OFFLOAD_PARAMS)
+        return;
+    if (o->zero == 3) /* the gathered (or fetched) unit and its gradients */
+        tally_add3(out, a->largest, 2,
+                   o->compute_bytes < o->other->block_bytes ? o->compute_bytes
+                                                            : o->other->block_bytes);
+    else
+        tally_add(out, BUCKET_BYTES);
+}
+
+/* Itself and what caps keep, and a copy in f32 in which the loss and its gradient are
+ * made; PyTorch makes the likelihoods and two gradients in f32. */
+uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o)
+{
+    uint64_t value = o->compute_bytes * (1 + a->caps);
+
+    if (o->fused_loss)
+        return 0;
+    if (o->eager)
+        return value + 3 * sizeof(float);
+    return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
+}
+
+/* OUT->peak at MOMENT, when what is lost between allocations is known, and its sum. */
+static bool settle(struct rank_memory *out, const struct memory_options *o,
+                   enum memory_moment moment)
+{
+    struct tally total = { 0 };
+    uint64_t *peak = out->peak;
+
+    out->moment = moment;
+    peak[MEMORY_FRAGMENTATION] =
+        (uint64_t)((double)(peak[MEMORY_ACTIVATIONS] + peak[MEMORY_LOGITS] +
+                            peak[MEMORY_WORKING] + peak[MEMORY_COMM]) *
+                   o->fragmentation);
+    for (int k = 0; k < MEMORY_CATEGORIES; k++)
+        tally_add(&total, peak[k]);
+    out->total = total.v;
+    return !total.over;
+}
+
+/* Training has two moments: the loss, when all values are there that are read again
+ * and, of a single micro-batch, no gradients; and the worst of the backward pass.  (The
+ * optimizer's step has no more than the end of that.) */
+static bool settle_training(struct rank_memory *out, const struct memory_options *o,
+                            const struct training *t)
+{
+    struct rank_memory loss;
+    struct tally over = { 0 };
+    bool ok;
+
+    memcpy(out->peak, out->bytes, sizeof(out->peak));
+    out->peak[MEMORY_LOGITS] = 0;
+    training_peak(out->peak, &over, t, out->bytes[MEMORY_GRADIENTS]);
+    if (out->peak[MEMORY_WORKING] > out->bytes[MEMORY_WORKING])
+        out->bytes[MEMORY_WORKING] = out->peak[MEMORY_WORKING];
+    ok = settle(out, o, MOMENT_BACKWARD) && !over.over;
+    loss = *out;
+    if (!loss.bytes[MEMORY_LOGITS])
+        return ok;
+    memcpy(loss.peak, loss.bytes, sizeof(loss.peak));
+    loss.peak[MEMORY_ACTIVATIONS] = t->saved;
+    loss.peak[MEMORY_WORKING] = 0;
+    if (!training_has_gradients(o))
+        loss.peak[MEMORY_GRADIENTS] = 0;
+    ok &= settle(&loss, o, MOMENT_LOSS);
+    if (loss.total > out->total)
+        *out = loss;
+    return ok;
+}
+
+bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
+                     const struct memory_options *o, int stage)
+{
+    const struct part p = part_of(a, o, stage);
+    struct tally c[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
+    struct weight_sum weights[WEIGHT_CLASSES];
+    struct training t = { 0 };
+    bool last = stage == (o->folded ? 0 : o->mesh.size[MESH_PP] - 1), ok = true;
+
+    part_weights(weights, &p, a);
+    for (int k = 0; k < WEIGHT_CLASSES; k++)
+        add_states(c, &host, o, &weights[k], k);
+    if (o->train) {
+        training_open(&t, &host, a, o, &p, stage);
+        tally_add(&c[MEMORY_ACTIVATIONS], t.saved);
+        tally_add(&c[MEMORY_ACTIVATIONS], t.again);
+        tally_add(&c[MEMORY_WORKING], t.working);
+        if (last)
+            tally_add3(&c[MEMORY_LOGITS], part_tokens(&c[MEMORY_LOGITS], o), a->vocab,
+                       memory_of_logit(a, o));
+    } else {
+        add_step(&c[MEMORY_ACTIVATIONS], &c[MEMORY_LOGITS], a, o, last);
+        add_cache(&c[MEMORY_KV_CACHE], a, o, &p);
+    }
+    add_comm(&c[MEMORY_COMM], a, o, &p);
+    tally_add(&c[MEMORY_RUNTIME], o->runtime);
+    *out = (struct rank_memory){ .host = host.v };
+    for (int k = 0; k < MEMORY_CATEGORIES; k++) {
+        out->bytes[k] = c[k].v;
+        ok &= !c[k].over;
+    }
+    memcpy(out->peak, out->bytes, sizeof(out->peak));
+    ok &= o->train ? settle_training(out, o, &t) : settle(out, o, MOMENT_FORWARD);
+    out->bytes[MEMORY_FRAGMENTATION] = out->peak[MEMORY_FRAGMENTATION];
+    training_close(&t);
+    return ok && !host.over;
+}
+
+/* ---- a whole layout ---- */
+
+/* Do the ranks at A and B hold equally much of every dealt symbol? */
+static bool same_share(const struct model *m, const struct share *a,
+                       const struct share *b)
+{
+    for (int i = 0; i < m->scope.n; i++)
+        if (a[i].count != b[i].count)
+            return false;
+    return true;
+}
+
+static struct rank_memory *find_kind(struct memory_estimate *e,
+                                     const struct rank_memory *like)
+{
+    for (size_t i = 0; i < e->nkinds; i++)
+        if (!memcmp(e->kind[i].bytes, like->bytes, sizeof(like->bytes)) &&
+            !memcmp(e->kind[i].peak, like->peak, sizeof(like->peak)) &&
+            e->kind[i].host == like->host)
+            return &e->kind[i];
+    e->kind = xrealloc(e->kind, sizeof(*e->kind) * (e->nkinds + 1));
+    e->kind[e->nkinds] = *like;
+    e->kind[e->nkinds].count = 0;
+    return &e->kind[e->nkinds++];
+}
+
+/* Add the ranks at tensor and expert coordinate COORD, COPIES of each, on all stages.
+ */
+static int add_stages(struct memory_estimate *e, const struct anatomy *a,
+                      const struct memory_options *o, const int coord[MESH_NAXES],
+                      uint64_t copies, struct err *err)
+{
+    for (int s = 0; s < o->mesh.size[MESH_PP]; s++) {
+        struct rank_memory one;
+
+        if (!memory_of_stage(&one, a, o, s))
+            return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+        memcpy(one.coord, coord, sizeof(one.coord));
+        one.coord[MESH_PP] = s;
+        find_kind(e, &one)->count += copies;
+    }
+    return 0;
+}
+
+struct anatomy_options memory_anatomy(const struct memory_options *o)
+{
+    return (struct anatomy_options){
+        .lora = o->lora_rank > 0,
+        .targets = o->lora_targets,
+        .freeze = o->freeze,
+        .eager = o->eager,
+        .narrow = o->compute_bytes < sizeof(float),
+        .scores = !o->flash,
+    };
+}
+
+struct known {
+    struct share *share;
+    struct anatomy *anatomy;
+};
+
+const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
+                                   const enum dtype *stored,
+                                   const struct memory_options *o,
+                                   const int coord[MESH_NAXES], struct err *err)
+{
+    const struct anatomy_options options = memory_anatomy(o);
+    struct share *share = model_shares(m, &o->mesh, coord);
+    struct anatomy *a;
+
+    for (size_t i = 0; i < all->n; i++)
+        if (same_share(m, all->known[i].share, share)) {
+            free(share);
+            return all->known[i].anatomy;
+        }
+    if (anatomy_open(&a, m, &o->mesh, coord, stored, &options, err) < 0) {
+        free(share);
+        return NULL;
+    }
+    all->known = xrealloc(all->known, sizeof(*all->known) * (all->n + 1));
+    all->known[all->n++] = (struct known){ share, a };
+    return a;
+}
+
+const struct anatomy *anatomies_get(const struct anatomies *all, size_t i)
+{
+    return i < all->n ? all->known[i].anatomy : NULL;
+}
+
+void anatomies_clear(struct anatomies *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        anatomy_close(all->known[i].anatomy);
+        free(all->known[i].share);
+    }
+    free(all->known);
+    *all = (struct anatomies){ 0 };
+}
+
+int memory_estimate(struct memory_estimate *e, const struct model *m,
+                    const enum dtype *stored, const struct memory_options *o,
+                    struct err *err)
+{
+    struct memory_estimate made = { 0 };
+    struct anatomies all = { 0 };
+    int ret = -1;
+
+    if (model_check_mesh(m, &o->mesh, err) < 0)
+        return -1;
+    for (int ep = 0; ep < o->mesh.size[MESH_EP]; ep++)
+        for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++) {
+            const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
+            const struct anatomy *a = anatomies_at(&all, m, stored, o, coord, err);
+
+            if (!a || add_stages(&made, a, o, coord,
+                                 (uint64_t)o->mesh.size[MESH_DP] *
+                                     (uint64_t)o->mesh.size[MESH_SP],
+                                 err) < 0)
+                goto out;
+        }
+    made.peak = made.kind;
+    for (size_t i = 1; i < made.nkinds; i++)
+        if (made.kind[i].total > made.peak->total)
+            made.peak = &made.kind[i];
+    *e = made;
+    ret = 0;
+out:
+    anatomies_clear(&all);
+    if (ret < 0)
+        memory_estimate_clear(&made);
+    return ret;
+}
+
+void memory_estimate_clear(struct memory_estimate *e)
+{
+    free(e->kind);
+    *e = (struct memory_estimate){ 0 };
+}

@@ -1,0 +1,618 @@
+/* planner - which layouts of a cluster fit, and how fast they would be */
+#include "lib/estimate/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+const char *const planner_rules[RULES] = {
+    [RULE_MODEL] = "the model cannot be cut so",
+    [RULE_NODE] = "tensor ranks would not be on one node",
+    [RULE_BATCH] = "the batch does not divide",
+    [RULE_ZERO] = "ZeRO without replicas, or its stage 2 in a pipeline",
+    [RULE_MEMORY] = "too large for the memory",
+    [RULE_SEQUENCE] = "the sequence does not divide",
+    [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
+    [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
+    [RULE_EXPERTS] = "no experts to deal over ep",
+    [RULE_KEPT] = "the axes that are kept do not divide the devices",
+};
+
+/* What is tried of a mesh and micro-batch. */
+enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64 };
+
+struct orders {
+    struct pipe_order order[MAX_ORDERS];
+    int n;
+};
+
+/* Of one number, ascending. */
+struct divisors {
+    uint64_t *v;
+    size_t n;
+};
+
+struct search {
+    const struct model *m;
+    const struct planner_options *o;
+    struct planner_result *out;
+    struct bubbles bubbles;
+    struct anatomies ranks;        /* of the present tp and ep */
+    const struct profile *profile; /* of their rank 0 */
+    const int *run;                /* [nlayers] of theirs, as of runs_new */
+    struct anatomies *taken;       /* all of them */
+    struct profile **profiles;
+    int **runs;
+    size_t nprofiles;
+    struct planned *found; /* all that fit */
+    size_t n, cap;
+    int nlayers;
+    struct divisors devices, sizes; /* of the devices, and of the batch */
+};
+
+void planner_options_init(struct planner_options *o)
+{
+    *o = (struct planner_options){ .top = 5, .zero = -1, .recompute = -1, .order = -1 };
+}
+
+static void reject(struct search *s, enum planner_rule rule)
+{
+    s->out->tried++;
+    s->out->rejected[rule]++;
+}
+
+/* ---- one layout ---- */
+
+/* What one stage's ranks have: tp may deal heads unevenly. */
+static bool stage_fits(const struct search *s, struct memory_options *o, int stage,
+                       struct planned *p)
+{
+    const struct anatomy *a;
+
+    for (size_t i = 0; (a = anatomies_get(&s->ranks, i)); i++) {
+        struct rank_memory r;
+
+        if (!memory_of_stage(&r, a, o, stage) || r.total > s->o->gpu_memory)
+            return false;
+        p->memory = r.total > p->memory ? r.total : p->memory;
+        if (r.bytes[MEMORY_OPTIMIZER] > p->states)
+            p->states = r.bytes[MEMORY_OPTIMIZER];
+    }
+    return true;
+}
+
+static bool same_unit(const struct unit *u, const struct unit *v)
+{
+    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
+           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
+           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
+           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
+           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
+           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
+           !memcmp(u->cache, v->cache, sizeof(u->cache));
+}
+
+/* For each depth the first of those before it whose layers are all like its own, of
+ * every rank; what stands between sections ends such a run. */
+static int *runs_new(const struct anatomies *ranks, int ndepths)
+{
+    int *run = xcalloc((size_t)ndepths + 1, sizeof(*run));
+    bool *begins = xcalloc((size_t)ndepths + 1, sizeof(*begins));
+    const struct anatomy *a;
+
+    for (size_t k = 0; (a = anatomies_get(ranks, k)); k++)
+        for (int i = 0; i < a->nunits; i++) {
+            const struct unit *u = &a->unit[i], *v = i ? u - 1 : NULL;
+            bool inner = u->depth > 0 && u->depth < ndepths - 1;
+
+            if (u->layer < 0 ? inner : !v || v->layer < 0 || !same_unit(u, v))
+                begins[u->depth] = true;
+            if (u->layer < 0 && inner)
+                begins[u->depth + 1] = true;
+        }
+    for (int d = 0; d < ndepths; d++)
+        run[d] = d && !begins[d] ? run[d - 1] : d;
+    free(begins);
+    return run;
+}
+
+/* Has STAGE no more of anything than the one before it: layers like its, as many or
+ * fewer, for as many micro-batches or fewer? */
+static bool is_less(const struct search *s, const struct memory_options *o, int stage)
+{
+    int first, count, before, many;
+
+    if (o->folded || stage == 0 ||
+        (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
+        return false;
+    mesh_stage(&o->mesh, s->nlayers, stage - 1, &before, &many);
+    mesh_stage(&o->mesh, s->nlayers, stage, &first, &count);
+    return count && count <= many && s->run[before] == s->run[first + count - 1];
+}
+
+/* The largest rank's bytes.  Mostly those of the first stage, which holds most
+ * micro-batches, or the last, which has the logits: they tell soonest what is too
+ * large.  But stages between may have other layers. */
+static bool memory_fits(const struct search *s, struct memory_options *o,
+                        struct planned *p)
+{
+    int pp = o->mesh.size[MESH_PP];
+
+    if (!stage_fits(s, o, 0, p) || (pp > 1 && !stage_fits(s, o, pp - 1, p)))
+        return false;
+    for (int i = 1; i < pp - 1; i++)
+        if (!is_less(s, o, i) && !stage_fits(s, o, i, p))
+            return false;
+    return true;
+}
+
+static void set_rates(const struct search *s, struct planned *p)
+{
+    uint64_t tokens = s->o->global_batch * (s->o->start.train ? s->o->start.seq : 1);
+
+    p->tokens = (double)tokens / p->step.seconds;
+    p->utilisation =
+        p->step.flops / (p->step.seconds * s->o->gpus * s->o->machine.peak);
+}
+
+static void set_layout(struct memory_options *o, const struct planned *p)
+{
+    o->mesh = p->mesh;
+    o->zero = p->zero;
+    o->recompute = p->recompute;
+    o->sequence_parallel = p->sequence_parallel;
+    o->micro_batch = p->micro_batch;
+    o->micro_batches = p->micro_batches;
+}
+
+/* False when it does not fit. */
+static bool try_one(struct search *s, const struct memory_options *layout,
+                    const struct pipe_order *order)
+{
+    struct memory_options o = *layout;
+    struct planned p = { .mesh = o.mesh,
+                         .zero = o.zero,
+                         .recompute = o.recompute,
+                         .sequence_parallel = o.sequence_parallel,
+                         .order = *order,
+                         .micro_batch = o.micro_batch,
+                         .micro_batches = o.micro_batches,
+                         .profile = s->profile };
+
+    s->out->evaluated++;
+    if (!memory_fits(s, &o, &p))
+        return false;
+    step_time(&p.step, s->profile, &s->o->machine, &o, order, p.states, NULL);
+    s->found = xgrow(s->found, &s->cap, s->n + 1, sizeof(p));
+    s->found[s->n++] = p;
+    return true;
+}
+
+/* ---- the search ---- */
+
+static bool keeps(int kept, int value)
+{
+    return kept < 0 || kept == value;
+}
+
+/* May ORDER have so many CHUNKS, with EACH layers on a stage? */
+static bool suits(const struct search *s, enum order order, int chunks, int each)
+{
+    if (order == ORDER_INTERLEAVED)
+        return chunks > 1 && (chunks == s->o->chunks || each % chunks == 0);
+    return chunks == (order == ORDER_ZB_V ? 2 : 1);
+}
+
+/* Orders of PP stages: those that fill the bubble in different ways.  What GPipe takes
+ * 1f1b takes as well, with less memory, and no order matters without stages. */
+static void find_orders(const struct search *s, int pp, struct orders *out)
+{
+    int each = (s->nlayers + pp - 1) / pp, kept = s->o->chunks;
+    bool many = pp > 1 && s->o->start.train;
+
+    out->n = 0;
+    for (int order = 0; order < ORDERS; order++) {
+        if (s->o->order >= 0 ? s->o->order != order
+                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many))
+            continue;
+        for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)
+            if (suits(s, (enum order)order, v, each) && out->n < MAX_ORDERS)
+                out->order[out->n++] = (struct pipe_order){ (enum order)order, v };
+    }
+}
+
+/* All ZeRO stages and recomputations of one mesh, micro-batch and order.  FULL are
+ * those that a smaller micro-batch was too large for. */
+static void try_states(struct search *s, struct memory_options *o,
+                       const struct pipe_order *order, bool full[STAGES][WAYS])
+{
+    int copies = o->mesh.nranks / o->mesh.size[MESH_TP] / o->mesh.size[MESH_PP];
+
+    for (int zero = 0; zero < (o->train ? STAGES : 1); zero++) {
+        if (!keeps(s->o->zero, zero))
+            continue;
+        if ((zero && copies == 1) || (zero == 2 && o->mesh.size[MESH_PP] > 1)) {
+            reject(s, RULE_ZERO);
+            continue;
+        }
+        o->zero = zero;
+        for (int way = 0; way < (o->train ? WAYS : 1); way++) {
+            if (!keeps(s->o->recompute, way) ||
+                (way == RECOMPUTE_SELECTIVE && o->flash))
+                continue;
+            o->recompute = (enum recompute)way;
+            full[zero][way] = full[zero][way] || !try_one(s, o, order);
+            if (full[zero][way])
+                reject(s, RULE_MEMORY);
+            else
+                s->out->tried++;
+        }
+    }
+}
+
+static void try_orders(struct search *s, struct memory_options *o,
+                       const struct orders *orders, bool full[MAX_ORDERS][STAGES][WAYS])
+{
+    int pp = o->mesh.size[MESH_PP];
+
+    for (int i = 0; i < orders->n; i++) {
+        const struct pipe_order *order = &orders->order[i];
+
+        o->inflight = NULL;
+        o->folded = order->order == ORDER_ZB_V;
+        if (o->train && pp * order->chunks <= s->nlayers &&
+            o->micro_batches <= INT32_MAX)
+            o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
+                                           (int)o->micro_batches, order->chunks);
+        if (o->train && !o->inflight)
+            reject(s, RULE_SCHEDULE);
+        else
+            try_states(s, o, order, full[i]);
+    }
+}
+
+static void try_mesh(struct search *s, const struct mesh *mesh)
+{
+    uint64_t copies = (uint64_t)mesh->size[MESH_DP] * (uint64_t)mesh->size[MESH_EP];
+    uint64_t each = s->o->global_batch / copies, kept = s->o->micro_batch;
+    bool full[MAX_ORDERS][STAGES][WAYS] = { 0 };
+    struct orders orders;
+
+    if (s->o->global_batch % copies) {
+        reject(s, RULE_BATCH);
+        return;
+    }
+    find_orders(s, mesh->size[MESH_PP], &orders);
+    if (!orders.n)
+        reject(s, RULE_SCHEDULE);
+    if (kept && each % kept)
+        reject(s, RULE_BATCH);
+    for (size_t i = 0; i < s->sizes.n && s->sizes.v[i] <= each; i++) {
+        uint64_t size = s->sizes.v[i];
+        struct memory_options o = s->o->start;
+
+        if (each % size || (kept && kept != size))
+            continue;
+        o.mesh = *mesh;
+        o.sequence_parallel = o.train && mesh->size[MESH_TP] > 1;
+        o.micro_batch = size;
+        o.micro_batches = each / size;
+        try_orders(s, &o, &orders, full);
+    }
+}
+
+/* All of REST ranks over sp, dp and pp. */
+static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
+{
+    for (size_t i = 0; i < s->devices.n; i++) {
+        int sp = (int)s->devices.v[i];
+
+        if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
+            continue;
+        if (s->o->start.seq % (uint64_t)sp) {
+            reject(s, RULE_SEQUENCE);
+            continue;
+        }
+        for (size_t k = 0; k < s->devices.n; k++) {
+            int pp = (int)s->devices.v[k], dp = rest / sp / pp;
+            struct mesh mesh;
+            struct err no;
+
+            if (rest / sp % pp || (s->o->size[MESH_PP] && s->o->size[MESH_PP] != pp) ||
+                (s->o->size[MESH_DP] && s->o->size[MESH_DP] != dp))
+                continue;
+            size[MESH_SP] = sp;
+            size[MESH_PP] = pp;
+            size[MESH_DP] = dp;
+            if (mesh_set(&mesh, size, NULL, &no) < 0 ||
+                model_check_mesh(s->m, &mesh, &no) < 0)
+                reject(s, RULE_MODEL);
+            else
+                try_mesh(s, &mesh);
+        }
+    }
+}
+
+/* What ranks of MESH's tp and ep have, for as long as the search lasts. */
+static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
+{
+    struct memory_options o = s->o->start;
+    struct anatomies ranks = { 0 };
+    size_t n = s->nprofiles;
+
+    o.mesh = *mesh;
+    for (int i = 0; i < mesh->size[MESH_TP] * mesh->size[MESH_EP]; i++) {
+        const int coord[MESH_NAXES] = {
+            [MESH_TP] = i % mesh->size[MESH_TP], [MESH_EP] = i / mesh->size[MESH_TP]
+        };
+
+        if (!anatomies_at(&ranks, s->m, NULL, &o, coord, err)) {
+            anatomies_clear(&ranks);
+            return -1;
+        }
+    }
+    s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
+    s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));
+    s->runs = xrealloc(s->runs, (n + 1) * sizeof(*s->runs));
+    s->run = s->runs[n] = runs_new(&ranks, s->nlayers);
+    s->ranks = s->taken[n] = ranks;
+    s->profile = s->profiles[n] = profile_new(anatomies_get(&ranks, 0), &s->o->start);
+    s->nprofiles++;
+    return 0;
+}
+
+static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
+{
+    int rest = s->o->gpus / tp;
+
+    if (tp > s->o->machine.per_node) {
+        reject(s, RULE_NODE);
+        return 0;
+    }
+    for (size_t i = 0; i < (experts ? s->devices.n : 1); i++) {
+        int ep = (int)s->devices.v[i];
+        int size[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
+        struct mesh mesh;
+        struct err no;
+
+        if (rest % ep || (s->o->size[MESH_EP] && s->o->size[MESH_EP] != ep))
+            continue;
+        if (mesh_set(&mesh, size, NULL, &no) < 0 ||
+            model_check_mesh(s->m, &mesh, &no) < 0) {
+            reject(s, RULE_MODEL);
+            continue;
+        }
+        if (take_apart(s, &mesh, err) < 0)
+            return -1;
+        try_rest(s, size, rest / ep);
+    }
+    return 0;
+}
+
+/* Can experts of the model be dealt? */
+static bool has_experts(const struct model *m)
+{
+    const int size[MESH_NAXES] = { [MESH_EP] = 2 };
+    struct mesh mesh;
+    struct err no;
+
+    return mesh_set(&mesh, size, NULL, &no) == 0 &&
+           model_check_mesh(m, &mesh, &no) == 0;
+}
+
+static void find_divisors(struct divisors *out, uint64_t of)
+{
+    size_t cap = 0;
+
+    for (uint64_t d = 1; d <= of / d; d++) {
+        if (of % d)
+            continue;
+        out->v = xgrow(out->v, &cap, out->n + 1, sizeof(*out->v));
+        out->v[out->n++] = d;
+    }
+    for (size_t i = out->n; i-- > 0;) { /* and their partners */
+        uint64_t d = of / out->v[i];
+
+        if (d == out->v[i])
+            continue;
+        out->v = xgrow(out->v, &cap, out->n + 1, sizeof(*out->v));
+        out->v[out->n++] = d;
+    }
+}
+
+/* Do the axes that are kept leave a whole number of devices to the others? */
+static bool kept_divide(const struct planner_options *o)
+{
+    int rest = o->gpus;
+    bool all = true;
+
+    for (int a = 0; a < MESH_NAXES; a++) {
+        all &= o->size[a] > 0;
+        if (o->size[a] && rest % o->size[a])
+            return false;
+        rest /= o->size[a] ? o->size[a] : 1;
+    }
+    return !all || rest == 1;
+}
+
+static int try_all(struct search *s, struct err *err)
+{
+    bool experts = has_experts(s->m);
+
+    if (!kept_divide(s->o)) {
+        reject(s, RULE_KEPT);
+        return 0;
+    }
+    if (!experts && s->o->size[MESH_EP] > 1) {
+        reject(s, RULE_EXPERTS);
+        return 0;
+    }
+    if (s->o->start.train && s->o->start.flash &&
+        keeps(s->o->recompute, RECOMPUTE_SELECTIVE))
+        reject(s, RULE_RECOMPUTE);
+    find_divisors(&s->devices, (uint64_t)s->o->gpus);
+    find_divisors(&s->sizes, s->o->global_batch);
+    for (size_t i = 0; i < s->devices.n; i++) {
+        int tp = (int)s->devices.v[i];
+
+        if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
+            try_tensor(s, tp, experts, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- the fastest ---- */
+
+/* Faster first; of equals the one that needs less of everything. */
+static int compare_plans(const void *a, const void *b)
+{
+    const struct planned *x = a, *y = b;
+
+    if (x->step.seconds != y->step.seconds)
+        return x->step.seconds < y->step.seconds ? -1 : 1;
+    if (x->zero != y->zero)
+        return x->zero - y->zero;
+    if (x->memory != y->memory)
+        return x->memory < y->memory ? -1 : 1;
+    if (x->order.chunks != y->order.chunks)
+        return x->order.chunks - y->order.chunks;
+    return memcmp(x->mesh.size, y->mesh.size, sizeof(x->mesh.size));
+}
+
+/* Put P where it belongs among the *N best of at most MOST. */
+static void insert(struct planned *best, size_t *n, size_t most,
+                   const struct planned *p)
+{
+    size_t i = *n < most ? (*n)++ : most - 1;
+
+    while (i > 0 && compare_plans(p, &best[i - 1]) < 0) {
+        best[i] = best[i - 1];
+        i--;
+    }
+    best[i] = *p;
+}
+
+/* Make P's time, which is a bound, what it is; false when its order cannot be made. */
+static bool simulate(struct search *s, struct planned *p)
+{
+    struct memory_options o = s->o->start;
+
+    if (p->simulated)
+        return true;
+    set_layout(&o, p);
+    if (o.train && o.mesh.size[MESH_PP] > 1) {
+        s->out->simulated++;
+        if (!step_time(&p->step, p->profile, &s->o->machine, &o, &p->order, p->states,
+                       &s->bubbles))
+            return false;
+    }
+    p->simulated = true;
+    set_rates(s, p);
+    return true;
+}
+
+/* Simulate what was found, the smallest bound first, until no bound is below the time
+ * of the last that is wanted. */
+static void find_fastest(struct search *s)
+{
+    size_t most = (size_t)s->o->top < s->n ? (size_t)s->o->top : s->n;
+    struct planned *best = xcalloc(most + 1, sizeof(*best));
+    size_t n = 0;
+
+    if (s->n)
+        qsort(s->found, s->n, sizeof(*s->found), compare_plans);
+    for (size_t i = 0; i < s->n; i++) {
+        struct planned *p = &s->found[i];
+
+        if (n == most && p->step.seconds > best[n - 1].step.seconds)
+            break;
+        if (simulate(s, p) && (n < most || compare_plans(p, &best[n - 1]) < 0))
+            insert(best, &n, most, p);
+    }
+    s->out->plan = best;
+    s->out->n = n;
+    s->out->fit = s->n;
+}
+
+static bool differs(const struct planned *a, const struct planned *b,
+                    enum planner_choice choice)
+{
+    static const enum mesh_axis axis[] = { [CHOICE_TP] = MESH_TP,
+                                           [CHOICE_SP] = MESH_SP,
+                                           [CHOICE_EP] = MESH_EP,
+                                           [CHOICE_PP] = MESH_PP };
+
+    switch (choice) {
+    case CHOICE_ZERO:
+        return a->zero != b->zero;
+    case CHOICE_RECOMPUTE:
+        return a->recompute != b->recompute;
+    case CHOICE_SIZE:
+        return a->micro_batch != b->micro_batch;
+    case CHOICE_ORDER: /* where there is any */
+        return a->mesh.size[MESH_PP] > 1 && b->mesh.size[MESH_PP] > 1 &&
+               (a->order.order != b->order.order || a->order.chunks != b->order.chunks);
+    default:
+        return a->mesh.size[axis[choice]] != b->mesh.size[axis[choice]];
+    }
+}
+
+/* For each choice of the best the fastest that chooses otherwise. */
+static void find_others(struct search *s)
+{
+    const struct planned *best = s->out->plan;
+    struct planned *other = s->out->other;
+
+    for (size_t i = 0; i < s->n && s->out->n; i++) {
+        struct planned *p = &s->found[i];
+        bool wanted = false;
+
+        for (int c = 0; c < CHOICES; c++)
+            wanted |=
+                differs(p, best, (enum planner_choice)c) &&
+                (other[c].step.seconds <= 0 || p->step.seconds < other[c].step.seconds);
+        if (!wanted || !simulate(s, p))
+            continue;
+        for (int c = 0; c < CHOICES; c++)
+            if (differs(p, best, (enum planner_choice)c) &&
+                (other[c].step.seconds <= 0 || compare_plans(p, &other[c]) < 0))
+                other[c] = *p;
+    }
+}
+
+int planner_search(struct planner_result *out, const struct model *m,
+                   const struct planner_options *o, struct err *err)
+{
+    struct search s = {
+        .m = m, .o = o, .out = out, .nlayers = model_layers(m) ? model_layers(m) : 1
+    };
+    int ret;
+
+    *out = (struct planner_result){ 0 };
+    ret = try_all(&s, err);
+    if (ret == 0) {
+        find_fastest(&s);
+        find_others(&s);
+    }
+    for (size_t i = 0; i < s.nprofiles; i++) {
+        profile_free(s.profiles[i]);
+        anatomies_clear(&s.taken[i]);
+        free(s.runs[i]);
+    }
+    free(s.profiles);
+    free(s.taken);
+    free(s.runs);
+    free(s.found);
+    free(s.devices.v);
+    free(s.sizes.v);
+    bubbles_clear(&s.bubbles);
+    return ret;
+}
+
+void planner_result_clear(struct planner_result *r)
+{
+    free(r->plan);
+    *r = (struct planner_result){ 0 };
+}

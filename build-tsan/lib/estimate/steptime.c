@@ -1,0 +1,408 @@
+/* steptime - how long a step of a layout would take
+ *
+ * Sums over n ranks in a ring move 2 (n-1)/n of the bytes in 2 (n-1) hops, gathers and
+ * scatters half of that.  A backward pass is two forward passes, of the input's and of
+ * the weights' gradients, attention's more; what is recomputed is done once more.
+ * ZeRO-3 gathers weights forwards and back for every micro-batch and scatters
+ * gradients, ZeRO-2 scatters gradients for every micro-batch, the others exchange them
+ * once (Rajbhandari et al. 2020, section 7).  A shared sequence is exchanged by heads
+ * (Jacobs et al. 2023) or passed on in a ring (Liu et al. 2023), whichever takes less
+ * time. */
+#include "lib/estimate/steptime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* Optimizer states are read and written, and gradients and weights besides. */
+static const double UPDATE_PASSES = 2.5;
+/* Attention backwards multiplies five matrices where it multiplies two forwards, at 63
+ * against 73 % of an A100's peak (Dao 2023, section 4.1). */
+static const double ATTENTION_BACK = 2.5 * 73 / 63;
+/* Of gradients in one collective, as Megatron's buckets. */
+enum { MESSAGE_BYTES = 100 << 20 };
+
+/* What rank R of PP does in ORDER: to *all, and of it that which is recomputed. */
+static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
+                      int r, struct work *all, struct work *again)
+{
+    struct mesh virtual = { .size = { [MESH_PP] = pp * order->chunks } };
+
+    memset(all, 0, sizeof(*all));
+    memset(again, 0, sizeof(*again));
+    for (int c = 0; c < order->chunks; c++) {
+        int first, count;
+        int stage = order->order == ORDER_ZB_V && c ? 2 * pp - 1 - r : c * pp + r;
+
+        mesh_stage(&virtual, p->depths, stage, &first, &count);
+        work_add_layers(all, p->all, first, count);
+        work_add_layers(again, p->again, first, count);
+    }
+}
+
+/* ---- collectives ---- */
+
+/* Seconds of summing BYTES over N devices of a node in COUNT sums. */
+static double sum_seconds(const struct machine *m, double bytes, int n, double count)
+{
+    return n < 2 ? 0 : 2.0 * (n - 1) * (bytes / n / m->link + count * m->link_latency);
+}
+
+/* Seconds of gathering BYTES from N devices of a node in COUNT gathers. */
+static double collect_seconds(const struct machine *m, double bytes, int n,
+                              double count)
+{
+    return n < 2 ? 0 : (n - 1) * (bytes / n / m->link + count * m->link_latency);
+}
+
+/* Seconds of W's collectives over tp for TOKENS. */
+static double tensor_seconds(const struct machine *m, const struct memory_options *o,
+                             const struct work *w, double tokens)
+{
+    int tp = o->mesh.size[MESH_TP];
+
+    return sum_seconds(m, tokens * w->reduced, tp, w->reductions) +
+           collect_seconds(m, tokens * w->gathered, tp, w->gathers);
+}
+
+struct reach {
+    double rate, latency;
+};
+
+/* Of a group whose ranks are within SPREAD neighbouring devices. */
+static struct reach reach_of(const struct machine *m, int spread)
+{
+    return spread <= m->per_node ? (struct reach){ m->link, m->link_latency }
+                                 : (struct reach){ m->net, m->net_latency };
+}
+
+/* Seconds of gathering or scattering BYTES in COUNT collectives over N ranks, of which
+ * neighbours are STRIDE devices apart.  The rings of a node's devices each carry their
+ * part to the other nodes and round the node at once: what is slower counts. */
+static double gather_seconds(const struct machine *m, int n, int stride, double bytes,
+                             double count)
+{
+    int near = m->per_node / stride, far;
+    double within, between;
+
+    near = near < 1 ? 1 : near > n ? n : near;
+    far = (n + near - 1) / near;
+    within = bytes * (near - 1) / near / m->link;
+    between = bytes / near * (far - 1) / far / m->net;
+    return (within > between ? within : between) +
+           count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
+}
+
+/* What is left of SECONDS of exchange beside WORK seconds of products. */
+static double exposed(const struct machine *m, double seconds, double work)
+{
+    return seconds - m->hidden * (seconds < work ? seconds : work);
+}
+
+/* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
+ * seconds meanwhile. */
+static double exchange_seconds(const struct profile *p, const struct machine *m,
+                               const struct memory_options *o, const struct work *w,
+                               double tokens, double attention)
+{
+    int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
+    int ep = o->mesh.size[MESH_EP];
+    struct reach over_sp = reach_of(m, tp * sp), over_ep = reach_of(m, tp * sp * ep);
+    double seconds = 0;
+
+    if (sp > 1) {
+        double ring =
+            (sp - 1) * (tokens * w->keys / over_sp.rate + w->layers * over_sp.latency);
+        double heads = (sp - 1) * (tokens * (w->heads + w->keys) / sp / over_sp.rate +
+                                   4 * w->layers * over_sp.latency);
+
+        seconds = exposed(m, ring, attention);
+        if (p->least >= sp && heads < seconds)
+            seconds = heads;
+    }
+    if (ep > 1) /* to the experts and back */
+        seconds +=
+            2 * (ep - 1) *
+            (tokens * w->routed / ep / over_ep.rate + w->routes * over_ep.latency);
+    return seconds;
+}
+
+/* ---- training ---- */
+
+/* Of one rank and micro-batch. */
+struct rank_times {
+    double forward, back;                     /* compute of the two passes */
+    double sums, exchange;                    /* of a forward pass */
+    double again, again_sums, again_exchange; /* of what is recomputed */
+    double weight; /* compute that gives the weights' gradients */
+};
+
+/* Seconds of W for TOKENS but for attention: no product is hidden behind what it
+ * reads and writes, so that small ones and short rows take longer. */
+static double plain_seconds(const struct machine *m, const struct memory_options *o,
+                            const struct work *w, double tokens)
+{
+    double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
+
+    return tokens * w->products / m->product +
+           (tokens * (w->cut + whole + w->scores) + w->matrices) / m->memory;
+}
+
+static struct rank_times rank_times(const struct profile *p, const struct machine *m,
+                                    const struct memory_options *o,
+                                    const struct pipe_order *order, int r,
+                                    double *flops)
+{
+    int tp = o->mesh.size[MESH_TP];
+    double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
+    double plain, attention;
+    struct work all, again;
+    struct rank_times t = { 0 };
+
+    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
+    *flops +=
+        3 * tokens * (all.products + all.attention - all.repeated * (1 - 1.0 / tp));
+    plain = plain_seconds(m, o, &all, tokens);
+    attention = tokens * all.attention / m->attention;
+    t.forward = plain + attention;
+    t.back = 2 * plain + ATTENTION_BACK * attention;
+    t.weight = tokens * all.products / m->product;
+    t.sums = tensor_seconds(m, o, &all, tokens);
+    t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
+    attention = tokens * again.attention / m->attention;
+    if (o->recompute == RECOMPUTE_SELECTIVE)
+        t.again = attention + tokens * again.scores / m->memory;
+    if (o->recompute != RECOMPUTE_FULL)
+        return t;
+    t.again = plain_seconds(m, o, &again, tokens) + attention;
+    t.again_sums = tensor_seconds(m, o, &again, tokens);
+    t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
+    return t;
+}
+
+static double forward_of(const struct rank_times *t)
+{
+    return t->forward + t->sums + t->exchange;
+}
+
+static double input_of(const struct rank_times *t)
+{
+    return t->back - t->weight + t->sums + t->exchange + t->again + t->again_sums +
+           t->again_exchange;
+}
+
+/* Elements of a stage's weights, experts aside. */
+static double stage_weights(const struct profile *p, int first, int count)
+{
+    double n = p->all[first + count].weights - p->all[first].weights;
+
+    for (int i = 0; i < p->a->ncommons; i++)
+        if (anatomy_holds(p->a, &p->a->common[i], first, count))
+            n += (double)p->a->common[i].sum.elements;
+    return n;
+}
+
+/* Seconds of gathering or scattering a stage's weights over all that have them, BYTES
+ * each, in MESSAGES collectives at least: experts are not replicated over ep. */
+static double spread_seconds(const struct profile *p, const struct machine *m,
+                             const struct memory_options *o, uint64_t bytes,
+                             double messages)
+{
+    int tp = o->mesh.size[MESH_TP], ep = o->mesh.size[MESH_EP], first, count;
+    int some = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
+    double weights, experts, more;
+
+    mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+    weights = stage_weights(p, first, count) * (double)bytes;
+    experts = (p->all[first + count].experts - p->all[first].experts) * (double)bytes;
+    if (messages <= 0)
+        messages = weights / MESSAGE_BYTES + 1;
+    more = experts > 0 ? messages : 0;
+    return gather_seconds(m, some * ep, tp, weights, messages) +
+           gather_seconds(m, some, tp * ep, experts, more);
+}
+
+/* Seconds of exchanging weights and gradients over the replicas in one step, that
+ * which T's products do not hide. */
+static double data_seconds(const struct profile *p, const struct machine *m,
+                           const struct memory_options *o, const struct rank_times *t)
+{
+    int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
+    double steps = (double)o->micro_batches, back = t->back + t->again;
+    double grads, weights, messages = 0;
+
+    if (n < 2)
+        return 0;
+    if (o->zero == 3) { /* one for each layer, and for what is before and after */
+        int first, count;
+
+        mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+        messages = count + 2;
+    }
+    grads = spread_seconds(p, m, o, o->grad_bytes, messages);
+    weights = spread_seconds(p, m, o, o->other->block_bytes, messages);
+    switch (o->zero) {
+    case 0:
+        return exposed(m, 2 * grads, back);
+    case 1:
+        return exposed(m, grads, back) + exposed(m, weights, t->forward);
+    case 2:
+        return steps * exposed(m, grads, back) + exposed(m, weights, t->forward);
+    default:
+        return steps *
+               (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
+    }
+}
+
+/* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
+ * rank's own work, and where a backward pass is not split also the way of the first
+ * micro-batch to a rank and of the last one back from it. */
+static double pipe_span(const struct memory_options *o, const struct pipe_order *order,
+                        const struct pipe_times *times, struct bubbles *bubbles)
+{
+    bool split = order->order >= ORDER_ZB_H1;
+    double bound = 0, way = 0, message = 0;
+
+    if (bubbles)
+        return bubbles_span(bubbles, order->order, o->mesh.size[MESH_PP],
+                            (int)o->micro_batches, order->chunks, times);
+    if (times->bandwidth > 0)
+        message = times->message_bytes / times->bandwidth;
+    message += times->latency;
+    for (int r = 0; r < o->mesh.size[MESH_PP]; r++) {
+        double one = times->forward[r] + times->input[r] + times->weight[r];
+        double all = one * (double)o->micro_batches + (split ? 0 : way);
+
+        bound = all > bound ? all : bound;
+        way += one / order->chunks + 2 * message;
+    }
+    return bound;
+}
+
+static bool time_training(struct step *out, const struct profile *p,
+                          const struct machine *m, const struct memory_options *o,
+                          const struct pipe_order *order, uint64_t states,
+                          struct bubbles *bubbles)
+{
+    int pp = o->mesh.size[MESH_PP], tp = o->mesh.size[MESH_TP];
+    double steps = (double)o->micro_batches, most = 0, span, flops = 0;
+    double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
+    double *v = xmalloc((size_t)pp * 3 * sizeof(*v));
+    struct reach next = reach_of(m, o->mesh.nranks);
+    struct pipe_times times = { .forward = v, .input = v + pp, .weight = v + 2 * pp };
+    struct rank_times busy = { 0 };
+
+    for (int r = 0; r < pp; r++) {
+        struct rank_times t = rank_times(p, m, o, order, r, &flops);
+
+        v[r] = forward_of(&t);
+        v[pp + r] = input_of(&t);
+        v[2 * pp + r] = t.weight;
+        if (v[r] + v[pp + r] + t.weight <= most)
+            continue;
+        most = v[r] + v[pp + r] + t.weight;
+        busy = t;
+    }
+    times.latency = next.latency;
+    times.bandwidth = next.rate;
+    times.message_bytes = tokens * p->border / (o->sequence_parallel ? tp : 1);
+    span = pp > 1 ? pipe_span(o, order, &times, bubbles) : most * steps;
+    free(v);
+    if (span < 0)
+        return false;
+    out->compute = steps * (busy.forward + busy.back + busy.again);
+    out->tensor = steps * (2 * busy.sums + busy.again_sums);
+    out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
+    out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
+    out->data =
+        data_seconds(p, m, o, &busy) + UPDATE_PASSES * (double)states / m->memory;
+    out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
+                 o->mesh.size[MESH_DP];
+    return true;
+}
+
+/* ---- inference ---- */
+
+/* One token of every sequence of a micro-batch, on stage R. */
+static struct rank_times token_times(const struct profile *p, const struct machine *m,
+                                     const struct memory_options *o, int r,
+                                     double *flops)
+{
+    const struct pipe_order order = { ORDER_1F1B, 1 };
+    int sp = o->mesh.size[MESH_SP], first, count;
+    double tokens = (double)o->micro_batch, read, touched;
+    struct work w, again;
+    struct rank_times t = { 0 };
+
+    rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
+    mesh_stage(&o->mesh, p->depths, r, &first, &count);
+    *flops += tokens * (w.products + w.attention -
+                        w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
+    /* an expert is read when any token of the ranks that share it chooses it */
+    touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
+    read = ((stage_weights(p, first, count) + touched * w.experts) *
+                (double)o->weights->block_bytes / (double)o->weights->block +
+            tokens * w.cached / sp) /
+           m->memory;
+    t.forward = tokens * (w.products / m->product + w.attention / sp / m->attention);
+    t.forward = read > t.forward ? read : t.forward;
+    t.sums = tensor_seconds(m, o, &w, tokens);
+    if (sp > 1) { /* parts of each head's result are summed */
+        struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
+
+        t.exchange = 2.0 * (sp - 1) *
+                     (tokens * w.heads / 2 / sp / over.rate + w.layers * over.latency);
+    }
+    if (o->mesh.size[MESH_EP] > 1) {
+        struct memory_options alone = *o;
+
+        alone.mesh.size[MESH_SP] = 1;
+        t.exchange += exchange_seconds(p, m, &alone, &w, tokens, 0);
+    }
+    return t;
+}
+
+/* Micro-batches follow one another through the stages: a round takes as long as one of
+ * them needs for all stages, or all of them for the slowest stage. */
+static void time_inference(struct step *out, const struct profile *p,
+                           const struct machine *m, const struct memory_options *o)
+{
+    int pp = o->mesh.size[MESH_PP];
+    double steps = (double)o->micro_batches, round = 0, most = 0, flops = 0;
+    struct reach next = reach_of(m, o->mesh.nranks);
+    struct rank_times busy = { 0 };
+
+    for (int r = 0; r < pp; r++) {
+        struct rank_times t = token_times(p, m, o, r, &flops);
+
+        round += forward_of(&t);
+        if (forward_of(&t) <= most)
+            continue;
+        most = forward_of(&t);
+        busy = t;
+    }
+    round += (pp - 1) * (next.latency + (double)o->micro_batch * p->border / next.rate);
+    out->compute = steps * busy.forward;
+    out->tensor = steps * busy.sums;
+    out->exchange = steps * busy.exchange;
+    out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;
+    /* all ranks of sp have the same tokens */
+    out->flops = flops * steps * o->mesh.size[MESH_TP] * o->mesh.size[MESH_EP] *
+                 o->mesh.size[MESH_DP];
+}
+
+bool step_time(struct step *out, const struct profile *p, const struct machine *m,
+               const struct memory_options *o, const struct pipe_order *order,
+               uint64_t states, struct bubbles *bubbles)
+{
+    memset(out, 0, sizeof(*out));
+    if (!o->train)
+        time_inference(out, p, m, o);
+    else if (!time_training(out, p, m, o, order, states, bubbles))
+        return false;
+    out->seconds =
+        out->compute + out->tensor + out->exchange + out->pipeline + out->data;
+    return true;
+}

@@ -1,0 +1,237 @@
+/* training - what a stage has of values and gradients while it trains */
+#include "lib/estimate/training.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* Of a unit, in bytes. */
+struct unit_bytes {
+    uint64_t saved;     /* in the forward pass */
+    uint64_t again;     /* made again in the backward pass */
+    uint64_t working;   /* and what there is besides at its worst moment; */
+    uint64_t gradients; /* of weights, in all, */
+    uint64_t made;      /* and until then */
+};
+
+static void add_columns(struct tally *out, const struct memory_options *o,
+                        const struct columns *c)
+{
+    uint64_t tokens = part_tokens(out, o);
+
+    tally_add3(out, tokens, c->cut + part_columns(o, c->whole), o->compute_bytes);
+    tally_add3(out, tokens, c->wide_cut + part_columns(o, c->wide_whole),
+               sizeof(float));
+}
+
+/* EACH bytes for each score of U; heads are dealt over sp for attention. */
+static void add_scores(struct tally *out, const struct memory_options *o,
+                       const struct unit *u, uint64_t each)
+{
+    uint64_t pairs = tally_times(out, tally_times(out, o->micro_batch * o->seq, o->seq),
+                                 u->kept.heads * each);
+
+    tally_add(out, tally_part(pairs, (uint64_t)o->mesh.size[MESH_SP]));
+}
+
+/* Of a score the backward pass reads the probability, what dropout leaves of it and its
+ * mask; PyTorch makes probabilities in f32 and has them once more as values, and scores
+ * are values of a cap besides. */
+static uint64_t kept_of_score(const struct memory_options *o, const struct unit *u)
+{
+    uint64_t value = o->compute_bytes, kept = o->eager ? 4 : value;
+
+    if (o->dropout)
+        kept += value + 1;
+    else if (o->eager && value < 4)
+        kept += value;
+    return kept + (o->eager && u->kept.capped ? value : 0);
+}
+
+/* When the softmax is gone through there are two gradients beside the probability. */
+static uint64_t worst_of_score(const struct memory_options *o, const struct unit *u)
+{
+    uint64_t wide = o->eager ? 4 : o->compute_bytes;
+
+    return 3 * wide + (o->eager && u->kept.capped ? o->compute_bytes : 0);
+}
+
+/* What the backward pass reads of U besides its values: masks, and of attention sums or
+ * scores. */
+static void add_rest(struct tally *out, const struct memory_options *o,
+                     const struct unit *u, uint64_t of_score)
+{
+    if (o->dropout)
+        tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.masks), 1);
+    if (o->flash)
+        tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
+    else
+        add_scores(out, o, u, of_score);
+}
+
+/* All that the backward pass reads of U. */
+static void add_kept(struct tally *out, const struct memory_options *o,
+                     const struct unit *u, bool scores)
+{
+    add_columns(out, o, &u->kept.columns);
+    add_rest(out, o, u, scores ? kept_of_score(o, u) : 0);
+}
+
+static void add_border(struct tally *out, const struct memory_options *o,
+                       const struct unit *u)
+{
+    tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.border),
+               o->compute_bytes);
+}
+
+static bool made_again(const struct memory_options *o, const struct unit *u)
+{
+    return u->layer >= 0 &&
+           (o->recompute == RECOMPUTE_FULL || o->recompute == RECOMPUTE_PRODUCTS);
+}
+
+/* What U saves in the forward pass. */
+static void add_saved(struct tally *out, const struct memory_options *o,
+                      const struct unit *u)
+{
+    if (!made_again(o, u)) {
+        add_kept(out, o, u, o->recompute != RECOMPUTE_SELECTIVE);
+        return;
+    }
+    add_border(out, o, u);
+    if (o->recompute == RECOMPUTE_PRODUCTS) {
+        add_columns(out, o, &u->sparse);
+        if (o->flash)
+            tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
+    }
+}
+
+/* What there is of U at moment K. */
+static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
+                         const struct unit *u, enum unit_moment k)
+{
+    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
+    struct tally s = { 0 };
+
+    add_columns(&s, o, &u->worst[k].columns);
+    add_rest(&s, o, u,
+             k == UNIT_ATTENTION ? worst_of_score(o, u)
+             : scores            ? kept_of_score(o, u)
+                                 : 0);
+    over->over |= s.over;
+    return s.v;
+}
+
+static struct unit_bytes bytes_of(struct tally *over, const struct memory_options *o,
+                                  const struct unit *u)
+{
+    struct tally saved = { 0 }, again = { 0 }, kept = { 0 };
+    struct unit_bytes b = { 0 };
+    uint64_t worst = 0, there, made = 0;
+
+    for (int k = 0; k < UNIT_MOMENTS; k++) {
+        uint64_t now = bytes_at(over, o, u, (enum unit_moment)k);
+
+        if (now <= worst)
+            continue;
+        worst = now;
+        made = u->worst[k].made;
+    }
+    add_saved(&saved, o, u);
+    if (made_again(o, u))
+        add_kept(&again, o, u, true);
+    there = made_again(o, u) ? again.v : saved.v;
+    if (o->recompute == RECOMPUTE_PRODUCTS && made_again(o, u))
+        add_columns(&kept, o, &u->sparse_kept);
+    b.saved = saved.v;
+    b.again = again.v - kept.v;
+    b.working = worst > there ? worst - there : 0;
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        b.gradients += part_gradients(over, o, c, &u->weight[c]);
+    b.made = (uint64_t)((double)b.gradients / 1000 * (double)made);
+    over->over |= saved.over || again.over || kept.over;
+    return b;
+}
+
+bool training_has_gradients(const struct memory_options *o)
+{
+    return o->micro_batches > 1 || (o->zero < 2 && part_replicas(o, WEIGHT_MATRIX) > 1);
+}
+
+/* Bytes of gradients of common tensors that unit U makes, to *FIRST those of which MADE
+ * tells none, and to *MORE the others, which PyTorch has beside them to be added. */
+static void add_common_gradients(struct tally *first, struct tally *more, bool *made,
+                                 const struct training *t, const struct unit *u)
+{
+    for (int i = 0; i < t->a->ncommons; i++) {
+        const struct common *c = &t->a->common[i];
+        bool reads = c->read_by ? c->read_by >> u->index & 1 : u == t->a->unit;
+
+        if (!reads || !part_holds(t->part, t->a, c))
+            continue;
+        if (!made[i])
+            tally_add(first, part_gradients(first, t->o, c->class, &c->sum));
+        else if (t->o->eager && c->class == WEIGHT_TABLE)
+            tally_add(more, part_gradients(more, t->o, c->class, &c->sum));
+        made[i] = true;
+    }
+}
+
+void training_open(struct training *t, struct tally *over, const struct anatomy *a,
+                   const struct memory_options *o, const struct part *p, int stage)
+{
+    struct tally one = { 0 };
+
+    *t = (struct training){ .a = a, .o = o, .part = p };
+    t->unit = xcalloc((size_t)a->nunits + 1, sizeof(*t->unit));
+    for (int i = 0; i < a->nunits; i++) {
+        struct unit_bytes *u = &t->unit[i];
+
+        if (!part_runs(p, &a->unit[i]))
+            continue;
+        *u = bytes_of(over, o, &a->unit[i]);
+        tally_add(&one, u->saved);
+        t->again = u->again > t->again ? u->again : t->again;
+        t->working = u->working > t->working ? u->working : t->working;
+    }
+    t->saved = tally_part(
+        tally_times(over, one.v, o->inflight ? o->inflight[stage] : 1000), 1000);
+    over->over |= one.over;
+}
+
+void training_close(struct training *t)
+{
+    free(t->unit);
+}
+
+void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
+                   const struct training *t, uint64_t gradients)
+{
+    bool all = training_has_gradients(t->o);
+    bool *made = xcalloc((size_t)t->a->ncommons + 1, sizeof(*made));
+    struct tally sofar = { 0 };
+    uint64_t left = t->saved, most = 0;
+
+    for (int i = t->a->nunits - 1; i >= 0; i--) {
+        const struct unit_bytes *u = &t->unit[i];
+        struct tally working = { .v = u->working };
+        uint64_t now = gradients;
+
+        if (!part_runs(t->part, &t->a->unit[i]))
+            continue;
+        add_common_gradients(&sofar, &working, made, t, &t->a->unit[i]);
+        if (!all && sofar.v + u->made < gradients)
+            now = sofar.v + u->made;
+        tally_add(&sofar, u->gradients);
+        if (left + u->again + working.v + now >= most) {
+            most = left + u->again + working.v + now;
+            peak[MEMORY_ACTIVATIONS] = left + u->again;
+            peak[MEMORY_WORKING] = working.v;
+            peak[MEMORY_GRADIENTS] = now;
+        }
+        left -= u->saved < left ? u->saved : left;
+        over->over |= working.over;
+    }
+    over->over |= sofar.over;
+    free(made);
+}

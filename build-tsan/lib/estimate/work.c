@@ -1,0 +1,211 @@
+/* work - what one token costs a rank of a model, summed over layers */
+#include "lib/estimate/work.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* Attention's scores are written, read and written by the softmax, and read. */
+enum { SCORE_PASSES = 4 };
+
+void work_add(struct work *to, const struct work *w, double sign)
+{
+    double *a = (double *)to;
+    const double *b = (const double *)w;
+
+    for (int i = 0; i < WORK_FIELDS; i++)
+        a[i] += sign * b[i];
+}
+
+void work_add_layers(struct work *to, const struct work *sums, int first, int count)
+{
+    work_add(to, &sums[first + count], 1);
+    work_add(to, &sums[first], -1);
+}
+
+/* ---- of a unit ---- */
+
+static struct work unit_work(const struct unit *u, const struct memory_options *o)
+{
+    double columns = 0;
+    struct work w = { 0 };
+
+    for (int k = 0; k < u->ncaches; k++) {
+        uint64_t window = u->cache[k].window;
+
+        columns += (double)u->cache[k].cols;
+        w.cached += (double)(window && window < o->seq ? window : o->seq) *
+                    (double)(u->cache[k].cols * o->kv_bytes);
+    }
+    w.keys = (double)o->compute_bytes * columns;
+    for (int c = 0; c < WEIGHT_CLASSES; c++)
+        if (c != WEIGHT_EXPERT)
+            w.weights += (double)u->weight[c].elements;
+    w.experts = (double)u->weight[WEIGHT_EXPERT].elements;
+    return w;
+}
+
+/* ---- of instructions ---- */
+
+struct reader {
+    struct profile *p;
+    const struct program *program;
+    const struct memory_options *o;
+    struct cost_step step; /* a mean row of a sequence */
+    int *last; /* [nunits]: the last instruction whose sources are read again */
+};
+
+struct cost_step work_step(const struct program *p, const struct memory_options *o)
+{
+    struct cost_step s = cost_token((double)o->seq);
+
+    s.whole = o->train;
+    s.dense = o->train && !o->flash;
+    s.senders = p->mesh.size[MESH_EP];
+    s.value_bytes = s.weight_bytes = (double)o->compute_bytes;
+    return s;
+}
+
+/* Is no value of INST cut over tp? */
+static bool is_whole(const struct program *p, const struct inst *inst)
+{
+    const struct value *to = &p->value[inst->dst], *from = &p->value[inst->src[0]];
+
+    return to->cols == to->whole_cols && from->cols == from->whole_cols;
+}
+
+/* What INST moves, and does on every rank. */
+static void add_moves(struct work *w, const struct reader *r, const struct inst *inst,
+                      const struct cost *c)
+{
+    const struct program *p = r->program;
+    const struct op_info *op = &op_table[inst->op];
+
+    if (op->role == ROLE_LOSS && !r->o->fused_loss) /* an f32 copy, and its softmax */
+        w->cut += (r->step.value_bytes + 3 * sizeof(float)) *
+                  (double)p->value[inst->src[0]].cols;
+    if (op->torch(inst).free)
+        return;
+    if (op->traffic != TRAFFIC_PRODUCT) {
+        w->cut += c->sharded;
+        w->whole += c->whole;
+        return;
+    }
+    w->cut += c->sharded + c->whole;
+    w->matrices += r->step.weight_bytes * cost_weights(p, inst, INFINITY);
+    if (inst->mixture < 0 && is_whole(p, inst))
+        w->repeated += c->products;
+}
+
+/* Other collectives are what inference does where training exchanges tokens. */
+static void add_collective(struct work *w, const struct reader *r,
+                           const struct inst *inst)
+{
+    double bytes = cost_bytes(r->program, &r->program->value[inst->dst], &r->step);
+
+    if (cost_over(inst) != MESH_TP)
+        return;
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE) {
+        w->reduced += bytes;
+        w->reductions++;
+    } else {
+        w->gathered += bytes;
+        w->gathers++;
+    }
+}
+
+static struct work work_of(const struct reader *r, const struct inst *inst)
+{
+    const struct program *p = r->program;
+    const struct op_info *op = &op_table[inst->op];
+    struct op_scores scores = op->scores(inst);
+    struct cost c = cost_of(p, inst, &r->step);
+    double bytes = r->step.value_bytes;
+    struct work w = { .products = c.products, .attention = c.attention };
+
+    add_moves(&w, r, inst, &c);
+    if (op->collective != COLLECTIVE_NONE)
+        add_collective(&w, r, inst);
+    if (scores.heads) {
+        w.heads = bytes * op->flops(p, inst).key / 2;
+        w.layers = 1;
+        if (!r->o->flash)
+            w.scores = SCORE_PASSES * bytes * (double)scores.heads * (double)r->o->seq;
+    }
+    if (op->role == ROLE_DISPATCH) {
+        w.routed = bytes * (double)(p->mixture[inst->mixture].top *
+                                    p->value[inst->src[0]].whole_cols);
+        w.routes = 1;
+    }
+    return w;
+}
+
+static void read_instruction(struct reader *r, int i)
+{
+    const struct inst *inst = &r->program->inst[i];
+    int u = anatomy_unit(r->p->a, &r->program->value[inst->dst]);
+    const struct unit *unit = &r->p->a->unit[u];
+    struct work w = work_of(r, inst);
+
+    work_add(&r->p->all[unit->depth + 1], &w, 1);
+    if (unit->layer >= 0 && i < r->last[u])
+        work_add(&r->p->again[unit->depth + 1], &w, 1);
+}
+
+static void read_program(struct profile *p, const struct memory_options *o)
+{
+    struct reader r = { .p = p, .program = p->a->program, .o = o };
+
+    r.step = work_step(r.program, o);
+    r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
+    for (int i = 0; i < r.program->ninsts; i++)
+        if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
+            r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
+    for (int i = 0; i < r.program->ninsts; i++)
+        read_instruction(&r, i);
+    free(r.last);
+}
+
+/* ---- of a model ---- */
+
+struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
+{
+    struct profile *p = xcalloc(1, sizeof(*p));
+    int nlayers = model_layers(a->model);
+
+    p->a = a;
+    p->depths = nlayers ? nlayers : 1;
+    p->all = xcalloc((size_t)p->depths + 1, sizeof(*p->all));
+    p->again = xcalloc((size_t)p->depths + 1, sizeof(*p->again));
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+        struct work w = unit_work(u, o);
+        double border = (double)u->kept.border * (double)o->compute_bytes;
+
+        work_add(&p->all[u->depth + 1], &w, 1);
+        if (u->layer < 0)
+            continue;
+        work_add(&p->again[u->depth + 1], &w, 1);
+        p->border = border > p->border ? border : p->border;
+        if (u->all)
+            p->chosen = (double)u->top / (double)u->all;
+        if (u->kept.heads && (p->least == 0 || (double)u->kept.heads < p->least))
+            p->least = (double)u->kept.heads;
+    }
+    read_program(p, o);
+    for (int d = 1; d <= p->depths; d++) {
+        work_add(&p->all[d], &p->all[d - 1], 1);
+        work_add(&p->again[d], &p->again[d - 1], 1);
+    }
+    return p;
+}
+
+void profile_free(struct profile *p)
+{
+    if (!p)
+        return;
+    free(p->all);
+    free(p->again);
+    free(p);
+}

@@ -1,0 +1,635 @@
+/* calls - the CUDA backend's kernel of each row of the table of operations
+ *
+ * What each launches, from the instruction and its buffers.  Those of the reverse are
+ * not here: nothing that asks for them runs on this backend. */
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+#include "lib/gpu/cuda.h"
+#include "lib/gpu/gpu.h"
+
+/* ---- buffers ---- */
+
+static struct span rows_of(const struct call *c, const struct buffer *b)
+{
+    const int32_t *sent = c->expert_rows + c->nexperts;
+
+    if (c->expert_rows && b->rows == sent)
+        return (struct span){ c->expert_rows, b->most, true };
+    return (struct span){ b->rows, b->most, false };
+}
+
+static struct span result_rows(const struct call *c)
+{
+    return rows_of(c, &c->y);
+}
+
+static float *result(const struct call *c)
+{
+    return c->y.data;
+}
+
+static const float *source(const struct call *c, int k)
+{
+    return c->x[k].data;
+}
+
+static struct matrix weight_of(const struct matrix *w)
+{
+    return w ? *w : (struct matrix){ 0 };
+}
+
+/* Have the kernels been launched? */
+static int launched(const struct device *d, const struct call *c, struct err *err)
+{
+    CUDA_TRY(d, cudaGetLastError(), op_table[c->inst->op].name, err);
+    return 0;
+}
+
+#define KERNEL(word) \
+    static int kernel_##word(struct device *d, const struct call *c, struct err *err)
+
+/* ---- products and elementwise operations ---- */
+
+KERNEL(embedding)
+{
+    gpu_embedding(result(c), *c->w, c->step->index[c->inst->embedding.index],
+                  result_rows(c), c->inst->embedding.offset, c->inst->embedding.first,
+                  d->stream);
+    return launched(d, c, err);
+}
+
+/* A product for each expert, or one. */
+static int product(struct device *d, const struct call *c, bool plain, struct err *err)
+{
+    size_t n = c->expert_rows ? c->nexperts : 1;
+    struct products p = { .y = c->y.data,
+                          .x = c->x[0].data,
+                          .dtype = c->w->dtype,
+                          .in = plain ? c->w->rows : c->w->cols,
+                          .out = plain ? c->w->cols : c->w->rows,
+                          .w_stride = c->w->cols,
+                          .rows = result_rows(c),
+                          .plain = plain };
+
+    p.x_stride = p.in;
+    p.y_stride = p.out;
+    for (size_t first = 0; first < n; first += GPU_PRODUCTS) {
+        p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
+        for (size_t i = 0; i < p.n; i++)
+            p.w[i] = c->w[first + i].data;
+        gpu_product(p, d->stream);
+        p.rows.rows += p.n;
+    }
+    return launched(d, c, err);
+}
+
+KERNEL(linear)
+{
+    return product(d, c, false, err);
+}
+
+KERNEL(matmul)
+{
+    return product(d, c, true, err);
+}
+
+/* A product for each head, with rows of one weight. */
+static int head_product(struct device *d, const struct call *c, bool plain,
+                        struct err *err)
+{
+    uint64_t in = c->inst->head.a, out = c->inst->head.b, heads = c->inst->head.count;
+    uint64_t unit = (uint64_t)dtype_bits(c->w->dtype) / 8;
+    struct products p = { .y = c->y.data,
+                          .x = c->x[0].data,
+                          .dtype = c->w->dtype,
+                          .in = in,
+                          .out = out,
+                          .x_stride = heads * in,
+                          .y_stride = heads * out,
+                          .w_stride = c->w->cols,
+                          .x_step = in,
+                          .y_step = out,
+                          .w_step = (plain ? in : out) * c->w->cols,
+                          .rows = result_rows(c),
+                          .n = (unsigned)heads,
+                          .plain = plain };
+
+    p.w[0] = (const char *)c->w->data + c->inst->head.row * c->w->cols * unit;
+    gpu_product(p, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(head_linear)
+{
+    return head_product(d, c, false, err);
+}
+
+KERNEL(head_matmul)
+{
+    return head_product(d, c, true, err);
+}
+
+static int elementwise(struct device *d, const struct call *c,
+                       enum gpu_elementwise what, double number, double cube,
+                       struct err *err)
+{
+    gpu_elementwise(what, result(c), source(c, 0), c->x[1].data, result_rows(c),
+                    c->y.cols, (float)number, (float)cube, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(add)
+{
+    return elementwise(d, c, GPU_ADD, 0, 0, err);
+}
+
+KERNEL(mul)
+{
+    return elementwise(d, c, GPU_MUL, 0, 0, err);
+}
+
+KERNEL(scale)
+{
+    return elementwise(d, c, GPU_SCALE, c->inst->number, 0, err);
+}
+
+KERNEL(softcap)
+{
+    return elementwise(d, c, GPU_SOFTCAP, c->inst->number, 0, err);
+}
+
+KERNEL(clip)
+{
+    return elementwise(d, c, GPU_CLIP, c->inst->number, 0, err);
+}
+
+KERNEL(activation)
+{
+    static const double twice = 2 * 0.79788456080286536; /* 2 sqrt(2 / pi) */
+    static const struct {
+        enum gpu_elementwise what;
+        double slope, cube;
+    } how[] = {
+        [ACT_SILU] = { GPU_GATE, 1, 0 },
+        [ACT_GELU] = { GPU_GELU, 0, 0 },
+        [ACT_GELU_TANH] = { GPU_GATE, twice, twice * 0.044715 },
+        [ACT_GELU_NEW] = { GPU_GATE, twice, twice * 0.044715 },
+        [ACT_RELU] = { GPU_RELU, 0, 0 },
+        [ACT_TANH] = { GPU_TANH, 0, 0 },
+        [ACT_SIGMOID] = { GPU_SIGMOID, 0, 0 },
+        [ACT_QUICK_GELU] = { GPU_GATE, 1.702, 0 },
+    };
+    enum activation act = c->inst->act;
+
+    return elementwise(d, c, how[act].what, how[act].slope, how[act].cube, err);
+}
+
+KERNEL(add_vector)
+{
+    gpu_add_vector(result(c), source(c, 0), *c->w, result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(mul_rows)
+{
+    gpu_mul_rows(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
+                 d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(softmax)
+{
+    gpu_softmax(result(c), source(c, 0), result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- norms ---- */
+
+static struct groups groups_of(const struct call *c, const struct buffer *rows)
+{
+    return (struct groups){ .rows = rows_of(c, rows),
+                            .cols = c->x[0].cols,
+                            .width = c->inst->norm.width,
+                            .whole_width = (double)c->inst->norm.whole_width };
+}
+
+static struct norm_weights norm_weights_of(const struct call *c, bool centred)
+{
+    return (struct norm_weights){ .w = weight_of(c->w),
+                                  .b = weight_of(c->w2),
+                                  .eps = c->inst->norm.eps,
+                                  .plus = c->inst->norm.plus_one,
+                                  .centred = centred };
+}
+
+KERNEL(rmsnorm)
+{
+    gpu_norm(result(c), source(c, 0), groups_of(c, &c->y), norm_weights_of(c, false),
+             d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(layernorm)
+{
+    gpu_norm(result(c), source(c, 0), groups_of(c, &c->y), norm_weights_of(c, true),
+             d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(row_sum)
+{
+    gpu_group_sum(c->y.data, source(c, 0), NULL, false, c->inst->norm.owned,
+                  groups_of(c, &c->y), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(row_squares)
+{
+    gpu_group_sum(c->y.data, source(c, 0), c->x[1].data, true, c->inst->norm.owned,
+                  groups_of(c, &c->y), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(rms_apply)
+{
+    gpu_norm_apply(result(c), source(c, 0), c->x[1].data, NULL, groups_of(c, &c->y),
+                   norm_weights_of(c, false), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(layer_apply)
+{
+    gpu_norm_apply(result(c), source(c, 0), c->x[1].data, c->x[2].data,
+                   groups_of(c, &c->y), norm_weights_of(c, true), d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- positions ---- */
+
+KERNEL(angles)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+    struct angles a = { .inv_freq = r->inv_freq,
+                        .half = r->dim / 2,
+                        .context = r->dynamic ? r->context : 0,
+                        .scale = r->scale,
+                        .theta = r->theta,
+                        .factor = r->factor };
+
+    gpu_angles(result(c), c->step->index[INDEX_POSITIONS], c->step->length, a,
+               result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(rope)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+
+    gpu_rope(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
+             c->inst->rope.head, r->dim, r->interleaved, d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- the cache ---- */
+
+KERNEL(keep)
+{
+    gpu_keep(result(c), source(c, 0), c->range, c->x[0].cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(cache_read)
+{
+    gpu_cache_read(result(c), source(c, 0), c->range, c->x[0].cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(attention)
+{
+    const struct inst *inst = c->inst;
+    struct attention a = { .heads = inst->attention.heads,
+                           .kv_heads = inst->attention.kv_heads,
+                           .head_dim = inst->attention.head_dim,
+                           .value_dim = inst->attention.value_dim,
+                           .value_cols = inst->attention.value_cols,
+                           .group_start = inst->attention.group_start,
+                           .per_group = inst->attention.per_group,
+                           .within_start = inst->attention.within_start,
+                           .all_heads = inst->attention.all_heads,
+                           .window = inst->attention.window,
+                           .far = inst->attention.far,
+                           .scale = inst->attention.scale,
+                           .softcap = inst->attention.softcap,
+                           .alibi = inst->attention.alibi,
+                           .causal = inst->attention.causal,
+                           .bias = weight_of(c->w) };
+
+    if (a.value_dim > GPU_VALUE_DIM)
+        return err_set(
+            err, ERR_NO,
+            "attention over heads of %llu columns: this backend has room for "
+            "%d",
+            (unsigned long long)a.value_dim, GPU_VALUE_DIM);
+    gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
+                  c->range, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(merge)
+{
+    uint64_t heads = c->x[0].cols;
+
+    gpu_merge(result(c), c->x[0].data, source(c, 1), source(c, 2), result_rows(c),
+              heads, heads ? c->y.cols / heads : 0, d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- rows and columns ---- */
+
+/* Copy the N runs of columns from source 0, and release them. */
+static int copy_columns(struct device *d, const struct call *c, struct column_run *run,
+                        size_t n, struct err *err)
+{
+    gpu_copy_columns(result(c), source(c, 0), run, n, result_rows(c), c->y.cols,
+                     d->stream);
+    free(run);
+    return launched(d, c, err);
+}
+
+/* A part of the heads of each row: from the whole rows, or to them. */
+static int copy_heads(struct device *d, const struct call *c, bool to_whole,
+                      struct err *err)
+{
+    const struct head_part *h = &c->inst->heads;
+    uint64_t count = h->within_count * h->dim;
+    struct column_run *run = xcalloc(h->group_count + 1, sizeof(*run));
+
+    for (uint64_t g = 0; g < h->group_count; g++) {
+        uint64_t whole = ((h->group_start + g) * h->within + h->within_start) * h->dim;
+
+        run[g] = (struct column_run){ .to = to_whole ? whole : g * count,
+                                      .from = to_whole ? g * count : whole,
+                                      .count = count,
+                                      .from_cols =
+                                          to_whole ? h->group_count * count
+                                                   : h->groups * h->within * h->dim };
+    }
+    gpu_copy_columns(result(c), source(c, 0), run, h->group_count, result_rows(c),
+                     to_whole ? h->groups * h->within * h->dim : h->group_count * count,
+                     d->stream);
+    free(run);
+    return launched(d, c, err);
+}
+
+KERNEL(heads_pack)
+{
+    return copy_heads(d, c, false, err);
+}
+
+KERNEL(heads_unpack)
+{
+    return copy_heads(d, c, true, err);
+}
+
+KERNEL(concat)
+{
+    gpu_concat(result(c), source(c, 0), source(c, 1), result_rows(c),
+               c->inst->head.count, c->inst->head.a, c->inst->head.b, d->stream);
+    return launched(d, c, err);
+}
+
+/* y[t] = columns of x[row[t]] from FIRST on */
+static int take_rows(struct device *d, const struct call *c, const int32_t *row,
+                     uint64_t first, struct err *err)
+{
+    gpu_take_rows(result(c), source(c, 0), row, result_rows(c), c->y.cols, c->x[0].cols,
+                  first, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(segment)
+{
+    return take_rows(d, c, NULL, c->inst->segment.first, err);
+}
+
+KERNEL(take)
+{
+    return take_rows(d, c, c->step->output, 0, err);
+}
+
+KERNEL(first)
+{
+    return take_rows(d, c, c->step->first, 0, err);
+}
+
+KERNEL(arrange)
+{
+    const struct gather *g = &c->program->gather[c->inst->gather.gather];
+    struct column_run *run;
+    uint64_t base = 0;
+    size_t n = 0;
+
+    for (int r = 0; r < g->parts; r++)
+        n += g->runs[r].n;
+    run = xcalloc(n + 1, sizeof(*run));
+    n = 0;
+    for (int r = 0; r < g->parts; r++) {
+        uint64_t from = 0;
+
+        for (size_t k = 0; k < g->runs[r].n; k++) {
+            const struct run *v = &g->runs[r].v[k];
+
+            if (v->owned)
+                run[n++] = (struct column_run){ .to = v->start,
+                                                .from = from,
+                                                .count = v->count,
+                                                .from_cols = g->runs[r].count,
+                                                .base = base };
+            from += v->count;
+        }
+        base += g->runs[r].count;
+    }
+    return copy_columns(d, c, run, n, err);
+}
+
+KERNEL(slice)
+{
+    const struct gather *g = &c->program->gather[c->inst->gather.gather];
+    const struct runs *runs = &g->runs[c->program->coord[MESH_TP]];
+    struct column_run *run = xcalloc(runs->n + 1, sizeof(*run));
+    uint64_t to = 0;
+
+    for (size_t k = 0; k < runs->n; k++) {
+        run[k] = (struct column_run){ .to = to,
+                                      .from = runs->v[k].start,
+                                      .count = runs->v[k].count,
+                                      .from_cols = c->x[0].cols };
+        to += runs->v[k].count;
+    }
+    return copy_columns(d, c, run, runs->n, err);
+}
+
+/* ---- experts ---- */
+
+KERNEL(route)
+{
+    struct routing r = { .top = c->inst->route.top,
+                         .groups = c->inst->route.groups,
+                         .of = c->inst->route.of,
+                         .best = c->inst->route.best,
+                         .scale = c->inst->route.scale,
+                         .renorm = c->inst->route.renorm,
+                         .bias = weight_of(c->w) };
+
+    if (c->y.cols > GPU_EXPERTS)
+        return err_set(err, ERR_NO, "%llu experts: this backend has room for %d",
+                       (unsigned long long)c->y.cols, GPU_EXPERTS);
+    gpu_route(result(c), source(c, 0), r, result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(expert_count)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+
+    gpu_expert_count(c->y.data, source(c, 0), rows_of(c, &c->x[0]), c->x[0].cols,
+                     m->first, m->count, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(expert_index)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+
+    gpu_expert_index(c->y.data, source(c, 0), c->x[1].data, rows_of(c, &c->x[0]),
+                     c->x[0].cols, m->first, m->count, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(expert_gather)
+{
+    return take_rows(d, c, c->x[1].data, 0, err);
+}
+
+KERNEL(expert_combine)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+
+    gpu_expert_combine(result(c), source(c, 0), source(c, 1), c->x[2].data,
+                       c->x[3].data, result_rows(c), c->y.cols, c->x[1].cols, m->first,
+                       m->count, d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- results of rows ---- */
+
+/* Ranks whose statistics source 0 has: four numbers each. */
+static uint64_t parts_of(const struct call *c)
+{
+    return c->x[0].cols / 4;
+}
+
+KERNEL(row_stats)
+{
+    enum rows kind = c->program->value[c->inst->dst].rows;
+
+    gpu_row_stats(c->y.data, source(c, 0), c->step->target[kind], result_rows(c),
+                  c->x[0].cols, c->inst->row.first, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(nll)
+{
+    gpu_nll(result(c), c->x[0].data, parts_of(c), result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(argmax)
+{
+    gpu_argmax(result(c), c->x[0].data, parts_of(c), result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(sample)
+{
+    gpu_sample(result(c), source(c, 0), c->step->draw, result_rows(c), c->x[0].cols,
+               d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- the table ---- */
+
+/* Run KERNEL for each expert on the rows that were sent to it, with its own weights. */
+static int by_expert(struct device *d, const struct call *c, kernel *run,
+                     struct err *err)
+{
+    for (size_t e = 0; e < c->nexperts; e++) {
+        struct call one = *c;
+
+        one.expert_rows = c->expert_rows + e;
+        one.nexperts = 1;
+        for (int k = 0; k < c->inst->nsrc; k++)
+            if (c->x[k].rows == c->expert_rows + c->nexperts)
+                one.x[k].rows = one.expert_rows + 1;
+        if (c->y.rows == c->expert_rows + c->nexperts)
+            one.y.rows = one.expert_rows + 1;
+        one.w += c->inst->weight >= 0 ? e : 0;
+        one.w2 += c->inst->weight2 >= 0 ? e : 0;
+        if (run(d, &one, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int no_reverse(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    return err_set(err, ERR_NO, "%s: this backend has no kernel for training",
+                   op_table[c->inst->op].name);
+}
+
+#define kernel_outer           no_reverse
+#define kernel_head_outer      no_reverse
+#define kernel_embedding_back  no_reverse
+#define kernel_column_sum      no_reverse
+#define kernel_norm_weight     no_reverse
+#define kernel_row_dot         no_reverse
+#define kernel_activation_back no_reverse
+#define kernel_softmax_back    no_reverse
+#define kernel_softcap_back    no_reverse
+#define kernel_clip_back       no_reverse
+#define kernel_norm_back       no_reverse
+#define kernel_norm_terms      no_reverse
+#define kernel_norm_apply_back no_reverse
+#define kernel_rope_back       no_reverse
+#define kernel_attention_back  no_reverse
+#define kernel_route_back      no_reverse
+#define kernel_expert_spread   no_reverse
+#define kernel_expert_dot      no_reverse
+#define kernel_expert_scatter  no_reverse
+#define kernel_segment_back    no_reverse
+#define kernel_first_back      no_reverse
+#define kernel_slice_owned     no_reverse
+#define kernel_unslice         no_reverse
+#define kernel_nll_back        no_reverse
+
+#define DEVICE(word)                                                               \
+    static int run_##word(struct device *d, const struct call *c, struct err *err) \
+    {                                                                              \
+        bool once = c->inst->op == OP_LINEAR || c->inst->op == OP_MATMUL;          \
+                                                                                   \
+        return c->expert_rows && !once ? by_expert(d, c, kernel_##word, err)       \
+                                       : kernel_##word(d, c, err);                 \
+    }
+#define COMM(word)
+#define ROW(id, word, on, ...) on(word)
+OPS(ROW)
+#undef ROW
+#undef DEVICE
+#undef COMM
+
+#define DEVICE(word)           run_##word
+#define COMM(word)             NULL
+#define ROW(id, word, on, ...) [OP_##id] = on(word),
+kernel *const cuda_kernels[OP_COUNT] = { OPS(ROW) };

@@ -1,0 +1,231 @@
+/* cuda - a GPU as a device: memory, copies, time */
+#include "lib/gpu/cuda.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/mem.h"
+
+int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err)
+{
+    return err_set(err, ERR_SYSTEM, "GPU %d: %s: %s (%s)", d->number, what,
+                   cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+/* Is there a GPU?  CUDA cannot be used in processes that are forked once it has been,
+ * and ranks are: so another process looks. */
+static bool probe(void)
+{
+    pid_t pid = fork();
+    int status, n = 0;
+
+    if (pid < 0)
+        return false;
+    if (pid == 0)
+        _exit(cudaGetDeviceCount(&n) == cudaSuccess && n > 0 ? 0 : 1);
+    while (waitpid(pid, &status, 0) != pid)
+        ;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool look_at(struct device_facts *f, int number, int n)
+{
+    struct cudaDeviceProp p;
+    size_t left = 0, total = 0;
+
+    if (cudaSetDevice(number) != cudaSuccess ||
+        cudaGetDeviceProperties(&p, number) != cudaSuccess ||
+        cudaMemGetInfo(&left, &total) != cudaSuccess ||
+        cudaDeviceGetPCIBusId(f->bus, sizeof(f->bus), number) != cudaSuccess)
+        return false;
+    memcpy(f->name, p.name, sizeof(f->name) - 1);
+    f->major = p.major;
+    f->minor = p.minor;
+    f->multiprocessors = p.multiProcessorCount;
+    f->bytes = total;
+    f->free_bytes = left;
+    for (int i = 0; i < n; i++) {
+        int can = 0;
+
+        if (i != number && cudaDeviceCanAccessPeer(&can, number, i) == cudaSuccess &&
+            can)
+            f->peers |= (uint64_t)1 << i;
+    }
+    return true;
+}
+
+static void look(struct device_report *r)
+{
+    enum { MOST = sizeof(r->device) / sizeof(*r->device) };
+    cudaError_t e;
+    int n = 0;
+
+    *r = (struct device_report){ 0 };
+    cudaDriverGetVersion(&r->driver);
+    cudaRuntimeGetVersion(&r->runtime);
+    e = cudaGetDeviceCount(&n);
+    if (e == cudaErrorInsufficientDriver && r->driver)
+        snprintf(r->trouble, sizeof(r->trouble),
+                 "the driver is for CUDA %d.%d, and %d.%d or newer is needed",
+                 r->driver / 1000, r->driver % 1000 / 10, r->runtime / 1000,
+                 r->runtime % 1000 / 10);
+    else if (e == cudaErrorInsufficientDriver)
+        snprintf(r->trouble, sizeof(r->trouble), "there is no driver");
+    else if (e != cudaSuccess || !n)
+        snprintf(r->trouble, sizeof(r->trouble), "%s",
+                 e == cudaSuccess ? "there is none" : cudaGetErrorString(e));
+    for (int i = 0; e == cudaSuccess && i < n && i < MOST; i++)
+        if (look_at(&r->device[r->n], i, n < MOST ? n : MOST))
+            r->n++;
+}
+
+static int open_ring(struct device *d, struct err *err)
+{
+    for (int i = 0; i < CUDA_RING; i++) {
+        struct cuda_piece *p = &d->ring[i];
+
+        CUDA_TRY(d, cudaMallocHost((void **)&p->memory, CUDA_PIECE),
+                 "page-locked memory for copies", err);
+        CUDA_TRY(d, cudaEventCreateWithFlags(&p->free, cudaEventDisableTiming),
+                 "an event", err);
+    }
+    return 0;
+}
+
+static int start(struct device *d, int local, struct err *err)
+{
+    int n = 0;
+
+    CUDA_TRY(d, cudaGetDeviceCount(&n), "looking for GPUs", err);
+    if (local >= n)
+        return err_set(err, ERR_SYSTEM,
+                       "%d GPUs are here, and this machine has %d ranks or more: a "
+                       "rank needs one of its own",
+                       n, local + 1);
+    d->number = local;
+    CUDA_TRY(d, cudaSetDevice(local), "starting", err);
+    CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
+             "a stream", err);
+    return open_ring(d, err);
+}
+
+static void cuda_close(struct device *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < CUDA_RING; i++) {
+        if (d->ring[i].free)
+            cudaEventDestroy(d->ring[i].free);
+        cudaFreeHost(d->ring[i].memory);
+    }
+    if (d->stream)
+        cudaStreamDestroy(d->stream);
+    free(d);
+}
+
+static int cuda_open(struct device **out, int threads, int local, struct err *err)
+{
+    struct device *d = xcalloc(1, sizeof(*d));
+
+    (void)threads;
+    if (start(d, local, err) < 0) {
+        cuda_close(d);
+        return -1;
+    }
+    *out = d;
+    return 0;
+}
+
+static void *allocate(struct device *d, uint64_t size, const char *what,
+                      struct err *err)
+{
+    size_t left = 0, total = 0;
+    void *memory = NULL;
+    cudaError_t e;
+
+    if (!size)
+        size = 1;
+    e = size > SIZE_MAX ? cudaErrorMemoryAllocation : cudaMalloc(&memory, size);
+    if (e == cudaSuccess)
+        return memory;
+    if (e == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
+        err_set(err, ERR_SYSTEM,
+                "GPU %d: no memory for %s: %" PRIu64
+                " bytes are wanted, %zu of %zu are "
+                "free; 'mem-estimate infer' says what a layout needs",
+                d->number, what, size, left, total);
+    else
+        cuda_fail(d, e, what, err);
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void cuda_release(struct device *d, void *memory)
+{
+    (void)d;
+    cudaFree(memory);
+}
+
+static int cuda_wait(struct device *d, struct err *err)
+{
+    CUDA_TRY(d, cudaStreamSynchronize(d->stream), "running a step", err);
+    return 0;
+}
+
+static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
+                   struct err *err)
+{
+    for (size_t at = 0; at < bytes; at += CUDA_PIECE) {
+        size_t n = bytes - at < CUDA_PIECE ? bytes - at : CUDA_PIECE;
+        struct cuda_piece *p = &d->ring[d->next];
+
+        d->next = (d->next + 1) % CUDA_RING;
+        CUDA_TRY(d, cudaEventSynchronize(p->free), "a copy to it", err);
+        memcpy(p->memory, (const char *)from + at, n);
+        CUDA_TRY(d,
+                 cudaMemcpyAsync((char *)to + at, p->memory, n, cudaMemcpyHostToDevice,
+                                 d->stream),
+                 "a copy to it", err);
+        CUDA_TRY(d, cudaEventRecord(p->free, d->stream), "a copy to it", err);
+    }
+    return 0;
+}
+
+static int copy_out(struct device *d, void *to, const void *from, size_t bytes,
+                    struct err *err)
+{
+    if (bytes)
+        CUDA_TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream),
+                 "a copy from it", err);
+    return cuda_wait(d, err);
+}
+
+static int copy_within(struct device *d, void *to, const void *from, size_t bytes,
+                       struct err *err)
+{
+    if (bytes)
+        CUDA_TRY(d,
+                 cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream),
+                 "a copy", err);
+    return 0;
+}
+
+const struct backend backend_cuda = {
+    .name = "cuda",
+    .host_memory = false,
+    .probe = probe,
+    .look = look,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = allocate,
+    .release = cuda_release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy = copy_within,
+    .wait = cuda_wait,
+    .kernel = cuda_kernels,
+};

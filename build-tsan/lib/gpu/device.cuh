@@ -1,0 +1,112 @@
+/* device - what kernels are written in: CUDA's own header, or that of the emulation */
+#ifndef LIB_GPU_DEVICE_CUH
+#define LIB_GPU_DEVICE_CUH
+
+#include <stdint.h>
+
+#include "lib/gpu/gpu.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+/* The block's memory; N is a constant. */
+#define SHARED(type, name, n) __shared__ type name[n]
+#define LAUNCH(kernel, grid, block, stream, ...) \
+    kernel<<<grid, block, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
+#else
+#include "tests/emu/emu.h"
+#endif
+
+/* Threads of a block; blocks at most, which then take several things each. */
+#ifdef __CUDACC__
+enum { GPU_WARP = 32, GPU_THREADS = 128, GPU_BLOCKS = 4096 };
+#else
+enum { GPU_WARP = 32, GPU_THREADS = 64, GPU_BLOCKS = 6 };
+#endif
+
+/* Blocks for N things of which a block does EACH at a time. */
+static inline unsigned gpu_blocks(uint64_t n, uint64_t each)
+{
+    uint64_t blocks = (n + each - 1) / each, most = GPU_BLOCKS;
+
+    return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
+}
+
+static __device__ inline int32_t first_row(struct span s, unsigned expert)
+{
+    return s.expert ? s.rows[expert] : 0;
+}
+
+static __device__ inline int32_t end_row(struct span s, unsigned expert)
+{
+    return s.expert ? s.rows[expert + 1] : s.rows[0];
+}
+
+/* Where row ROW of a range lies, counted over its blocks where it has some. */
+static __device__ inline int64_t block_row(struct ranges r, struct range one, int64_t row)
+{
+    int64_t size = (int64_t)r.block_rows;
+
+    if (one.block < 0)
+        return row;
+    return r.block[one.block + row / size] * size + row % size;
+}
+
+/* This block's rows, one after another. */
+#define EACH_ROW(t, s) \
+    for (int64_t t = first_row(s, 0) + (int64_t)blockIdx.x; t < end_row(s, 0); \
+         t += gridDim.x)
+
+/* bf16 is the upper half of an f32; f16 by its bits (IEEE 754). */
+static __device__ inline float widen_bf16(uint16_t h)
+{
+    return __uint_as_float((uint32_t)h << 16);
+}
+
+static __device__ inline float widen_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mag = (uint32_t)(h & 0x7fffu) << 13;
+
+    if ((h & 0x7c00u) == 0x7c00u) /* infinity, NaN */
+        return __uint_as_float(sign | mag | 0x7f800000u);
+    return __uint_as_float(sign |
+                           __float_as_uint(__uint_as_float(mag) * 5.192296858534828e33f));
+}
+
+/* Element I of memory of type T. */
+static __device__ inline float widen(enum dtype t, const void *p, uint64_t i)
+{
+    return t == DTYPE_F32    ? ((const float *)p)[i]
+           : t == DTYPE_BF16 ? widen_bf16(((const uint16_t *)p)[i])
+                             : widen_f16(((const uint16_t *)p)[i]);
+}
+
+/* Sums over a warp, which all its lanes get. */
+static __device__ inline float warp_sum(float v)
+{
+    for (int k = GPU_WARP / 2; k; k /= 2)
+        v += __shfl_xor_sync(~0u, v, k);
+    return v;
+}
+
+static __device__ inline double warp_sum(double v)
+{
+    for (int k = GPU_WARP / 2; k; k /= 2)
+        v += __shfl_xor_sync(~0u, v, k);
+    return v;
+}
+
+/* The sum over a block of some whole warps, which all its threads get.  PART is its
+ * shared memory, a number for each warp, free before and in use until the next barrier. */
+static __device__ inline double block_sum(double v, double *part)
+{
+    v = warp_sum(v);
+    if (threadIdx.x % GPU_WARP == 0)
+        part[threadIdx.x / GPU_WARP] = v;
+    __syncthreads();
+    v = 0;
+    for (unsigned i = 0; i < blockDim.x / GPU_WARP; i++)
+        v += part[i];
+    return v;
+}
+
+#endif

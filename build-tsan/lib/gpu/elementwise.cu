@@ -1,0 +1,108 @@
+/* elementwise - sums, products and activations, element by element
+ *
+ * y[t][k] = f(x[t][k], z[t][k]); a block takes stretches of neighbouring elements. */
+#include "lib/gpu/device.cuh"
+
+template <int WHAT>
+static __device__ float apply(float x, float z, float number, float cube)
+{
+    switch (WHAT) {
+    case GPU_ADD:
+        return x + z;
+    case GPU_MUL:
+        return x * z;
+    case GPU_SCALE:
+        return x * number;
+    case GPU_SOFTCAP:
+        return number * tanhf(x / number);
+    case GPU_CLIP: /* a NaN stays one */
+        return x > number ? number : x < -number ? -number : x;
+    case GPU_GATE: /* SILU (Elfwing et al. 2018), and GELU in its likeness */
+        return x / (1.0f + expf(-x * (number + cube * x * x)));
+    case GPU_GELU: /* Hendrycks and Gimpel 2016 */
+        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case GPU_RELU:
+        return x > 0 ? x : 0;
+    case GPU_TANH:
+        return tanhf(x);
+    case GPU_SIGMOID:
+        return 1 / (1 + expf(-x));
+    }
+    return x;
+}
+
+template <int WHAT>
+static __global__ void elementwise_kernel(float *y, const float *x, const float *z,
+                                          struct span rows, uint64_t cols, float number,
+                                          float cube)
+{
+    uint64_t end = (uint64_t)end_row(rows, 0) * cols;
+    uint64_t i = (uint64_t)first_row(rows, 0) * cols +
+                 (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    for (; i < end; i += (uint64_t)gridDim.x * blockDim.x)
+        y[i] = apply<WHAT>(x[i], WHAT == GPU_ADD || WHAT == GPU_MUL ? z[i] : 0, number,
+                           cube);
+}
+
+extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
+                                const float *z, struct span rows, uint64_t cols,
+                                float number, float cube, void *stream)
+{
+    unsigned blocks = gpu_blocks(rows.most * cols, GPU_THREADS);
+
+    if (!rows.most || !cols)
+        return;
+#define CASE(WHAT)                                                                    \
+    case WHAT:                                                                        \
+        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, rows,  \
+               cols, number, cube);                                                   \
+        break
+    switch (what) {
+        CASE(GPU_ADD);
+        CASE(GPU_MUL);
+        CASE(GPU_SCALE);
+        CASE(GPU_SOFTCAP);
+        CASE(GPU_CLIP);
+        CASE(GPU_GATE);
+        CASE(GPU_GELU);
+        CASE(GPU_RELU);
+        CASE(GPU_TANH);
+        CASE(GPU_SIGMOID);
+    }
+#undef CASE
+}
+
+/* y[t][k] = x[t][k] + w[k] */
+static __global__ void add_vector_kernel(float *y, const float *x, struct matrix w,
+                                         struct span rows)
+{
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < w.cols; k += blockDim.x)
+        y[t * w.cols + k] = x[t * w.cols + k] + widen(w.dtype, w.data, k);
+}
+
+extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
+                               struct span rows, void *stream)
+{
+    if (rows.most && w.cols)
+        LAUNCH(add_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, w,
+               rows);
+}
+
+/* y[t][k] = x[t][k] s[t] */
+static __global__ void mul_rows_kernel(float *y, const float *x, const float *s,
+                                       struct span rows, uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
+        y[t * cols + k] = x[t * cols + k] * s[t];
+}
+
+extern "C" void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
+                             uint64_t cols, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(mul_rows_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, s,
+               rows, cols);
+}

@@ -1,0 +1,87 @@
+/* rotate - rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 34)
+ *
+ * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first DIM columns of a
+ * head; the angles of a row are made once, rounded to f32 as models are trained. */
+#include "lib/gpu/device.cuh"
+
+static const uint64_t PAIRS = 64; /* of a launch */
+
+struct frequencies {
+    double v[PAIRS];
+};
+
+/* Dynamic scaling (program_rope_dynamic): theta of a sequence of LENGTH tokens. */
+static __device__ double dynamic_frequency(const struct angles *a, double length,
+                                           uint64_t pair)
+{
+    double n = length > (double)a->context ? length : (double)a->context;
+    double dim = 2 * (double)a->half;
+    double theta = a->theta * pow(a->factor * n / (double)a->context - (a->factor - 1),
+                                  dim / (dim - 2));
+
+    return (double)(1 / powf((float)theta, 2.0f * (float)pair / (float)dim));
+}
+
+/* Pairs FIRST to FIRST + COUNT. */
+static __global__ void angles_kernel(float *y, const int32_t *position,
+                                     const int32_t *length, struct angles a,
+                                     struct frequencies f, uint64_t first, uint64_t count,
+                                     struct span rows)
+{
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
+        double frequency =
+            a.context ? dynamic_frequency(&a, (double)length[t], first + k) : f.v[k];
+        float angle = (float)position[t] * (float)frequency;
+        float *to = y + t * 2 * a.half + first + k;
+
+        to[0] = (float)(cos((double)angle) * a.scale);
+        to[a.half] = (float)(sin((double)angle) * a.scale);
+    }
+}
+
+extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *length,
+                           struct angles a, struct span rows, void *stream)
+{
+    for (uint64_t first = 0; first < a.half && rows.most; first += PAIRS) {
+        uint64_t count = a.half - first < PAIRS ? a.half - first : PAIRS;
+        struct frequencies f = {};
+
+        for (uint64_t k = 0; k < count && !a.context; k++)
+            f.v[k] = a.inv_freq[first + k];
+        LAUNCH(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y, position,
+               length, a, f, first, count, rows);
+    }
+}
+
+static __global__ void rope_kernel(float *y, const float *x, const float *angles,
+                                   struct span rows, uint64_t cols, uint64_t head,
+                                   uint64_t dim, bool interleaved)
+{
+    uint64_t half = dim / 2, each = half + head - dim; /* pairs, and what stays */
+    uint64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
+
+    EACH_ROW(t, rows)
+    for (uint64_t i = threadIdx.x; i < cols / head * each; i += blockDim.x) {
+        uint64_t at = t * cols + i / each * head, k = i % each;
+        const float *c = angles + t * dim, *s = c + half;
+
+        if (k < half) {
+            float a = x[at + k * step], b = x[at + k * step + apart];
+
+            y[at + k * step] = a * c[k] - b * s[k];
+            y[at + k * step + apart] = b * c[k] + a * s[k];
+        } else {
+            y[at + k + half] = x[at + k + half];
+        }
+    }
+}
+
+extern "C" void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
+                         uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
+                         void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(rope_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, angles,
+               rows, cols, head, dim, interleaved);
+}

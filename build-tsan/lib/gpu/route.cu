@@ -1,0 +1,221 @@
+/* route - the weights of each row's experts, by their scores, and the experts' rows
+ *
+ * A warp takes a row: it chooses the best TOP experts one after another, those of the
+ * best groups where there are groups (DeepSeek-V2, 2024, section 2.2.2; V3 adds up the
+ * best two of a group). */
+#include "lib/gpu/device.cuh"
+
+/* The largest of the N values at X, the first of equal ones; what all lanes wrote there
+ * is seen by all, and all have read it when it returns. */
+static __device__ uint64_t largest(const float *x, uint64_t n)
+{
+    uint64_t best = threadIdx.x < n ? threadIdx.x : 0;
+    float value;
+
+    __syncwarp();
+    value = x[best];
+    for (uint64_t k = threadIdx.x + GPU_WARP; k < n; k += GPU_WARP)
+        if (x[k] > value) {
+            best = k;
+            value = x[k];
+        }
+    for (int bits = GPU_WARP / 2; bits; bits /= 2) {
+        float other = __shfl_xor_sync(~0u, value, bits);
+        uint64_t at = __shfl_xor_sync(~0u, best, bits);
+
+        if (other > value || (other == value && at < best)) {
+            best = at;
+            value = other;
+        }
+    }
+    return best;
+}
+
+/* Lane 0 alone writes; the others see it after the next warp operation. */
+static __device__ void set(float *at, float value)
+{
+    if (threadIdx.x == 0)
+        *at = value;
+}
+
+/* Leave the scores of the best groups only; SPARE has room for a row, SUM for groups. */
+static __device__ void limit_groups(float *score, float *spare, float *sum, uint64_t cols,
+                                    const struct routing *r)
+{
+    uint64_t size = cols / r->groups;
+
+    for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
+        spare[k] = score[k];
+    for (uint64_t g = 0; g < r->groups; g++) {
+        float all = 0;
+
+        for (uint64_t i = 0; i < r->best; i++) {
+            uint64_t at = g * size + largest(spare + g * size, size);
+
+            all += spare[at];
+            __syncwarp();
+            set(spare + at, -INFINITY);
+        }
+        set(sum + g, all);
+    }
+    for (uint64_t i = 0; i < r->of; i++) {
+        uint64_t g = largest(sum, r->groups);
+
+        set(sum + g, -INFINITY); /* chosen */
+    }
+    __syncwarp();
+    for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
+        if (sum[k / size] > -INFINITY)
+            score[k] = -INFINITY;
+}
+
+static __global__ void route_kernel(float *y, const float *x, struct routing r,
+                                    struct span rows, uint64_t cols)
+{
+    SHARED(float, score, GPU_EXPERTS);
+    SHARED(float, spare, GPU_EXPERTS);
+    SHARED(float, group, GPU_EXPERTS);
+
+    EACH_ROW(t, rows)
+    {
+        const float *xt = x + t * cols;
+        float *yt = y + t * cols;
+        double sum = 0, factor = r.scale;
+        bool any = false;
+
+        for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP) {
+            score[k] = xt[k] + (r.bias.data ? widen(r.bias.dtype, r.bias.data, k) : 0);
+            yt[k] = 0;
+        }
+        if (r.of < r.groups)
+            limit_groups(score, spare, group, cols, &r);
+        for (uint64_t i = 0; i < r.top; i++) {
+            uint64_t k = largest(score, cols);
+
+            if (any && score[k] == -INFINITY)
+                break;
+            any = true;
+            __syncwarp();
+            set(score + k, -INFINITY);
+            set(yt + k, xt[k]);
+            sum += (double)xt[k];
+        }
+        if (r.renorm)
+            factor /= sum + 1e-20;
+        __syncwarp();
+        for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
+            yt[k] = (float)((double)yt[k] * factor);
+        __syncwarp();
+    }
+}
+
+extern "C" void gpu_route(float *y, const float *x, struct routing r, struct span rows,
+                          uint64_t cols, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(route_kernel, gpu_blocks(rows.most, 1), GPU_WARP, stream, y, x, r, rows,
+               cols);
+}
+
+/* ---- the experts' rows ---- */
+
+/* y[e + 1] = rows that are sent to the first e + 1 experts */
+static __global__ void expert_count_kernel(int32_t *y, const float *route,
+                                           struct span rows, uint64_t cols,
+                                           uint64_t first, uint64_t count)
+{
+    for (uint64_t e = threadIdx.x; e < count; e += blockDim.x) {
+        int32_t n = 0;
+
+        for (int64_t t = 0; t < end_row(rows, 0); t++)
+            n += route[t * cols + first + e] != 0;
+        y[e + 1] = n;
+    }
+    __syncthreads();
+    if (threadIdx.x)
+        return;
+    y[0] = 0;
+    for (uint64_t e = 0; e < count; e++)
+        y[e + 1] += y[e];
+}
+
+extern "C" void gpu_expert_count(int32_t *y, const float *route, struct span rows,
+                                 uint64_t cols, uint64_t first, uint64_t count,
+                                 void *stream)
+{
+    LAUNCH(expert_count_kernel, 1, GPU_THREADS, stream, y, route, rows, cols, first,
+           count);
+}
+
+/* y[counts[e] + i] = the i-th row that is sent to expert e */
+static __global__ void expert_index_kernel(int32_t *y, const float *route,
+                                           const int32_t *counts, struct span rows,
+                                           uint64_t cols, uint64_t first, uint64_t count)
+{
+    uint64_t e = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+    int32_t at;
+
+    if (e >= count)
+        return;
+    at = counts[e];
+    for (int64_t t = 0; t < end_row(rows, 0); t++)
+        if (route[t * cols + first + e] != 0)
+            y[at++] = (int32_t)t;
+}
+
+extern "C" void gpu_expert_index(int32_t *y, const float *route, const int32_t *counts,
+                                 struct span rows, uint64_t cols, uint64_t first,
+                                 uint64_t count, void *stream)
+{
+    if (rows.most && count)
+        LAUNCH(expert_index_kernel, (unsigned)((count + GPU_WARP - 1) / GPU_WARP),
+               GPU_WARP, stream, y, route, counts, rows, cols, first, count);
+}
+
+/* Where row T stands among INDEX[first .. end), which rise; END where it does not. */
+static __device__ int32_t place_of(const int32_t *index, int32_t first, int32_t end,
+                                   int64_t t)
+{
+    int32_t last = end;
+
+    while (first < end) {
+        int32_t middle = first + (end - first) / 2;
+
+        if (index[middle] < t)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first < last && index[first] == t ? first : last;
+}
+
+/* y[t] = the sum over its experts, in their order, of route[t][e] x[its place] */
+static __global__ void expert_combine_kernel(float *y, const float *x, const float *route,
+                                             const int32_t *index, const int32_t *counts,
+                                             struct span rows, uint64_t cols,
+                                             uint64_t route_cols, uint64_t first,
+                                             uint64_t count)
+{
+    EACH_ROW(t, rows)
+    {
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
+            y[t * cols + k] = 0;
+        for (uint64_t e = 0; e < count; e++) {
+            float weight = route[t * route_cols + first + e];
+            int32_t at = weight != 0 ? place_of(index, counts[e], counts[e + 1], t) : 0;
+
+            for (uint64_t k = threadIdx.x; k < cols && weight != 0; k += blockDim.x)
+                y[t * cols + k] += weight * x[at * cols + k];
+        }
+    }
+}
+
+extern "C" void gpu_expert_combine(float *y, const float *x, const float *route,
+                                   const int32_t *index, const int32_t *counts,
+                                   struct span rows, uint64_t cols, uint64_t route_cols,
+                                   uint64_t first, uint64_t count, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(expert_combine_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               route, index, counts, rows, cols, route_cols, first, count);
+}

@@ -1,0 +1,499 @@
+/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own
+ * names */
+#include "lib/model/bind.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/quant.h"
+
+enum { MAX_ALTERNATIVES = 64, MAX_TENSORS = 1 << 22 };
+
+/* ---- patterns ---- */
+
+/* The first "{...|...}" of PATTERN, or NULL. */
+static const char *find_choice(const char *pattern, const char **close)
+{
+    for (const char *p = pattern; (p = strchr(p, '{')); p++) {
+        *close = strchr(p, '}');
+        if (*close && memchr(p, '|', (size_t)(*close - p)))
+            return p;
+    }
+    return NULL;
+}
+
+static int expand(char ***name, size_t *n, const char *pattern)
+{
+    const char *close, *open = find_choice(pattern, &close);
+
+    if (!open) {
+        if (*n == MAX_ALTERNATIVES)
+            return -1;
+        *name = xrealloc(*name, sizeof(**name) * (*n + 1));
+        (*name)[(*n)++] = xstrdup(pattern);
+        return 0;
+    }
+    for (const char *p = open + 1; p <= close;) {
+        size_t len = strcspn(p, "|}");
+        char *one = str_dupf("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, p,
+                             close + 1);
+        int ret = expand(name, n, one);
+
+        free(one);
+        if (ret < 0)
+            return -1;
+        p += len + 1;
+    }
+    return 0;
+}
+
+static int add_capture(struct model *m, struct tensor_def *d, const char *name,
+                       size_t len, struct err *err)
+{
+    const struct family_table *t = &m->state->family->captures;
+    int slot = d->capture[0] < 0 ? 0 : 1;
+    size_t i = 0;
+
+    while (i < t->n && (strlen(t->v[i].key) != len || memcmp(t->v[i].key, name, len)))
+        i++;
+    if (i == t->n || !json_string(t->v[i].json))
+        return family_error(d->entry->doc, d->entry->json->first,
+                            (size_t)(name - d->pattern), err, "'%.*s' is no capture",
+                            (int)len, name);
+    if (d->capture[slot] >= 0)
+        return family_error(d->entry->doc, d->entry->json->first,
+                            (size_t)(name - d->pattern), err, "more than two captures");
+    for (int k = 0; k < m->scope.n; k++)
+        if (!strcmp(m->scope.sym[k].name, t->v[i].json->text))
+            d->capture[slot] = k;
+    if (d->capture[slot] < 0)
+        return err_set(err, ERR_INPUT,
+                       "%s: family %s needs '%s', a whole number from 1",
+                       m->state->config_name, m->family, t->v[i].json->text);
+    d->capture_name[slot] = t->v[i].key;
+    for (int k = 0; k < m->state->nsections; k++)
+        if (m->state->section[k].repeated &&
+            !strcmp(m->state->section[k].name, t->v[i].key)) {
+            if (slot != 0)
+                return family_error(d->entry->doc, d->entry->json->first,
+                                    (size_t)(name - d->pattern), err,
+                                    "the layer must be the first capture");
+            d->section = k;
+        }
+    return 0;
+}
+
+int bind_pattern(struct model *m, struct tensor_def *d, struct err *err)
+{
+    if (expand(&d->name, &d->nnames, d->pattern) < 0)
+        return family_error(d->entry->doc, d->entry->json->first, 0, err,
+                            "more than %d alternatives", MAX_ALTERNATIVES);
+    for (const char *p = d->name[0]; (p = strchr(p, '{')); p++) {
+        const char *close = strchr(p, '}'), *in = strstr(d->pattern, "{");
+        size_t len;
+
+        if (!close)
+            return family_error(d->entry->doc, d->entry->json->first,
+                                (size_t)(in - d->pattern), err, "'{' is not closed");
+        len = (size_t)(close - p - 1);
+        while (in && (strncmp(in + 1, p + 1, len) || in[1 + len] != '}'))
+            in = strchr(in + 1, '{');
+        if (add_capture(m, d, in ? in + 1 : d->pattern, len, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Match NAME against PATTERN, a capture standing for a number without leading zeros. */
+static bool match_name(const char *pattern, const char *name, uint64_t value[2])
+{
+    int slot = 0;
+
+    for (;;) {
+        if (*pattern != '{') {
+            if (*pattern != *name)
+                return false;
+            if (!*name)
+                return true;
+            pattern++;
+            name++;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name) ||
+            (*name == '0' && isdigit((unsigned char)name[1])))
+            return false;
+        value[slot] = 0;
+        for (; isdigit((unsigned char)*name); name++)
+            if ((value[slot] = value[slot] * 10 + (uint64_t)(*name - '0')) > UINT32_MAX)
+                return false;
+        slot++;
+        pattern = strchr(pattern, '}') + 1;
+    }
+}
+
+static char *make_name(const char *pattern, const uint64_t value[2])
+{
+    struct str out = { 0 };
+    int slot = 0;
+
+    for (const char *p = pattern; *p; p++) {
+        if (*p != '{') {
+            str_addc(&out, *p);
+            continue;
+        }
+        str_addf(&out, "%llu", (unsigned long long)value[slot++]);
+        p = strchr(p, '}');
+    }
+    return str_steal(&out);
+}
+
+static uint64_t capture_count(const struct model *m, const struct tensor_def *d,
+                              int slot)
+{
+    return d->capture[slot] < 0 ? 1 : m->scope.sym[d->capture[slot]].value;
+}
+
+/* The tensor of D with these captures, or -1. */
+static long tensor_index(const struct model *m, const struct tensor_def *d,
+                         const uint64_t value[2])
+{
+    for (int k = 0; k < 2; k++)
+        if (value[k] >= capture_count(m, d, k))
+            return -1;
+    return d->start[value[0]] == SIZE_MAX ? -1 : (long)(d->start[value[0]] + value[1]);
+}
+
+long bind_index(const struct model *m, const struct tensor_def *d, int layer,
+                int expert)
+{
+    uint64_t value[2] = { 0, 0 };
+
+    for (int k = 0; k < 2; k++) {
+        int of = k == 0 && d->section >= 0 ? layer : expert;
+
+        if (d->capture[k] >= 0 && of < 0)
+            return -3;
+        if (d->capture[k] >= 0)
+            value[k] = (uint64_t)of;
+    }
+    return tensor_index(m, d, value);
+}
+
+/* ---- the model's tensors ---- */
+
+static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
+{
+    struct tensor_def *d = &m->state->def[def];
+    struct model_tensor *t = &m->tensor[m->ntensors++];
+
+    *t = (struct model_tensor){ .key = d->entry->key,
+                                .ndim = d->ndim,
+                                .kind = (int)def,
+                                .layer = d->section >= 0 ? (int)value[0] : -1,
+                                .section = d->section,
+                                .expert = -1,
+                                .tied = -1,
+                                .optional = d->optional || d->tied_def >= 0,
+                                .source = -1 };
+    for (int k = 0; k < 2; k++)
+        if (d->capture[k] >= 0 && !(k == 0 && d->section >= 0))
+            t->expert = (int)value[k];
+    for (int k = 0; k < d->ndim; k++)
+        t->axis[k] = &d->axis[k];
+    t->name = make_name(d->name[0], value);
+    if (d->tied_def >= 0)
+        t->tied = (int)tensor_index(m, &m->state->def[d->tied_def], value);
+}
+
+/* Number D's tensors from FIRST on, layer by layer; those of a layer in which it does
+ * not exist are left out. */
+static int number_tensors(struct model *m, struct tensor_def *d, size_t first,
+                          struct err *err)
+{
+    uint64_t outer = capture_count(m, d, 0), inner = capture_count(m, d, 1);
+
+    d->first = first;
+    d->count = 0;
+    d->start = xcalloc((size_t)outer + 1, sizeof(*d->start));
+    for (uint64_t i = 0; i < outer; i++) {
+        bool exists = true;
+
+        if (d->section >= 0 && model_when(m, d->when, d->entry->doc, d->when_json,
+                                          (int)i, &exists, err) < 0)
+            return -1;
+        d->start[i] = exists ? first + d->count : SIZE_MAX;
+        d->count += exists ? (size_t)inner : 0;
+    }
+    return 0;
+}
+
+static void make_tensors(struct model *m, size_t def)
+{
+    const struct tensor_def *d = &m->state->def[def];
+
+    for (uint64_t i = 0; i < capture_count(m, d, 0); i++)
+        for (uint64_t k = 0; k < capture_count(m, d, 1) && d->start[i] != SIZE_MAX; k++)
+            make_tensor(m, def, (uint64_t[2]){ i, k });
+}
+
+int bind_tensors(struct model *m, struct err *err)
+{
+    struct model_state *s = m->state;
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < s->ndefs; i++) {
+        struct tensor_def *d = &s->def[i];
+
+        if (capture_count(m, d, 0) > MAX_TENSORS ||
+            capture_count(m, d, 1) > MAX_TENSORS)
+            return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
+                           MAX_TENSORS);
+        if (number_tensors(m, d, (size_t)total, err) < 0)
+            return -1;
+        total += d->count;
+        if (total > MAX_TENSORS)
+            return err_set(err, ERR_INPUT, "%s: more than %d tensors", s->config_name,
+                           MAX_TENSORS);
+        if (d->tied_def >= 0 && s->def[d->tied_def].count != d->count)
+            return family_error(d->entry->doc, d->entry->json, 0, err,
+                                "tied to a tensor of other captures");
+    }
+    m->tensor = xcalloc((size_t)total + 1, sizeof(*m->tensor));
+    for (size_t i = 0; i < s->ndefs; i++)
+        make_tensors(m, i);
+    return 0;
+}
+
+int bind_definition(struct model *m, size_t def, struct err *err)
+{
+    struct tensor_def *d = &m->state->def[def];
+
+    if (number_tensors(m, d, m->ntensors, err) < 0)
+        return -1;
+    m->tensor = xrealloc(m->tensor, sizeof(*m->tensor) * (m->ntensors + d->count + 1));
+    make_tensors(m, def);
+    return 0;
+}
+
+void bind_clear(struct model *m)
+{
+    for (size_t i = 0; i < m->ntensors; i++)
+        free((char *)m->tensor[i].name);
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        for (size_t k = 0; k < m->state->def[i].nnames; k++)
+            free(m->state->def[i].name[k]);
+        free(m->state->def[i].name);
+        free(m->state->def[i].start);
+    }
+    free(m->tensor);
+    free(m->carry);
+}
+
+/* ---- a checkpoint's names ---- */
+
+long bind_match(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+
+        for (size_t k = 0; k < d->nnames; k++) {
+            uint64_t value[2] = { 0, 0 };
+            long t =
+                match_name(d->name[k], name, value) ? tensor_index(m, d, value) : -1;
+
+            if (t >= 0)
+                return t;
+        }
+    }
+    return -1;
+}
+
+long model_find(const struct model *m, const char *name)
+{
+    long t = bind_match(m, name);
+
+    return t >= 0 && !strcmp(m->tensor[t].name, name) ? t : -1;
+}
+
+/* Match with '*' standing for any run of characters. */
+static bool match_glob(const char *glob, const char *name)
+{
+    const char *star = NULL, *back = NULL;
+
+    while (*name) {
+        if (*glob == '*') {
+            star = ++glob;
+            back = name;
+        } else if (*glob == *name) {
+            glob++;
+            name++;
+        } else if (star) {
+            glob = star;
+            name = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (*glob == '*')
+        glob++;
+    return !*glob;
+}
+
+/* GLOB with the value of "{symbol}" in its place. */
+static char *fill_numbers(const struct model *m, const char *glob)
+{
+    struct str out = { 0 };
+
+    for (const char *p = glob; *p; p++) {
+        size_t n = *p == '{' ? strcspn(p + 1, "}") : 0;
+        char *symbol = xstrndup(p + 1, n);
+        double value;
+
+        if (n && p[1 + n] && model_number(m, symbol, &value)) {
+            str_addf(&out, "%.0f", value);
+            p += n + 1;
+        } else {
+            str_addc(&out, *p);
+        }
+        free(symbol);
+    }
+    return str_steal(&out);
+}
+
+static bool is_carried(const struct model *m, const char *name)
+{
+    const struct family_table *t = &m->state->family->carry;
+    bool found = false;
+
+    for (size_t i = 0; i < t->n && !found; i++) {
+        char **glob = NULL;
+        size_t n = 0;
+
+        expand(&glob, &n, t->v[i].key);
+        for (size_t k = 0; k < n; k++) {
+            char *filled = fill_numbers(m, glob[k]);
+
+            found |= match_glob(filled, name);
+            free(filled);
+            free(glob[k]);
+        }
+        free(glob);
+    }
+    return found;
+}
+
+static void print_shape(struct str *out, int ndim, const uint64_t *shape)
+{
+    str_addc(out, '[');
+    for (int k = 0; k < ndim; k++)
+        str_addf(out, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
+    str_addc(out, ']');
+}
+
+static int check_shape(const struct model *m, const struct model_tensor *t,
+                       const struct model_input *in, struct err *err)
+{
+    struct str got = { 0 }, want = { 0 };
+    bool same = t->ndim == in->ndim;
+
+    for (int k = 0; same && k < t->ndim; k++)
+        same = t->axis[k]->size == in->shape[k];
+    if (same)
+        return 0;
+    print_shape(&got, in->ndim, in->shape);
+    for (int k = 0; k < t->ndim; k++)
+        str_addf(&want, "%s%s = %llu", k ? ", " : "", t->axis[k]->text,
+                 (unsigned long long)t->axis[k]->size);
+    err_set(err, ERR_INPUT, "tensor %s: shape %s, but family %s expects [%s]", in->name,
+            str_text(&got), m->family, str_text(&want));
+    str_clear(&got);
+    str_clear(&want);
+    return -1;
+}
+
+/* The tensor that IN is, companions of quantised weights among them; -1 when a carried
+ * tensor or none, -2 with *err set. */
+static long match_input(struct model *m, const struct model_input *in, struct err *err)
+{
+    long t = bind_match(m, in->name);
+    int more = t < 0 ? quant_extend(m, in, err) : 0;
+
+    if (more < 0)
+        return -2;
+    return more ? bind_match(m, in->name) : t;
+}
+
+/* Is T, or what stands for it when it is quantised, among the inputs? */
+static bool is_stored(const struct model *m, size_t t)
+{
+    const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
+
+    if (m->tensor[t].source >= 0)
+        return true;
+    return d->replaced_by >= 0 &&
+           m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
+}
+
+/* Definitions that are tied or not as the file has them: stored, D is a tensor of its
+ * own; missing, it is what it would be tied to. */
+static int tie_by_file(struct model *m, struct tensor_def *d, struct err *err)
+{
+    struct tensor_def *to;
+    bool stored = false;
+
+    if (d->file_def < 0)
+        return 0;
+    to = &m->state->def[d->file_def];
+    if (to->count != d->count)
+        return family_error(d->entry->doc, d->entry->json, 0, err,
+                            "tied to a tensor of other captures");
+    for (size_t i = 0; i < d->count; i++)
+        stored |= is_stored(m, d->first + i);
+    d->tied_def = stored ? -1 : d->file_def;
+    for (size_t i = 0; i < d->count; i++) {
+        m->tensor[d->first + i].tied = stored ? -1 : (int)(to->first + i);
+        m->tensor[d->first + i].optional = d->optional || !stored;
+    }
+    return 0;
+}
+
+int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err)
+{
+    m->carry = xcalloc(n + 1, sizeof(*m->carry));
+    m->ncarry = 0;
+    if (quant_check(m, in, n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        long t = match_input(m, &in[i], err);
+
+        if (t == -2)
+            return -1;
+        if (t < 0 && is_carried(m, in[i].name)) {
+            m->carry[m->ncarry++] = (int)i;
+            continue;
+        }
+        if (t < 0)
+            return err_set(err, ERR_INPUT, "tensor %s: no rule of family %s matches it",
+                           in[i].name, m->family);
+        if (m->tensor[t].source >= 0)
+            return err_set(err, ERR_INPUT, "tensor %s: stored again as %s",
+                           in[m->tensor[t].source].name, in[i].name);
+        if (check_shape(m, &m->tensor[t], &in[i], err) < 0)
+            return -1;
+        m->tensor[t].source = (int)i;
+        free((char *)m->tensor[t].name);
+        m->tensor[t].name = xstrdup(in[i].name);
+    }
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        if (tie_by_file(m, &m->state->def[i], err) < 0)
+            return -1;
+    for (size_t t = 0; t < m->ntensors; t++)
+        if (!m->tensor[t].optional && !is_stored(m, t))
+            return err_set(err, ERR_INPUT,
+                           "tensor %s is missing, which family %s needs",
+                           m->tensor[t].name, m->family);
+    return 0;
+}

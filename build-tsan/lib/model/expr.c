@@ -1,0 +1,531 @@
+/* expr - the small expressions of family files: symbols, conditions, arguments */
+#include "lib/model/expr.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One pass: parse and evaluate together.  Where a branch is not taken it is parsed with
+ * .skip set, which looks nothing up. */
+struct reader {
+    const char *text, *p, *end;
+    const struct expr_env *env;
+    int skip, depth;
+    struct err *err;
+};
+
+static int parse_ternary(struct reader *r, struct expr_value *out);
+
+static int fail(struct reader *r, const char *at, const char *what)
+{
+    return err_set(r->err, ERR_INPUT, "column %d: %s", (int)(at - r->text) + 1, what);
+}
+
+static struct expr_value null_value(void)
+{
+    return (struct expr_value){ .kind = EXPR_NULL };
+}
+
+static struct expr_value number(double x)
+{
+    return (struct expr_value){ .kind = EXPR_NUMBER, .number = x };
+}
+
+static struct expr_value boolean(bool b)
+{
+    return (struct expr_value){ .kind = EXPR_BOOL, .number = b };
+}
+
+struct expr_value expr_from_json(const cJSON *json)
+{
+    if (cJSON_IsNumber(json))
+        return number(json->valuedouble);
+    if (cJSON_IsBool(json))
+        return boolean(cJSON_IsTrue(json));
+    if (cJSON_IsString(json))
+        return (struct expr_value){ .kind = EXPR_WORD,
+                                    .word = json->valuestring,
+                                    .len = strlen(json->valuestring) };
+    if (cJSON_IsArray(json) || cJSON_IsObject(json))
+        return (struct expr_value){ .kind = EXPR_JSON, .json = json };
+    return null_value();
+}
+
+bool expr_is_true(const struct expr_value *v)
+{
+    switch (v->kind) {
+    case EXPR_NULL:
+        return false;
+    case EXPR_BOOL:
+    case EXPR_NUMBER:
+        return v->number != 0;
+    case EXPR_WORD:
+        return v->len > 0;
+    case EXPR_JSON:
+        return cJSON_GetArraySize(v->json) > 0;
+    }
+    return false;
+}
+
+bool expr_word_is(const struct expr_value *v, const char *word)
+{
+    return v->kind == EXPR_WORD && strlen(word) == v->len &&
+           !memcmp(v->word, word, v->len);
+}
+
+static bool is_numeric(const struct expr_value *v)
+{
+    return v->kind == EXPR_NUMBER || v->kind == EXPR_BOOL;
+}
+
+static bool values_equal(const struct expr_value *a, const struct expr_value *b)
+{
+    if (is_numeric(a) && is_numeric(b))
+        return a->number == b->number;
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == EXPR_WORD)
+        return a->len == b->len && !memcmp(a->word, b->word, a->len);
+    if (a->kind == EXPR_JSON)
+        return cJSON_Compare(a->json, b->json, 1);
+    return true;
+}
+
+static void skip_space(struct reader *r)
+{
+    while (r->p < r->end && *r->p == ' ')
+        r->p++;
+}
+
+/* Take the operator OP when it is next; one that is the start of a longer one is
+ * not. */
+static bool take(struct reader *r, const char *op)
+{
+    size_t n = strlen(op), left;
+
+    skip_space(r);
+    left = (size_t)(r->end - r->p);
+    if (left < n || memcmp(r->p, op, n))
+        return false;
+    if (n == 1 && left > 1 &&
+        ((*op == '?' && r->p[1] == '?') || (*op == '!' && r->p[1] == '=') ||
+         (strchr("<>", *op) && r->p[1] == '=')))
+        return false;
+    r->p += n;
+    return true;
+}
+
+static size_t word_length(const struct reader *r)
+{
+    const char *p = r->p;
+
+    if (p < r->end && (isalpha((unsigned char)*p) || *p == '_'))
+        while (p < r->end && (isalnum((unsigned char)*p) || *p == '_'))
+            p++;
+    return (size_t)(p - r->p);
+}
+
+static bool take_word(struct reader *r, const char *word)
+{
+    skip_space(r);
+    if (word_length(r) != strlen(word) || memcmp(r->p, word, strlen(word)))
+        return false;
+    r->p += strlen(word);
+    return true;
+}
+
+/* ---- functions ---- */
+
+struct function {
+    const char *name;
+    int nargs;
+    double (*one)(double);
+    double (*two)(double, double);
+};
+
+static const struct function functions[] = {
+    { "sqrt", 1, sqrt, NULL }, { "floor", 1, floor, NULL }, { "ceil", 1, ceil, NULL },
+    { "log", 1, log, NULL },   { "pow", 2, NULL, pow },     { "min", 2, NULL, fmin },
+    { "max", 2, NULL, fmax },  { "len", 1, NULL, NULL },    { "ends", 2, NULL, NULL },
+};
+
+static bool ends_with(const struct expr_value *word, const struct expr_value *end)
+{
+    return word->kind == EXPR_WORD && end->kind == EXPR_WORD && word->len >= end->len &&
+           !memcmp(word->word + word->len - end->len, end->word, end->len);
+}
+
+static int call(struct reader *r, const char *at, size_t len, struct expr_value *out)
+{
+    struct expr_value arg[2];
+    const struct function *f = NULL;
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++)
+        if (strlen(functions[i].name) == len && !memcmp(functions[i].name, at, len))
+            f = &functions[i];
+    if (!f)
+        return fail(r, at,
+                    "no function of that name (min max sqrt pow floor ceil log "
+                    "len ends)");
+    do {
+        if (n == 2)
+            return fail(r, r->p, "too many arguments");
+        if (parse_ternary(r, &arg[n++]) < 0)
+            return -1;
+    } while (take(r, ","));
+    if (!take(r, ")"))
+        return fail(r, r->p, "expected ')'");
+    if (n != f->nargs)
+        return fail(r, at, "wrong number of arguments");
+    *out = null_value();
+    if (r->skip)
+        return 0;
+    if (!f->one && !f->two) {
+        if (n == 2)
+            *out = boolean(ends_with(&arg[0], &arg[1]));
+        else if (arg[0].kind == EXPR_JSON)
+            *out = number(cJSON_GetArraySize(arg[0].json));
+        return 0;
+    }
+    if (!is_numeric(&arg[0]) || (n == 2 && !is_numeric(&arg[1])))
+        return 0;
+    *out =
+        number(f->one ? f->one(arg[0].number) : f->two(arg[0].number, arg[1].number));
+    return 0;
+}
+
+/* ---- precedence, highest first ---- */
+
+static int parse_literal(struct reader *r, struct expr_value *out)
+{
+    char digits[64];
+    size_t n = 0;
+    char *end;
+
+    while (r->p + n < r->end && n + 1 < sizeof(digits) &&
+           (isdigit((unsigned char)r->p[n]) || r->p[n] == '.' ||
+            tolower(r->p[n]) == 'e' ||
+            (n && strchr("+-", r->p[n]) && tolower(r->p[n - 1]) == 'e'))) {
+        digits[n] = r->p[n];
+        n++;
+    }
+    digits[n] = '\0';
+    *out = number(strtod(digits, &end));
+    if (end != digits + n)
+        return fail(r, r->p, "not a number");
+    r->p += n;
+    return 0;
+}
+
+static int parse_primary(struct reader *r, struct expr_value *out)
+{
+    const char *at;
+    size_t len;
+
+    skip_space(r);
+    at = r->p;
+    if (at == r->end)
+        return fail(r, at, "an operand is missing");
+    if (isdigit((unsigned char)*at) || *at == '.')
+        return parse_literal(r, out);
+    if (*at == '\'') {
+        const char *close = memchr(at + 1, '\'', (size_t)(r->end - at - 1));
+
+        if (!close)
+            return fail(r, at, "the word has no closing quote");
+        *out = (struct expr_value){ .kind = EXPR_WORD,
+                                    .word = at + 1,
+                                    .len = (size_t)(close - at - 1) };
+        r->p = close + 1;
+        return 0;
+    }
+    if (take(r, "(")) {
+        if (parse_ternary(r, out) < 0)
+            return -1;
+        return take(r, ")") ? 0 : fail(r, r->p, "expected ')'");
+    }
+    len = word_length(r);
+    if (!len)
+        return fail(r, at, "expected a number, a name, a 'word' or '('");
+    r->p += len;
+    if (take(r, "("))
+        return call(r, at, len, out);
+    *out = null_value();
+    if (len == 4 && !memcmp(at, "true", 4))
+        *out = boolean(true);
+    else if (len == 5 && !memcmp(at, "false", 5))
+        *out = boolean(false);
+    else if (!(len == 4 && !memcmp(at, "null", 4)) && !r->skip)
+        return r->env->lookup(r->env->arg, at, len, out, r->err);
+    return 0;
+}
+
+/* The member of an object that the word at the reader's position names. */
+static int parse_member(struct reader *r, struct expr_value *out)
+{
+    size_t len = word_length(r);
+    const cJSON *member = NULL;
+
+    if (!len)
+        return fail(r, r->p, "expected a key after '.'");
+    if (out->kind != EXPR_NULL &&
+        !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
+        return fail(r, r->p, "a key of what is no object");
+    if (out->kind == EXPR_JSON)
+        cJSON_ArrayForEach(
+            member, out->json) if (member->string && strlen(member->string) == len &&
+                                   !memcmp(member->string, r->p, len)) break;
+    r->p += len;
+    *out = member ? expr_from_json(member) : null_value();
+    return 0;
+}
+
+static int parse_postfix(struct reader *r, struct expr_value *out)
+{
+    if (parse_primary(r, out) < 0)
+        return -1;
+    for (;;) {
+        struct expr_value index;
+
+        if (r->p < r->end && *r->p == '.') {
+            r->p++;
+            if (parse_member(r, out) < 0)
+                return -1;
+        } else if (r->p < r->end && *r->p == '[') {
+            r->p++;
+            if (parse_ternary(r, &index) < 0)
+                return -1;
+            if (!take(r, "]"))
+                return fail(r, r->p, "expected ']'");
+            if (out->kind == EXPR_JSON && cJSON_IsArray(out->json) &&
+                is_numeric(&index) && index.number >= 0 &&
+                index.number < cJSON_GetArraySize(out->json))
+                *out = expr_from_json(cJSON_GetArrayItem(out->json, (int)index.number));
+            else
+                *out = null_value();
+        } else {
+            return 0;
+        }
+    }
+}
+
+static int parse_unary(struct reader *r, struct expr_value *out)
+{
+    int ret;
+
+    if (++r->depth > 64)
+        return fail(r, r->p, "nested too deeply");
+    if (take(r, "!")) {
+        ret = parse_unary(r, out);
+        if (ret == 0)
+            *out = boolean(!expr_is_true(out));
+    } else if (take(r, "-")) {
+        ret = parse_unary(r, out);
+        if (ret == 0)
+            *out = is_numeric(out) ? number(-out->number) : null_value();
+    } else {
+        ret = parse_postfix(r, out);
+    }
+    r->depth--;
+    return ret;
+}
+
+static struct expr_value arithmetic(char op, const struct expr_value *a,
+                                    const struct expr_value *b)
+{
+    if (!is_numeric(a) || !is_numeric(b))
+        return null_value();
+    switch (op) {
+    case '+':
+        return number(a->number + b->number);
+    case '-':
+        return number(a->number - b->number);
+    case '*':
+        return number(a->number * b->number);
+    case '/':
+        return b->number == 0 ? null_value() : number(a->number / b->number);
+    default:
+        return b->number == 0 ? null_value() : number(fmod(a->number, b->number));
+    }
+}
+
+static int parse_product(struct reader *r, struct expr_value *out)
+{
+    if (parse_unary(r, out) < 0)
+        return -1;
+    for (;;) {
+        char op = take(r, "*") ? '*' : take(r, "/") ? '/' : take(r, "%") ? '%' : '\0';
+        struct expr_value right;
+
+        if (!op)
+            return 0;
+        if (parse_unary(r, &right) < 0)
+            return -1;
+        *out = arithmetic(op, out, &right);
+    }
+}
+
+static int parse_sum(struct reader *r, struct expr_value *out)
+{
+    if (parse_product(r, out) < 0)
+        return -1;
+    for (;;) {
+        char op = take(r, "+") ? '+' : take(r, "-") ? '-' : '\0';
+        struct expr_value right;
+
+        if (!op)
+            return 0;
+        if (parse_product(r, &right) < 0)
+            return -1;
+        *out = arithmetic(op, out, &right);
+    }
+}
+
+static bool is_in(const struct expr_value *v, const struct expr_value *list)
+{
+    const cJSON *item;
+
+    if (list->kind == EXPR_JSON)
+        cJSON_ArrayForEach(item, list->json)
+        {
+            struct expr_value e = expr_from_json(item);
+
+            if (values_equal(v, &e))
+                return true;
+        }
+    return false;
+}
+
+static int parse_comparison(struct reader *r, struct expr_value *out)
+{
+    static const char *const ops[] = { "==", "!=", "<=", ">=", "<", ">", NULL };
+    struct expr_value left, right;
+    int op = 0;
+
+    if (parse_sum(r, out) < 0)
+        return -1;
+    if (take_word(r, "in")) {
+        if (parse_sum(r, &right) < 0)
+            return -1;
+        *out = boolean(is_in(out, &right));
+        return 0;
+    }
+    while (ops[op] && !take(r, ops[op]))
+        op++;
+    if (!ops[op])
+        return 0;
+    left = *out;
+    if (parse_sum(r, &right) < 0)
+        return -1;
+    if (op < 2) {
+        *out = boolean(values_equal(&left, &right) == (op == 0));
+        return 0;
+    }
+    if (!is_numeric(&left) || !is_numeric(&right)) {
+        *out = null_value();
+        return 0;
+    }
+    *out = boolean(op == 2   ? left.number <= right.number
+                   : op == 3 ? left.number >= right.number
+                   : op == 4 ? left.number < right.number
+                             : left.number > right.number);
+    return 0;
+}
+
+static int parse_and(struct reader *r, struct expr_value *out)
+{
+    if (parse_comparison(r, out) < 0)
+        return -1;
+    while (take(r, "&&")) {
+        bool left = expr_is_true(out);
+        struct expr_value right;
+
+        r->skip += !left;
+        if (parse_comparison(r, &right) < 0)
+            return -1;
+        r->skip -= !left;
+        *out = boolean(left && expr_is_true(&right));
+    }
+    return 0;
+}
+
+static int parse_or(struct reader *r, struct expr_value *out)
+{
+    if (parse_and(r, out) < 0)
+        return -1;
+    while (take(r, "||")) {
+        bool left = expr_is_true(out);
+        struct expr_value right;
+
+        r->skip += left;
+        if (parse_and(r, &right) < 0)
+            return -1;
+        r->skip -= left;
+        *out = boolean(left || expr_is_true(&right));
+    }
+    return 0;
+}
+
+static int parse_default(struct reader *r, struct expr_value *out)
+{
+    if (parse_or(r, out) < 0)
+        return -1;
+    while (take(r, "??")) {
+        bool have = out->kind != EXPR_NULL;
+        struct expr_value right;
+
+        r->skip += have;
+        if (parse_or(r, &right) < 0)
+            return -1;
+        r->skip -= have;
+        if (!have)
+            *out = right;
+    }
+    return 0;
+}
+
+static int parse_ternary(struct reader *r, struct expr_value *out)
+{
+    struct expr_value yes, no;
+    bool condition;
+
+    if (++r->depth > 64)
+        return fail(r, r->p, "nested too deeply");
+    if (parse_default(r, out) < 0)
+        return -1;
+    if (take(r, "?")) {
+        condition = expr_is_true(out);
+        r->skip += !condition;
+        if (parse_ternary(r, &yes) < 0)
+            return -1;
+        r->skip -= !condition;
+        if (!take(r, ":"))
+            return fail(r, r->p, "expected ':'");
+        r->skip += condition;
+        if (parse_ternary(r, &no) < 0)
+            return -1;
+        r->skip -= condition;
+        *out = condition ? yes : no;
+    }
+    r->depth--;
+    return 0;
+}
+
+int expr_eval(struct expr_value *out, const char *text, size_t n,
+              const struct expr_env *env, struct err *err)
+{
+    struct reader r = {
+        .text = text, .p = text, .end = text + n, .env = env, .err = err
+    };
+    struct expr_value v;
+
+    if (parse_ternary(&r, &v) < 0)
+        return -1;
+    skip_space(&r);
+    if (r.p != r.end)
+        return fail(&r, r.p, "expected an operator or the end");
+    *out = v;
+    return 0;
+}

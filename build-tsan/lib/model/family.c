@@ -1,0 +1,734 @@
+/* family - family files: read, inherited, flattened */
+#include "lib/model/family.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/model/expr.h"
+
+enum { MAX_FILE = 1 << 20, MAX_PARENTS = 8 };
+
+/* ---- the library ---- */
+
+struct library_item {
+    char *file, *name;
+    char *owned; /* text read from a file, else NULL */
+    const char *text;
+    struct json_doc doc;
+};
+
+struct family_library {
+    struct library_item *item; /* user's first, then the built-in ones */
+    size_t n, cap;
+    const char **name; /* sorted, without the hidden ones */
+    size_t nnames;
+};
+
+static int add_item(struct family_library *lib, const char *file, const char *text,
+                    char *owned, struct err *err)
+{
+    struct library_item item = { .owned = owned, .text = text };
+    const char *name;
+
+    item.file = xstrdup(file);
+    if (json_parse(&item.doc, item.file, text, strlen(text), err) < 0)
+        goto fail;
+    name = json_string(json_get(item.doc.root, "family"));
+    if (!name || !*name) {
+        json_error(&item.doc, item.doc.root, err, "no \"family\" name");
+        json_clear(&item.doc);
+        goto fail;
+    }
+    item.name = xstrdup(name);
+    lib->item = xgrow(lib->item, &lib->cap, lib->n + 1, sizeof(*lib->item));
+    lib->item[lib->n++] = item;
+    /* a document keeps its name by pointer, which stays where it is */
+    return 0;
+fail:
+    free(item.file);
+    free(owned);
+    return -1;
+}
+
+static int add_file(struct family_library *lib, const char *file, struct err *err)
+{
+    char *text;
+
+    if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
+        return -1;
+    return add_item(lib, file, text, text, err);
+}
+
+static int add_place(struct family_library *lib, const char *place, struct err *err)
+{
+    char **names;
+    size_t n;
+    int ret = 0;
+
+    if (!fs_is_dir(place))
+        return add_file(lib, place, err);
+    if (fs_list(&names, &n, place, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && ret == 0; i++)
+        if (str_ends(names[i], ".json")) {
+            char *file = fs_join_dup(place, names[i]);
+
+            ret = add_file(lib, file, err);
+            free(file);
+        }
+    fs_list_free(names, n);
+    return ret;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void sort_names(struct family_library *lib)
+{
+    size_t n = 0;
+
+    lib->name = xcalloc(lib->n + 1, sizeof(*lib->name));
+    for (size_t i = 0; i < lib->n; i++)
+        lib->name[i] = lib->item[i].name;
+    qsort(lib->name, lib->n, sizeof(*lib->name), compare_names);
+    for (size_t i = 0; i < lib->n; i++)
+        if (!n || strcmp(lib->name[n - 1], lib->name[i]))
+            lib->name[n++] = lib->name[i];
+    lib->nnames = n;
+}
+
+int family_library_open(struct family_library **out, const char *path, struct err *err)
+{
+    struct family_library *lib = xcalloc(1, sizeof(*lib));
+
+    for (const char *p = path ? path : ""; *p;) {
+        size_t n = strcspn(p, ":");
+        char *place = xstrndup(p, n);
+        int ret = n ? add_place(lib, place, err) : 0;
+
+        free(place);
+        if (ret < 0)
+            goto fail;
+        p += n + (p[n] == ':');
+    }
+    for (const struct family_builtin *b = family_builtins; b->name; b++)
+        if (add_item(lib, b->name, b->text, NULL, err) < 0)
+            goto fail;
+    sort_names(lib);
+    *out = lib;
+    return 0;
+fail:
+    family_library_free(lib);
+    return -1;
+}
+
+void family_library_free(struct family_library *lib)
+{
+    if (!lib)
+        return;
+    for (size_t i = 0; i < lib->n; i++) {
+        json_clear(&lib->item[i].doc);
+        free(lib->item[i].file);
+        free(lib->item[i].name);
+        free(lib->item[i].owned);
+    }
+    free(lib->item);
+    free(lib->name);
+    free(lib);
+}
+
+size_t family_library_count(const struct family_library *lib)
+{
+    return lib->nnames;
+}
+
+const char *family_library_name(const struct family_library *lib, size_t i)
+{
+    return lib->name[i];
+}
+
+static const struct library_item *find_item(const struct family_library *lib,
+                                            const char *name)
+{
+    for (size_t i = 0; lib && i < lib->n; i++)
+        if (!strcmp(lib->item[i].name, name))
+            return &lib->item[i];
+    return NULL;
+}
+
+/* ---- one family ---- */
+
+struct family_state {
+    char *file[MAX_PARENTS], *text[MAX_PARENTS];
+    struct json_doc doc[MAX_PARENTS];
+    int ndocs;
+};
+
+int family_error(const struct json_doc *doc, const struct json *j, size_t offset,
+                 struct err *err, const char *fmt, ...)
+{
+    char what[800];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    return err_set(err, ERR_INPUT, "%s:%u:%u: %s", doc->name, (unsigned)j->line,
+                   (unsigned)(j->col + (j->type == JSON_STRING) + offset), what);
+}
+
+const struct family_entry *family_get(const struct family_table *t, const char *key)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (!strcmp(t->v[i].key, key))
+            return &t->v[i];
+    return NULL;
+}
+
+static void table_remove(struct family_table *t, const char *key)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->v[i].key, key))
+            t->v[n++] = t->v[i];
+    t->n = n;
+}
+
+/* Fold the members of OBJ into T: a new name is added, a known one replaced, null
+ * deletes. */
+static int table_merge(struct family_table *t, const struct json_doc *doc,
+                       const struct json *obj, struct err *err)
+{
+    if (obj && obj->type == JSON_NULL) {
+        t->n = 0;
+        return 0;
+    }
+    if (obj && obj->type != JSON_OBJECT)
+        return json_error(doc, obj, err, "expected an object");
+    for (const struct json *j = obj ? obj->first : NULL; j; j = j->next) {
+        struct family_entry *old = (struct family_entry *)family_get(t, j->key);
+        struct family_entry e = { .key = j->key, .json = j, .doc = doc };
+
+        if (j->type == JSON_NULL) {
+            if (!old)
+                return json_error(doc, j, err, "'%s' is deleted but was not there",
+                                  j->key);
+            table_remove(t, j->key);
+        } else if (old) {
+            *old = e;
+        } else {
+            t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
+            t->v[t->n++] = e;
+        }
+    }
+    return 0;
+}
+
+static int carry_merge(struct family_table *t, const struct json_doc *doc,
+                       const struct json *list, struct err *err)
+{
+    if (list && list->type != JSON_ARRAY)
+        return json_error(doc, list, err, "expected a list of names");
+    for (const struct json *j = list ? list->first : NULL; j; j = j->next) {
+        if (j->type != JSON_STRING)
+            return json_error(doc, j, err, "expected a name");
+        if (family_get(t, j->text))
+            continue;
+        t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
+        t->v[t->n++] = (struct family_entry){ .key = j->text, .json = j, .doc = doc };
+    }
+    return 0;
+}
+
+/* ---- lines ---- */
+
+static void line_clear(struct family_line *l)
+{
+    free(l->name);
+    free(l->text);
+}
+
+/* Take "name = text" from the string J; or, when NAME is given, "text" alone. */
+static int line_parse(struct family_line *out, const struct json_doc *doc,
+                      const struct json *j, const char *name, const char *when,
+                      struct err *err)
+{
+    const char *text, *p;
+
+    if (!json_string(j))
+        return json_error(doc, j, err, "expected a line");
+    text = p = j->text;
+    if (!name) {
+        while (isalnum((unsigned char)*p) || *p == '_')
+            p++;
+        if (p == text || strncmp(p, " = ", 3))
+            return json_error(doc, j, err, "expected \"name = expression\"");
+    }
+    *out = (struct family_line){ .when = when, .json = j, .doc = doc };
+    out->name = name ? xstrdup(name) : xstrndup(text, (size_t)(p - text));
+    out->skip = name ? 0 : (int)(p + 3 - text);
+    out->text = xstrdup(text + out->skip);
+    return 0;
+}
+
+/* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
+ * object with "line" and "when". */
+static int line_read(struct family_line *out, const struct json_doc *doc,
+                     const struct json *j, const char *name, struct err *err)
+{
+    const struct json *when;
+
+    if (j->type != JSON_OBJECT)
+        return line_parse(out, doc, j, name, NULL, err);
+    for (const struct json *m = j->first; m; m = m->next)
+        if (strcmp(m->key, "line") && strcmp(m->key, "when") &&
+            (!name || strcmp(m->key, "after")))
+            return json_error(doc, m, err, "unknown key '%s' of a line", m->key);
+    when = json_get(j, "when");
+    if (when && !json_string(when))
+        return json_error(doc, when, err, "expected a condition");
+    if (!json_get(j, "line"))
+        return json_error(doc, j, err, "no \"line\"");
+    return line_parse(out, doc, json_get(j, "line"), name, json_string(when), err);
+}
+
+static long find_line(const struct family_section *s, const char *name)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->line[i].name, name))
+            return (long)i;
+    return -1;
+}
+
+static void insert_line(struct family_section *s, size_t at, struct family_line l)
+{
+    s->line = xgrow(s->line, &s->cap, s->n + 1, sizeof(*s->line));
+    memmove(s->line + at + 1, s->line + at, sizeof(*s->line) * (s->n - at));
+    s->line[at] = l;
+    s->n++;
+}
+
+static void delete_lines(struct family_section *s, const char *name)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        if (strcmp(s->line[i].name, name))
+            s->line[n++] = s->line[i];
+        else
+            line_clear(&s->line[i]);
+    }
+    s->n = n;
+}
+
+/* Put the lines of the list J, told apart by their "when", where line AT of their name
+ * stands. */
+static int override_choice(struct family_section *s, const struct json_doc *doc,
+                           const struct json *j, size_t at, struct err *err)
+{
+    if (!j->first)
+        return json_error(doc, j, err, "expected lines");
+    delete_lines(s, j->key);
+    for (const struct json *m = j->first; m; m = m->next) {
+        struct family_line l;
+
+        if (json_get(m, "after"))
+            return json_error(doc, m, err, "a line of a choice has no 'after'");
+        if (line_read(&l, doc, m, j->key, err) < 0)
+            return -1;
+        insert_line(s, at++, l);
+    }
+    return 0;
+}
+
+/* "name": replacement, a list of them told apart by their "when", null, or { "line":
+ * ..., "after": ... } for a line that is new. */
+static int override_line(struct family_section *s, const struct json_doc *doc,
+                         const struct json *j, struct err *err)
+{
+    const struct json *after = json_get(j, "after");
+    long at = find_line(s, after && json_string(after) ? after->text : j->key);
+    struct family_line l;
+
+    if (at < 0)
+        return json_error(doc, after ? after : j, err, "section '%s' has no line '%s'",
+                          s->name, after && json_string(after) ? after->text : j->key);
+    if (j->type == JSON_NULL) {
+        delete_lines(s, j->key);
+        return 0;
+    }
+    if (j->type == JSON_ARRAY)
+        return override_choice(s, doc, j, (size_t)at, err);
+    if (line_read(&l, doc, j, j->key, err) < 0)
+        return -1;
+    if (after) {
+        while ((size_t)at + 1 < s->n && !strcmp(s->line[at + 1].name, s->line[at].name))
+            at++; /* behind all lines of a choice */
+        insert_line(s, (size_t)at + 1, l);
+        return 0;
+    }
+    delete_lines(s, j->key);
+    insert_line(s, (size_t)at, l);
+    return 0;
+}
+
+static struct family_section *find_section(struct family *f, const char *name)
+{
+    for (size_t i = 0; i < f->nsections; i++)
+        if (!strcmp(f->section[i].name, name))
+            return &f->section[i];
+    return NULL;
+}
+
+static int section_merge(struct family *f, const struct json_doc *doc,
+                         const struct json *j, struct err *err)
+{
+    struct family_section *s = find_section(f, j->key);
+
+    if (j->type == JSON_OBJECT) {
+        if (!s)
+            return json_error(doc, j, err, "there is no section '%s' to override",
+                              j->key);
+        for (const struct json *m = j->first; m; m = m->next)
+            if (override_line(s, doc, m, err) < 0)
+                return -1;
+        return 0;
+    }
+    if (j->type != JSON_ARRAY)
+        return json_error(doc, j, err,
+                          "expected a list of lines, or an object that overrides");
+    if (!s) {
+        f->section = xrealloc(f->section, sizeof(*f->section) * (f->nsections + 1));
+        s = &f->section[f->nsections++];
+        *s = (struct family_section){ .name = j->key };
+    }
+    for (size_t i = 0; i < s->n; i++)
+        line_clear(&s->line[i]);
+    s->n = 0;
+    for (const struct json *m = j->first; m; m = m->next) {
+        struct family_line l;
+
+        if (line_read(&l, doc, m, NULL, err) < 0)
+            return -1;
+        insert_line(s, s->n, l);
+    }
+    return 0;
+}
+
+/* ---- inheritance ---- */
+
+static int check_keys(const struct json_doc *doc, struct err *err)
+{
+    static const char *const known[] = { "family",      "summary", "example",
+                                         "extends",     "match",   "symbols",
+                                         "captures",    "deal",    "rope",
+                                         "tensors",     "carry",   "forward",
+                                         "part_config", "config",  NULL };
+
+    if (doc->root->type != JSON_OBJECT)
+        return json_error(doc, doc->root, err, "expected an object");
+    for (const struct json *j = doc->root->first; j; j = j->next) {
+        int i = 0;
+
+        while (known[i] && strcmp(known[i], j->key))
+            i++;
+        if (!known[i])
+            return json_error(doc, j, err, "unknown key '%s'", j->key);
+    }
+    return 0;
+}
+
+static int fold(struct family *f, const struct json_doc *doc, struct err *err)
+{
+    static const struct {
+        const char *key;
+        size_t at;
+    } tables[] = {
+        { "symbols", offsetof(struct family, symbols) },
+        { "captures", offsetof(struct family, captures) },
+        { "deal", offsetof(struct family, deal) },
+        { "rope", offsetof(struct family, rope) },
+        { "tensors", offsetof(struct family, tensors) },
+        { "part_config", offsetof(struct family, part_config) },
+        { "config", offsetof(struct family, config) },
+    };
+    const struct json *forward = json_get(doc->root, "forward");
+
+    if (check_keys(doc, err) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+        if (table_merge((struct family_table *)((char *)f + tables[i].at), doc,
+                        json_get(doc->root, tables[i].key), err) < 0)
+            return -1;
+    if (carry_merge(&f->carry, doc, json_get(doc->root, "carry"), err) < 0)
+        return -1;
+    if (forward && forward->type != JSON_OBJECT)
+        return json_error(doc, forward, err, "expected an object of sections");
+    for (const struct json *j = forward ? forward->first : NULL; j; j = j->next)
+        if (section_merge(f, doc, j, err) < 0)
+            return -1;
+    f->name = json_string(json_get(doc->root, "family"));
+    if (json_string(json_get(doc->root, "summary")))
+        f->summary = json_string(json_get(doc->root, "summary"));
+    if (json_get(doc->root, "example"))
+        f->example = json_get(doc->root, "example");
+    return 0;
+}
+
+/* Load TEXT and, first, what it extends; fold each into F. */
+static int load_chain(struct family *f, const struct family_library *lib,
+                      const char *file, const char *text, struct err *err)
+{
+    struct family_state *s = f->state;
+    int me = s->ndocs;
+    const struct json *extends;
+    const struct library_item *parent;
+
+    if (me == MAX_PARENTS)
+        return err_set(err, ERR_INPUT,
+                       "%s: extends itself, or more than %d families deep", file,
+                       MAX_PARENTS);
+    s->file[me] = xstrdup(file);
+    s->text[me] = xstrdup(text);
+    if (json_parse(&s->doc[me], s->file[me], s->text[me], strlen(text), err) < 0) {
+        free(s->file[me]);
+        free(s->text[me]);
+        return -1;
+    }
+    s->ndocs++;
+    extends = json_get(s->doc[me].root, "extends");
+    if (extends) {
+        parent = json_string(extends) ? find_item(lib, extends->text) : NULL;
+        if (!parent)
+            return json_error(&s->doc[me], extends, err,
+                              "extends a family that is not known");
+        if (load_chain(f, lib, parent->file, parent->text, err) < 0)
+            return -1;
+    }
+    if (!json_string(json_get(s->doc[me].root, "family")))
+        return json_error(&s->doc[me], s->doc[me].root, err, "no \"family\" name");
+    return fold(f, &s->doc[me], err);
+}
+
+int family_parse(struct family **out, const struct family_library *lib,
+                 const char *file, const char *text, struct err *err)
+{
+    struct family *f = xcalloc(1, sizeof(*f));
+
+    f->summary = "";
+    f->state = xcalloc(1, sizeof(*f->state));
+    if (load_chain(f, lib, file, text, err) < 0) {
+        family_free(f);
+        return -1;
+    }
+    *out = f;
+    return 0;
+}
+
+int family_read(struct family **out, const struct family_library *lib, const char *file,
+                struct err *err)
+{
+    char *text;
+    int ret;
+
+    if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
+        return -1;
+    ret = family_parse(out, lib, file, text, err);
+    free(text);
+    return ret;
+}
+
+void family_free(struct family *f)
+{
+    struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
+                                      &f->rope,        &f->tensors,  &f->carry,
+                                      &f->part_config, &f->config };
+
+    if (!f)
+        return;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+        free(tables[i]->v);
+    for (size_t i = 0; i < f->nsections; i++) {
+        for (size_t k = 0; k < f->section[i].n; k++)
+            line_clear(&f->section[i].line[k]);
+        free(f->section[i].line);
+    }
+    free(f->section);
+    for (int i = 0; i < f->state->ndocs; i++) {
+        json_clear(&f->state->doc[i]);
+        free(f->state->file[i]);
+        free(f->state->text[i]);
+    }
+    free(f->state);
+    free(f);
+}
+
+/* ---- finding ---- */
+
+static const char *nearest(const char *word, const char *const *known, size_t n)
+{
+    const char *best = NULL;
+    size_t distance = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t d = str_distance(word, known[i]);
+
+        if (!best || d < distance) {
+            best = known[i];
+            distance = d;
+        }
+    }
+    return best;
+}
+
+int family_find(struct family **out, const struct family_library *lib, const char *name,
+                struct err *err)
+{
+    const struct library_item *item = find_item(lib, name);
+
+    if (!item)
+        return err_set(err, ERR_INPUT, "no family is called '%s'; the nearest is '%s'",
+                       name, nearest(name, lib->name, lib->nnames));
+    return family_parse(out, lib, item->file, item->text, err);
+}
+
+static int config_lookup(void *arg, const char *name, size_t len,
+                         struct expr_value *out, struct err *err)
+{
+    const cJSON *member;
+
+    (void)err;
+    *out = (struct expr_value){ .kind = EXPR_NULL };
+    cJSON_ArrayForEach(
+        member, (const cJSON *)arg) if (member->string &&
+                                        strlen(member->string) == len &&
+                                        !memcmp(member->string, name, len)) *out =
+        expr_from_json(member);
+    return 0;
+}
+
+/* Does ITEM's "match" accept CONFIG?  1, 0, or -1 with *err set. */
+static int item_matches(const struct library_item *item, const cJSON *config,
+                        const char *type, struct err *err)
+{
+    const struct json *match = json_get(item->doc.root, "match");
+    const struct json *types = json_get(match, "model_type"),
+                      *when = json_get(match, "when");
+    struct expr_env env = { .lookup = config_lookup, .arg = (void *)config };
+    struct expr_value v;
+    bool found = false;
+
+    for (const struct json *j = types ? types->first : NULL; j; j = j->next)
+        found |= json_string(j) && !strcmp(j->text, type);
+    if (!found || !when)
+        return found;
+    if (!json_string(when))
+        return json_error(&item->doc, when, err, "expected a condition");
+    if (expr_eval(&v, when->text, when->n, &env, err) < 0)
+        return err_prefix(err, "%s:%u", item->file, (unsigned)when->line);
+    return expr_is_true(&v);
+}
+
+int family_match(struct family **out, const struct family_library *lib,
+                 const cJSON *config, const char *config_name, struct err *err)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(config, "model_type");
+
+    if (!cJSON_IsString(type))
+        return err_set(err, ERR_INPUT,
+                       "%s: no \"model_type\"; choose a family with --family",
+                       config_name);
+    for (size_t i = 0; i < lib->n; i++) {
+        int yes = item_matches(&lib->item[i], config, type->valuestring, err);
+
+        if (yes < 0)
+            return -1;
+        if (yes)
+            return family_parse(out, lib, lib->item[i].file, lib->item[i].text, err);
+    }
+    return err_set(err, ERR_INPUT,
+                   "%s: no family matches model_type '%s'; one is described in a file "
+                   "for --family, see shardutils-family(5)",
+                   config_name, type->valuestring);
+}
+
+/* ---- flattened text ---- */
+
+static void print_table(struct str *out, const char *key, const struct family_table *t)
+{
+    str_addf(out, ",\n  \"%s\": {", key);
+    for (size_t i = 0; i < t->n; i++) {
+        str_addf(out, "%s\n    ", i ? "," : "");
+        str_add_json(out, t->v[i].key);
+        str_add(out, ": ");
+        json_print(out, t->v[i].json);
+    }
+    str_add(out, t->n ? "\n  }" : "}");
+}
+
+static void print_line(struct str *out, const struct family_line *l)
+{
+    char *text = str_dupf("%s = %s", l->name, l->text);
+
+    if (l->when)
+        str_add(out, "{ \"line\": ");
+    str_add_json(out, text);
+    if (l->when) {
+        str_add(out, ", \"when\": ");
+        str_add_json(out, l->when);
+        str_add(out, " }");
+    }
+    free(text);
+}
+
+void family_print(struct str *out, const struct family *f)
+{
+    const struct json *match = json_get(f->state->doc[0].root, "match");
+
+    str_add(out, "{\n  \"family\": ");
+    str_add_json(out, f->name);
+    str_add(out, ",\n  \"summary\": ");
+    str_add_json(out, f->summary);
+    if (match) {
+        str_add(out, ",\n  \"match\": ");
+        json_print(out, match);
+    }
+    if (f->example) {
+        str_add(out, ",\n  \"example\": ");
+        json_print(out, f->example);
+    }
+    print_table(out, "symbols", &f->symbols);
+    print_table(out, "captures", &f->captures);
+    print_table(out, "deal", &f->deal);
+    print_table(out, "rope", &f->rope);
+    print_table(out, "tensors", &f->tensors);
+    if (f->part_config.n)
+        print_table(out, "part_config", &f->part_config);
+    if (f->config.n)
+        print_table(out, "config", &f->config);
+    str_add(out, ",\n  \"carry\": [");
+    for (size_t i = 0; i < f->carry.n; i++) {
+        str_add(out, i ? ", " : "");
+        str_add_json(out, f->carry.v[i].key);
+    }
+    str_add(out, "],\n  \"forward\": {");
+    for (size_t i = 0; i < f->nsections; i++) {
+        str_add(out, i ? ",\n    " : "\n    ");
+        str_add_json(out, f->section[i].name);
+        str_add(out, ": [");
+        for (size_t k = 0; k < f->section[i].n; k++) {
+            str_add(out, k ? ",\n      " : "\n      ");
+            print_line(out, &f->section[i].line[k]);
+        }
+        str_add(out, "\n    ]");
+    }
+    str_add(out, "\n  }\n}\n");
+}

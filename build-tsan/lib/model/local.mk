@@ -1,0 +1,58 @@
+# lib/model - families, shapes and how they are sharded
+lib_libshardutils_a_SOURCES += \
+    %D%/axis.c %D%/axis.h \
+    %D%/bind.c %D%/bind.h \
+    %D%/deal.c %D%/deal.h \
+    %D%/expr.c %D%/expr.h \
+    %D%/family.c %D%/family.h \
+    %D%/keys.c %D%/keys.h \
+    %D%/mesh.c %D%/mesh.h \
+    %D%/model.c %D%/model.h \
+    %D%/partconfig.c %D%/partconfig.h \
+    %D%/quant.c %D%/quant.h \
+    %D%/shard.c \
+    %D%/state.h
+nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
+
+family_files = \
+    %D%/families/bert.json \
+    %D%/families/bloom.json \
+    %D%/families/codegen.json \
+    %D%/families/cohere.json \
+    %D%/families/deepseek.json \
+    %D%/families/deepseek_v2.json \
+    %D%/families/deepseek_v3.json \
+    %D%/families/falcon.json \
+    %D%/families/gemma.json \
+    %D%/families/gemma2.json \
+    %D%/families/gemma3.json \
+    %D%/families/gpt2.json \
+    %D%/families/gpt_bigcode.json \
+    %D%/families/gpt_neox.json \
+    %D%/families/gpt_oss.json \
+    %D%/families/gptj.json \
+    %D%/families/internlm2.json \
+    %D%/families/llama.json \
+    %D%/families/mistral.json \
+    %D%/families/mixtral.json \
+    %D%/families/mpt.json \
+    %D%/families/olmo.json \
+    %D%/families/olmo2.json \
+    %D%/families/olmoe.json \
+    %D%/families/opt.json \
+    %D%/families/phi.json \
+    %D%/families/phi3.json \
+    %D%/families/qwen2.json \
+    %D%/families/qwen2_moe.json \
+    %D%/families/qwen3.json \
+    %D%/families/qwen3_moe.json \
+    %D%/families/roberta.json \
+    %D%/families/starcoder2.json \
+    %D%/families/t5.json
+EXTRA_DIST += $(family_files)
+CLEANFILES += %D%/builtins.c
+%D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families
+	$(AM_V_GEN)mkdir -p $(@D) && \
+	files= && for f in $(family_files); do \
+	    if test -f $$f; then files="$$files $$f"; else files="$$files $(srcdir)/$$f"; fi; done && \
+	sh $(top_srcdir)/build-aux/bundle-families $$files > $@.tmp && mv $@.tmp $@

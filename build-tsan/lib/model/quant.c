@@ -1,0 +1,367 @@
+/* quant - the companions of quantised weights: scales, zeros, packed values
+ *
+ * FP8 blocks: as DeepSeek-V3's checkpoints have them.  GPTQ: Frantar et al. 2022, in
+ * AutoGPTQ's layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers
+ * et al. 2022; compressed-tensors: the library of that name, its formats
+ * "float-quantized" and "pack-quantized", whose settings are those of config_groups. */
+#include "lib/model/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/model/bind.h"
+
+/* Along which of the weight's axes an axis lies, and by what it is divided. */
+enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
+enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
+
+struct companion {
+    const char *method; /* with "/" and a strategy where it is for that alone */
+    const char *suffix;
+    bool replaces; /* it stands for the weight, which is not stored */
+    int ndim;
+    struct {
+        enum along along;
+        enum by by;
+    } axis[2];
+};
+
+static const struct companion companions[] = {
+    { "fp8",
+      "weight_scale_inv",
+      false,
+      2,
+      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
+    { "fp8",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
+    { "fp8", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "gptq", "qweight", true, 2, { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
+    { "gptq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "gptq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "gptq", "g_idx", false, 1, { { ALONG_IN, BY_ONE } } },
+    { "awq", "qweight", true, 2, { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
+    { "awq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "awq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_packed",
+      true,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } } },
+    { "compressed-tensors/group",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
+    { "compressed-tensors/block",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
+    { "compressed-tensors/channel",
+      "weight_scale",
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors/group",
+      "weight_zero_point",
+      false,
+      2,
+      { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } } },
+    { "compressed-tensors", "weight_shape", false, 1, { { ALONG_NONE, BY_PAIR } } },
+    { "bitsandbytes", "SCB", false, 1, { { ALONG_OUT, BY_ONE } } },
+    { "bitsandbytes", "weight_format", false, 0, { { ALONG_NONE, BY_ONE } } },
+};
+
+static const cJSON *setting(const struct model *m, const char *key)
+{
+    const cJSON *q =
+        cJSON_GetObjectItemCaseSensitive(m->state->config, "quantization_config");
+
+    return key ? cJSON_GetObjectItemCaseSensitive(q, key) : q;
+}
+
+/* The same of the weights: compressed-tensors has a group of targets with settings of
+ * their own, and other names for them. */
+static const cJSON *weight_setting(const struct model *m, const char *key,
+                                   const char *grouped)
+{
+    const cJSON *groups = setting(m, "config_groups");
+
+    if (!groups)
+        return setting(m, key);
+    return cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(groups->child, "weights"), grouped);
+}
+
+static uint64_t number(const cJSON *j, uint64_t otherwise)
+{
+    return cJSON_IsNumber(j) && j->valuedouble >= 1 && j->valuedouble <= 1 << 24
+               ? (uint64_t)j->valuedouble
+               : otherwise;
+}
+
+/* Elements of the weight's axis, N long, that one element of the companion's stands
+ * for. */
+static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
+{
+    const cJSON *blocks = weight_setting(m, "weight_block_size", "block_structure"),
+                *group = weight_setting(m, "group_size", "group_size");
+    uint64_t bits = number(weight_setting(m, "bits", "num_bits"), 4);
+
+    switch (by) {
+    case BY_ONE:
+    case BY_PAIR:
+        break;
+    case BY_PACK: /* values of so many bits in a word of 32 */
+        return bits <= 32 ? 32 / bits : 1;
+    case BY_GROUP: /* -1: one group */
+        return number(group, n);
+    case BY_BLOCK_OUT:
+        return number(cJSON_GetArrayItem(blocks, 0), 128);
+    case BY_BLOCK_IN:
+        return number(cJSON_GetArrayItem(blocks, 1), 128);
+    }
+    return 1;
+}
+
+/* ---- a new definition ---- */
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t r = a % b;
+
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Units are dealt in such numbers that cuts fall on whole blocks, where that can be
+ * said of one dealt symbol. */
+static void raise_grain(struct model *m, const struct axis *a, uint64_t block)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < a->leaf[i].n; k++)
+            for (int d = 0; d < m->state->ndeals; d++) {
+                struct deal_def *deal = &m->state->deal[d];
+                const struct digit *digit = &a->leaf[i].digit[k];
+                uint64_t need = block / gcd(block, digit->stride);
+
+                if (digit->sym != deal->sym || deal->group >= 0 ||
+                    deal->grain > UINT32_MAX)
+                    continue;
+                deal->grain = deal->grain / gcd(deal->grain, need) * need;
+            }
+}
+
+static int make_axis(struct model *m, struct axis *out, const struct tensor_def *base,
+                     enum along along, enum by by, struct err *err)
+{
+    const struct axis *from = &base->axis[along == ALONG_IN];
+    uint64_t block;
+
+    if (along == ALONG_NONE)
+        return axis_parse(out, by == BY_PAIR ? "2" : "1", &m->scope, err);
+    block = divisor(m, by, from->size);
+    axis_divide(out, from, block);
+    if (block > 1)
+        raise_grain(m, from, block);
+    return 0;
+}
+
+/* The base's name patterns with SUFFIX in the place of "weight". */
+static void make_names(struct tensor_def *d, const struct tensor_def *base,
+                       const char *suffix)
+{
+    d->name = xcalloc(base->nnames, sizeof(*d->name));
+    for (size_t i = 0; i < base->nnames; i++)
+        d->name[i] = str_dupf("%.*s%s", (int)(strlen(base->name[i]) - strlen("weight")),
+                              base->name[i], suffix);
+}
+
+static int add_definition(struct model *m, size_t base, const struct companion *c,
+                          struct err *err)
+{
+    struct model_state *s = m->state;
+    struct tensor_def *d = &s->def[s->ndefs];
+
+    *d = s->def[base];
+    d->start = NULL;
+    memset(d->axis, 0, sizeof(d->axis));
+    d->companion_of = (int)base;
+    d->tied_def = d->file_def = -1;
+    d->optional = true;
+    d->ndim = c->ndim;
+    for (int k = 0; k < c->ndim; k++)
+        if (make_axis(m, &d->axis[k], &s->def[base], c->axis[k].along, c->axis[k].by,
+                      err) < 0)
+            return -1;
+    make_names(d, &s->def[base], c->suffix);
+    if (c->replaces)
+        s->def[base].replaced_by = (int)s->ndefs;
+    s->ndefs++;
+    return bind_definition(m, s->ndefs - 1, err);
+}
+
+/* ---- matching ---- */
+
+/* "bitsandbytes" in 4 bits flattens a weight and its scales: no cut of them is exact.
+ */
+int quant_check(const struct model *m, const struct model_input *in, size_t n,
+                struct err *err)
+{
+    const cJSON *method = setting(m, "quant_method");
+    size_t i = 0;
+
+    if (!cJSON_IsTrue(setting(m, "load_in_4bit")) ||
+        (cJSON_IsString(method) && strcmp(method->valuestring, "bitsandbytes") != 0))
+        return 0;
+    while (i < n && !strstr(in[i].name, ".quant_state.") &&
+           !str_ends(in[i].name, ".SCB") && !str_ends(in[i].name, ".absmax"))
+        i++;
+    return i == n ? 0
+                  : err_set(err, ERR_INPUT,
+                            "tensor %s: bitsandbytes weights of 4 bits cannot be cut",
+                            in[i].name);
+}
+
+/* Does C belong to METHOD?  It may name a strategy of it, after a slash. */
+static bool is_method(const struct companion *c, const char *method)
+{
+    size_t n = strcspn(c->method, "/");
+
+    return !strncmp(c->method, method, n) && !method[n];
+}
+
+int quant_check_config(const struct model *m, bool known, struct err *err)
+{
+    /* layouts in which the methods' tools store what is described above */
+    static const struct {
+        const char *method, *key, *layout[3];
+    } layouts[] = {
+        { "awq", "version", { "gemm", "GEMM" } },
+        { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
+    };
+    const cJSON *method = setting(m, "quant_method");
+    /* the first files of bitsandbytes do not name it */
+    const char *name = cJSON_IsString(method) ? method->valuestring
+                       : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
+                           ? "bitsandbytes"
+                           : "unnamed";
+
+    for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
+        known |= is_method(&companions[i], name);
+    if (!known)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: quantization_config: how weights quantised by '%s' are "
+            "stored is not known (fp8, compressed-tensors, gptq, awq, bitsandbytes)",
+            m->state->config_name, name);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        const cJSON *key = setting(m, layouts[i].key);
+        bool found = strcmp(layouts[i].method, name) != 0 || !cJSON_IsString(key);
+
+        for (int k = 0; !found && layouts[i].layout[k]; k++)
+            found = !strcmp(layouts[i].layout[k], key->valuestring);
+        if (!found)
+            return err_set(err, ERR_INPUT,
+                           "%s: quantization_config.%s: the layout '%s' of %s is not "
+                           "known",
+                           m->state->config_name, layouts[i].key, key->valuestring,
+                           name);
+    }
+    return 0;
+}
+
+uint64_t quant_index_group(const struct model *m, size_t t)
+{
+    const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
+
+    if (d->companion_of < 0 || d->ndim != 1 || cJSON_IsTrue(setting(m, "desc_act")) ||
+        !str_ends(m->tensor[t].name, ".g_idx"))
+        return 0;
+    return divisor(m, BY_GROUP, d->axis[0].size);
+}
+
+static bool fits(const struct model *m, const struct companion *c, const char *method,
+                 const char *suffix, int ndim)
+{
+    const cJSON *strategy = weight_setting(m, "strategy", "strategy");
+    size_t n = strcspn(c->method, "/");
+
+    if (!is_method(c, method))
+        return false;
+    if (c->method[n] && (!cJSON_IsString(strategy) ||
+                         strcmp(c->method + n + 1, strategy->valuestring) != 0))
+        return false;
+    return !strcmp(c->suffix, suffix) && c->ndim == ndim;
+}
+
+int quant_extend(struct model *m, const struct model_input *in, struct err *err)
+{
+    const cJSON *method = setting(m, "quant_method");
+    const char *dot = strrchr(in->name, '.');
+    char *weight;
+    long t;
+
+    if (!cJSON_IsString(method) || !dot)
+        return 0;
+    weight = str_dupf("%.*s.weight", (int)(dot - in->name), in->name);
+    t = bind_match(m, weight);
+    free(weight);
+    if (t < 0 || m->tensor[t].ndim != 2)
+        return 0;
+    if (setting(m, "config_groups") && setting(m, "config_groups")->child &&
+        setting(m, "config_groups")->child->next)
+        return err_set(err, ERR_INPUT,
+                       "tensor %s: weights quantised in more than one of config_groups "
+                       "are not known",
+                       in->name);
+    for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
+        if (fits(m, &companions[i], method->valuestring, dot + 1, in->ndim)) {
+            size_t base = (size_t)m->tensor[t].kind;
+
+            return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;
+        }
+    return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantised by %s",
+                   in->name, method->valuestring);
+}
+
+/* ---- cuts ---- */
+
+int quant_check_cut(const struct model *m, const struct share *share, struct err *err)
+{
+    bool reordered = cJSON_IsTrue(setting(m, "desc_act"));
+
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+
+        if (d->companion_of < 0)
+            continue;
+        for (int k = 0; k < d->ndim; k++) {
+            if (!axis_is_aligned(&d->axis[k], &m->scope, share))
+                return err_set(err, ERR_NO, "tensor %s: a cut inside a block of %llu",
+                               d->name[0], (unsigned long long)d->axis[k].block);
+            if (reordered && k == 0 && d->ndim == 2 &&
+                axis_count(&d->axis[0], NULL, &m->scope, share) != d->axis[0].size)
+                return err_set(err, ERR_NO,
+                               "tensor %s: rows in the order of activations (desc_act) "
+                               "cannot be cut",
+                               d->name[0]);
+        }
+    }
+    return 0;
+}

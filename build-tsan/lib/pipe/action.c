@@ -1,0 +1,112 @@
+/* action - what the ranks of a pipeline do, in order */
+#include "lib/pipe/action.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+void action_table_init(struct action_table *t, int ranks, int stages, int micro_batches)
+{
+    *t = (struct action_table){ ranks, stages, micro_batches, NULL, NULL };
+    t->rank_of = xcalloc((size_t)stages + 1, sizeof(*t->rank_of));
+    t->row = xcalloc((size_t)ranks + 1, sizeof(*t->row));
+}
+
+void action_table_clear(struct action_table *t)
+{
+    for (int r = 0; t->row && r < t->ranks; r++)
+        free(t->row[r].v);
+    free(t->row);
+    free(t->rank_of);
+    *t = (struct action_table){ 0 };
+}
+
+void action_add(struct action_table *t, int rank, enum action_kind kind, int stage,
+                int micro_batch)
+{
+    struct action_row *row = &t->row[rank];
+
+    row->v = xgrow(row->v, &row->cap, row->n + 1, sizeof(*row->v));
+    row->v[row->n++] = (struct action){ kind, stage, micro_batch };
+}
+
+void action_print(struct str *out, const struct action *a)
+{
+    static const char letters[ACTION_KINDS] = { [ACTION_FORWARD] = 'F',
+                                                [ACTION_BACKWARD] = 'B',
+                                                [ACTION_INPUT] = 'I',
+                                                [ACTION_WEIGHT] = 'W' };
+
+    str_addf(out, "%d%c%d", a->stage, letters[a->kind], a->micro_batch);
+}
+
+/* ---- checking ---- */
+
+static int refuse(const struct action *a, int rank, const char *what, struct err *err)
+{
+    struct str s = { 0 };
+
+    action_print(&s, a);
+    err_set(err, ERR_INPUT, "rank %d: %s %s", rank, s.s, what);
+    str_clear(&s);
+    return -1;
+}
+
+/* What was done to each stage and micro-batch. */
+enum { DONE_F = 1, DONE_I = 2, DONE_W = 4 };
+
+static int check_action(const struct action_table *t, const struct action *a, int rank,
+                        unsigned char *done, struct err *err)
+{
+    unsigned char *d =
+        &done[(size_t)a->stage * (size_t)t->micro_batches + (size_t)a->micro_batch];
+    unsigned adds = a->kind == ACTION_FORWARD    ? DONE_F
+                    : a->kind == ACTION_BACKWARD ? DONE_I | DONE_W
+                    : a->kind == ACTION_INPUT    ? DONE_I
+                                                 : DONE_W;
+    unsigned needs = a->kind == ACTION_FORWARD  ? 0
+                     : a->kind == ACTION_WEIGHT ? DONE_F | DONE_I
+                                                : DONE_F;
+
+    if (t->rank_of[a->stage] != rank)
+        return refuse(a, rank, "is of a stage that another rank has", err);
+    if (*d & adds)
+        return refuse(a, rank, "is there twice", err);
+    if ((*d & needs) != needs)
+        return refuse(a, rank, "comes before what it needs", err);
+    *d |= (unsigned char)adds;
+    return 0;
+}
+
+/* The first gap. */
+static int check_whole(const struct action_table *t, const unsigned char *done,
+                       struct err *err)
+{
+    for (int m = 0; m < t->micro_batches; m++)
+        for (int s = 0; s < t->stages; s++) {
+            unsigned d = done[(size_t)s * (size_t)t->micro_batches + (size_t)m];
+            struct action a = { !(d & DONE_F)   ? ACTION_FORWARD
+                                : !(d & DONE_I) ? ACTION_INPUT
+                                                : ACTION_WEIGHT,
+                                s, m };
+
+            if (d != (DONE_F | DONE_I | DONE_W))
+                return refuse(&a, t->rank_of[s], "is missing", err);
+        }
+    return 0;
+}
+
+int action_check(const struct action_table *t, struct err *err)
+{
+    unsigned char *done =
+        xcalloc((size_t)t->stages * (size_t)t->micro_batches + 1, sizeof(*done));
+    int ret = 0;
+
+    for (int r = 0; r < t->ranks && ret == 0; r++)
+        for (size_t i = 0; i < t->row[r].n && ret == 0; i++)
+            ret = check_action(t, &t->row[r].v[i], r, done, err);
+    if (ret == 0)
+        ret = check_whole(t, done, err);
+    free(done);
+    return ret;
+}

@@ -1,0 +1,56 @@
+/* action - what the ranks of a pipeline do, in order
+ *
+ * A model is cut into stages; each rank runs one (or, in chunks, several), and a
+ * micro-batch goes through all of them forwards and back.  A table lists for every rank
+ * the actions it takes one after another: it says nothing of time. */
+#ifndef LIB_PIPE_ACTION_H
+#define LIB_PIPE_ACTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+enum action_kind {
+    ACTION_FORWARD,
+    ACTION_BACKWARD, /* gradients of input and weights at once */
+    ACTION_INPUT,    /* gradient of the input alone */
+    ACTION_WEIGHT,   /* gradient of the weights, after that of the input */
+    ACTION_KINDS
+};
+
+struct action {
+    enum action_kind kind;
+    int stage; /* 0 .. stages-1 in the model's order */
+    int micro_batch;
+};
+
+struct action_row {
+    struct action *v;
+    size_t n, cap;
+};
+
+struct action_table {
+    int ranks, stages, micro_batches;
+    int *rank_of;           /* [stages] */
+    struct action_row *row; /* [ranks] */
+};
+
+/* An empty table of these sizes; rank_of is to be filled. */
+void action_table_init(struct action_table *t, int ranks, int stages,
+                       int micro_batches);
+void action_table_clear(struct action_table *t);
+void action_add(struct action_table *t, int rank, enum action_kind kind, int stage,
+                int micro_batch);
+
+/* "2F0": stage, one of F B I W, micro-batch (PyTorch's notation). */
+void action_print(struct str *out, const struct action *a);
+
+/* Is every stage's forward and backward of every micro-batch there once, on the rank
+ * that has the stage, the backward after the forward and the weights' gradient after
+ * the input's?  ERR_INPUT names the first that is missing, doubled or out of order. */
+MUST_CHECK int action_check(const struct action_table *t, struct err *err);
+
+#endif

@@ -1,0 +1,325 @@
+/* canvas - pictures in SVG, PNG or PDF, through cairo */
+#include "lib/plot/canvas.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+const struct colour canvas_ink = { 0.13, 0.13, 0.13 };
+const struct colour canvas_faint = { 0.85, 0.85, 0.85 };
+const struct colour canvas_paper = { 1, 1, 1 };
+
+struct colour canvas_colour(int i)
+{
+    static const struct colour colours[] = {
+        { 0.00, 0.45, 0.70 }, { 0.90, 0.62, 0.00 }, { 0.00, 0.62, 0.45 },
+        { 0.80, 0.47, 0.65 }, { 0.34, 0.71, 0.91 }, { 0.84, 0.37, 0.00 },
+        { 0.95, 0.90, 0.25 }, { 0.30, 0.30, 0.30 },
+    };
+    struct colour c = colours[i % 8];
+
+    if (i / 8 % 2)
+        c = (struct colour){ (c.r + 1) / 2, (c.g + 1) / 2, (c.b + 1) / 2 };
+    return c;
+}
+
+struct colour canvas_shade(double t)
+{
+    static const struct colour pale = { 0.83, 0.88, 0.93 }, deep = { 0.02, 0.19, 0.42 };
+
+    t = t > 0 ? t < 1 ? t : 1 : 0;
+    return (struct colour){ pale.r + t * (deep.r - pale.r),
+                            pale.g + t * (deep.g - pale.g),
+                            pale.b + t * (deep.b - pale.b) };
+}
+
+enum format { FORMAT_SVG, FORMAT_PNG, FORMAT_PDF, FORMAT_NONE };
+
+static enum format format_of(const char *path)
+{
+    static const char *const extensions[] = { ".svg", ".png", ".pdf" };
+    enum format f = FORMAT_SVG;
+
+    while (f < FORMAT_NONE && !str_ends(path, extensions[f]))
+        f++;
+    return f;
+}
+
+bool canvas_can_draw(const char *path)
+{
+    return format_of(path) != FORMAT_NONE;
+}
+
+#ifdef HAVE_CAIRO
+#include <cairo/cairo.h>
+
+/* Every function of cairo that is used here: X(name). */
+#define FUNCTIONS(X)                     \
+    X(cairo_create)                      \
+    X(cairo_destroy)                     \
+    X(cairo_status)                      \
+    X(cairo_status_to_string)            \
+    X(cairo_surface_destroy)             \
+    X(cairo_surface_finish)              \
+    X(cairo_surface_status)              \
+    X(cairo_image_surface_create)        \
+    X(cairo_surface_write_to_png_stream) \
+    X(cairo_scale)                       \
+    X(cairo_set_source_rgb)              \
+    X(cairo_set_line_width)              \
+    X(cairo_move_to)                     \
+    X(cairo_line_to)                     \
+    X(cairo_arc)                         \
+    X(cairo_rectangle)                   \
+    X(cairo_fill)                        \
+    X(cairo_stroke)                      \
+    X(cairo_paint)                       \
+    X(cairo_select_font_face)            \
+    X(cairo_set_font_size)               \
+    X(cairo_show_text)                   \
+    X(cairo_text_extents)                \
+    X(cairo_font_extents)
+
+/* The two that make surfaces are in headers of their own, which a build need not have.
+ */
+typedef cairo_surface_t *make_surface(cairo_write_func_t write, void *arg, double width,
+                                      double height);
+
+struct cairo {
+    void *handle;
+#define DECLARE(name) __typeof__(name) *name;
+    FUNCTIONS(DECLARE)
+#undef DECLARE
+    make_surface *svg, *pdf;
+};
+
+struct canvas {
+    char *path;
+    enum format format;
+    struct cairo lib;
+    cairo_surface_t *surface;
+    cairo_t *cr;
+    struct str bytes; /* of the finished picture */
+};
+
+static cairo_status_t collect(void *arg, const unsigned char *bytes, unsigned int n)
+{
+    str_addn(arg, bytes, n);
+    return CAIRO_STATUS_SUCCESS;
+}
+
+static int load(struct cairo *lib, struct err *err)
+{
+    lib->handle = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib->handle)
+        return err_set(err, ERR_SYSTEM, "cairo cannot be loaded: %s", dlerror());
+#define LOAD(name)                                    \
+    *(void **)&lib->name = dlsym(lib->handle, #name); \
+    if (!lib->name)                                   \
+        return err_set(err, ERR_SYSTEM, "cairo has no %s", #name);
+    FUNCTIONS(LOAD)
+#undef LOAD
+    *(void **)&lib->svg = dlsym(lib->handle, "cairo_svg_surface_create_for_stream");
+    *(void **)&lib->pdf = dlsym(lib->handle, "cairo_pdf_surface_create_for_stream");
+    return 0;
+}
+
+static void release(struct canvas *c)
+{
+    if (c->cr)
+        c->lib.cairo_destroy(c->cr);
+    if (c->surface)
+        c->lib.cairo_surface_destroy(c->surface);
+    if (c->lib.handle)
+        dlclose(c->lib.handle);
+    str_clear(&c->bytes);
+    free(c->path);
+    free(c);
+}
+
+static cairo_surface_t *open_surface(struct canvas *c, double width, double height)
+{
+    if (c->format == FORMAT_PNG)
+        return c->lib.cairo_image_surface_create(
+            CAIRO_FORMAT_RGB24, (int)ceil(2 * width), (int)ceil(2 * height));
+    if (c->format == FORMAT_SVG)
+        return c->lib.svg ? c->lib.svg(collect, &c->bytes, width, height) : NULL;
+    return c->lib.pdf ? c->lib.pdf(collect, &c->bytes, width, height) : NULL;
+}
+
+int canvas_open(struct canvas **out, const char *path, double width, double height,
+                struct err *err)
+{
+    struct canvas *c;
+
+    if (!canvas_can_draw(path))
+        return err_set(err, ERR_USAGE,
+                       "%s: a picture's name ends in .svg, .png or .pdf", path);
+    c = xcalloc(1, sizeof(*c));
+    c->path = xstrdup(path);
+    c->format = format_of(path);
+    if (load(&c->lib, err) < 0)
+        goto fail;
+    c->surface = open_surface(c, width, height);
+    if (!c->surface ||
+        c->lib.cairo_surface_status(c->surface) != CAIRO_STATUS_SUCCESS) {
+        err_set(err, ERR_SYSTEM, "%s: cairo cannot make this picture", path);
+        goto fail;
+    }
+    c->cr = c->lib.cairo_create(c->surface);
+    if (c->format == FORMAT_PNG)
+        c->lib.cairo_scale(c->cr, 2, 2);
+    c->lib.cairo_set_source_rgb(c->cr, 1, 1, 1);
+    c->lib.cairo_paint(c->cr);
+    c->lib.cairo_select_font_face(c->cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                                  CAIRO_FONT_WEIGHT_NORMAL);
+    *out = c;
+    return 0;
+fail:
+    release(c);
+    return -1;
+}
+
+int canvas_close(struct canvas *c, struct err *err)
+{
+    cairo_status_t status = c->lib.cairo_status(c->cr);
+    int ret = -1;
+
+    c->lib.cairo_destroy(c->cr);
+    c->cr = NULL;
+    if (status == CAIRO_STATUS_SUCCESS && c->format == FORMAT_PNG)
+        status =
+            c->lib.cairo_surface_write_to_png_stream(c->surface, collect, &c->bytes);
+    c->lib.cairo_surface_finish(c->surface);
+    if (status == CAIRO_STATUS_SUCCESS)
+        status = c->lib.cairo_surface_status(c->surface);
+    if (status != CAIRO_STATUS_SUCCESS)
+        err_set(err, ERR_SYSTEM, "%s: %s", c->path,
+                c->lib.cairo_status_to_string(status));
+    else
+        ret = fs_write_file(c->path, str_text(&c->bytes), c->bytes.len, false, err);
+    release(c);
+    return ret;
+}
+
+void canvas_discard(struct canvas *c)
+{
+    release(c);
+}
+
+static void set_colour(struct canvas *c, struct colour colour)
+{
+    c->lib.cairo_set_source_rgb(c->cr, colour.r, colour.g, colour.b);
+}
+
+void canvas_rectangle(struct canvas *c, double x, double y, double w, double h,
+                      struct colour fill)
+{
+    set_colour(c, fill);
+    c->lib.cairo_rectangle(c->cr, x, y, w, h);
+    c->lib.cairo_fill(c->cr);
+}
+
+void canvas_line(struct canvas *c, double x0, double y0, double x1, double y1,
+                 double width, struct colour colour)
+{
+    set_colour(c, colour);
+    c->lib.cairo_set_line_width(c->cr, width);
+    c->lib.cairo_move_to(c->cr, x0, y0);
+    c->lib.cairo_line_to(c->cr, x1, y1);
+    c->lib.cairo_stroke(c->cr);
+}
+
+void canvas_circle(struct canvas *c, double x, double y, double radius,
+                   struct colour fill)
+{
+    set_colour(c, fill);
+    c->lib.cairo_arc(c->cr, x, y, radius, 0, 2 * 3.14159265358979323846);
+    c->lib.cairo_fill(c->cr);
+}
+
+double canvas_text_width(struct canvas *c, double size, const char *text)
+{
+    cairo_text_extents_t e;
+
+    c->lib.cairo_set_font_size(c->cr, size);
+    c->lib.cairo_text_extents(c->cr, text, &e);
+    return e.x_advance;
+}
+
+void canvas_text(struct canvas *c, double x, double y, double size, enum align align,
+                 struct colour colour, const char *text)
+{
+    double width = canvas_text_width(c, size, text);
+    cairo_font_extents_t e;
+
+    c->lib.cairo_font_extents(c->cr, &e);
+    if (align == ALIGN_CENTRE)
+        x -= width / 2;
+    else if (align == ALIGN_RIGHT)
+        x -= width;
+    set_colour(c, colour);
+    c->lib.cairo_move_to(c->cr, x, y + (e.ascent - e.descent) / 2);
+    c->lib.cairo_show_text(c->cr, text);
+}
+
+#else
+
+/* A build without cairo refuses to open a picture; the rest is never reached. */
+int canvas_open(struct canvas **out, const char *path, double width, double height,
+                struct err *err)
+{
+    (void)out;
+    (void)width;
+    (void)height;
+    return err_set(err, ERR_SYSTEM, "%s: this build has no cairo to draw with", path);
+}
+
+int canvas_close(struct canvas *c, struct err *err)
+{
+    (void)c;
+    return err_set(err, ERR_SYSTEM, "this build has no cairo to draw with");
+}
+
+void canvas_discard(struct canvas *c)
+{
+    (void)c;
+}
+
+void canvas_rectangle(struct canvas *c, double x, double y, double w, double h,
+                      struct colour fill)
+{
+    (void)c, (void)x, (void)y, (void)w, (void)h, (void)fill;
+}
+
+void canvas_line(struct canvas *c, double x0, double y0, double x1, double y1,
+                 double width, struct colour colour)
+{
+    (void)c, (void)x0, (void)y0, (void)x1, (void)y1, (void)width, (void)colour;
+}
+
+void canvas_circle(struct canvas *c, double x, double y, double radius,
+                   struct colour fill)
+{
+    (void)c, (void)x, (void)y, (void)radius, (void)fill;
+}
+
+void canvas_text(struct canvas *c, double x, double y, double size, enum align align,
+                 struct colour colour, const char *text)
+{
+    (void)c, (void)x, (void)y, (void)size, (void)align, (void)colour, (void)text;
+}
+
+double canvas_text_width(struct canvas *c, double size, const char *text)
+{
+    (void)c, (void)size, (void)text;
+    return 0;
+}
+
+#endif

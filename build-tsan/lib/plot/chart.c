@@ -1,0 +1,226 @@
+/* chart - axes with round ticks, and what stands between them */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/plot/chart.h"
+
+static const double TEXT = 9, TITLE = 12, ROW = 22; /* points */
+
+void chart_fit(struct chart_axis *a, double v)
+{
+    if (!isfinite(v) || (a->log && v <= 0))
+        return;
+    a->min = a->fitted ? fmin(a->min, v) : v;
+    a->max = a->fitted ? fmax(a->max, v) : v;
+    a->fitted = true;
+}
+
+/* The distance between ticks: 1, 2 or 5 times a power of ten, five or so of them. */
+static double step_of(const struct chart_axis *a)
+{
+    double rough = (a->max - a->min) / (a->most ? a->most : 5),
+           power = pow(10, floor(log10(rough)));
+    double lead = rough / power;
+    double step = (lead <= 1.5 ? 1 : lead <= 3 ? 2 : lead <= 7 ? 5 : 10) * power;
+
+    return a->integer ? fmax(1, step) : step;
+}
+
+void chart_settle(struct chart_axis *a)
+{
+    if (a->names) {
+        a->min = -0.5;
+        a->max = (double)a->nnames - 0.5;
+        return;
+    }
+    if (!a->fitted) {
+        a->min = a->log ? 0.1 : 0;
+        a->max = 1;
+    }
+    if (a->log) {
+        a->min = pow(10, floor(log10(a->min) + 1e-9));
+        a->max = pow(10, ceil(log10(a->max) - 1e-9));
+        if (a->min == a->max)
+            a->max *= 10;
+        return;
+    }
+    if (a->max - a->min <= 1e-12 * fmax(fabs(a->min), fabs(a->max)) ||
+        a->max == a->min) {
+        double room = a->integer ? 1 : a->max != 0 ? 0.1 * fabs(a->max) : 1;
+
+        a->min -= a->integer ? 0 : room;
+        a->max += room;
+    }
+    a->min = step_of(a) * floor(a->min / step_of(a) + 1e-9);
+    a->max = step_of(a) * ceil(a->max / step_of(a) - 1e-9);
+}
+
+double chart_fraction(const struct chart_axis *a, double v)
+{
+    return a->log ? log10(v / a->min) / log10(a->max / a->min)
+                  : (v - a->min) / (a->max - a->min);
+}
+
+bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py)
+{
+    double fx = chart_fraction(&c->ax, vx), fy = chart_fraction(&c->ay, vy);
+
+    *px = c->x + fx * c->w;
+    *py = c->y + (1 - fy) * c->h;
+    return fx >= -1e-9 && fx <= 1 + 1e-9 && fy >= -1e-9 && fy <= 1 + 1e-9;
+}
+
+size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a)
+{
+    double step = a->log ? 0 : step_of(a);
+    int decades = a->log ? (int)lround(log10(a->max / a->min)) : 0;
+    size_t n = 0;
+
+    if (a->names) {
+        for (; n < a->nnames && n < CHART_TICKS; n++)
+            ticks[n] = (double)n;
+        return n;
+    }
+    if (a->log) {
+        int every = decades / (a->most ? a->most : 8) + 1;
+
+        for (int i = 0; i <= decades && n < CHART_TICKS; i += every)
+            ticks[n++] = a->min * pow(10, i);
+        return n;
+    }
+    for (; a->min + (double)n * step <= a->max + 1e-9 * step && n < CHART_TICKS; n++) {
+        ticks[n] = a->min + (double)n * step;
+        if (fabs(ticks[n]) < 1e-9 * step)
+            ticks[n] = 0;
+    }
+    return n;
+}
+
+void chart_number(char out[32], double v)
+{
+    snprintf(out, 32, "%.6g", v);
+}
+
+/* A tick at V, with its line across the frame. */
+static void tick(const struct chart *c, bool vertical, double v)
+{
+    const struct chart_axis *a = vertical ? &c->ay : &c->ax;
+    char number[32];
+    const char *text = a->names ? a->names[(size_t)v] : number;
+    double x, y;
+
+    chart_number(number, v);
+    if (vertical) {
+        chart_place(c, c->ax.min, v, &x, &y);
+        canvas_line(c->canvas, c->x, y, c->x + c->w, y, 0.5, canvas_faint);
+        canvas_text(c->canvas, c->x - 6, y, TEXT, ALIGN_RIGHT, canvas_ink, text);
+    } else {
+        chart_place(c, v, c->ay.min, &x, &y);
+        canvas_line(c->canvas, x, c->y, x, c->y + c->h, 0.5, canvas_faint);
+        canvas_text(c->canvas, x, c->y + c->h + 10, TEXT, ALIGN_CENTRE, canvas_ink,
+                    text);
+    }
+}
+
+static void ticks(const struct chart *c, bool vertical)
+{
+    double at[CHART_TICKS];
+    const struct chart_axis *a = vertical ? &c->ay : &c->ax;
+    size_t n = chart_ticks(at, a), every = 1;
+    double longest = vertical ? TEXT : 0;
+
+    /* Of names, as many as there is room for. */
+    for (size_t i = 0; i < a->nnames && !vertical; i++)
+        longest = fmax(longest, canvas_text_width(c->canvas, TEXT, a->names[i]) + 4);
+    if (a->names && n > 0)
+        every = (size_t)fmax(1, ceil(longest * (double)n / (vertical ? c->h : c->w)));
+    for (size_t i = 0; i < n; i += every)
+        tick(c, vertical, at[i]);
+}
+
+void chart_begin(struct chart *c, const char *title)
+{
+    c->legend = c->x + c->w;
+    ticks(c, false);
+    ticks(c, true);
+    canvas_line(c->canvas, c->x, c->y, c->x, c->y + c->h, 1, canvas_ink);
+    canvas_line(c->canvas, c->x, c->y + c->h, c->x + c->w, c->y + c->h, 1, canvas_ink);
+    if (title)
+        canvas_text(c->canvas, c->x - 30, c->y - 38, TITLE, ALIGN_LEFT, canvas_ink,
+                    title);
+    canvas_text(c->canvas, c->x - 30, c->y - 16, TEXT, ALIGN_LEFT, canvas_ink,
+                c->ay.label);
+    canvas_text(c->canvas, c->x + c->w / 2, c->y + c->h + 27, TEXT, ALIGN_CENTRE,
+                canvas_ink, c->ax.label);
+}
+
+void chart_point(const struct chart *c, double vx, double vy, double radius,
+                 struct colour colour)
+{
+    double x, y;
+
+    if (isfinite(vx) && isfinite(vy) && chart_place(c, vx, vy, &x, &y))
+        canvas_circle(c->canvas, x, y, radius, colour);
+}
+
+void chart_line(const struct chart *c, double x0, double y0, double x1, double y1,
+                double width, struct colour colour)
+{
+    double ax, ay, bx, by;
+
+    if (isfinite(y0) && isfinite(y1) && chart_place(c, x0, y0, &ax, &ay) &&
+        chart_place(c, x1, y1, &bx, &by))
+        canvas_line(c->canvas, ax, ay, bx, by, width, colour);
+}
+
+void chart_legend(struct chart *c, const char *name, struct colour colour)
+{
+    canvas_text(c->canvas, c->legend, c->y - 16, TEXT, ALIGN_RIGHT, canvas_ink, name);
+    c->legend -= canvas_text_width(c->canvas, TEXT, name) + 9;
+    canvas_circle(c->canvas, c->legend, c->y - 16, 3.5, colour);
+    c->legend -= 16;
+}
+
+void chart_shades(struct canvas *canvas, double x, double y, const char *pale,
+                  const char *deep)
+{
+    const int steps = 40;
+    const double width = 80;
+
+    canvas_text(canvas, x, y, TEXT, ALIGN_RIGHT, canvas_ink, deep);
+    x -= canvas_text_width(canvas, TEXT, deep) + 6 + width;
+    for (int i = 0; i < steps; i++)
+        canvas_rectangle(canvas, x + width * i / steps, y - 4, width / steps + 0.3, 8,
+                         canvas_shade((i + 0.5) / steps));
+    canvas_text(canvas, x - 6, y, TEXT, ALIGN_RIGHT, canvas_ink, pale);
+}
+
+double chart_bars_height(size_t n)
+{
+    return 50 + ROW * (double)(n ? n : 1);
+}
+
+void chart_bars(struct canvas *canvas, const char *title, double width,
+                const char *const *names, const double *values, size_t n)
+{
+    double room = 0, x, span;
+
+    for (size_t i = 0; i < n; i++)
+        room = fmax(room, canvas_text_width(canvas, TEXT, names[i]));
+    x = 20 + fmin(room, width / 2) + 8;
+    span = width - x - 60;
+    canvas_text(canvas, 20, 22, TITLE, ALIGN_LEFT, canvas_ink, title);
+    for (size_t i = 0; i < n; i++) {
+        double y = 40 + ROW * (double)i;
+        char text[32];
+
+        snprintf(text, sizeof(text), "%.3f", values[i]);
+        canvas_text(canvas, x - 8, y + ROW / 2, TEXT, ALIGN_RIGHT, canvas_ink,
+                    names[i]);
+        canvas_rectangle(canvas, x, y + 3, fmax(0.5, span * values[i]), ROW - 6,
+                         canvas_colour(0));
+        canvas_text(canvas, x + span * values[i] + 6, y + ROW / 2, TEXT, ALIGN_LEFT,
+                    canvas_ink, text);
+    }
+}

@@ -1,0 +1,110 @@
+/* arena - where each value of a program lies in one block of memory
+ *
+ * A value lives from the instruction that makes it to the last that reads it; two
+ * values share room when their lives do not meet.  First fit, in the order of the
+ * instructions. */
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/program.h"
+
+struct block {
+    uint64_t start, size;
+    int last; /* instruction after which it is free */
+};
+
+struct blocks {
+    struct block *v; /* by start */
+    size_t n, cap;
+};
+
+static void free_before(struct blocks *b, int inst)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->n; i++)
+        if (b->v[i].last >= inst)
+            b->v[n++] = b->v[i];
+    b->n = n;
+}
+
+/* The lowest gap of SIZE bytes. */
+static uint64_t take(struct blocks *b, uint64_t size, int last)
+{
+    uint64_t start = 0;
+    size_t at = 0;
+
+    while (at < b->n && b->v[at].start - start < size) {
+        start = b->v[at].start + b->v[at].size;
+        at++;
+    }
+    b->v = xgrow(b->v, &b->cap, b->n + 1, sizeof(*b->v));
+    for (size_t i = b->n++; i > at; i--)
+        b->v[i] = b->v[i - 1];
+    b->v[at] = (struct block){ start, size, last };
+    return start;
+}
+
+uint64_t program_rows(const struct program *p, const struct value *v,
+                      const uint64_t most[ROWS_KINDS])
+{
+    const struct mixture *m;
+
+    if (v->mixture < 0)
+        return most[v->rows];
+    m = &p->mixture[v->mixture];
+    return most[m->rows] * (m->top < m->count ? m->top : m->count);
+}
+
+static bool value_bytes(const struct program *p, const struct value *v,
+                        const uint64_t most[ROWS_KINDS], uint64_t *bytes)
+{
+    if (!mem_mul(bytes, program_rows(p, v, most), v->cols) ||
+        !mem_mul(bytes, *bytes, (uint64_t)dtype_bits(v->dtype) / 8) ||
+        !mem_add(bytes, *bytes, 63))
+        return false;
+    *bytes = *bytes / 64 * 64;
+    return true;
+}
+
+/* Give value V its place at instruction I; *total is the arena's end so far. */
+static bool place(struct blocks *live, const struct program *p, int v, int i,
+                  const uint64_t most[ROWS_KINDS], uint64_t *offset, uint64_t *total)
+{
+    uint64_t size, end;
+
+    if (p->value[v].kept || p->value[v].gradient)
+        return true;
+    free_before(live, i);
+    if (!value_bytes(p, &p->value[v], most, &size))
+        return false;
+    offset[v] = take(live, size, p->value[v].last);
+    if (!mem_add(&end, offset[v], size))
+        return false;
+    if (end > *total)
+        *total = end;
+    return true;
+}
+
+bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
+                   uint64_t *offset, uint64_t *bytes)
+{
+    struct blocks live = { 0 };
+    uint64_t total = 0;
+    bool ok = true;
+
+    for (int i = 0; i < p->nvalues; i++)
+        offset[i] = UINT64_MAX;
+    for (int i = 0; i < p->nimports && ok; i++)
+        ok = place(&live, p, p->import[i], 0, most, offset, &total);
+    for (int i = 0; i <= p->ninsts && ok; i++) {
+        for (int k = 0; i == p->nforward && p->back_import && k < p->nexports && ok;
+             k++)
+            ok = place(&live, p, p->back_import[k], i, most, offset, &total);
+        if (i < p->ninsts && ok)
+            ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
+    }
+    free(live.v);
+    *bytes = total;
+    return ok;
+}

@@ -1,0 +1,104 @@
+/* border - a program cut at the borders of a pipeline stage */
+#include "lib/program/border.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* Where the instructions run and how far their values are read. */
+struct stages {
+    int *runs; /* [ninsts]: in the order of instructions it never falls */
+    int *made; /* [nvalues]: of the instruction that makes it */
+    int *read; /* [nvalues]: last stage that reads it, at least made */
+};
+
+/* Does every stage that reads what INST makes make it itself? */
+static bool is_local(const struct inst *inst)
+{
+    return inst->op == OP_KEEP || (inst->nsrc == 0 && inst->weight < 0);
+}
+
+static void place(struct stages *s, const struct program *p)
+{
+    int last = p->mesh.size[MESH_PP] - 1, at = 0;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct value *v = &p->value[p->inst[i].dst];
+        int stage = v->section < 0
+                        ? last
+                        : model_stage(p->model, &p->mesh, v->section, v->layer);
+
+        at = stage > at ? stage : at;
+        s->runs[i] = at;
+        s->made[p->inst[i].dst] = s->read[p->inst[i].dst] = at;
+    }
+    for (int i = p->ninsts - 1; i >= 0; i--) {
+        const struct inst *inst = &p->inst[i];
+        int needed = inst->op == OP_KEEP ? s->read[inst->dst] : s->runs[i];
+
+        for (int k = 0; k < inst->nsrc; k++)
+            if (s->read[inst->src[k]] < needed)
+                s->read[inst->src[k]] = needed;
+    }
+}
+
+/* Does an instruction of stage STAGE read value V? */
+static bool is_read_on(const struct program *p, const struct stages *s, int v,
+                       int stage)
+{
+    for (int i = 0; i < p->ninsts; i++)
+        for (int k = 0; k < p->inst[i].nsrc && s->runs[i] == stage; k++)
+            if (p->inst[i].src[k] == v)
+                return true;
+    return false;
+}
+
+static void keep_own(struct program *p, const struct stages *s, int stage)
+{
+    bool *own = xcalloc((size_t)p->ninsts + 1, sizeof(*own));
+    int n = 0;
+
+    for (int i = 0; i < p->ninsts; i++)
+        own[i] = s->runs[i] == stage || (is_local(&p->inst[i]) && s->runs[i] < stage &&
+                                         s->read[p->inst[i].dst] >= stage &&
+                                         is_read_on(p, s, p->inst[i].dst, stage));
+    for (int i = 0; i < p->ninsts; i++)
+        if (own[i])
+            p->inst[n++] = p->inst[i];
+    p->ninsts = n;
+    free(own);
+}
+
+void border_cut(struct program *p)
+{
+    struct stages s;
+    int stage = p->coord[MESH_PP];
+    bool *local = xcalloc((size_t)p->nvalues + 1, sizeof(*local));
+
+    s.runs = xcalloc((size_t)p->ninsts + 1, sizeof(*s.runs));
+    s.made = xcalloc((size_t)p->nvalues + 1, sizeof(*s.made));
+    s.read = xcalloc((size_t)p->nvalues + 1, sizeof(*s.read));
+    p->import = xcalloc((size_t)p->nvalues + 1, sizeof(*p->import));
+    p->export = xcalloc((size_t)p->nvalues + 1, sizeof(*p->export));
+    for (int v = 0; v < p->nvalues; v++)
+        s.made[v] = s.read[v] = -1; /* nobody makes it */
+    place(&s, p);
+    for (int i = 0; i < p->ninsts; i++)
+        if (is_local(&p->inst[i]))
+            local[p->inst[i].dst] = true;
+    for (int v = 0; v < p->nvalues; v++) {
+        if (s.made[v] < 0 || local[v])
+            continue;
+        if (s.made[v] < stage && s.read[v] >= stage)
+            p->import[p->nimports++] = v;
+        if (s.made[v] <= stage && s.read[v] > stage)
+            p->export[p->nexports++] = v;
+    }
+    for (int i = 0; i < p->noutputs; i++)
+        p->output[i].stage = s.made[p->output[i].value];
+    keep_own(p, &s, stage);
+    free(s.runs);
+    free(s.made);
+    free(s.read);
+    free(local);
+}

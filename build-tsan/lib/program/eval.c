@@ -1,0 +1,393 @@
+/* eval - a line's tree becomes values: sums, products, names and segments
+ *
+ * A sum is flattened: its partial terms are added first and reduced once, then the
+ * whole ones and the biases. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/build.h"
+
+static enum place place_of(const struct builder *b, const struct operand *o)
+{
+    return b->p->value[o->index].place;
+}
+
+static const struct type *type_of(const struct builder *b, const struct operand *o)
+{
+    return &b->type[o->index];
+}
+
+/* ---- sums and products ---- */
+
+struct terms {
+    struct operand *v;
+    size_t n, cap;
+};
+
+/* The terms of a sum, those of nested sums among them; absent tensors drop out. */
+static int eval_terms(struct builder *b, const struct node *sum, struct terms *t)
+{
+    for (const struct node *k = sum->kid; k; k = k->next) {
+        struct operand o;
+
+        if (k->kind == NODE_SUM) {
+            if (eval_terms(b, k, t) < 0)
+                return -1;
+            continue;
+        }
+        if (eval_tree(b, k, &o) < 0)
+            return -1;
+        o.at = k->at;
+        if (o.kind == OPERAND_ABSENT)
+            continue;
+        if (o.kind != OPERAND_VALUE && o.kind != OPERAND_WEIGHT)
+            return build_error(b, k->at, "only values and bias tensors can be added");
+        if (o.kind == OPERAND_VALUE && build_need_value(b, &o) < 0)
+            return -1;
+        /* what is known whole already is not summed over the ranks again */
+        if (o.kind == OPERAND_VALUE && place_of(b, &o) == PLACE_PARTIAL &&
+            type_of(b, &o)->whole >= 0)
+            o.index = type_of(b, &o)->whole;
+        t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
+        t->v[t->n++] = o;
+    }
+    return 0;
+}
+
+static int emit_pair(struct builder *b, enum op op, int x, int y, enum place place)
+{
+    struct axis col;
+    struct inst *inst;
+
+    axis_copy(&col, &b->type[x].col);
+    inst = build_emit(b, op, &col, place, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    inst->src[inst->nsrc++] = y;
+    return inst->dst;
+}
+
+/* Same columns and rows, or an error. */
+static int check_pair(struct builder *b, const struct operand *x,
+                      const struct operand *y, const char *what)
+{
+    if (!axis_equal(&type_of(b, x)->col, &type_of(b, y)->col))
+        return build_type_error(b, y->at, what, &type_of(b, x)->col,
+                                &type_of(b, y)->col);
+    if (b->p->value[x->index].rows != b->p->value[y->index].rows)
+        return build_error(b, y->at, "%s: the rows differ", what);
+    return 0;
+}
+
+/* Add weight vectors to the value X, in its place. */
+static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct model_tensor *w;
+        struct inst *inst;
+
+        if (t->v[i].kind != OPERAND_WEIGHT)
+            continue;
+        w = build_need_weight(b, &t->v[i], 1);
+        if (!w)
+            return -1;
+        if (!axis_equal(&b->type[x].col, w->axis[0]))
+            return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col,
+                                    w->axis[0]);
+        if (b->p->value[x].place == PLACE_WHOLE)
+            x = build_cut(b, x); /* a vector that is cut goes with a cut value */
+        inst = build_unary(b, OP_ADD_VECTOR, x);
+        inst->weight = build_weight(b, t->v[i].tensor);
+        x = inst->dst;
+    }
+    *out = x;
+    return 0;
+}
+
+/* Partial terms are added first and reduced once, then the others. */
+static int eval_sum(struct builder *b, const struct node *n, struct operand *out)
+{
+    struct terms t = { 0 };
+    const struct operand *first = NULL;
+    int partial = -1, sum = -1, ret = -1;
+    bool any_cut = false, all_partial = true;
+
+    if (eval_terms(b, n, &t) < 0)
+        goto out;
+    for (size_t i = 0; i < t.n; i++) {
+        if (t.v[i].kind != OPERAND_VALUE) {
+            all_partial = false;
+            continue;
+        }
+        if (first && check_pair(b, first, &t.v[i], "the terms of a sum") < 0)
+            goto out;
+        first = first ? first : &t.v[i];
+        any_cut |= place_of(b, &t.v[i]) == PLACE_CUT;
+        all_partial &= place_of(b, &t.v[i]) == PLACE_PARTIAL;
+    }
+    if (!first) {
+        build_error(b, n->at, "a sum needs a value");
+        goto out;
+    }
+    for (size_t i = 0; i < t.n; i++)
+        if (t.v[i].kind == OPERAND_VALUE && place_of(b, &t.v[i]) == PLACE_PARTIAL)
+            partial = partial < 0
+                          ? t.v[i].index
+                          : emit_pair(b, OP_ADD, partial, t.v[i].index, PLACE_PARTIAL);
+    if (!all_partial && partial >= 0)
+        sum = build_whole(b, partial);
+    else
+        sum = partial;
+    if (any_cut && sum >= 0)
+        sum = build_cut(b, sum);
+    for (size_t i = 0; i < t.n; i++) {
+        int v = t.v[i].index;
+
+        if (t.v[i].kind != OPERAND_VALUE || place_of(b, &t.v[i]) == PLACE_PARTIAL)
+            continue;
+        v = any_cut ? build_cut(b, v) : v;
+        sum = sum < 0 ? v : emit_pair(b, OP_ADD, v, sum, b->p->value[v].place);
+    }
+    if (add_vectors(b, &t, sum, &sum) < 0)
+        goto out;
+    *out = (struct operand){ .kind = OPERAND_VALUE, .index = sum };
+    ret = 0;
+out:
+    free(t.v);
+    return ret;
+}
+
+static bool is_column(const struct builder *b, const struct operand *o)
+{
+    return type_of(b, o)->col.size == 1;
+}
+
+/* Each row of the one by the only number that the other has in it: linear in the rows,
+ * so what is partial stays partial. */
+static int multiply_rows(struct builder *b, struct operand *x, const struct operand *y)
+{
+    int rows = is_column(b, x) ? y->index : x->index;
+    int column = is_column(b, x) ? x->index : y->index;
+    struct inst *inst;
+
+    if (b->p->value[rows].rows != b->p->value[column].rows)
+        return build_error(b, y->at, "the factors of a product: the rows differ");
+    column = build_whole(b, column);
+    inst = build_unary(b, OP_MUL_ROWS, rows);
+    inst->src[inst->nsrc++] = column;
+    build_operand(x, inst);
+    return 0;
+}
+
+static int multiply(struct builder *b, struct operand *x, const struct operand *y)
+{
+    struct inst *inst;
+    int u, v;
+
+    if (y->kind == OPERAND_NUMBER) {
+        inst = build_unary(b, OP_SCALE, x->index);
+        inst->number = y->number;
+        build_operand(x, inst);
+        return 0;
+    }
+    if (build_need_value(b, x) < 0 || build_need_value(b, y) < 0)
+        return -1;
+    if (is_column(b, x) != is_column(b, y))
+        return multiply_rows(b, x, y);
+    if (check_pair(b, x, y, "the factors of a product") < 0)
+        return -1;
+    u = x->index;
+    v = y->index;
+    if (place_of(b, x) == PLACE_CUT || place_of(b, y) == PLACE_CUT) {
+        u = build_cut(b, u);
+        v = build_cut(b, v);
+    } else {
+        u = build_whole(b, u);
+        v = build_whole(b, v);
+    }
+    *x = (struct operand){ .kind = OPERAND_VALUE,
+                           .index = emit_pair(b, OP_MUL, u, v, b->p->value[u].place) };
+    return 0;
+}
+
+static int eval_product(struct builder *b, const struct node *n, struct operand *out)
+{
+    double factor = 1;
+    bool scaled = false, have = false;
+    struct operand o;
+
+    for (const struct node *k = n->kid; k; k = k->next) {
+        if (eval_tree(b, k, &o) < 0)
+            return -1;
+        o.at = k->at;
+        if (o.kind == OPERAND_NUMBER) {
+            factor *= o.number;
+            scaled = true;
+        } else if (have) {
+            if (multiply(b, out, &o) < 0)
+                return -1;
+        } else if (o.kind != OPERAND_VALUE) {
+            return build_error(b, k->at, "only values and numbers can be multiplied");
+        } else {
+            *out = o;
+            have = true;
+        }
+    }
+    if (!have) {
+        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
+        return 0;
+    }
+    o = (struct operand){ .kind = OPERAND_NUMBER, .number = factor };
+    return scaled ? multiply(b, out, &o) : build_need_value(b, out);
+}
+
+/* ---- names ---- */
+
+/* In the last section, rows that are not wanted are dropped on the way in. */
+static int take_rows(struct builder *b, int v)
+{
+    struct inst *inst;
+
+    if (!b->opt->wanted || !b->last_section || b->p->value[v].rows != ROWS_TOKENS)
+        return v;
+    if (b->type[v].taken < 0) {
+        int taken;
+
+        inst = build_unary(b, OP_TAKE, v);
+        taken = inst->dst;
+        b->p->value[taken].rows = ROWS_WANTED;
+        taken = build_shared_rows(b, taken);
+        b->type[v].taken = taken;
+    }
+    return b->type[v].taken;
+}
+
+static bool word_is(const struct node *n, const char *word)
+{
+    return strlen(word) == n->len && !memcmp(n->text, word, n->len);
+}
+
+static int eval_name(struct builder *b, const struct node *n, struct operand *out)
+{
+    static const char *const indexes[] = { "ids", "positions", "token_types", "source",
+                                           NULL };
+    struct expr_value v;
+    struct err e = { 0 };
+    long tensor;
+
+    for (size_t i = b->nbind; i-- > b->first_bind;)
+        if (word_is(n, b->bind[i].name)) {
+            *out = (struct operand){ .kind = OPERAND_VALUE,
+                                     .index = take_rows(b, b->bind[i].value) };
+            return 0;
+        }
+    for (int i = 0; indexes[i]; i++)
+        if (word_is(n, indexes[i])) {
+            *out = (struct operand){ .kind = OPERAND_INDEX, .index = i };
+            return 0;
+        }
+    tensor = model_tensor_at(b->m, n->text, n->len, b->layer, b->expert);
+    if (tensor == -3)
+        return build_error(b, n->at, "'%.*s' is read inside experts() only",
+                           (int)n->len, n->text);
+    if (tensor != -2) {
+        *out = (struct operand){ .kind = tensor < 0 ? OPERAND_ABSENT : OPERAND_WEIGHT,
+                                 .tensor = (size_t)tensor };
+        return 0;
+    }
+    for (size_t i = 0; i < model_family(b->m)->rope.n; i++)
+        if (word_is(n, model_family(b->m)->rope.v[i].key)) {
+            *out = (struct operand){ .kind = OPERAND_ROPE, .index = (int)i };
+            return 0;
+        }
+    *out = (struct operand){ .kind = OPERAND_WORD };
+    if (word_is(n, "causal") || word_is(n, "all")) {
+        memcpy(out->word, n->text, n->len);
+        return 0;
+    }
+    for (size_t i = 0; i < model_family(b->m)->symbols.n; i++) {
+        if (!word_is(n, model_family(b->m)->symbols.v[i].key))
+            continue;
+        if (model_eval(b->m, n->text, n->len, b->layer, &v, &e) < 0)
+            return err_set(b->err, e.kind, "%s", e.text);
+        if (v.kind == EXPR_NUMBER || v.kind == EXPR_BOOL)
+            *out = (struct operand){ .kind = OPERAND_NUMBER, .number = v.number };
+        else if (v.kind == EXPR_WORD && v.len < sizeof(out->word))
+            memcpy(out->word, v.word, v.len);
+        else
+            *out = (struct operand){ .kind = OPERAND_ABSENT };
+        return 0;
+    }
+    return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here",
+                       (int)n->len, n->text);
+}
+
+static int eval_segment(struct builder *b, const struct node *n, struct operand *out)
+{
+    char segment[32] = "";
+    struct axis col;
+    uint64_t first = 0;
+    struct operand x;
+    enum place place;
+    struct inst *inst;
+
+    if (eval_tree(b, n->kid, &x) < 0)
+        return -1;
+    x.at = n->kid->at;
+    if (n->len < sizeof(segment))
+        memcpy(segment, n->text, n->len);
+    if (x.kind == OPERAND_WEIGHT && !x.segment[0]) {
+        *out = x;
+        memcpy(out->segment, segment, sizeof(segment));
+        return 0;
+    }
+    if (build_need_value(b, &x) < 0)
+        return -1;
+    if (!axis_segment(&col, &b->type[x.index].col, segment))
+        return build_error(b, n->at, "no segment is called '%.*s'", (int)n->len,
+                           n->text);
+    place = b->p->value[x.index].place;
+    for (int i = 0; i < b->type[x.index].col.n; i++) {
+        const struct leaf *l = &b->type[x.index].col.leaf[i];
+
+        if (!strcmp(l->segment, segment))
+            break;
+        first += place == PLACE_CUT ? axis_count(&b->type[x.index].col, l->segment,
+                                                 &b->m->scope, b->share)
+                                    : l->size;
+    }
+    if (place == PLACE_CUT && !build_cuts(b, &col))
+        place = PLACE_WHOLE;
+    inst = build_emit(b, OP_SEGMENT, &col, place, b->p->value[x.index].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x.index;
+    inst->segment.first = first;
+    build_operand(out, inst);
+    return 0;
+}
+
+int eval_tree(struct builder *b, const struct node *n, struct operand *out)
+{
+    *out = (struct operand){ .kind = OPERAND_ABSENT };
+    switch (n->kind) {
+    case NODE_NUMBER:
+        *out = (struct operand){ .kind = OPERAND_NUMBER, .number = n->number };
+        return 0;
+    case NODE_NAME:
+        return eval_name(b, n, out);
+    case NODE_CALL:
+        return rules_call(b, n, out);
+    case NODE_SUM:
+        return eval_sum(b, n, out);
+    case NODE_PRODUCT:
+        return eval_product(b, n, out);
+    case NODE_SEGMENT:
+        return eval_segment(b, n, out);
+    case NODE_EACH:
+        return mixture_each(b, n, out);
+    case NODE_OPTION:
+        break;
+    }
+    return build_error(b, n->at, "expected an operand");
+}

@@ -1,0 +1,316 @@
+/* heads - operations head by head: attention, and what a compressed cache needs for it
+ *
+ * DeepSeek-V2 (2024), section 2.1: the cache holds one latent for all heads.  Instead
+ * of making keys and values of it again at each step, a head's queries are taken to the
+ * latent, and its result back, by its own rows of one tensor. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/program/build.h"
+
+/* The axis of X's heads with columns of another kind: the digits OF are what its last
+ * ones become. */
+static void head_axis(struct axis *out, const struct axis *x, const struct digit *of)
+{
+    struct leaf *l;
+    uint64_t stride = 1;
+
+    axis_copy(out, x);
+    l = &out->leaf[0];
+    l->digit[l->n - 1] = *of;
+    for (int i = l->n - 1; i >= 0; i--) {
+        l->digit[i].stride = stride;
+        stride *= l->digit[i].size;
+    }
+    l->size = out->size = stride;
+}
+
+/* The columns of one head, NULL where there are none or ranks deal them. */
+static const struct digit *last_digit(const struct builder *b, const struct axis *a)
+{
+    const struct leaf *l = &a->leaf[0];
+    const struct digit *d = a->n == 1 && l->n ? &l->digit[l->n - 1] : NULL;
+
+    return d && (d->sym < 0 || !b->m->scope.sym[d->sym].dealt) ? d : NULL;
+}
+
+/* Are the head digits of A and B, all but the last, the same? */
+static bool same_heads(const struct axis *a, const struct axis *b)
+{
+    const struct leaf *x = &a->leaf[0], *y = &b->leaf[0];
+
+    if (x->n != y->n)
+        return false;
+    for (int i = 0; i < x->n - 1; i++)
+        if (x->digit[i].sym != y->digit[i].sym || x->digit[i].size != y->digit[i].size)
+            return false;
+    return true;
+}
+
+/* ---- attention ---- */
+
+/* Fill the attention's head counts from the digits of q and k; false when they do not
+ * fit: k's head digits must be q's, less the last ("group"). */
+static bool head_layout(const struct builder *b, const struct axis *q,
+                        const struct axis *k, struct inst *inst)
+{
+    const struct leaf *lq = &q->leaf[0], *lk = &k->leaf[0];
+    int nq = lq->n - 1, nk = lk->n - 1;
+    uint64_t all = 1;
+
+    if (!last_digit(b, q) || !last_digit(b, k) || nq < nk || nq > nk + 1 || nk > 1)
+        return false;
+    if (lq->digit[nq].sym != lk->digit[nk].sym ||
+        lq->digit[nq].size != lk->digit[nk].size)
+        return false;
+    inst->attention.groups = inst->attention.within = inst->attention.per_group = 1;
+    inst->attention.group_start = inst->attention.within_start = 0;
+    for (int i = 0; i < nq; i++) {
+        int sym = lq->digit[i].sym;
+        struct share s = { .count = lq->digit[i].size };
+
+        if (sym >= 0 && b->m->scope.sym[sym].dealt)
+            s = b->share[sym];
+        if (i < nk &&
+            (lk->digit[i].sym != sym || lk->digit[i].size != lq->digit[i].size))
+            return false;
+        all *= lq->digit[i].size;
+        if (i < nk) {
+            inst->attention.groups = s.count;
+            inst->attention.group_start = s.start;
+        } else {
+            inst->attention.within = s.count;
+            inst->attention.within_start = s.start;
+            inst->attention.per_group = lq->digit[i].size;
+        }
+    }
+    inst->attention.heads = inst->attention.groups * inst->attention.within;
+    inst->attention.kv_heads = inst->attention.groups;
+    inst->attention.all_heads = all;
+    inst->attention.head_dim = lq->digit[nq].size;
+    return true;
+}
+
+static int attention_mask(struct builder *b, const struct operand *o, bool *causal)
+{
+    if (o->kind == OPERAND_WORD && !strcmp(o->word, "causal"))
+        *causal = true;
+    else if (o->kind == OPERAND_WORD && !strcmp(o->word, "all"))
+        *causal = false;
+    else
+        return build_error(b, o->at, "expected causal or all");
+    return 0;
+}
+
+/* The table [buckets][heads] of biases by distance, cut as the queries' heads are. */
+static int attention_bias(struct builder *b, const struct operand *o,
+                          const struct axis *q, struct inst *inst)
+{
+    const struct model_tensor *t = build_need_weight(b, o, 2);
+    const struct leaf *lq = &q->leaf[0], *lt;
+
+    if (!t)
+        return -1;
+    lt = &t->axis[1]->leaf[0];
+    if (t->axis[1]->n != 1 || lt->n != 1 || lq->n != 2 ||
+        lt->digit[0].sym != lq->digit[0].sym ||
+        lt->digit[0].size != lq->digit[0].size || build_cuts(b, t->axis[0]))
+        return build_type_error(b, o->at, "the heads of q and the table's columns", q,
+                                t->axis[1]);
+    if (inst->attention.far < 1)
+        return build_error(b, o->at, "a table of biases needs 'far', from 1");
+    inst->weight = build_weight(b, o->tensor);
+    return 0;
+}
+
+/* The option that only the first columns of v's heads are values: a symbol's name. */
+static int attention_values(struct builder *b, const struct node *call,
+                            struct digit *values)
+{
+    for (const struct node *n = call->kid; n; n = n->next) {
+        if (n->kind != NODE_OPTION || n->len != 6 || memcmp(n->text, "values", 6) != 0)
+            continue;
+        for (int i = 0; i < b->m->scope.n; i++) {
+            const struct axis_symbol *sym = &b->m->scope.sym[i];
+
+            if (strlen(sym->name) != n->expr_len ||
+                memcmp(sym->name, n->expr, n->expr_len) != 0)
+                continue;
+            if (sym->value > values->size || sym->dealt)
+                break;
+            *values =
+                (struct digit){ .sym = i, .size = sym->value, .stride = 1, .div = 1 };
+            return 0;
+        }
+        return build_error(b, n->at,
+                           "'values' names a symbol, of at most the values' columns");
+    }
+    return 0;
+}
+
+int apply_attention(struct builder *b, enum op op, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "window", "softcap", "alibi",
+                                         "far",   "values", NULL };
+    struct program *p = b->p;
+    struct inst layout = { 0 }, *inst;
+    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0;
+    struct axis col;
+    struct digit values;
+    int src[3];
+    bool causal = false;
+
+    if (attention_mask(b, &arg[3], &causal) < 0 ||
+        build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_number_option(b, call, "window", 0, &window) < 0 ||
+        build_number_option(b, call, "softcap", 0, &softcap) < 0 ||
+        build_number_option(b, call, "alibi", 0, &alibi) < 0 ||
+        build_number_option(b, call, "far", 0, &far) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++) {
+        if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
+            return build_error(b, arg[i].at, "expected a value%s",
+                               i ? "" : " that is not kept");
+        if (!build_has_all_rows(b, &arg[i]))
+            return build_error(b, arg[i].at, "attention needs the rows of all tokens");
+        if (i && p->value[arg[i].index].rows != p->value[arg[0].index].rows &&
+            (causal || !p->value[arg[i].index].kept))
+            return build_error(b, arg[i].at,
+                               "other rows than the queries' are read when they are "
+                               "kept, and all are");
+        src[i] =
+            p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
+    }
+    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return build_type_error(b, arg[1].at, "the heads of q and k",
+                                &b->type[src[0]].col, &b->type[src[1]].col);
+    if (!last_digit(b, &b->type[src[2]].col) ||
+        !same_heads(&b->type[src[1]].col, &b->type[src[2]].col))
+        return build_type_error(b, arg[2].at, "the heads of k and v",
+                                &b->type[src[1]].col, &b->type[src[2]].col);
+    values = *last_digit(b, &b->type[src[2]].col);
+    if (attention_values(b, call, &values) < 0)
+        return -1;
+    head_axis(&col, &b->type[src[0]].col, &values);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, p->value[src[0]].rows);
+    axis_clear(&col);
+    inst->attention = layout.attention;
+    memcpy(inst->src, src, sizeof(src));
+    inst->nsrc = 3;
+    inst->attention.value_cols = last_digit(b, &b->type[src[2]].col)->size;
+    inst->attention.value_dim = values.size;
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.softcap = softcap;
+    inst->attention.alibi = alibi;
+    inst->attention.window = window > 0 ? (uint64_t)window : 0;
+    inst->attention.causal = causal;
+    inst->attention.far = far > 0 ? (uint64_t)far : 0;
+    p->causal |= causal;
+    if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)
+        return -1;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* ---- joining, and products of each head ---- */
+
+/* concat(a, b): of each head the columns of the one, then those of the other. */
+int apply_concat(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    const struct digit *x, *y;
+    struct digit both = { .sym = -1, .div = 1 };
+    struct inst *inst;
+    struct axis col;
+    uint64_t columns[2];
+    int v[2];
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_need_value(b, &arg[1]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
+        return -1;
+    x = last_digit(b, &b->type[arg[0].index].col);
+    y = last_digit(b, &b->type[arg[1].index].col);
+    if (!x || !y || !same_heads(&b->type[arg[0].index].col, &b->type[arg[1].index].col))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[arg[0].index].col,
+                                &b->type[arg[1].index].col);
+    if (b->p->value[arg[0].index].rows != b->p->value[arg[1].index].rows)
+        return build_error(b, arg[1].at, "the rows differ");
+    columns[0] = x->size;
+    columns[1] = y->size;
+    both.size = x->size + y->size;
+    for (int i = 0; i < 2; i++)
+        v[i] = build_cut(b, arg[i].index);
+    head_axis(&col, &b->type[v[0]].col, &both);
+    inst = build_emit(b, op, &col, b->p->value[v[0]].place, b->p->value[v[0]].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = v[0];
+    inst->src[inst->nsrc++] = v[1];
+    inst->head.count = b->p->value[v[0]].cols / columns[0];
+    inst->head.a = columns[0];
+    inst->head.b = columns[1];
+    build_operand(out, inst);
+    return 0;
+}
+
+/* Where SEGMENT of W's rows begins on this rank. */
+static uint64_t first_row(const struct builder *b, const struct axis *w,
+                          const char *segment)
+{
+    uint64_t first = 0;
+
+    for (int i = 0; i < w->n && strcmp(w->leaf[i].segment, segment) != 0; i++)
+        first += axis_count(w, w->leaf[i].segment, &b->m->scope, b->share);
+    return first;
+}
+
+/* Products of each head with its own rows of the tensor: x W^T or x W. */
+int apply_head_product(struct builder *b, enum op op, const struct node *call,
+                       const struct operand *arg, int n, struct operand *out)
+{
+    const struct model_tensor *t;
+    const struct digit *in, *of, *to;
+    struct operand whole = arg[1];
+    struct axis rows, col;
+    struct inst *inst;
+    int x, ret = -1;
+
+    (void)n;
+    whole.segment[0] = '\0';
+    t = build_need_weight(b, &whole, 2);
+    if (!t || build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (!arg[1].segment[0])
+        axis_copy(&rows, t->axis[0]);
+    else if (!axis_segment(&rows, t->axis[0], arg[1].segment))
+        return build_error(b, arg[1].at, "no segment is called '%s'", arg[1].segment);
+    x = build_cut(b, arg[0].index);
+    in = last_digit(b, &b->type[x].col);
+    of = op == OP_HEAD_LINEAR ? last_digit(b, t->axis[1]) : last_digit(b, &rows);
+    to = op == OP_HEAD_LINEAR ? last_digit(b, &rows) : last_digit(b, t->axis[1]);
+    if (!in || !of || !to || t->axis[1]->leaf[0].n != 1 || build_cuts(b, t->axis[1]) ||
+        !same_heads(&b->type[x].col, &rows) || in->sym != of->sym ||
+        in->size != of->size) {
+        build_type_error(b, arg[1].at, "each head contracts", &b->type[x].col, &rows);
+        goto out;
+    }
+    head_axis(&col, &b->type[x].col, to);
+    inst = build_emit(b, op, &col, b->p->value[x].place, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    in = last_digit(b, &b->type[x].col); /* types may have moved */
+    inst->head.a = in->size;
+    inst->head.b = to->size;
+    inst->head.count = b->p->value[x].cols / in->size;
+    inst->head.row = first_row(b, t->axis[0], arg[1].segment);
+    inst->weight = build_weight(b, arg[1].tensor);
+    build_operand(out, inst);
+    ret = 0;
+out:
+    axis_clear(&rows);
+    return ret;
+}

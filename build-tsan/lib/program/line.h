@@ -1,0 +1,40 @@
+/* line - one line of a forward pass as a tree
+ *
+ *   sum := product ('+' product)*      product := part ('*' part)*
+ *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
+ * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text
+ *   part := 'experts' '(' sum ',' name '=' sum ':' sum ')' */
+#ifndef LIB_PROGRAM_LINE_H
+#define LIB_PROGRAM_LINE_H
+
+#include <stddef.h>
+
+#include "lib/base/err.h"
+
+enum node_kind {
+    NODE_NAME,    /* text */
+    NODE_NUMBER,  /* number */
+    NODE_CALL,    /* text(kids...) */
+    NODE_SUM,     /* kid + kid + ... */
+    NODE_PRODUCT, /* kid * kid * ... */
+    NODE_SEGMENT, /* kid.text */
+    NODE_OPTION,  /* inside a call: text = expression; the expression is EXPR */
+    NODE_EACH,    /* experts(kid 1, text = kid 2 : kid 3) */
+};
+
+struct node {
+    enum node_kind kind;
+    size_t at;        /* byte of the line where it begins */
+    const char *text; /* borrowed from the line */
+    size_t len;
+    const char *expr;
+    size_t expr_len;
+    double number;
+    struct node *kid, *next;
+};
+
+/* Parse LINE, which must outlive the tree.  An error says "column C: cause". */
+MUST_CHECK int line_parse_tree(struct node **out, const char *line, struct err *err);
+void node_free(struct node *n);
+
+#endif

@@ -1,0 +1,441 @@
+/* program - the forward pass of one rank, typed and placed */
+#include "lib/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/border.h"
+#include "lib/program/build.h"
+#include "lib/program/reverse.h"
+#include "lib/program/rotary.h"
+
+/* ---- names ---- */
+
+static struct binding *find_binding(struct builder *b, const char *name)
+{
+    for (size_t i = b->nbind; i-- > 0;)
+        if (!strcmp(b->bind[i].name, name))
+            return &b->bind[i];
+    return NULL;
+}
+
+/* Bind NAME to V.  A name is assigned once in a section or layer; a layer's result may
+ * take the name of its input. */
+static int assign(struct builder *b, const char *name, int v, int depth)
+{
+    struct binding *old = find_binding(b, name);
+
+    if (old && (old->assigned || depth == 0))
+        return build_error(b, 0, "'%s' is assigned twice", name);
+    if (old) {
+        old->value = v;
+        old->assigned = true;
+        return 0;
+    }
+    b->bind = xgrow(b->bind, &b->bind_cap, b->nbind + 1, sizeof(*b->bind));
+    b->bind[b->nbind++] =
+        (struct binding){ .name = name, .value = v, .depth = depth, .assigned = true };
+    return 0;
+}
+
+/* Forget what the layer bound; keep what it carries on. */
+static void end_section(struct builder *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->nbind; i++) {
+        if (b->bind[i].depth > 0)
+            continue;
+        b->bind[n] = b->bind[i];
+        b->bind[n++].assigned = false;
+    }
+    b->nbind = n;
+}
+
+static void add_output(struct builder *b, char *name, int value)
+{
+    struct program *p = b->p;
+
+    p->output = xrealloc(p->output, sizeof(*p->output) * (size_t)(p->noutputs + 1));
+    p->output[p->noutputs++] = (struct program_output){ .name = name, .value = value };
+}
+
+/* ---- lines ---- */
+
+static char *line_label(const struct builder *b, const char *name)
+{
+    const char *section = model_sections(b->m, NULL)[b->section].name;
+
+    return b->layer < 0 ? str_dupf("%s.%s", section, name)
+                        : str_dupf("%s.%d.%s", section, b->layer, name);
+}
+
+static void add_line(struct builder *b)
+{
+    char *label = line_label(b, b->line->name);
+    struct program *p = b->p;
+
+    p->line = xgrow(p->line, &b->line_cap, (size_t)p->nlines + 1, sizeof(*p->line));
+    p->line[p->nlines++] = str_dupf("%s = %s", label, b->line->text);
+    free(label);
+}
+
+/* What a trace shows of value V: the rows of this step, whole. */
+static void trace(struct builder *b, const char *name, int v)
+{
+    const struct program *p = b->p;
+
+    if (p->value[v].kept)
+        v = p->inst[p->value[v].first].src[0];
+    add_output(b, line_label(b, name), build_whole(b, v));
+}
+
+static int build_line(struct builder *b, const struct family_line *line, int depth)
+{
+    struct operand out;
+    struct node *tree;
+    struct err e = { 0 };
+    unsigned column = 1;
+    const char *what;
+    bool wanted;
+    int ret = -1;
+
+    b->line = line;
+    if (model_when(b->m, line->when, line->doc, line->json, b->layer, &wanted, b->err) <
+        0)
+        return -1;
+    if (!wanted)
+        return 0;
+    add_line(b);
+    if (line_parse_tree(&tree, line->text, &e) < 0) {
+        what = strstr(e.text, ": ");
+        column = (unsigned)strtoul(e.text + strlen("column "), NULL, 10);
+        return build_error(b, column - 1, "%s", what ? what + 2 : e.text);
+    }
+    if (eval_tree(b, tree, &out) < 0)
+        goto out;
+    if (out.kind != OPERAND_VALUE) {
+        build_error(b, 0, "'%s' is no value", line->name);
+        goto out;
+    }
+    if (!b->p->value[out.index].name)
+        b->p->value[out.index].name = line->name;
+    if (assign(b, line->name, out.index, depth) < 0)
+        goto out;
+    if (b->opt->trace)
+        trace(b, line->name, out.index);
+    ret = 0;
+out:
+    node_free(tree);
+    return ret;
+}
+
+static int build_sections(struct builder *b)
+{
+    int n;
+    const struct model_section *section = model_sections(b->m, &n);
+
+    for (b->section = 0; b->section < n; b->section++) {
+        const struct model_section *sec = &section[b->section];
+        const struct family_section *lines = &model_family(b->m)->section[b->section];
+
+        b->last_section = b->section == n - 1 && !sec->repeated;
+        for (int i = 0; i < sec->count; i++) {
+            b->layer = sec->repeated ? i : -1;
+            for (size_t k = 0; k < lines->n; k++)
+                if (build_line(b, &lines->line[k], sec->repeated) < 0)
+                    return -1;
+            if (!b->last_section)
+                end_section(b);
+        }
+    }
+    b->section = -1;
+    b->layer = -1;
+    return 0;
+}
+
+/* ---- outputs ---- */
+
+static const char *const output_names[] = { "logits", "last_hidden_state",
+                                            "pooler_output", "seq_relationship_logits",
+                                            NULL };
+
+/* One column computed from each row of the logits, by its statistics on all ranks. */
+static int row_result(struct builder *b, enum op op, int logits, const char *name)
+{
+    enum { STATS = 4 };
+    uint64_t first = 0, vocab = b->p->value[logits].whole_cols;
+    enum rows rows = b->p->value[logits].rows;
+    struct inst *inst;
+    int stats;
+
+    if (b->p->value[logits].place == PLACE_PARTIAL)
+        logits = build_whole(b, logits);
+    if (b->p->value[logits].place == PLACE_CUT)
+        first = b->share[axis_dealt(&b->type[logits].col, &b->m->scope)].start;
+    inst = build_emit_plain(b, OP_ROW_STATS, STATS, DTYPE_F64, rows);
+    inst->src[inst->nsrc++] = logits;
+    inst->row.first = first;
+    inst->row.vocab = vocab;
+    stats = inst->dst;
+    if (b->p->value[logits].place == PLACE_CUT)
+        stats = build_collect(b, stats, STATS * (uint64_t)b->p->mesh.size[MESH_TP]);
+    inst = build_emit_plain(b, op, 1, DTYPE_F32, rows);
+    inst->src[inst->nsrc++] = stats;
+    add_output(b, xstrdup(name), inst->dst);
+    return 0;
+}
+
+static void draw_result(struct builder *b, int logits)
+{
+    struct inst *inst =
+        build_emit_plain(b, OP_SAMPLE, 1, DTYPE_F32, b->p->value[logits].rows);
+
+    inst->src[inst->nsrc++] = logits;
+    add_output(b, xstrdup("next"), inst->dst);
+}
+
+static int build_tail(struct builder *b)
+{
+    const struct binding *logits = find_binding(b, "logits");
+
+    if (b->opt->tail != TAIL_NONE && !logits)
+        return err_set(b->err, ERR_INPUT, "family %s: this model has no logits",
+                       b->m->family);
+    switch (b->opt->tail) {
+    case TAIL_NLL:
+        return row_result(b, OP_NLL, logits->value, "nll");
+    case TAIL_ARGMAX:
+        return row_result(b, OP_ARGMAX, logits->value, "next");
+    case TAIL_SAMPLE:
+        draw_result(b, build_whole(b, logits->value));
+        return 0;
+    case TAIL_LOGITS:
+        add_output(b, xstrdup("logits"), build_whole(b, logits->value));
+        return 0;
+    case TAIL_NONE:
+        break;
+    }
+    for (int i = 0; output_names[i]; i++) {
+        const struct binding *out = find_binding(b, output_names[i]);
+
+        if (out)
+            add_output(b, xstrdup(output_names[i]), build_whole(b, out->value));
+    }
+    if (!b->p->noutputs)
+        return err_set(b->err, ERR_INPUT, "family %s: the forward pass has no output",
+                       b->m->family);
+    return 0;
+}
+
+/* ---- order ---- */
+
+/* Put what depends on nothing first: it is read again and again, and in the arena it
+ * then lies below all that comes and goes. */
+static void put_first(struct program *p)
+{
+    struct inst *inst = xmalloc(sizeof(*inst) * (size_t)(p->ninsts + 1));
+    int n = 0;
+
+    for (int first = 1; first >= 0; first--)
+        for (int i = 0; i < p->ninsts; i++)
+            if ((p->inst[i].nsrc == 0 && p->inst[i].weight < 0) == first)
+                inst[n++] = p->inst[i];
+    free(p->inst);
+    p->inst = inst;
+}
+
+/* ---- what nobody reads is left out ---- */
+
+static void drop_unused(struct program *p)
+{
+    bool *used = xcalloc((size_t)p->nvalues + 1, sizeof(*used));
+    int n = 0;
+
+    for (int i = 0; i < p->noutputs; i++)
+        used[p->output[i].value] = true;
+    for (int i = p->ninsts - 1; i >= 0; i--)
+        for (int k = 0; k < p->inst[i].nsrc && used[p->inst[i].dst]; k++)
+            used[p->inst[i].src[k]] = true;
+    for (int i = 0; i < p->ninsts; i++)
+        if (used[p->inst[i].dst])
+            p->inst[n++] = p->inst[i];
+    p->ninsts = n;
+    free(used);
+}
+
+/* W, and those that follow it for the other experts. */
+static int weight_count(const struct weight *w)
+{
+    return w->experts ? (int)w->experts : 1;
+}
+
+/* Number the weights that are read in the order in which they are; drop the others. */
+static void number_weights(struct program *p)
+{
+    int *weight = xmalloc(sizeof(*weight) * (size_t)(p->nweights + 1));
+    struct weight *kept;
+    int n = 0;
+
+    for (int i = 0; i < p->nweights; i++)
+        weight[i] = -1;
+    for (int i = 0; i < p->ninsts; i++) {
+        int *ref[] = { &p->inst[i].weight, &p->inst[i].weight2 };
+
+        for (int k = 0; k < 2; k++) {
+            if (*ref[k] >= 0 && weight[*ref[k]] < 0) {
+                weight[*ref[k]] = n;
+                n += weight_count(&p->weight[*ref[k]]);
+            }
+            if (*ref[k] >= 0)
+                *ref[k] = weight[*ref[k]];
+        }
+    }
+    kept = xcalloc((size_t)n + 1, sizeof(*kept));
+    for (int i = 0; i < p->nweights; i++)
+        for (int k = 0; weight[i] >= 0 && k < weight_count(&p->weight[i]); k++)
+            kept[weight[i] + k] = p->weight[i + k];
+    free(p->weight);
+    p->weight = kept;
+    p->nweights = n;
+    free(weight);
+}
+
+/* The value that says how many rows V has, which are sent to experts. */
+static int counts_of(const struct program *p, int v)
+{
+    return p->mixture[p->value[v].mixture].counts;
+}
+
+static void find_lifetimes(struct program *p)
+{
+    for (int i = 0; i < p->nvalues; i++)
+        p->value[i].first = p->value[i].last = -1;
+    for (int i = 0; i < p->nimports; i++)
+        p->value[p->import[i]].first = p->value[p->import[i]].last = 0;
+    for (int i = 0; i < p->nexports && p->back_import; i++)
+        p->value[p->back_import[i]].first = p->value[p->back_import[i]].last =
+            p->nforward;
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+
+        if (p->value[inst->dst].first < 0)
+            p->value[inst->dst].first = i;
+        p->value[inst->dst].last = i;
+        if (p->value[inst->dst].mixture >= 0)
+            p->value[counts_of(p, inst->dst)].last = i;
+        for (int k = 0; k < inst->nsrc; k++) {
+            p->value[inst->src[k]].last = i;
+            if (p->value[inst->src[k]].mixture >= 0)
+                p->value[counts_of(p, inst->src[k])].last = i;
+        }
+    }
+    for (int i = 0; i < p->noutputs; i++)
+        if (p->value[p->output[i].value].first >= 0)
+            p->value[p->output[i].value].last = p->ninsts;
+    for (int i = 0; i < p->nexports; i++)
+        p->value[p->export[i]].last = p->ninsts;
+    for (int i = 0; i < p->nimports && p->back_export; i++)
+        p->value[p->back_export[i]].last = p->ninsts;
+}
+
+/* ---- building ---- */
+
+static int build_ropes(struct builder *b)
+{
+    const struct family_table *t = &model_family(b->m)->rope;
+    struct program *p = b->p;
+
+    p->rope = xcalloc(t->n + 1, sizeof(*p->rope));
+    b->angles = xmalloc(sizeof(*b->angles) * (t->n * ROWS_KINDS + 1));
+    for (size_t i = 0; i < t->n * ROWS_KINDS; i++)
+        b->angles[i] = -1;
+    for (size_t i = 0; i < t->n; i++) {
+        if (rotary_init(&p->rope[i], b->m, &t->v[i], b->err) < 0)
+            return -1;
+        p->nropes++;
+        p->dynamic_rope |= p->rope[i].dynamic;
+    }
+    return 0;
+}
+
+int program_build(struct program **out, const struct model *model,
+                  const struct mesh *mesh, const int coord[MESH_NAXES],
+                  const struct program_options *opt, struct err *err)
+{
+    struct program *p = xcalloc(1, sizeof(*p));
+    struct builder b = { .p = p,
+                         .m = model,
+                         .opt = opt,
+                         .err = err,
+                         .section = -1,
+                         .layer = -1,
+                         .mixture = -1,
+                         .expert = -1 };
+    int ret = -1;
+
+    p->model = model;
+    p->mesh = *mesh;
+    memcpy(p->coord, coord, sizeof(p->coord));
+    if (model_check_mesh(model, mesh, err) < 0 ||
+        (opt->reverse && reverse_check(mesh, err) < 0))
+        goto out;
+    b.share = model_shares(model, mesh, coord);
+    b.weight_of = xcalloc(model->ntensors + 1, sizeof(*b.weight_of));
+    if (build_ropes(&b) < 0 || build_sections(&b) < 0 || build_tail(&b) < 0)
+        goto out;
+    drop_unused(p);
+    if (mesh->size[MESH_PP] > 1)
+        border_cut(p);
+    put_first(p);
+    number_weights(p);
+    p->nforward = p->ninsts;
+    if (opt->reverse && reverse_program(&b) < 0)
+        goto out;
+    find_lifetimes(p);
+    *out = p;
+    ret = 0;
+out:
+    for (int i = 0; i < p->nvalues; i++)
+        axis_clear(&b.type[i].col);
+    free(b.type);
+    free(b.share);
+    free(b.weight_of);
+    free(b.angles);
+    free(b.bind);
+    if (ret < 0)
+        program_free(p);
+    return ret;
+}
+
+void program_free(struct program *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->nropes; i++)
+        rotary_clear(&p->rope[i]);
+    for (int i = 0; i < p->ngathers; i++) {
+        for (int k = 0; k < p->gather[i].parts; k++)
+            runs_clear(&p->gather[i].runs[k]);
+        free(p->gather[i].runs);
+    }
+    for (int i = 0; i < p->noutputs; i++)
+        free((char *)p->output[i].name);
+    for (int i = 0; i < p->nlines; i++)
+        free(p->line[i]);
+    free(p->value);
+    free(p->inst);
+    free(p->weight);
+    free(p->rope);
+    free(p->gather);
+    free(p->mixture);
+    free(p->slot_value);
+    free(p->output);
+    free(p->line);
+    free(p->import);
+    free(p->export);
+    free(p->back_import);
+    free(p->back_export);
+    free(p);
+}

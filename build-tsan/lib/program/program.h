@@ -1,0 +1,260 @@
+/* program - the forward pass of one rank, typed and placed
+ *
+ * The family's lines, unrolled over layers, become instructions on values.  Each value
+ * is [rows][cols] f32: rows are tokens, cols the elements this rank holds.  Collectives
+ * have been inserted where a cut or partial value is needed whole.  Every rank of a
+ * tensor group has the same list of instructions; only local sizes differ.  Over
+ * several pipeline stages each has its own instructions (border.h). */
+#ifndef LIB_PROGRAM_PROGRAM_H
+#define LIB_PROGRAM_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/dtype.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+#include "lib/model/mesh.h"
+#include "lib/model/model.h"
+#include "lib/program/op.h"
+
+enum rows {
+    ROWS_TOKENS, /* all tokens of the step */
+    ROWS_WANTED, /* the wanted of them */
+    ROWS_ONE,    /* one of each segment of the step */
+    ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
+                   in the first step of a sequence only */
+    ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert */
+    ROWS_KINDS
+};
+enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
+enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_GELU_TANH,
+    ACT_GELU_NEW, /* the same, in PyTorch of eight operations */
+    ACT_RELU,
+    ACT_TANH,
+    ACT_SIGMOID,
+    ACT_QUICK_GELU
+};
+
+/* Where the columns of a value are over the ranks of the tensor group. */
+enum place {
+    PLACE_WHOLE,  /* all on every rank */
+    PLACE_CUT,    /* sharded along a dealt symbol of the columns */
+    PLACE_PARTIAL /* all, on every rank a term of a sum that is still to be made */
+};
+
+struct value {
+    const char *name; /* the line's word: "q"; NULL for what lies inside a line */
+    int section;      /* index of the section, -1 outside */
+    int layer;        /* layer of a repeated section, else -1 */
+    enum rows rows;
+    int mixture; /* ROWS_CHOSEN: index into program.mixture, else -1 */
+    enum place place;
+    enum dtype dtype;    /* f32; f64 of row statistics; i32 of indices */
+    bool kept;           /* made by OP_KEEP: lives in the cache, not in the arena */
+    int gradient;        /* of the weight of this number, from 1: its memory is given to
+                            the engine; 0: of none */
+    uint64_t cols;       /* elements of a row on this rank */
+    uint64_t whole_cols; /* elements of a row over all ranks */
+    int first, last;     /* instructions that make it and use it last */
+};
+
+/* A weight as an instruction uses it: this rank's part of a tensor, row-major. */
+struct weight {
+    size_t tensor;       /* index into the model; tied tensors are resolved */
+    uint64_t rows, cols; /* local; a vector has rows 1 */
+    uint64_t experts;    /* one of as many that follow each other, for the experts of
+                            this rank; 0: an ordinary weight */
+    bool summed; /* its gradient is a term of the sum over the tensor group of those of
+                    all copies of each element */
+};
+
+/* Rotary tables: angle of pair i at position p is p * inv_freq[i] (RoFormer, Su et al.
+ * 2021). */
+struct rope {
+    uint64_t dim;     /* leading columns of each head that are rotated; even */
+    bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + dim/2) */
+    double *inv_freq; /* [dim/2] */
+    double scale;     /* of both cosine and sine (yarn's attention factor), else 1 */
+    bool
+        dynamic; /* recompute for sequences longer than context: program_rope_dynamic */
+    double theta, factor;
+    uint64_t context; /* original length */
+};
+
+enum { INST_SOURCES = 5 };
+
+struct inst {
+    enum op op;
+    int dst;               /* value */
+    int src[INST_SOURCES]; /* values */
+    int nsrc;
+    int weight;  /* index into program.weight, or -1 */
+    int weight2; /* layernorm's bias, or -1 */
+    int line;    /* index into program.line, for messages */
+    int mixture; /* index into program.mixture, of the experts' instructions; or -1 */
+    union {
+        struct {
+            enum index index;
+            uint64_t first;  /* row of the whole table that local row 0 is */
+            uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
+        } embedding;
+        double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        enum activation act;
+        struct {
+            double eps;
+            uint64_t width;       /* columns normed together on this rank */
+            uint64_t whole_width; /* over all ranks */
+            bool plus_one;        /* weight + 1 (Gemma) */
+            bool owned;           /* this rank's columns count in the sums */
+            bool centred;         /* of a reversed norm: it was a layer norm */
+        } norm;
+        struct {
+            int table;     /* index into program.rope */
+            uint64_t head; /* columns of one head */
+        } rope;
+        struct {
+            int slot; /* index of the cache entry, 0 .. program.nslots-1 */
+        } keep;
+        struct {
+            uint64_t heads,
+                kv_heads; /* local; head h reads kv head h / (heads/kv_heads) */
+            uint64_t head_dim, value_dim;
+            uint64_t value_cols; /* of a head in v, of which value_dim are read */
+            uint64_t group_start, groups; /* first KV group and number of groups held */
+            uint64_t within_start, within; /* first head and heads inside each group */
+            uint64_t per_group,
+                all_heads; /* of the whole model: global head = (group_start + g)
+                            * per_group + within_start + i */
+            double scale, softcap; /* softcap 0: none */
+            double alibi;    /* times slope of the head and distance is added to the
+                                scaled score (Press et al. 2022); 0: nothing */
+            uint64_t window; /* a query sees keys at distance < window; 0: all */
+            bool causal;
+            uint64_t far; /* relative bias: distances from here on share a bucket; the
+                             inst's weight is the table [buckets][heads] */
+        } attention;
+        struct {
+            uint64_t count; /* heads on this rank */
+            uint64_t row;   /* of the weight that belongs to the first */
+            uint64_t a, b;  /* columns of a head in the one source and the other */
+        } head;
+        struct {
+            uint64_t top;    /* experts of a token */
+            uint64_t groups; /* experts lie in so many groups, of which */
+            uint64_t of;     /* so many may be chosen from */
+            uint64_t best;   /* a group counts for the sum of its best so many */
+            bool renorm;     /* weights of a token add up to 1 */
+            double scale;    /* then they are multiplied by this */
+        } route; /* the inst's weight is added to the scores to choose by, or -1 */
+        struct head_part {
+            uint64_t groups, within, dim; /* of a row: groups of heads of columns */
+            uint64_t group_start, group_count, within_start, within_count; /* a part */
+        } heads; /* OP_HEADS_PACK, OP_HEADS_UNPACK */
+        struct {
+            uint64_t first;
+        } segment;
+        struct {
+            int gather; /* index into program.gather; -1: statistics of rows */
+        } gather;
+        enum mesh_axis over; /* OP_ALL_REDUCE: its group */
+        struct {
+            uint64_t first; /* column of the whole row that local column 0 is */
+            uint64_t vocab; /* whole columns that count (padding is beyond) */
+        } row;
+    };
+};
+
+/* The experts that a value's rows are sent to. */
+struct mixture {
+    uint64_t first, count; /* experts of this rank */
+    uint64_t all, top;     /* of all, and those of a row */
+    enum rows rows;        /* that are sent */
+    int counts;            /* value of OP_EXPERT_COUNT */
+};
+
+/* How the columns of a cut value lie over the ranks of the tensor group. */
+struct gather {
+    int parts;
+    struct runs *runs; /* [parts]: where each part's columns go in the whole row */
+};
+
+struct program {
+    const struct model *model;
+    struct mesh mesh;
+    int coord[MESH_NAXES];
+    struct value *value;
+    int nvalues;
+    struct inst *inst;
+    int ninsts;
+    struct weight *weight;
+    int nweights;
+    struct rope *rope;
+    int nropes;
+    struct gather *gather;
+    int ngathers;
+    struct mixture *mixture;
+    int nmixtures;
+    int nslots;      /* cache entries: values under OP_KEEP */
+    int *slot_value; /* [nslots]: the value, for its cols */
+    struct program_output {
+        const char
+            *name; /* "logits", "last_hidden_state", or "layer.3.q" when tracing */
+        int value; /* whole */
+        int stage; /* pipeline stage that makes it */
+    } * output;
+    int noutputs;
+    int *import, nimports; /* values received from the stage before, in this order */
+    int *export, nexports; /* values sent to the next stage, in its order of imports */
+    int nforward;          /* instructions before those of the reverse */
+    int *back_import;      /* [nexports]: gradients received from the next stage */
+    int *back_export;      /* [nimports]: those sent to the stage before */
+    char **line;           /* "layer.3.q = ...", for messages */
+    int nlines;
+    bool source; /* a source is read */
+    bool causal; /* some attention is causal: text can be generated */
+    bool dynamic_rope;
+};
+
+enum program_tail {
+    TAIL_NONE,   /* outputs as the family names them */
+    TAIL_NLL,    /* and "nll" [wanted][1] instead of logits */
+    TAIL_LOGITS, /* logits of the wanted rows, whole */
+    TAIL_ARGMAX, /* "next" [wanted][1] instead of logits */
+    TAIL_SAMPLE, /* the same, drawn */
+};
+
+struct program_options {
+    enum program_tail tail;
+    bool wanted;  /* insert OP_TAKE where the last row-wise part of the program begins:
+                     only the wanted rows of the step reach the outputs */
+    bool trace;   /* every line's value is an output, whole */
+    bool reverse; /* the derivative of the sum of "nll" follows, to every weight
+                     (reverse.h); with TAIL_NLL, and without .wanted */
+};
+
+/* Build the program of the rank at COORD.  *out is the caller's; release with
+ * program_free.  Errors name family file, line and column. */
+MUST_CHECK int program_build(struct program **out, const struct model *model,
+                             const struct mesh *mesh, const int coord[MESH_NAXES],
+                             const struct program_options *opt, struct err *err);
+void program_free(struct program *p);
+
+/* Write inv_freq for dynamic NTK scaling at LENGTH tokens to OUT[dim/2]. */
+void program_rope_dynamic(const struct rope *r, uint64_t length, double *out);
+
+/* Most rows of value V when a step has at most MOST[kind] of each kind; that of
+ * ROWS_CHOSEN is not read. */
+uint64_t program_rows(const struct program *p, const struct value *v,
+                      const uint64_t most[ROWS_KINDS]);
+/* Where each value lies in one arena: *bytes in all, offset[i] of value i (64-aligned;
+ * kept values and gradients of weights get UINT64_MAX), when a step has at most
+ * MOST[kind] rows of each kind. OFFSET has room for nvalues.  False on overflow. */
+bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
+                   uint64_t *offset, uint64_t *bytes);
+
+#endif

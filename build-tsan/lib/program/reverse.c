@@ -1,0 +1,656 @@
+/* reverse - the derivative of a program, as instructions that follow it */
+#include "lib/program/reverse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* The gradient of a value so far; -1: no term yet. */
+struct sums {
+    int partial, whole; /* of a cut value the latter alone */
+};
+
+struct reverse {
+    struct builder *b;
+    struct program *p;
+    struct sums *sums; /* [nvalues of the program] */
+    int *maker;        /* [same]: instruction that makes it, or -1 */
+    int *gradient;     /* [nweights]: value, or -1 */
+    struct inst inst;  /* the instruction being reversed (a copy: they move) */
+};
+
+typedef int rule(struct reverse *r, int d);
+
+/* ---- instructions ---- */
+
+static enum place place_of(const struct reverse *r, int v)
+{
+    return r->p->value[v].place;
+}
+
+/* A value with LIKE's rows and place, of COLS columns, made by OP with the options of
+ * the instruction being reversed. */
+static struct inst *emit(struct reverse *r, enum op op, int like, uint64_t cols,
+                         uint64_t whole_cols)
+{
+    struct value model = r->p->value[like], *v;
+    struct inst *inst = build_emit_plain(r->b, op, cols, DTYPE_F32, model.rows);
+    int dst = inst->dst;
+
+    *inst = r->inst;
+    inst->op = op;
+    inst->dst = dst;
+    inst->nsrc = 0;
+    inst->weight = inst->weight2 = -1;
+    memset(inst->src, 0, sizeof(inst->src));
+    v = &r->p->value[dst];
+    v->section = model.section;
+    v->layer = model.layer;
+    v->mixture = model.mixture;
+    v->place = model.place;
+    v->whole_cols = whole_cols;
+    return inst;
+}
+
+/* The same with all columns of LIKE, and N sources. */
+static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
+                              const int *src)
+{
+    struct inst *inst =
+        emit(r, op, like, r->p->value[like].cols, r->p->value[like].whole_cols);
+
+    for (int k = 0; k < n; k++)
+        inst->src[k] = src[k];
+    inst->nsrc = n;
+    return inst;
+}
+
+/* What the reverse adds to the gradient of weight W, from N sources.  A whole term of
+ * what is summed over the ranks is one rank's. */
+static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int *src)
+{
+    struct value like = r->p->value[r->inst.dst];
+    struct weight *its = &r->p->weight[w];
+    struct inst *inst;
+    struct value *v;
+    int dst;
+
+    if (its->summed && place_of(r, r->inst.dst) == PLACE_WHOLE &&
+        r->p->coord[MESH_TP] > 0)
+        return;
+    inst = build_emit_plain(r->b, op, its->rows * its->cols, DTYPE_F32, ROWS_ONE);
+    dst = inst->dst;
+    *inst = r->inst;
+    inst->op = op;
+    inst->dst = dst;
+    inst->weight = w;
+    inst->weight2 = -1;
+    memcpy(inst->src, src, (size_t)n * sizeof(*src));
+    inst->nsrc = n;
+    v = &r->p->value[dst];
+    v->section = like.section;
+    v->layer = like.layer;
+    v->gradient = w + 1;
+}
+
+/* ---- sums ---- */
+
+static int add_terms(struct reverse *r, int sum, int term)
+{
+    return sum < 0 ? term
+                   : emit_like(r, OP_ADD, term, 2, (const int[]){ sum, term })->dst;
+}
+
+/* D is a term of V's gradient. */
+static void add_term(struct reverse *r, int v, int d, bool partial)
+{
+    struct sums *s = &r->sums[v];
+
+    if (partial) {
+        r->p->value[d].place = PLACE_PARTIAL;
+        s->partial = add_terms(r, s->partial, d);
+    } else {
+        s->whole = add_terms(r, s->whole, d);
+    }
+}
+
+/* The same, of the instruction's source K, where its result is cut or whole. */
+static void add_to_source(struct reverse *r, int k, int d)
+{
+    int v = r->inst.src[k];
+
+    add_term(r, v, d,
+             place_of(r, v) != PLACE_CUT && place_of(r, r->inst.dst) == PLACE_CUT);
+}
+
+/* The gradient of V, whole or cut; -1 where it has none. */
+static int final(struct reverse *r, int v)
+{
+    struct sums *s = &r->sums[v];
+
+    if (s->partial >= 0) {
+        struct inst *sum = emit_like(r, OP_ALL_REDUCE, v, 1, &s->partial);
+        int whole = sum->dst;
+
+        sum->over = MESH_TP;
+        r->p->value[whole].place = PLACE_WHOLE;
+        s->partial = -1;
+        s->whole = s->whole < 0 ? whole : add_terms(r, whole, s->whole);
+    }
+    return s->whole;
+}
+
+/* ---- the reverse of each operation ---- */
+
+/* What the reader of this reverses with itself. */
+static int by_reader(struct reverse *r, int d)
+{
+    (void)r;
+    (void)d;
+    return 0;
+}
+
+/* The gradient of the result is that of each source; a vector's is its sum. */
+static int pass_on(struct reverse *r, int d)
+{
+    for (int k = 0; k < op_table[r->inst.op].grads; k++)
+        add_to_source(r, k, d);
+    if (r->inst.weight >= 0)
+        emit_gradient(r, OP_COLUMN_SUM, r->inst.weight, 1, &d);
+    return 0;
+}
+
+static int reverse_embedding(struct reverse *r, int d)
+{
+    emit_gradient(r, OP_EMBEDDING_BACK, r->inst.weight, 1, &d);
+    return 0;
+}
+
+/* Of a product with the weight, by the one with its transpose: BACK. */
+static int product(struct reverse *r, int d, enum op back, enum op outer, bool turned)
+{
+    int x = r->inst.src[0], w = r->inst.weight;
+    struct inst *inst = emit_like(r, back, x, 1, &d);
+
+    inst->weight = w;
+    if (back == OP_HEAD_LINEAR || back == OP_HEAD_MATMUL) {
+        inst->head.a = r->inst.head.b;
+        inst->head.b = r->inst.head.a;
+    }
+    add_to_source(r, 0, inst->dst);
+    if (turned && outer == OP_HEAD_OUTER) {
+        uint64_t a = r->inst.head.a;
+
+        r->inst.head.a = r->inst.head.b;
+        r->inst.head.b = a;
+    }
+    emit_gradient(r, outer, w, 2,
+                  turned ? (const int[]){ d, x } : (const int[]){ x, d });
+    return 0;
+}
+
+static int reverse_linear(struct reverse *r, int d)
+{
+    return product(r, d, OP_MATMUL, OP_OUTER, true);
+}
+
+static int reverse_matmul(struct reverse *r, int d)
+{
+    return product(r, d, OP_LINEAR, OP_OUTER, false);
+}
+
+static int reverse_head_linear(struct reverse *r, int d)
+{
+    return product(r, d, OP_HEAD_MATMUL, OP_HEAD_OUTER, true);
+}
+
+static int reverse_head_matmul(struct reverse *r, int d)
+{
+    return product(r, d, OP_HEAD_LINEAR, OP_HEAD_OUTER, false);
+}
+
+static int reverse_mul(struct reverse *r, int d)
+{
+    for (int k = 0; k < 2; k++)
+        add_to_source(
+            r, k,
+            emit_like(r, OP_MUL, d, 2, (const int[]){ d, r->inst.src[1 - k] })->dst);
+    return 0;
+}
+
+static int reverse_scale(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_SCALE, d, 1, &d)->dst);
+    return 0;
+}
+
+/* The column's gradient sums over the columns of the rows: those of all ranks. */
+static int reverse_mul_rows(struct reverse *r, int d)
+{
+    int x = r->inst.src[0], s = r->inst.src[1];
+    struct inst *dot;
+
+    add_to_source(r, 0, emit_like(r, OP_MUL_ROWS, d, 2, (const int[]){ d, s })->dst);
+    dot = emit_like(r, OP_ROW_DOT, s, 2, (const int[]){ d, x });
+    add_term(r, s, dot->dst, place_of(r, x) != PLACE_WHOLE);
+    return 0;
+}
+
+/* Of what reads the source once more. */
+static int elementwise(struct reverse *r, int d, enum op op)
+{
+    add_to_source(r, 0,
+                  emit_like(r, op, d, 2, (const int[]){ d, r->inst.src[0] })->dst);
+    return 0;
+}
+
+static int reverse_activation(struct reverse *r, int d)
+{
+    return elementwise(r, d, OP_ACTIVATION_BACK);
+}
+
+static int reverse_softmax(struct reverse *r, int d)
+{
+    return elementwise(r, d, OP_SOFTMAX_BACK);
+}
+
+static int reverse_softcap(struct reverse *r, int d)
+{
+    return elementwise(r, d, OP_SOFTCAP_BACK);
+}
+
+static int reverse_clip(struct reverse *r, int d)
+{
+    return elementwise(r, d, OP_CLIP_BACK);
+}
+
+/* The gradients of a norm's weight and bias; SRC are the sources of the former. */
+static void norm_weights(struct reverse *r, int d, int n, const int *src)
+{
+    if (r->inst.weight >= 0)
+        emit_gradient(r, OP_NORM_WEIGHT, r->inst.weight, n, src);
+    if (r->inst.weight2 >= 0)
+        emit_gradient(r, OP_COLUMN_SUM, r->inst.weight2, 1, &d);
+}
+
+static int norm(struct reverse *r, int d, bool centred)
+{
+    int src[] = { d, r->inst.src[0] };
+    struct inst *inst;
+
+    r->inst.norm.centred = centred;
+    inst = emit_like(r, OP_NORM_BACK, d, 2, src);
+    inst->weight = r->inst.weight;
+    add_to_source(r, 0, inst->dst);
+    norm_weights(r, d, 2, src);
+    return 0;
+}
+
+static int reverse_rmsnorm(struct reverse *r, int d)
+{
+    return norm(r, d, false);
+}
+
+static int reverse_layernorm(struct reverse *r, int d)
+{
+    return norm(r, d, true);
+}
+
+/* Over the ranks: two more sums of each row. */
+static int norm_over_ranks(struct reverse *r, int d, bool centred)
+{
+    enum { TERMS = 2 };
+    int x = r->inst.src[0], squares = r->inst.src[1], sum = r->inst.src[2];
+    int terms[] = { d, x, squares, sum }, n = centred ? 4 : 3, all;
+    struct inst *inst;
+
+    r->inst.norm.centred = centred;
+    inst = emit(r, OP_NORM_TERMS, d, TERMS, TERMS);
+    memcpy(inst->src, terms, sizeof(terms));
+    inst->nsrc = n;
+    inst->weight = r->inst.weight;
+    all = inst->dst;
+    r->p->value[all].dtype = DTYPE_F64;
+    r->p->value[all].place = PLACE_PARTIAL;
+    inst = emit_like(r, OP_ALL_REDUCE, all, 1, &all);
+    inst->over = MESH_TP;
+    all = inst->dst;
+    r->p->value[all].dtype = DTYPE_F64;
+    r->p->value[all].place = PLACE_WHOLE;
+    inst = emit_like(r, OP_NORM_APPLY_BACK, d, n + 1,
+                     (const int[]){ d, x, all, squares, sum });
+    inst->weight = r->inst.weight;
+    add_to_source(r, 0, inst->dst);
+    norm_weights(r, d, n, terms);
+    return 0;
+}
+
+static int reverse_rms_apply(struct reverse *r, int d)
+{
+    return norm_over_ranks(r, d, false);
+}
+
+static int reverse_layer_apply(struct reverse *r, int d)
+{
+    return norm_over_ranks(r, d, true);
+}
+
+static int reverse_rope(struct reverse *r, int d)
+{
+    add_to_source(
+        r, 0,
+        emit_like(r, OP_ROPE_BACK, d, 2, (const int[]){ d, r->inst.src[1] })->dst);
+    return 0;
+}
+
+static int reverse_attention(struct reverse *r, int d)
+{
+    int *src = r->inst.src, all;
+    uint64_t first = 0, cols = 0, whole_cols = 0;
+    struct inst *inst;
+
+    if (r->inst.weight >= 0)
+        return err_set(r->b->err, ERR_NO,
+                       "a table of biases by distance cannot be trained");
+    for (int k = 0; k < 3; k++) {
+        cols += r->p->value[src[k]].cols;
+        whole_cols += r->p->value[src[k]].whole_cols;
+    }
+    inst = emit(r, OP_ATTENTION_BACK, d, cols, whole_cols);
+    inst->src[0] = d;
+    memcpy(inst->src + 1, src, 3 * sizeof(*src));
+    inst->nsrc = 4;
+    all = inst->dst;
+    for (int k = 0; k < 3; k++) {
+        inst = emit_like(r, OP_SEGMENT, src[k], 1, &all);
+        inst->segment.first = first;
+        first += r->p->value[src[k]].cols;
+        add_to_source(r, k, inst->dst);
+    }
+    return 0;
+}
+
+static int reverse_concat(struct reverse *r, int d)
+{
+    uint64_t a = r->inst.head.a, b = r->inst.head.b, heads = r->inst.head.count;
+
+    for (int k = 0; k < 2; k++) {
+        struct inst *inst = emit_like(r, OP_HEADS_PACK, r->inst.src[k], 1, &d);
+
+        inst->heads = (struct head_part){ .groups = heads,
+                                          .within = a + b,
+                                          .dim = 1,
+                                          .group_count = heads,
+                                          .within_start = k ? a : 0,
+                                          .within_count = k ? b : a };
+        add_to_source(r, k, inst->dst);
+    }
+    return 0;
+}
+
+static int reverse_route(struct reverse *r, int d)
+{
+    int src[] = { d, r->inst.src[0], r->inst.dst };
+
+    add_to_source(r, 0, emit_like(r, OP_ROUTE_BACK, d, 3, src)->dst);
+    return 0;
+}
+
+static int reverse_expert_gather(struct reverse *r, int d)
+{
+    int src[] = { d, r->inst.src[1] };
+
+    add_to_source(r, 0, emit_like(r, OP_EXPERT_SCATTER, r->inst.src[0], 2, src)->dst);
+    return 0;
+}
+
+static int reverse_expert_combine(struct reverse *r, int d)
+{
+    const int *s = r->inst.src;
+    int spread[] = { d, s[1], s[2], s[3] }, dot[] = { d, s[0], s[2], s[3] };
+
+    add_to_source(r, 0, emit_like(r, OP_EXPERT_SPREAD, s[0], 4, spread)->dst);
+    add_term(r, s[1], emit_like(r, OP_EXPERT_DOT, s[1], 4, dot)->dst,
+             place_of(r, s[0]) != PLACE_WHOLE);
+    return 0;
+}
+
+static int reverse_first(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_FIRST_BACK, r->inst.src[0], 1, &d)->dst);
+    return 0;
+}
+
+/* Columns of all ranks in order: a rank's own. */
+static int reverse_arrange(struct reverse *r, int d)
+{
+    int own = r->p->inst[r->maker[r->inst.src[0]]].src[0];
+
+    add_term(r, own, emit_like(r, OP_SLICE_OWNED, own, 1, &d)->dst, false);
+    return 0;
+}
+
+static int reverse_slice(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_UNSLICE, r->inst.src[0], 1, &d)->dst);
+    return 0;
+}
+
+/* The logits' gradient follows from their statistics on all ranks. */
+static int reverse_nll(struct reverse *r, int d)
+{
+    int stats = r->inst.src[0], made = r->maker[stats], logits;
+    struct inst *inst;
+
+    (void)d; /* the loss is the sum: see reverse.h */
+    if (r->p->inst[made].op == OP_ALL_GATHER)
+        made = r->maker[r->p->inst[made].src[0]];
+    logits = r->p->inst[made].src[0];
+    inst = emit_like(r, OP_NLL_BACK, logits, 2, (const int[]){ stats, logits });
+    inst->row = r->p->inst[made].row;
+    add_term(r, logits, inst->dst, false);
+    return 0;
+}
+
+/* A segment that all ranks have of a cut value: terms of all of them, where it is being
+ * added up; what is whole is one rank's. */
+static int reverse_segment(struct reverse *r, int d)
+{
+    int x = r->inst.src[0], term;
+
+    if (place_of(r, x) == PLACE_CUT && place_of(r, r->inst.dst) != PLACE_CUT) {
+        struct inst *inst = emit_like(r, OP_SCALE, d, 1, &d);
+
+        inst->number = r->p->coord[MESH_TP] == 0;
+        term = inst->dst;
+    } else {
+        term = d;
+    }
+    add_to_source(r, 0, emit_like(r, OP_SEGMENT_BACK, x, 1, &term)->dst);
+    return 0;
+}
+
+/* ---- the table ---- */
+
+#define reverse_row_sum     by_reader
+#define reverse_row_squares by_reader
+#define reverse_row_stats   by_reader
+#define reverse_all_gather  by_reader
+
+#define PASSES_true(word)      pass_on
+#define PASSES_false(word)     reverse_##word
+#define GRADS_0(rule)          rule
+#define GRADS_1(rule)          rule
+#define GRADS_2(rule)          rule
+#define GRADS_3(rule)          rule
+#define GRADS_NO_REVERSE(rule) NULL
+#define ROW(id, word, on, call, places, result, role, inner, saved, grads, passes, \
+            flops, scores, traffic, comm, torch)                                   \
+    [OP_##id] = GRADS_##grads(PASSES_##passes(word)),
+
+static rule *const rules[OP_COUNT] = { OPS(ROW) };
+
+/* ---- weights ---- */
+
+/* Is some element of axis A on several ranks of the tensor group, of which one owns
+ * it? */
+static bool has_copies(const struct builder *b, const struct axis *a)
+{
+    int coord[MESH_NAXES];
+    bool copies = false;
+
+    memcpy(coord, b->p->coord, sizeof(coord));
+    for (int i = 0; i < b->p->mesh.size[MESH_TP] && !copies; i++) {
+        struct share *share;
+        struct runs runs;
+
+        coord[MESH_TP] = i;
+        share = model_shares(b->m, &b->p->mesh, coord);
+        axis_runs(&runs, a, &b->m->scope, share);
+        for (size_t k = 0; k < runs.n; k++)
+            copies |= !runs.v[k].owned;
+        runs_clear(&runs);
+        free(share);
+    }
+    return copies;
+}
+
+/* INST reads weight W: does its gradient have to be summed? */
+static void mark_weight(struct builder *b, const struct inst *inst, int w)
+{
+    struct weight *its = &b->p->weight[w];
+    const struct model_tensor *t = &b->m->tensor[its->tensor];
+    bool cut = false, copies = false;
+
+    for (int k = 0; k < t->ndim; k++) {
+        cut |= build_cuts(b, t->axis[k]);
+        copies |= build_cuts(b, t->axis[k]) && has_copies(b, t->axis[k]);
+    }
+    if (b->p->mesh.size[MESH_TP] > 1 &&
+        (copies || (!cut && b->p->value[inst->dst].place != PLACE_WHOLE)))
+        for (uint64_t e = 0; e < (its->experts ? its->experts : 1); e++)
+            its[e].summed = true;
+}
+
+/* ---- the whole ---- */
+
+int reverse_check(const struct mesh *mesh, struct err *err)
+{
+    static const enum mesh_axis refused[] = { MESH_SP, MESH_EP };
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+        if (mesh->size[refused[i]] > 1)
+            return err_set(err, ERR_NO, "training over %s is not possible",
+                           mesh_axis_names[refused[i]]);
+    return 0;
+}
+
+/* Leave out what makes no gradient that is wanted. */
+static void drop_unused(struct program *p)
+{
+    bool *used = xcalloc((size_t)p->nvalues + 1, sizeof(*used));
+    bool *kept = xcalloc((size_t)p->ninsts + 1, sizeof(*kept));
+    int n = p->nforward;
+
+    for (int i = 0; i < p->nimports; i++)
+        used[p->back_export[i]] = true;
+    for (int i = p->ninsts - 1; i >= p->nforward; i--) {
+        kept[i] = used[p->inst[i].dst] || p->value[p->inst[i].dst].gradient;
+        for (int k = 0; k < p->inst[i].nsrc && kept[i]; k++)
+            used[p->inst[i].src[k]] = true;
+    }
+    for (int i = p->nforward; i < p->ninsts; i++)
+        if (kept[i])
+            p->inst[n++] = p->inst[i];
+    p->ninsts = n;
+    free(used);
+    free(kept);
+}
+
+/* The gradients that the next stage sends, one for each value that it is sent. */
+static void import_gradients(struct reverse *r)
+{
+    struct program *p = r->p;
+
+    p->back_import = xcalloc((size_t)p->nexports + 1, sizeof(*p->back_import));
+    for (int i = 0; i < p->nexports; i++) {
+        int v = emit_like(r, OP_ADD, p->export[i], 0, NULL)->dst;
+
+        p->ninsts--; /* received, not made */
+        if (p->value[v].place == PLACE_PARTIAL)
+            p->value[v].place = PLACE_WHOLE;
+        p->back_import[i] = v;
+        add_term(r, p->export[i], v, false);
+    }
+}
+
+static void export_gradients(struct reverse *r)
+{
+    struct program *p = r->p;
+
+    p->back_export = xcalloc((size_t)p->nimports + 1, sizeof(*p->back_export));
+    for (int i = 0; i < p->nimports; i++) {
+        int v = p->import[i], d = final(r, v);
+
+        if (d < 0) { /* nobody's loss depends on it */
+            struct inst *inst = emit_like(r, OP_SCALE, v, 1, &v);
+
+            inst->number = 0;
+            d = inst->dst;
+        }
+        p->back_export[i] = d;
+    }
+}
+
+static bool is_loss(const struct program *p, int v)
+{
+    for (int i = 0; i < p->noutputs; i++)
+        if (p->output[i].value == v)
+            return true;
+    return false;
+}
+
+int reverse_program(struct builder *b)
+{
+    struct program *p = b->p;
+    int nvalues = p->nvalues, ret = -1;
+    struct reverse r = { .b = b, .p = p };
+
+    p->nforward = p->ninsts;
+    b->inst_cap = (size_t)p->ninsts; /* both have been made anew */
+    b->weight_cap = (size_t)p->nweights;
+    b->mixture = -1;
+    r.sums = xmalloc(sizeof(*r.sums) * (size_t)(nvalues + 1));
+    r.maker = xmalloc(sizeof(*r.maker) * (size_t)(nvalues + 1));
+    for (int v = 0; v < nvalues; v++) {
+        r.sums[v] = (struct sums){ -1, -1 };
+        r.maker[v] = -1;
+    }
+    for (int i = 0; i < p->nforward; i++) {
+        r.maker[p->inst[i].dst] = i;
+        if (p->inst[i].weight >= 0)
+            mark_weight(b, &p->inst[i], p->inst[i].weight);
+        if (p->inst[i].weight2 >= 0)
+            mark_weight(b, &p->inst[i], p->inst[i].weight2);
+    }
+    import_gradients(&r);
+    for (int i = p->nforward - 1; i >= 0; i--) {
+        int d;
+
+        r.inst = p->inst[i];
+        if (!rules[r.inst.op])
+            continue;
+        d = final(&r, r.inst.dst);
+        if ((d >= 0 || (r.inst.op == OP_NLL && is_loss(p, r.inst.dst))) &&
+            rules[r.inst.op](&r, d) < 0)
+            goto out;
+    }
+    export_gradients(&r);
+    drop_unused(p);
+    ret = 0;
+out:
+    free(r.sums);
+    free(r.maker);
+    return ret;
+}

@@ -1,0 +1,223 @@
+/* rotary - the angles of rotary position embeddings, with the scalings of long contexts
+ *
+ * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.
+ * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  llama3: the scaling
+ * published with Llama 3.1. */
+#include "lib/program/rotary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/model/expr.h"
+
+static const double PI = 3.14159265358979323846;
+
+static const char *const fields[] = { "style",  "dim",        "theta",    "type",
+                                      "factor", "original",   "context",  "low",
+                                      "high",   "fast",       "slow",     "attention",
+                                      "mscale", "mscale_all", "truncate", NULL };
+
+/* A table being evaluated. */
+struct table {
+    const struct model *m;
+    const struct family_entry *e;
+    struct err *err;
+};
+
+static int get(struct table *t, const char *field, struct expr_value *out)
+{
+    const struct json *j = json_get(t->e->json, field);
+    struct err e = { 0 };
+
+    *out = (struct expr_value){ .kind = EXPR_NULL };
+    if (!j)
+        return 0;
+    if (!json_string(j))
+        return family_error(t->e->doc, j, 0, t->err, "expected an expression");
+    if (model_eval(t->m, j->text, j->n, -1, out, &e) < 0)
+        return family_error(t->e->doc, j, 0, t->err, "%s", e.text);
+    return 0;
+}
+
+static int get_number(struct table *t, const char *field, double otherwise, double *out)
+{
+    struct expr_value v;
+
+    if (get(t, field, &v) < 0)
+        return -1;
+    *out = v.kind == EXPR_NUMBER || v.kind == EXPR_BOOL ? v.number : otherwise;
+    if (isnan(*out))
+        return err_set(t->err, ERR_INPUT, "%s: the rotary scaling lacks '%s'",
+                       model_config_name(t->m), field);
+    return 0;
+}
+
+/* In f32, as the models were trained: angles are far from zero, so the rounding shows.
+ */
+static void plain_frequencies(struct rope *r, double theta)
+{
+    for (uint64_t i = 0; i < r->dim / 2; i++)
+        r->inv_freq[i] =
+            (double)(1 / powf((float)theta, 2.0f * (float)i / (float)r->dim));
+}
+
+void program_rope_dynamic(const struct rope *r, uint64_t length, double *out)
+{
+    double n = (double)(length > r->context ? length : r->context);
+    double dim = (double)r->dim;
+    double theta = r->theta * pow(r->factor * n / (double)r->context - (r->factor - 1),
+                                  dim / (dim - 2));
+    struct rope tmp = { .dim = r->dim, .inv_freq = out };
+
+    plain_frequencies(&tmp, theta);
+}
+
+static int scale_llama3(struct table *t, struct rope *r, double factor, double original)
+{
+    double low, high;
+
+    if (get_number(t, "low", NAN, &low) < 0 || get_number(t, "high", NAN, &high) < 0)
+        return -1;
+    for (uint64_t i = 0; i < r->dim / 2; i++) {
+        double f = r->inv_freq[i], wave = 2 * PI / f, smooth;
+
+        if (wave > original / low)
+            r->inv_freq[i] = f / factor;
+        else if (wave >= original / high) {
+            smooth = (original / wave - low) / (high - low);
+            r->inv_freq[i] = (1 - smooth) * f / factor + smooth * f;
+        }
+    }
+    return 0;
+}
+
+static double yarn_mscale(double scale, double m)
+{
+    return scale <= 1 ? 1 : 0.1 * m * log(scale) + 1;
+}
+
+/* The dimension whose wave turns ROTATIONS times over the original context. */
+static double yarn_dim(double rotations, double dim, double theta, double original)
+{
+    return dim * log(original / (rotations * 2 * PI)) / (2 * log(theta));
+}
+
+static int scale_yarn(struct table *t, struct rope *r, double factor, double original)
+{
+    double fast, slow, attention, mscale, mscale_all, truncate, low, high;
+    double dim = (double)r->dim;
+
+    if (get_number(t, "fast", 32, &fast) < 0 || get_number(t, "slow", 1, &slow) < 0 ||
+        get_number(t, "attention", -1, &attention) < 0 ||
+        get_number(t, "mscale", 0, &mscale) < 0 ||
+        get_number(t, "mscale_all", 0, &mscale_all) < 0 ||
+        get_number(t, "truncate", 1, &truncate) < 0)
+        return -1;
+    if (attention >= 0)
+        r->scale = attention;
+    else if (mscale != 0 && mscale_all != 0)
+        r->scale = yarn_mscale(factor, mscale) / yarn_mscale(factor, mscale_all);
+    else
+        r->scale = yarn_mscale(factor, 1);
+    low = yarn_dim(fast, dim, r->theta, original);
+    high = yarn_dim(slow, dim, r->theta, original);
+    if (truncate != 0) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, dim - 1);
+    if (low == high)
+        high += 0.001;
+    for (uint64_t i = 0; i < r->dim / 2; i++) {
+        double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+
+        r->inv_freq[i] = r->inv_freq[i] / factor * ramp + r->inv_freq[i] * (1 - ramp);
+    }
+    return 0;
+}
+
+static int scale(struct table *t, struct rope *r, const struct expr_value *type)
+{
+    double factor, original, context;
+
+    if (type->kind == EXPR_NULL || expr_word_is(type, "default"))
+        return 0;
+    if (get_number(t, "original", NAN, &original) < 0 ||
+        get_number(t, "context", original, &context) < 0)
+        return -1;
+    /* without a factor, YaRN's is the ratio of the two lengths */
+    if (get_number(t, "factor", expr_word_is(type, "yarn") ? context / original : NAN,
+                   &factor) < 0)
+        return -1;
+    if (!(factor > 0) || !(original >= 1) || !(context >= 1))
+        return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling",
+                       model_config_name(t->m));
+    r->factor = factor;
+    if (expr_word_is(type, "linear")) {
+        for (uint64_t i = 0; i < r->dim / 2; i++)
+            r->inv_freq[i] /= factor;
+        return 0;
+    }
+    if (expr_word_is(type, "dynamic")) {
+        r->dynamic = true;
+        r->context = (uint64_t)context;
+        return 0;
+    }
+    if (expr_word_is(type, "llama3"))
+        return scale_llama3(t, r, factor, original);
+    if (expr_word_is(type, "yarn"))
+        return scale_yarn(t, r, factor, original);
+    return err_set(
+        t->err, ERR_INPUT,
+        "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, yarn)",
+        model_config_name(t->m), (int)type->len, type->word ? type->word : "");
+}
+
+int rotary_init(struct rope *out, const struct model *m, const struct family_entry *e,
+                struct err *err)
+{
+    struct table t = { .m = m, .e = e, .err = err };
+    struct rope r = { .scale = 1 };
+    struct expr_value style, type;
+    double dim;
+
+    for (const struct json *j = e->json->first; j; j = j->next) {
+        int i = 0;
+
+        while (fields[i] && j->key && strcmp(fields[i], j->key))
+            i++;
+        if (!fields[i])
+            return family_error(e->doc, j, 0, err, "unknown key '%s' of a rotary table",
+                                j->key);
+    }
+    if (get(&t, "style", &style) < 0 || get(&t, "type", &type) < 0 ||
+        get_number(&t, "dim", NAN, &dim) < 0 ||
+        get_number(&t, "theta", NAN, &r.theta) < 0)
+        return -1;
+    r.interleaved = expr_word_is(&style, "interleaved");
+    if (!r.interleaved && !expr_word_is(&style, "half"))
+        return family_error(e->doc, e->json, 0, err,
+                            "\"style\" must be 'half' or 'interleaved'");
+    dim = floor(dim);
+    if (dim < 2 || dim > 1 << 20 || fmod(dim, 2) != 0 || !(r.theta > 0))
+        return err_set(err, ERR_INPUT, "%s: rotary dimension %g and base %g",
+                       model_config_name(m), dim, r.theta);
+    r.dim = (uint64_t)dim;
+    r.inv_freq = xcalloc(r.dim / 2, sizeof(*r.inv_freq));
+    plain_frequencies(&r, r.theta);
+    if (scale(&t, &r, &type) < 0) {
+        rotary_clear(&r);
+        return -1;
+    }
+    *out = r;
+    return 0;
+}
+
+void rotary_clear(struct rope *r)
+{
+    free(r->inv_freq);
+    *r = (struct rope){ 0 };
+}

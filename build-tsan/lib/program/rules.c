@@ -1,0 +1,446 @@
+/* rules - how each operation of the family language is typed, placed and emitted
+ *
+ * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial
+ * value, an operation that is linear in an argument keeps it partial, every other one
+ * needs it whole. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/build.h"
+
+static const struct type *type_of(const struct builder *b, const struct operand *o)
+{
+    return &b->type[o->index];
+}
+
+/* ---- operations ---- */
+
+int apply_embedding(struct builder *b, enum op op, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "offset", NULL };
+    const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
+    const struct axis *rows, *cols;
+    bool cut_rows, cut_cols;
+    double offset;
+    struct inst *inst;
+    int dealt;
+
+    (void)n;
+    if (!t || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "offset", 0, &offset) < 0)
+        return -1;
+    if (arg[0].kind != OPERAND_INDEX)
+        return build_error(b, arg[0].at,
+                           "expected ids, positions, token_types or source");
+    rows = t->axis[0];
+    cols = t->axis[1];
+    cut_rows = build_cuts(b, rows);
+    cut_cols = build_cuts(b, cols);
+    if (cut_rows && cut_cols)
+        return build_error(b, arg[1].at, "the table is cut on both axes");
+    dealt = axis_dealt(rows, &b->m->scope);
+    inst = build_emit(b, op, cols,
+                      cut_rows   ? PLACE_PARTIAL
+                      : cut_cols ? PLACE_CUT
+                                 : PLACE_WHOLE,
+                      arg[0].index == INDEX_SOURCE ? ROWS_SOURCE : ROWS_TOKENS);
+    b->p->source |= arg[0].index == INDEX_SOURCE;
+    inst->weight = build_weight(b, arg[1].tensor);
+    inst->embedding.index = (enum index)arg[0].index;
+    inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
+    inst->embedding.offset = (uint64_t)offset;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* x W^T (IN is W's axis 1) or x W (axis 0). */
+int apply_product(struct builder *b, enum op op, const struct node *call,
+                  const struct operand *arg, int n, struct operand *out)
+{
+    const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
+    const struct axis *in, *to;
+    bool cut_in, cut_to;
+    enum place place;
+    struct inst *inst;
+    int x = arg[0].index;
+
+    (void)n;
+    if (!t || build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
+        return -1;
+    in = t->axis[op == OP_LINEAR];
+    to = t->axis[op != OP_LINEAR];
+    if (!axis_equal(&b->type[x].col, in))
+        return build_type_error(
+            b, arg[1].at, op == OP_LINEAR ? "linear contracts" : "matmul contracts",
+            &b->type[x].col, in);
+    cut_in = build_cuts(b, in);
+    cut_to = build_cuts(b, to);
+    if (cut_in && cut_to)
+        return build_error(b, arg[1].at, "tensor '%s' is cut on both axes", t->key);
+    if (cut_in)
+        x = build_cut(b, x);
+    else if (b->p->value[x].place != PLACE_PARTIAL || cut_to)
+        x = build_whole(b, x);
+    place = cut_in ? PLACE_PARTIAL : cut_to ? PLACE_CUT : b->p->value[x].place;
+    inst = build_emit(b, op, to, place, b->p->value[x].rows);
+    inst->src[inst->nsrc++] = x;
+    inst->weight = build_weight(b, arg[1].tensor);
+    build_operand(out, inst);
+    return 0;
+}
+
+/* Are W's digits the last of X's (both of one unnamed leaf)? */
+static bool is_suffix(const struct axis *x, const struct axis *w)
+{
+    const struct leaf *a = &x->leaf[0], *c = &w->leaf[0];
+
+    if (x->n != 1 || w->n != 1 || c->n > a->n)
+        return false;
+    for (int k = 0; k < c->n; k++)
+        if (a->digit[a->n - c->n + k].sym != c->digit[k].sym ||
+            a->digit[a->n - c->n + k].size != c->digit[k].size)
+            return false;
+    return true;
+}
+
+static bool owns(const struct builder *b, const struct axis *a)
+{
+    struct runs r;
+    bool owned = true;
+
+    axis_runs(&r, a, &b->m->scope, b->share);
+    for (size_t i = 0; i < r.n; i++)
+        owned &= r.v[i].owned;
+    runs_clear(&r);
+    return owned;
+}
+
+/* OP of X with X's type, by LAYOUT. */
+static struct inst *norm_step(struct builder *b, enum op op, int x,
+                              const struct inst *layout)
+{
+    struct inst *inst = build_unary(b, op, x);
+
+    inst->norm = layout->norm;
+    return inst;
+}
+
+/* A sum over X's columns on all ranks: of what OP makes of each row. */
+static int norm_sum(struct builder *b, enum op op, int x, int sum,
+                    const struct inst *layout)
+{
+    struct inst *inst = build_emit_plain(b, op, 1, DTYPE_F64, b->p->value[x].rows);
+
+    inst->norm = layout->norm;
+    inst->src[inst->nsrc++] = x;
+    if (sum >= 0)
+        inst->src[inst->nsrc++] = sum;
+    b->p->value[inst->dst].place = PLACE_PARTIAL;
+    return build_sum(b, inst->dst, MESH_TP);
+}
+
+/* A norm over a cut axis: row statistics, their sums over the ranks, and what they do
+ * to the row. */
+static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
+                                    const struct inst *layout)
+{
+    bool centred = op == OP_LAYERNORM;
+    int sum = centred ? norm_sum(b, OP_ROW_SUM, x, -1, layout) : -1;
+    int squares = norm_sum(b, OP_ROW_SQUARES, x, sum, layout);
+    struct inst *inst =
+        norm_step(b, centred ? OP_LAYER_APPLY : OP_RMS_APPLY, x, layout);
+
+    inst->src[inst->nsrc++] = squares;
+    if (centred)
+        inst->src[inst->nsrc++] = sum;
+    return inst;
+}
+
+/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
+ * columns. */
+int apply_norm(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "plus", NULL };
+    const struct operand *eps = &arg[n - 1];
+    const struct axis *over;
+    struct inst layout = { 0 }, *inst;
+    double plus;
+    int x;
+
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "plus", 0, &plus) < 0)
+        return -1;
+    if (eps->kind != OPERAND_NUMBER)
+        return build_error(b, eps->at, "expected a number (epsilon) last");
+    if (n > (op == OP_LAYERNORM ? 4 : 3))
+        return build_error(b, arg[3].at, "too many arguments");
+    x = arg[0].index;
+    if (b->p->value[x].place == PLACE_PARTIAL)
+        x = build_whole(b, x);
+    over = &b->type[x].col;
+    for (int i = 1; i < n - 1; i++) {
+        const struct model_tensor *t;
+
+        if (arg[i].kind == OPERAND_ABSENT)
+            continue;
+        t = build_need_weight(b, &arg[i], 1);
+        if (!t)
+            return -1;
+        if (!is_suffix(&b->type[x].col, t->axis[0]))
+            return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
+                                    t->axis[0]);
+        over = t->axis[0];
+    }
+    layout.norm.whole_width = layout.norm.width = over->size;
+    layout.norm.eps = eps->number;
+    layout.norm.plus_one = plus != 0;
+    layout.norm.owned = true;
+    if (b->p->value[x].place == PLACE_CUT && build_cuts(b, over)) {
+        layout.norm.width = axis_count(over, NULL, &b->m->scope, b->share);
+        layout.norm.owned = owns(b, over);
+        inst = norm_over_ranks(b, op, x, &layout);
+    } else {
+        inst = norm_step(b, op, x, &layout);
+    }
+    if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
+        inst->weight = build_weight(b, arg[1].tensor);
+    if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
+        inst->weight2 = build_weight(b, arg[2].tensor);
+    build_operand(out, inst);
+    return 0;
+}
+
+/* Hugging Face's names of activations (transformers, ACT2FN). */
+static const struct {
+    const char *name;
+    enum activation act;
+} activations[] = {
+    { "silu", ACT_SILU },
+    { "swish", ACT_SILU },
+    { "gelu", ACT_GELU },
+    { "gelu_python", ACT_GELU },
+    { "gelu_new", ACT_GELU_NEW },
+    { "gelu_fast", ACT_GELU_TANH },
+    { "gelu_pytorch_tanh", ACT_GELU_TANH },
+    { "relu", ACT_RELU },
+    { "tanh", ACT_TANH },
+    { "sigmoid", ACT_SIGMOID },
+    { "quick_gelu", ACT_QUICK_GELU },
+};
+
+static int find_activation(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof(activations) / sizeof(*activations); i++)
+        if (strlen(activations[i].name) == len &&
+            !memcmp(activations[i].name, name, len))
+            return (int)activations[i].act;
+    return -1;
+}
+
+/* op(x): what the table of operations says of it is all that there is to know. */
+int apply_elementwise(struct builder *b, enum op op, const struct node *call,
+                      const struct operand *arg, int n, struct operand *out)
+{
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    build_operand(out, build_unary(b, op, arg[0].index));
+    return 0;
+}
+
+static int emit_activation(struct builder *b, const struct operand *x, int act,
+                           struct operand *out)
+{
+    struct inst *inst;
+
+    if (build_need_value(b, x) < 0)
+        return -1;
+    inst = build_unary(b, OP_ACTIVATION, x->index);
+    inst->act = (enum activation)act;
+    build_operand(out, inst);
+    return 0;
+}
+
+int apply_activation(struct builder *b, enum op op, const struct node *call,
+                     const struct operand *arg, int n, struct operand *out)
+{
+    int act;
+
+    (void)op;
+    (void)n;
+    if (build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_WORD)
+        return build_error(b, arg[1].at, "expected the name of an activation");
+    act = find_activation(arg[1].word, strlen(arg[1].word));
+    if (act < 0)
+        return build_error(b, arg[1].at, "no activation is called '%s'", arg[1].word);
+    return emit_activation(b, &arg[0], act, out);
+}
+
+/* softcap(x, c) and clip(x, c): OP with a bound, x without. */
+int apply_bound(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (arg[1].kind == OPERAND_ABSENT) {
+        *out = arg[0];
+        return 0;
+    }
+    if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
+        return build_error(b, arg[1].at, "expected a number above 0");
+    inst = build_unary(b, op, arg[0].index);
+    inst->number = arg[1].number;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* The angles of rotary table TABLE for the positions of rows ROWS: made once. */
+static int angles_of(struct builder *b, int table, enum rows rows)
+{
+    int *made = &b->angles[(size_t)table * ROWS_KINDS + rows];
+
+    if (*made < 0) {
+        struct inst *inst =
+            build_emit_plain(b, OP_ANGLES, b->p->rope[table].dim, DTYPE_F32, rows);
+
+        inst->rope.table = table;
+        *made = inst->dst;
+        b->p->value[*made].section = 0; /* of no layer: program_build puts it first */
+        b->p->value[*made].layer = model_sections(b->m, NULL)[0].repeated ? 0 : -1;
+    }
+    return *made;
+}
+
+/* Columns of one head: X's last digit. */
+static uint64_t head_size(const struct axis *x)
+{
+    const struct leaf *l = &x->leaf[0];
+
+    return l->n ? l->digit[l->n - 1].size : 1;
+}
+
+int apply_rope(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    uint64_t head;
+    struct inst *inst;
+    int angles;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_ROPE)
+        return build_error(b, arg[1].at, "expected a rotary table of the family");
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "rope needs the rows of all tokens");
+    if (type_of(b, &arg[0])->col.n != 1)
+        return build_error(b, arg[0].at, "rope needs one segment");
+    head = head_size(&type_of(b, &arg[0])->col);
+    if (b->p->rope[arg[1].index].dim > head)
+        return build_error(
+            b, arg[1].at, "the table turns %llu columns, a head has %llu",
+            (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
+    angles = angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
+    inst = build_unary(b, op, arg[0].index);
+    inst->src[inst->nsrc++] = angles;
+    inst->rope.table = arg[1].index;
+    inst->rope.head = head;
+    build_operand(out, inst);
+    return 0;
+}
+
+int apply_keep(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    struct program *p = b->p;
+    struct inst *inst;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "keep needs the rows of all tokens");
+    if (b->opt->reverse) { /* a step is whole sequences: nothing is read later */
+        *out = (struct operand){ .kind = OPERAND_VALUE,
+                                 .index = build_cut(b, arg[0].index) };
+        return 0;
+    }
+    inst = build_unary(b, op, build_cut(b, arg[0].index));
+    inst->keep.slot = p->nslots;
+    p->value[inst->dst].kept = true;
+    p->slot_value =
+        xrealloc(p->slot_value, sizeof(*p->slot_value) * (size_t)(p->nslots + 1));
+    p->slot_value[p->nslots++] = inst->dst;
+    build_operand(out, inst);
+    return 0;
+}
+
+int apply_first(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+    int first;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
+        return build_error(b, arg[0].at, "first needs the rows of all tokens");
+    inst = build_unary(b, op, arg[0].index);
+    first = inst->dst;
+    b->p->value[first].rows = ROWS_ONE;
+    *out =
+        (struct operand){ .kind = OPERAND_VALUE, .index = build_shared_rows(b, first) };
+    return 0;
+}
+
+/* The operation that the language calls by the N bytes at NAME, or NULL. */
+static const struct op_info *find_op(const char *name, size_t n)
+{
+    for (int op = 0; op < OP_COUNT; op++)
+        if (op_table[op].apply && strlen(op_table[op].name) == n &&
+            !memcmp(op_table[op].name, name, n))
+            return &op_table[op];
+    return NULL;
+}
+
+enum { MAX_ARGS = 5 };
+
+int rules_call(struct builder *b, const struct node *call, struct operand *out)
+{
+    struct operand arg[MAX_ARGS];
+    const struct op_info *rule = find_op(call->text, call->len);
+    int n = 0, act;
+
+    act = rule ? -1 : find_activation(call->text, call->len);
+    if (!rule && act < 0)
+        return build_error(b, call->at, "no operation is called '%.*s'", (int)call->len,
+                           call->text);
+    for (const struct node *k = call->kid; k; k = k->next) {
+        if (k->kind == NODE_OPTION)
+            continue;
+        if (n == MAX_ARGS)
+            return build_error(b, k->at, "too many arguments");
+        if (eval_tree(b, k, &arg[n]) < 0)
+            return -1;
+        arg[n++].at = k->at;
+    }
+    if (n < (rule ? rule->least : 1) || n > (rule ? rule->most : 1))
+        return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d",
+                           (int)call->len, call->text, rule ? rule->least : 1,
+                           rule ? rule->most : 1, n);
+    if (!rule)
+        return emit_activation(b, &arg[0], act, out);
+    return rule->apply(b, (enum op)(rule - op_table), call, arg, n, out);
+}

@@ -1,0 +1,662 @@
+/* checkpoint - a model and its weights on disk, whole or cut */
+#include "lib/reshard/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/model/quant.h"
+
+static const uint64_t NOT_THERE = UINT64_MAX;
+
+enum { PAGE = 1 << 16 }; /* a multiple of any machine's page */
+
+/* The open files and where each tensor lies in them. */
+struct checkpoint_files {
+    int nparts; /* 1 unless sharded */
+    int nfiles;
+    int *fd;                /* [nfiles], -1 until opened */
+    uint64_t *offset;       /* [ntensors * nparts] in the part's file; sharded only */
+    struct cutter **cutter; /* [nparts]; sharded only */
+    struct cut_side side;
+    uint32_t *crc; /* [nparts] scratch of a copy */
+    bool *read;
+    size_t tensor; /* being copied */
+};
+
+bool checkpoint_is_sharded(const char *path)
+{
+    char *manifest = fs_join_dup(path, MANIFEST_NAME);
+    bool found = fs_exists(manifest);
+
+    free(manifest);
+    return found;
+}
+
+char *checkpoint_file_dup(const struct checkpoint *c, const char *name)
+{
+    char *path;
+
+    if (!c->sharded && c->source.single)
+        return NULL;
+    path = fs_join_dup(c->path, name);
+    if (fs_exists(path))
+        return path;
+    free(path);
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+/* Bind the model to the tensors and note which tensor of it each of them is. */
+static int bind(struct checkpoint *c, struct err *err)
+{
+    struct model_input *in = xcalloc(c->ntensors, sizeof(*in));
+    int ret;
+
+    for (size_t i = 0; i < c->ntensors; i++)
+        in[i] = (struct model_input){ c->tensor[i].name, c->tensor[i].dtype,
+                                      c->tensor[i].ndim, c->tensor[i].shape };
+    ret = model_bind(c->model, in, c->ntensors, err);
+    free(in);
+    if (ret < 0)
+        return -1;
+    for (size_t t = 0; t < c->model->ntensors; t++)
+        if (c->model->tensor[t].source >= 0)
+            c->which[c->model->tensor[t].source] = (long)t;
+    return 0;
+}
+
+static int open_sharded(struct checkpoint *c, const struct checkpoint_options *opt,
+                        struct err *err)
+{
+    char *path = fs_join_dup(c->path, MANIFEST_NAME);
+    struct manifest *m = &c->manifest;
+    int ret = -1;
+
+    if (manifest_read(m, path, err) < 0)
+        goto out;
+    for (int a = 0; a < MESH_NAXES; a++)
+        c->mesh.size[a] = m->mesh[a];
+    c->mesh.stages = m->stages;
+    c->mesh.pad_vocab = m->pad_vocab;
+    if (mesh_set(&c->mesh, m->mesh, &c->mesh, err) < 0) {
+        err_prefix(err, "%s", path);
+        err->kind = ERR_INPUT;
+        goto out;
+    }
+    c->mesh.keep_vocab = m->keep_vocab;
+    c->ntensors = m->ntensors;
+    c->tensor = xcalloc(m->ntensors, sizeof(*c->tensor));
+    for (size_t i = 0; i < m->ntensors; i++)
+        c->tensor[i] = (struct tensor){ .name = m->tensor[i].name,
+                                        .shape = m->tensor[i].shape,
+                                        .dtype = m->tensor[i].dtype,
+                                        .ndim = m->tensor[i].ndim };
+    ret =
+        opt->no_model ? 0 : model_open_flat(&c->model, path, m->config, m->family, err);
+out:
+    free(path);
+    return ret;
+}
+
+static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
+                       struct err *err)
+{
+    if (source_open(&c->source, c->path, err) < 0)
+        return -1;
+    mesh_one(&c->mesh);
+    c->ntensors = c->source.n;
+    c->tensor = xcalloc(c->source.n, sizeof(*c->tensor));
+    if (c->source.n)
+        memcpy(c->tensor, c->source.tensor, c->source.n * sizeof(*c->tensor));
+    if (opt->no_model || c->source.single)
+        return 0;
+    if (!c->source.config)
+        return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
+    return model_open(&c->model, c->source.config_path, c->source.config,
+                      opt->family_file, opt->family_path, err);
+}
+
+static void init_files(struct checkpoint *c)
+{
+    struct checkpoint_files *f = xcalloc(1, sizeof(*f));
+
+    f->nparts = c->sharded ? c->manifest.nparts : 1;
+    f->nfiles = c->sharded ? f->nparts : (int)c->source.nfiles;
+    f->fd = xmalloc((size_t)f->nfiles * sizeof(*f->fd));
+    for (int i = 0; i < f->nfiles; i++)
+        f->fd[i] = -1;
+    f->crc = xcalloc((size_t)f->nparts, sizeof(*f->crc));
+    f->read = xcalloc((size_t)f->nparts, sizeof(*f->read));
+    c->files = f;
+}
+
+int checkpoint_missing(const char *path, struct err *err)
+{
+    static const char *const letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
+    size_t owner = strspn(path, letters);
+    const char *name = path + owner + (path[owner] == '/');
+    bool hub = path[0] != '.' && owner && path[owner] == '/' && *name &&
+               !name[strspn(name, letters)];
+    char *dir = fs_dirname_dup(path);
+
+    if (hub && !fs_exists(dir))
+        err_set(err, ERR_INPUT,
+                "%s: no such directory, and nothing is downloaded; "
+                "'hf download %s --local-dir %s' fetches a model",
+                path, path, name);
+    else
+        err_set(err, ERR_INPUT, "%s: no such file or directory", path);
+    free(dir);
+    return -1;
+}
+
+int checkpoint_open(struct checkpoint **out, const char *path,
+                    const struct checkpoint_options *opt, struct err *err)
+{
+    static const struct checkpoint_options none = { 0 };
+    struct checkpoint *c = xcalloc(1, sizeof(*c));
+    int ret = -1;
+
+    opt = opt ? opt : &none;
+    c->path = xstrdup(path);
+    if (!fs_exists(path)) {
+        checkpoint_missing(path, err);
+        goto out;
+    }
+    c->sharded = checkpoint_is_sharded(path);
+    if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
+        goto out;
+    c->which = xmalloc(c->ntensors * sizeof(*c->which));
+    for (size_t i = 0; i < c->ntensors; i++)
+        c->which[i] = -1;
+    if (c->model && bind(c, err) < 0) {
+        err_prefix(err, "%s", path);
+        goto out;
+    }
+    init_files(c);
+    *out = c;
+    ret = 0;
+out:
+    if (ret < 0)
+        checkpoint_close(c);
+    return ret;
+}
+
+static void free_cutters(struct checkpoint_files *f)
+{
+    for (int p = 0; f->cutter && p < f->nparts; p++)
+        cutter_free(f->cutter[p]);
+    free(f->cutter);
+    f->cutter = NULL;
+}
+
+static void close_files(struct checkpoint_files *f)
+{
+    if (!f)
+        return;
+    for (int i = 0; i < f->nfiles; i++)
+        if (f->fd[i] >= 0)
+            close(f->fd[i]);
+    free_cutters(f);
+    free(f->fd);
+    free(f->offset);
+    free(f->crc);
+    free(f->read);
+    free(f);
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    if (!c)
+        return;
+    close_files(c->files);
+    model_free(c->model);
+    source_clear(&c->source);
+    manifest_clear(&c->manifest);
+    free(c->tensor);
+    free(c->which);
+    free(c->path);
+    free(c);
+}
+
+/* ---- files ---- */
+
+struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
+                                        enum dtype dtype)
+{
+    const struct tensor *t = &c->tensor[i];
+
+    return (struct cut_tensor){
+        .name = t->name,
+        .model = c->which[i],
+        .ndim = t->ndim,
+        .shape = t->shape,
+        .from = t->dtype,
+        .to = dtype,
+        .group = c->which[i] < 0 ? 0 : quant_index_group(c->model, (size_t)c->which[i])
+    };
+}
+
+static const char *file_name(const struct checkpoint *c, int f)
+{
+    return c->sharded ? c->manifest.file[f].name : c->source.file[f].name;
+}
+
+static char *file_path_dup(const struct checkpoint *c, int f)
+{
+    return c->sharded ? fs_join_dup(c->path, c->manifest.file[f].name)
+                      : xstrdup(c->source.file[f].path);
+}
+
+/* N bytes at OFFSET of the row-major form of T, whose elements lie in the file with
+ * strides. */
+static int read_strided(int fd, const struct tensor *t, uint64_t offset,
+                        unsigned char *buf, size_t n, const char *name, struct err *err)
+{
+    size_t width = (size_t)dtype_bits(t->dtype) / 8;
+    uint64_t reach = 1, start = t->offset - t->offset % PAGE;
+    unsigned char *map;
+
+    for (int k = 0; k < t->ndim; k++)
+        reach += (t->shape[k] - 1) * t->stride[k];
+    reach = reach * width + (t->offset - start);
+    map = mmap(NULL, (size_t)reach, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
+    if (map == MAP_FAILED)
+        return err_errno(err, "%s", name);
+    for (uint64_t i = offset / width; n; i++, n -= width, buf += width) {
+        uint64_t rest = i, at = 0;
+
+        for (int k = t->ndim - 1; k >= 0; k--) {
+            at += rest % t->shape[k] * t->stride[k];
+            rest /= t->shape[k];
+        }
+        memcpy(buf, map + (t->offset - start) + at * width, width);
+    }
+    munmap(map, (size_t)reach);
+    return 0;
+}
+
+static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                           struct err *err)
+{
+    struct checkpoint *c = arg;
+    struct checkpoint_files *f = c->files;
+    const struct tensor *t = &c->tensor[f->tensor];
+    int file = c->sharded ? part : t->file;
+    uint64_t base = c->sharded ? f->offset[f->tensor * (size_t)f->nparts + (size_t)part]
+                               : t->offset;
+
+    if (!c->sharded && t->stride)
+        return read_strided(f->fd[file], t, offset, buf, n, file_name(c, file), err);
+    return fs_pread(f->fd[file], buf, n, base + offset, file_name(c, file), err);
+}
+
+static int make_cutters(struct checkpoint *c, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    int coord[MESH_NAXES];
+
+    f->cutter = xcalloc((size_t)f->nparts, sizeof(struct cutter *));
+    for (int p = 0; p < f->nparts; p++) {
+        manifest_part_coord(c->manifest.mesh, p, coord);
+        if (cutter_open(&f->cutter[p], c->model, &c->mesh, coord, err) < 0) {
+            err->kind = ERR_INPUT;
+            free_cutters(f);
+            return -1;
+        }
+        if (c->manifest.version == MANIFEST_BY_UNIT)
+            cutter_set_order(f->cutter[p], SLICE_CUTS_BY_UNIT);
+    }
+    f->offset = xmalloc(c->ntensors * (size_t)f->nparts * sizeof(*f->offset));
+    for (size_t i = 0; i < c->ntensors * (size_t)f->nparts; i++)
+        f->offset[i] = NOT_THERE;
+    return 0;
+}
+
+/* The entry of tensor I in part P's header must be what the manifest promises. */
+static int check_entry(struct checkpoint *c, size_t i, int p,
+                       const struct tensor *found, const char *path, struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+    uint64_t shape[TENSOR_MAX_DIMS], bytes;
+    bool held;
+
+    if (cut_part_bytes(&bytes, &held, &c->files->side, p, &t, t.to, err) < 0)
+        return err_prefix(err, "%s", path);
+    if (held != manifest_holds(&c->manifest.tensor[i], p))
+        return err_set(err, ERR_INPUT,
+                       "%s: %s: the manifest and the family disagree on "
+                       "whether part %d holds it",
+                       path, t.name, p);
+    if (!held)
+        return found ? err_set(err, ERR_INPUT, "%s: %s does not belong to this part",
+                               path, t.name)
+                     : 0;
+    if (!found)
+        return err_set(err, ERR_INPUT, "%s: tensor %s is missing", path, t.name);
+    cut_part_shape(shape, &c->files->side, p, &t);
+    if (found->dtype != t.to || found->ndim != t.ndim ||
+        memcmp(found->shape, shape, (size_t)t.ndim * sizeof(*shape)) ||
+        found->size != bytes)
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor %s has another type or shape than the "
+                       "manifest says",
+                       path, t.name);
+    c->files->offset[i * (size_t)c->files->nparts + (size_t)p] = found->offset;
+    return 0;
+}
+
+/* Read the header of the open rank file P and find its tensors. */
+static int locate(struct checkpoint *c, int p, const char *path, struct err *err)
+{
+    struct tensor_index index = { 0 };
+    struct safetensors st;
+    size_t held = 0;
+    int ret = -1;
+
+    if (safetensors_read(&st, NULL, c->files->fd[p], path, err) < 0)
+        return -1;
+    if (st.size != c->manifest.file[p].size) {
+        err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes; the manifest says %" PRIu64,
+                path, st.size, c->manifest.file[p].size);
+        goto out;
+    }
+    tensor_index_init(&index, st.tensor, st.n);
+    for (size_t i = 0; i < c->ntensors; i++) {
+        long at = tensor_index_find(&index, c->tensor[i].name);
+
+        if (check_entry(c, i, p, at < 0 ? NULL : &st.tensor[at], path, err) < 0)
+            goto out;
+        held += at >= 0;
+    }
+    if (held != st.n) {
+        err_set(err, ERR_INPUT, "%s: has tensors that the manifest does not name",
+                path);
+        goto out;
+    }
+    ret = 0;
+out:
+    tensor_index_clear(&index);
+    safetensors_clear(&st);
+    return ret;
+}
+
+static int open_file(struct checkpoint *c, int i, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    char *path;
+    int ret = 0;
+
+    if (f->fd[i] >= 0)
+        return 0;
+    path = file_path_dup(c, i);
+    f->fd[i] = fs_open_regular(path, err);
+    if (f->fd[i] < 0)
+        ret = -1;
+    else if (c->sharded && locate(c, i, path, err) < 0) {
+        close(f->fd[i]);
+        f->fd[i] = -1;
+        ret = -1;
+    }
+    free(path);
+    return ret;
+}
+
+int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+
+    if (c->sharded && !f->cutter && make_cutters(c, err) < 0)
+        return -1;
+    f->side = (struct cut_side){
+        .nparts = f->nparts, .cutter = f->cutter, .io = read_from_files, .arg = c
+    };
+    for (int i = 0; i < f->nfiles; i++)
+        if ((p < 0 || !c->sharded || p == i) && open_file(c, i, err) < 0)
+            return -1;
+    return 0;
+}
+
+mode_t checkpoint_mode(const struct checkpoint *c)
+{
+    mode_t mode = 0777;
+    struct stat st;
+
+    for (int i = 0; i < c->files->nfiles; i++)
+        if (c->files->fd[i] >= 0)
+            mode &= fstat(c->files->fd[i], &st) == 0 ? st.st_mode : 0;
+    return mode;
+}
+
+/* Does PATH, its links followed, lie in the directory OUTPUT or is it that? */
+static bool lies_in(const char *path, const char *output)
+{
+    char *real = realpath(path, NULL);
+    size_t n = strlen(output);
+    bool found = real && !strncmp(real, output, n) && (!real[n] || real[n] == '/');
+
+    free(real);
+    return found;
+}
+
+int checkpoint_spares(const struct checkpoint *c, const char *path, struct err *err)
+{
+    char *output = realpath(path, NULL);
+    bool found;
+
+    if (!output)
+        return 0;
+    found = lies_in(c->path, output);
+    for (int i = 0; i < c->files->nfiles && !found; i++) {
+        char *file = file_path_dup(c, i);
+
+        found = lies_in(file, output);
+        free(file);
+    }
+    free(output);
+    return found ? err_set(err, ERR_USAGE, "%s: is what is read, or holds it", path)
+                 : 0;
+}
+
+/* Compare the CRC-32 of tensor I's bytes in part P with the manifest's. */
+static int check_crc(const struct checkpoint *c, size_t i, int p, uint32_t crc,
+                     struct err *err)
+{
+    if (crc == c->manifest.tensor[i].crc[p])
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s/%s: tensor %s is damaged: its CRC-32 is %08" PRIx32
+                   ", the manifest's %08" PRIx32,
+                   c->path, c->manifest.file[p].name, c->tensor[i].name, crc,
+                   c->manifest.tensor[i].crc[p]);
+}
+
+int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype dtype,
+                    const struct cut_side *to, uint32_t *whole_crc, uint32_t *to_crc,
+                    uint64_t *overflows, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, dtype);
+
+    if (checkpoint_open_files(c, -1, err) < 0)
+        return -1;
+    f->tensor = i;
+    if (cut_copy(cut, &t, &f->side, to, f->crc, f->read, to_crc, overflows, err) < 0)
+        return -1;
+    if (!c->sharded && whole_crc)
+        *whole_crc = f->crc[0];
+    for (int p = 0; c->sharded && p < f->nparts; p++)
+        if (f->read[p] && check_crc(c, i, p, f->crc[p], err) < 0)
+            return -1;
+    return 0;
+}
+
+int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
+                         uint64_t first, uint64_t rows, const struct cut_side *to,
+                         struct err *err)
+{
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+
+    if (checkpoint_open_files(c, -1, err) < 0)
+        return -1;
+    c->files->tensor = i;
+    t.first = first;
+    t.rows = rows;
+    return cut_copy(cut, &t, &c->files->side, to, NULL, NULL, NULL, NULL, err);
+}
+
+/* ---- loading a part ---- */
+
+struct loader {
+    struct checkpoint *ckpt;
+    struct cutter *cutter;
+    struct cut *cut;
+    int part; /* of the files, when the mesh is theirs; else -1 */
+};
+
+static bool same_stages(const struct mesh *a, const struct mesh *b)
+{
+    size_t n = (size_t)a->size[MESH_PP];
+
+    if (!a->stages || !b->stages)
+        return a->stages == b->stages;
+    return !memcmp(a->stages, b->stages, n * sizeof(*a->stages));
+}
+
+/* Is MESH, but for sp and dp, that of the files?  Parts with all of the vocabulary have
+ * that of any share. */
+static bool same_parts(const struct checkpoint *c, const struct mesh *mesh)
+{
+    return c->sharded && mesh->size[MESH_TP] == c->mesh.size[MESH_TP] &&
+           mesh->size[MESH_EP] == c->mesh.size[MESH_EP] &&
+           mesh->size[MESH_PP] == c->mesh.size[MESH_PP] &&
+           mesh->pad_vocab == c->mesh.pad_vocab && same_stages(mesh, &c->mesh);
+}
+
+int loader_open(struct loader **out, struct checkpoint *c, const struct mesh *mesh,
+                const int coord[MESH_NAXES], struct err *err)
+{
+    struct loader *l = xcalloc(1, sizeof(*l));
+
+    l->ckpt = c;
+    l->part = -1;
+    if (same_parts(c, mesh))
+        l->part = (coord[MESH_PP] * mesh->size[MESH_EP] + coord[MESH_EP]) *
+                      mesh->size[MESH_TP] +
+                  coord[MESH_TP];
+    if (cutter_open(&l->cutter, c->model, mesh, coord, err) < 0 ||
+        checkpoint_open_files(c, l->part, err) < 0) {
+        loader_close(l);
+        return -1;
+    }
+    cutter_set_order(l->cutter, SLICE_BY_UNIT);
+    l->cut = cut_new();
+    *out = l;
+    return 0;
+}
+
+void loader_close(struct loader *l)
+{
+    if (!l)
+        return;
+    cut_free(l->cut);
+    cutter_free(l->cutter);
+    free(l);
+}
+
+int loader_bytes(struct loader *l, size_t t, uint64_t *bytes, struct err *err)
+{
+    size_t i = (size_t)l->ckpt->model->tensor[t].source;
+    struct cut_tensor ct = checkpoint_cut_tensor(l->ckpt, i, l->ckpt->tensor[i].dtype);
+    struct cut_side side = { .nparts = 1, .cutter = &l->cutter };
+    bool held;
+
+    return cut_part_bytes(bytes, &held, &side, 0, &ct, ct.to, err);
+}
+
+static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                           struct err *err)
+{
+    (void)part;
+    (void)err;
+    memcpy((char *)arg + offset, buf, n);
+    return 0;
+}
+
+/* The loader's own part, as a source of one part. */
+static int read_own_part(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                         struct err *err)
+{
+    const struct loader *l = arg;
+
+    (void)part;
+    return read_from_files(l->ckpt, l->part, offset, buf, n, err);
+}
+
+static bool same_runs(const struct runs *a, const struct runs *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->v[i].start != b->v[i].start || a->v[i].count != b->v[i].count)
+            return false;
+    return true;
+}
+
+/* Does the part's file have tensor T's bytes as the program wants them? */
+static bool is_as_wanted(const struct loader *l, size_t t)
+{
+    struct slice file, wanted;
+
+    cutter_slice(l->ckpt->files->cutter[l->part], t, &file);
+    cutter_slice(l->cutter, t, &wanted);
+    if (!file.cut && !wanted.cut)
+        return true;
+    for (int k = 0; k < wanted.ndim; k++)
+        if (!same_runs(file.runs[k], wanted.runs[k]))
+            return false;
+    return file.cut == wanted.cut;
+}
+
+int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
+{
+    struct checkpoint *c = l->ckpt;
+    struct checkpoint_files *f = c->files;
+    size_t i = (size_t)c->model->tensor[t].source;
+    struct cut_side to = {
+        .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
+    };
+    struct cut_side from = {
+        .nparts = 1, .io = read_own_part, .arg = l, .replicas = true
+    };
+    struct cut_tensor ct = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+    uint64_t bytes;
+    uint32_t crc;
+
+    if (l->part < 0)
+        return checkpoint_copy(c, l->cut, i, ct.to, &to, NULL, NULL, NULL, err);
+    if (loader_bytes(l, t, &bytes, err) < 0)
+        return -1;
+    if (!bytes)
+        return 0;
+    f->tensor = i;
+    from.cutter = &f->cutter[l->part];
+    if (is_as_wanted(l, t)) {
+        if (read_from_files(c, l->part, 0, buf, (size_t)bytes, err) < 0)
+            return -1;
+        crc = hash_crc32(0, buf, (size_t)bytes);
+    } else if (cut_copy(l->cut, &ct, &from, &to, &crc, NULL, NULL, NULL, err) < 0) {
+        return -1;
+    }
+    return check_crc(c, i, l->part, crc, err);
+}

@@ -1,0 +1,102 @@
+/* checkpoint - a model and its weights on disk, whole or cut
+ *
+ * What is opened is a Hugging Face directory, a checkpoint that tp-shard made
+ * (checkpoint.json and rank files), or a single safetensors file, which has tensors but
+ * no model.  All answer the same questions: which tensors, and the bytes of one for any
+ * part of any mesh. */
+#ifndef LIB_RESHARD_CHECKPOINT_H
+#define LIB_RESHARD_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/ckpt/source.h"
+#include "lib/ckpt/tensor.h"
+#include "lib/reshard/cut.h"
+#include "lib/model/mesh.h"
+#include "lib/model/model.h"
+
+struct checkpoint {
+    char *path;               /* as given */
+    bool sharded;             /* has a manifest */
+    struct source source;     /* unless sharded */
+    struct manifest manifest; /* when sharded */
+    struct model *model;      /* bound to the tensors; NULL when there is no config */
+    struct mesh mesh;         /* of the rank files; one rank unless sharded */
+    struct tensor *tensor;    /* whole tensors; .file and .offset unless sharded */
+    size_t ntensors;
+    long *which; /* [ntensors] index in model, -1 for a carried tensor */
+    struct checkpoint_files *files; /* private: what is open */
+};
+
+struct checkpoint_options {
+    const char *family_file; /* --family, or NULL */
+    const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
+    bool no_model;           /* tensors only: unknown families are fine */
+};
+
+/* Set *err for PATH, which does not exist: where it may be a name on the hub, how that
+ * is fetched.  Returns -1. */
+int checkpoint_missing(const char *path, struct err *err);
+
+/* Open PATH; rank files are not opened yet.  OPT may be NULL.  Errors as of the readers
+ * and of model_open and model_bind. */
+MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
+                               const struct checkpoint_options *opt, struct err *err);
+void checkpoint_close(struct checkpoint *c);
+
+/* The name of a directory's text file NAME ("tokenizer.json"): a fresh path, or NULL
+ * when the checkpoint has none. */
+char *checkpoint_file_dup(const struct checkpoint *c, const char *name);
+
+/* Does PATH hold a manifest? */
+bool checkpoint_is_sharded(const char *path);
+
+/* Open the files of weights and check that rank files are the manifest's: size, names,
+ * types, shapes. P >= 0: only part P's.  checkpoint_copy and the loader do it
+ * themselves.  ERR_INPUT names the file. */
+MUST_CHECK int checkpoint_open_files(struct checkpoint *c, int p, struct err *err);
+
+/* The permission bits that all of its open weight files have. */
+mode_t checkpoint_mode(const struct checkpoint *c);
+/* ERR_USAGE when an output PATH that replaces what is there would take files of C's
+ * with it. */
+MUST_CHECK int checkpoint_spares(const struct checkpoint *c, const char *path,
+                                 struct err *err);
+
+/* Copy tensor I to TO as DTYPE, checking the CRC-32 of every rank file's part that is
+ * read. WHOLE_CRC, unless NULL, becomes the CRC-32 of the tensor's bytes where the
+ * checkpoint is not sharded.  TO_CRC and OVERFLOWS as in cut_copy. */
+MUST_CHECK int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i,
+                               enum dtype dtype, const struct cut_side *to,
+                               uint32_t *whole_crc, uint32_t *to_crc,
+                               uint64_t *overflows, struct err *err);
+/* Copy the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, nothing being
+ * checked. */
+MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
+                                    uint64_t first, uint64_t rows,
+                                    const struct cut_side *to, struct err *err);
+/* Tensor I as cut_copy wants it. */
+struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
+                                        enum dtype dtype);
+
+/* A loader reads what one part of any mesh stores.  When the mesh is the files' own,
+ * only that part's file is read.  Every CRC-32 of a rank file that is met is
+ * checked. */
+struct loader;
+MUST_CHECK int loader_open(struct loader **out, struct checkpoint *c,
+                           const struct mesh *mesh, const int coord[MESH_NAXES],
+                           struct err *err);
+void loader_close(struct loader *l);
+/* Bytes that the part stores of the model's tensor T (its .source >= 0); 0 when it does
+ * not hold it. */
+MUST_CHECK int loader_bytes(struct loader *l, size_t t, uint64_t *bytes,
+                            struct err *err);
+/* Read them to BUF, which has room for loader_bytes. */
+MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
+
+#endif

@@ -1,0 +1,598 @@
+/* convert - writing a checkpoint anew: cut, merged, or cut otherwise, in one pass
+ *
+ * The tensors are copied in the order of the source's files and data, each read once.
+ * A line of the journal follows each: its number, and the CRC-32s that were made.  A
+ * later run takes a line's word only after reading the written bytes back. */
+#include "lib/reshard/convert.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/jsonlex.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/outdir.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/reshard/rankconfig.h"
+#include "lib/reshard/target.h"
+
+enum { READ_BACK = 1 << 20 };
+
+struct convert {
+    const struct convert_options *opt;
+    struct convert_result *result;
+    struct outdir out;
+    struct target to;
+    struct rankconfig configs;
+    uint32_t *whole_crc;         /* [ntensors] of what was read, from an uncut source */
+    struct manifest_file *small; /* small files, names borrowed from the source */
+    size_t nsmall;
+};
+
+/* ---- small files ---- */
+
+static size_t count_small(const struct checkpoint *k)
+{
+    return k->sharded ? k->manifest.nfiles - (size_t)k->manifest.nparts
+                      : k->source.nsmall;
+}
+
+static const char *small_name(const struct checkpoint *k, size_t i)
+{
+    return k->sharded ? k->manifest.file[(size_t)k->manifest.nparts + i].name
+                      : k->source.small[i];
+}
+
+/* The type that a merge's weights have, where it is not the original's. */
+static const enum dtype *merged_type(const struct convert *c)
+{
+    const struct checkpoint *k = c->to.from;
+
+    if (c->opt->mesh || c->opt->dtype || !k->manifest.cast)
+        return c->opt->mesh ? NULL : c->opt->dtype;
+    for (size_t i = 0; i < k->ntensors; i++)
+        if (k->which[i] >= 0 && dtype_is_float(c->to.dtype[i]) &&
+            dtype_bits(c->to.dtype[i]) >= 16)
+            return &c->to.dtype[i];
+    return NULL;
+}
+
+/* config.json at *TEXT names the type of the weights: let it be TYPE. */
+static void name_type(char **text, size_t *n, enum dtype type)
+{
+    struct str out = { 0 };
+    struct jsonlex lex;
+    size_t copied = 0;
+
+    jsonlex_init(&lex, "config.json", *text, *n);
+    while (jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
+        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
+            (strcmp(lex.text.s, "dtype") != 0 &&
+             strcmp(lex.text.s, "torch_dtype") != 0))
+            continue;
+        if (jsonlex_next(&lex, NULL) < 0 || lex.token != JSONLEX_STRING)
+            continue;
+        str_addn(&out, *text + copied, lex.start - copied);
+        str_add_json(&out, dtype_pytorch(type));
+        copied = lex.end;
+    }
+    jsonlex_clear(&lex);
+    str_addn(&out, *text + copied, *n - copied);
+    free(*text);
+    *n = out.len;
+    *text = str_steal(&out);
+}
+
+static int copy_small(struct convert *c, size_t i, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+    const char *name = small_name(k, i);
+    const enum dtype *type = merged_type(c);
+    char *from = fs_join_dup(k->path, name);
+    char *text = NULL;
+    struct stat st;
+    size_t n;
+    int ret = -1;
+
+    if (fs_read_regular(&text, &n, from, UINT32_MAX, err) < 0)
+        goto out;
+    if (stat(from, &st) < 0) {
+        err_errno(err, "%s", from);
+        goto out;
+    }
+    c->small[i] = (struct manifest_file){ name, n, hash_crc32(0, text, n), -1 };
+    if (k->sharded &&
+        (c->small[i].crc != k->manifest.file[(size_t)k->manifest.nparts + i].crc ||
+         n != k->manifest.file[(size_t)k->manifest.nparts + i].size)) {
+        err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
+        goto out;
+    }
+    if (type && !strcmp(name, "config.json"))
+        name_type(&text, &n, *type);
+    ret = outdir_write(&c->out, name, text, n, st.st_mode, err);
+out:
+    free(text);
+    free(from);
+    return ret;
+}
+
+/* Shards of torch.save get the index that their merged form needs. */
+static int make_index(struct convert *c, struct err *err)
+{
+    static const char NAME[] = "model.safetensors.index.json";
+    char *text = c->to.from->sharded ? NULL : source_index_dup(&c->to.from->source);
+    int ret = 0;
+
+    if (text) {
+        c->small[c->nsmall++] =
+            (struct manifest_file){ NAME, strlen(text),
+                                    hash_crc32(0, text, strlen(text)), -1 };
+        ret = outdir_write(&c->out, NAME, text, strlen(text),
+                           checkpoint_mode(c->to.from), err);
+    }
+    free(text);
+    return ret;
+}
+
+static int copy_all_small(struct convert *c, struct err *err)
+{
+    c->nsmall = count_small(c->to.from);
+    c->small = xcalloc(c->nsmall + 1, sizeof(*c->small));
+    for (size_t i = 0; i < c->nsmall; i++)
+        if (copy_small(c, i, err) < 0)
+            return -1;
+    return make_index(c, err);
+}
+
+/* ---- the journal ---- */
+
+/* One line that names the request: what is read, and what is made of it. */
+static char *identity_dup(const struct convert *c)
+{
+    const struct checkpoint *k = c->to.from;
+    struct str s = { 0 };
+
+    str_addf(&s, "%s version=%d", c->opt->mesh ? "cut" : "merge", MANIFEST_VERSION);
+    for (int a = 0; c->opt->mesh && a < MESH_NAXES; a++)
+        str_addf(&s, " %s=%d", mesh_axis_names[a], c->to.mesh.size[a]);
+    for (int i = 0; c->opt->mesh && c->to.mesh.stages && i < c->to.mesh.size[MESH_PP];
+         i++)
+        str_addf(&s, "%s%d", i ? "," : " stages=", c->to.mesh.stages[i]);
+    if (c->opt->mesh && c->to.mesh.pad_vocab)
+        str_addf(&s, " pad_vocab=%" PRIu64, c->to.mesh.pad_vocab);
+    if (c->opt->mesh && c->to.mesh.keep_vocab)
+        str_add(&s, " keep_vocab");
+    if (c->opt->rank_configs)
+        str_add(&s, " rank_configs");
+    str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
+    if (k->model)
+        str_addf(&s, " family=%08" PRIx32,
+                 hash_crc32(0, model_family_text(k->model),
+                            strlen(model_family_text(k->model))));
+    for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++) {
+        str_addc(&s, ' ');
+        str_add_json(&s, k->source.file[i].name);
+        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.file[i].size,
+                 k->source.file[i].mtime_ns);
+    }
+    if (!k->sharded && k->source.config)
+        str_addf(&s, " config=%08" PRIx32,
+                 hash_crc32(0, k->source.config, strlen(k->source.config)));
+    for (size_t i = 0; k->sharded && i < k->manifest.nfiles; i++) {
+        str_addc(&s, ' ');
+        str_add_json(&s, k->manifest.file[i].name);
+        str_addf(&s, ":%" PRIu64 ":%08" PRIx32, k->manifest.file[i].size,
+                 k->manifest.file[i].crc);
+    }
+    return str_steal(&s);
+}
+
+/* One line that tells whether the source's files are the very same ones.  Their size
+ * and time of change are in the identity; a change that sets the time back makes
+ * another inode, or another time of the inode's change. */
+static char *stamp_dup(const struct convert *c)
+{
+    const struct checkpoint *k = c->to.from;
+    struct str s = { 0 };
+
+    str_add(&s, "files");
+    for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++)
+        str_addf(&s, " %" PRIu64 ":%" PRId64, k->source.file[i].inode,
+                 k->source.file[i].ctime_ns);
+    return str_steal(&s);
+}
+
+static int note_tensor(struct convert *c, size_t i, struct err *err)
+{
+    struct str s = { 0 };
+    int ret;
+
+    str_addf(&s, "%zu %08" PRIx32, i, c->whole_crc[i]);
+    for (int p = 0; p < c->to.nparts; p++)
+        if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
+            str_addf(&s, " %08" PRIx32,
+                     c->to.crc[i * (size_t)c->to.nparts + (size_t)p]);
+    ret = outdir_note(&c->out, s.s, err);
+    str_clear(&s);
+    return ret;
+}
+
+/* A hexadecimal word of the journal at *s; false when there is none. */
+static bool take_word(const char **s, uint32_t *out)
+{
+    char *end;
+    unsigned long value;
+
+    if (**s != ' ')
+        return false;
+    value = strtoul(*s + 1, &end, 16);
+    if (end != *s + 9)
+        return false;
+    *s = end;
+    *out = (uint32_t)value;
+    return true;
+}
+
+/* Are the bytes of tensor I in part P those of CRC? */
+static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, char *buf)
+{
+    struct target_file *f = target_file(&c->to, i, p);
+    uint64_t bytes, at = target_place(&c->to, i, p);
+    uint32_t found = 0;
+    bool held;
+
+    if (target_part_bytes(&c->to, i, p, &bytes, &held, NULL) < 0)
+        return false;
+    for (uint64_t done = 0; done < bytes;) {
+        size_t n = bytes - done < READ_BACK ? (size_t)(bytes - done) : READ_BACK;
+
+        if (fs_pread(f->fd, buf, n, at + done, f->path, NULL) < 0)
+            return false;
+        found = hash_crc32(found, buf, n);
+        done += n;
+    }
+    if (found != crc)
+        return false;
+    c->to.crc[i * (size_t)c->to.nparts + (size_t)p] = crc;
+    c->to.done += bytes;
+    return true;
+}
+
+static int discard(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                   struct err *err)
+{
+    (void)arg;
+    (void)part;
+    (void)offset;
+    (void)buf;
+    (void)n;
+    (void)err;
+    return 0;
+}
+
+/* Has the source still the bytes of tensor I that were copied before? */
+static bool read_before(struct convert *c, struct cut *cut, size_t i)
+{
+    const struct cut_side nowhere = { .nparts = 1, .io = discard };
+    struct checkpoint *k = c->to.from;
+    uint32_t crc = 0;
+
+    return k->sharded || (checkpoint_copy(k, cut, i, k->tensor[i].dtype, &nowhere, &crc,
+                                          NULL, NULL, NULL) == 0 &&
+                          crc == c->whole_crc[i]);
+}
+
+/* Does LINE of the journal hold?  Then its tensor is *I. */
+static bool holds(struct convert *c, struct cut *cut, const char *line, char *buf,
+                  size_t *i)
+{
+    char *end;
+    const char *s;
+    uint32_t crc;
+
+    *i = strtoul(line, &end, 10);
+    s = end;
+    if (end == line || *i >= c->to.from->ntensors || !take_word(&s, &c->whole_crc[*i]))
+        return false;
+    for (int p = 0; p < c->to.nparts; p++)
+        if (target_place(&c->to, *i, p) != TARGET_NOT_THERE &&
+            (!take_word(&s, &crc) || !written_before(c, *i, p, crc, buf)))
+            return false;
+    return !c->out.touched || read_before(c, cut, *i);
+}
+
+/* Take the earlier run's word where it holds: DONE[i] for each tensor whose bytes are
+ * there. */
+static int take_up(struct convert *c, struct cut *cut, bool *done, struct err *err)
+{
+    char *buf = xmalloc(READ_BACK);
+    int ret = 0;
+
+    for (const char *line = c->out.done; *line && ret == 0;
+         line = strchr(line, '\n') + 1) {
+        uint64_t before = c->to.done;
+        size_t i;
+
+        if (!holds(c, cut, line, buf, &i)) {
+            c->to.done = before;
+            continue;
+        }
+        done[i] = true;
+        if (c->out.touched)
+            ret = note_tensor(c, i, err);
+    }
+    c->result->continued = c->to.done;
+    free(buf);
+    return ret;
+}
+
+/* ---- copying ---- */
+
+static int copy_tensors(struct convert *c, struct err *err)
+{
+    bool *done = xcalloc(c->to.from->ntensors, sizeof(*done));
+    struct cut *cut = cut_new();
+    int ret = -1;
+
+    if (take_up(c, cut, done, err) < 0)
+        goto out;
+    for (size_t i = 0; i < c->to.from->ntensors; i++) {
+        if (done[i])
+            continue;
+        c->to.tensor = i;
+        if (checkpoint_copy(c->to.from, cut, i, c->to.dtype[i], &c->to.side,
+                            &c->whole_crc[i], &c->to.crc[i * (size_t)c->to.nparts],
+                            &c->result->overflows, err) < 0 ||
+            note_tensor(c, i, err) < 0)
+            goto out;
+    }
+    ret = 0;
+out:
+    cut_free(cut);
+    free(done);
+    return ret;
+}
+
+/* What the family ties and the source stores twice must be equal. */
+static int check_tied(const struct convert *c, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+
+    for (size_t i = 0; i < k->model->ntensors; i++) {
+        const struct model_tensor *t = &k->model->tensor[i], *to;
+
+        if (t->tied < 0 || t->source < 0)
+            continue;
+        to = &k->model->tensor[t->tied];
+        if (to->source >= 0 &&
+            (k->tensor[t->source].dtype != k->tensor[to->source].dtype ||
+             c->whole_crc[t->source] != c->whole_crc[to->source]))
+            return err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
+                           k->path, t->name, to->name);
+    }
+    return 0;
+}
+
+/* The CRC-32 of the uncut source file F, whose raw header is given. */
+static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
+                           size_t n)
+{
+    const struct checkpoint *k = c->to.from;
+    unsigned char length[8];
+    uint32_t crc;
+
+    safetensors_put_length(length, n);
+    crc = hash_crc32(hash_crc32(0, length, sizeof(length)), header, n);
+    for (size_t i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].file == (int)f)
+            crc = hash_crc32_join(crc, c->whole_crc[i], k->tensor[i].size);
+    return crc;
+}
+
+/* ---- the manifest ---- */
+
+static int add_sources(struct convert *c, struct manifest *m, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+
+    if (k->sharded) {
+        m->nsources = k->manifest.nsources;
+        m->source = xmalloc(m->nsources * sizeof(*m->source));
+        memcpy(m->source, k->manifest.source, m->nsources * sizeof(*m->source));
+        return 0;
+    }
+    m->source = xcalloc(k->source.nfiles, sizeof(*m->source));
+    for (size_t f = 0; f < k->source.nfiles; f++) {
+        const struct source_file *file = &k->source.file[f];
+        char *header;
+        size_t n;
+
+        if (source_header(&header, &n, &k->source, f, err) < 0)
+            return -1;
+        m->source[m->nsources++] =
+            (struct manifest_source){ .name = file->name,
+                                      .size = file->whole,
+                                      .crc = source_crc(c, f, header, n),
+                                      .header = pool_strndup(&m->pool, header, n),
+                                      .header_len = n,
+                                      .origin = file->origin,
+                                      .origin_size = file->size };
+        free(header);
+        if (file->origin &&
+            source_crc32(&m->source[f].origin_crc, &k->source, f, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int add_files(struct convert *c, struct manifest *m, struct err *err)
+{
+    m->file = xcalloc(c->to.nfiles + c->nsmall, sizeof(*m->file));
+    for (size_t f = 0; f < c->to.nfiles; f++) {
+        m->file[f] =
+            (struct manifest_file){ c->to.file[f].name, c->to.file[f].size, 0, (int)f };
+        if (target_crc(&c->to, f, &m->file[f].crc, err) < 0)
+            return -1;
+    }
+    if (c->nsmall)
+        memcpy(m->file + c->to.nfiles, c->small, c->nsmall * sizeof(*c->small));
+    m->nfiles = c->to.nfiles + c->nsmall;
+    return 0;
+}
+
+static void add_tensors(struct convert *c, struct manifest *m)
+{
+    const struct checkpoint *k = c->to.from;
+    size_t words = ((size_t)c->to.nparts + 63) / 64;
+
+    m->tensor = xcalloc(k->ntensors, sizeof(*m->tensor));
+    for (size_t i = 0; i < k->ntensors; i++) {
+        struct manifest_tensor *t = &m->tensor[m->ntensors++];
+        uint64_t *held = pool_take(&m->pool, words * sizeof(*held), sizeof(*held));
+        const char **axis = NULL;
+
+        memset(held, 0, words * sizeof(*held));
+        for (int p = 0; p < c->to.nparts; p++)
+            if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
+                held[p / 64] |= UINT64_C(1) << p % 64;
+        if (k->which[i] >= 0) {
+            const struct model_tensor *mt = &k->model->tensor[k->which[i]];
+
+            axis = pool_take(&m->pool, (size_t)mt->ndim * sizeof(*axis), sizeof(*axis));
+            for (int d = 0; d < mt->ndim; d++)
+                axis[d] = mt->axis[d]->text;
+        }
+        *t = (struct manifest_tensor){ .name = k->tensor[i].name,
+                                       .role = "weight",
+                                       .shape = k->tensor[i].shape,
+                                       .axis = axis,
+                                       .crc = &c->to.crc[i * (size_t)c->to.nparts],
+                                       .held = held,
+                                       .dtype = c->to.dtype[i],
+                                       .ndim = k->tensor[i].ndim };
+    }
+}
+
+static int write_manifest(struct convert *c, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+    struct manifest m = { .nparts = c->to.nparts,
+                          .stages = c->to.mesh.stages,
+                          .pad_vocab = c->to.mesh.pad_vocab,
+                          .keep_vocab = c->to.mesh.keep_vocab,
+                          .cast = c->opt->dtype || (k->sharded && k->manifest.cast),
+                          .config = k->sharded ? k->manifest.config : k->source.config,
+                          .family = model_family_text(k->model),
+                          .rank_config = c->configs.crc };
+    char *path = fs_join_dup(c->out.partial, MANIFEST_NAME);
+    int fd = -1, ret = -1;
+
+    memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
+    if (add_sources(c, &m, err) < 0 || add_files(c, &m, err) < 0)
+        goto out;
+    add_tensors(c, &m);
+    fd = outdir_create(&c->out, MANIFEST_NAME, err);
+    if (fd < 0 || outdir_share(&c->out, fd, checkpoint_mode(k), path, err) < 0)
+        goto out;
+    ret = manifest_write(&m, fd, path, err);
+out:
+    if (fd >= 0)
+        close(fd);
+    manifest_clear(&m);
+    free(path);
+    return ret;
+}
+
+/* ---- the whole ---- */
+
+/* Where no type was ever changed, a merge must have given the source's files back. */
+static int check_merged(struct convert *c, struct err *err)
+{
+    for (size_t f = 0; f < c->to.nfiles; f++) {
+        const struct manifest_source *s = &c->to.from->manifest.source[f];
+        uint32_t crc;
+
+        if (target_crc(&c->to, f, &crc, err) < 0)
+            return -1;
+        if (crc != s->crc)
+            return err_set(err, ERR_INPUT,
+                           "%s: %s would have the CRC-32 %08" PRIx32
+                           " where the original had %08" PRIx32,
+                           c->to.from->path, s->name, crc, s->crc);
+    }
+    return 0;
+}
+
+static int open_output(struct convert *c, const char *path, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+    size_t n = count_small(k);
+    const char **names =
+        xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
+    char *identity = identity_dup(c), *stamp = stamp_dup(c);
+    int ret;
+
+    for (size_t i = 0; i < n; i++)
+        names[i] = small_name(k, i);
+    for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
+        names[n++] = k->manifest.source[i].name;
+    ret = outdir_open(&c->out, path, identity, stamp, c->opt->force, names, n, err);
+    free(identity);
+    free(stamp);
+    free(names);
+    return ret;
+}
+
+static void clear(struct convert *c)
+{
+    target_clear(&c->to);
+    rankconfig_clear(&c->configs);
+    free(c->whole_crc);
+    free(c->small);
+    outdir_close(&c->out);
+}
+
+int convert(struct checkpoint *ckpt, const char *path,
+            const struct convert_options *opt, struct convert_result *result,
+            struct err *err)
+{
+    struct convert c = { .opt = opt,
+                         .result = result,
+                         .out = { .dir = -1, .journal = -1 } };
+    int ret = -1;
+
+    *result = (struct convert_result){ 0 };
+    if (!ckpt->model)
+        return err_set(err, ERR_INPUT, "%s: a single file has no config.json to cut by",
+                       ckpt->path);
+    if (!opt->mesh && !ckpt->sharded)
+        return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
+                       ckpt->path, MANIFEST_NAME);
+    if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0 ||
+        (opt->rank_configs && rankconfig_make(&c.configs, ckpt, opt->mesh, err) < 0))
+        goto out;
+    c.to.progress = opt->progress;
+    c.to.arg = opt->arg;
+    c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
+    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
+        checkpoint_spares(ckpt, path, err) < 0 || open_output(&c, path, err) < 0 ||
+        target_begin(&c.to, &c.out, err) < 0 || copy_tensors(&c, err) < 0 ||
+        (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0 ||
+        (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
+        goto out;
+    if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && check_merged(&c, err) < 0)
+        goto out;
+    if (target_sync(&c.to, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
+        outdir_finish(&c.out, err) < 0)
+        goto out;
+    result->bytes = c.to.total;
+    ret = 0;
+out:
+    clear(&c);
+    return ret;
+}

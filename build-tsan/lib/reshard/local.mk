@@ -1,0 +1,11 @@
+# lib/reshard - checkpoints: one set of files into another
+lib_libshardutils_a_SOURCES += \
+    %D%/audit.c %D%/audit.h \
+    %D%/checkpoint.c %D%/checkpoint.h \
+    %D%/compare.c %D%/compare.h \
+    %D%/convert.c %D%/convert.h \
+    %D%/cut.c %D%/cut.h \
+    %D%/export.c %D%/export.h \
+    %D%/outline.c %D%/outline.h \
+    %D%/rankconfig.c %D%/rankconfig.h \
+    %D%/target.c %D%/target.h

@@ -1,0 +1,183 @@
+/* outline - a model from whatever of it is at hand */
+#include "lib/reshard/outline.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
+
+static bool has_weights(const char *dir)
+{
+    static const char *const names[] = { "model.safetensors",
+                                         "model.safetensors.index.json",
+                                         "pytorch_model.bin",
+                                         "pytorch_model.bin.index.json" };
+    bool found = checkpoint_is_sharded(dir);
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
+        char *path = fs_join_dup(dir, names[i]);
+
+        found = fs_exists(path);
+        free(path);
+    }
+    return found;
+}
+
+static int open_config(struct outline *o, const char *path,
+                       const struct checkpoint_options *opt, struct err *err)
+{
+    char *text;
+    int ret;
+
+    if (fs_read_file(&text, NULL, path, CONFIG_MAX, err) < 0)
+        return -1;
+    ret = model_open(&o->model, path, text, opt->family_file, opt->family_path, err);
+    free(text);
+    return ret;
+}
+
+static int open_weights(struct outline *o, const char *path,
+                        const struct checkpoint_options *opt, struct err *err)
+{
+    if (checkpoint_open(&o->checkpoint, path, opt, err) < 0)
+        return -1;
+    o->model = o->checkpoint->model;
+    if (!o->model)
+        return err_set(err, ERR_INPUT, "%s: a single file has no config.json to go by",
+                       path);
+    return 0;
+}
+
+/* Does the index at PATH name plain files in DIR that are not there? */
+static bool lacks_files(const char *path, const char *dir)
+{
+    char *text = NULL;
+    struct err none;
+    cJSON *index;
+    const cJSON *map, *name;
+    bool lacks = false;
+
+    if (fs_read_regular(&text, NULL, path, INDEX_MAX, &none) < 0)
+        return false;
+    index =
+        json_check_cost(path, text, strlen(text), &none) < 0 ? NULL : cJSON_Parse(text);
+    map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
+    cJSON_ArrayForEach(name, map)
+    {
+        char *file;
+
+        if (!cJSON_IsString(name) || strchr(name->valuestring, '/')) {
+            lacks = false;
+            break;
+        }
+        file = fs_join_dup(dir, name->valuestring);
+        lacks |= !fs_exists(file);
+        free(file);
+    }
+    cJSON_Delete(index);
+    free(text);
+    return lacks;
+}
+
+/* A directory without weights is its config; an index stands for its directory, whose
+ * files need not be there: if some are not, for its config. */
+static int open_any(struct outline *o, const char *path,
+                    const struct checkpoint_options *opt, struct err *err)
+{
+    bool dir = fs_is_dir(path), index = !dir && str_ends(path, ".index.json");
+    char *where, *config;
+    int ret;
+
+    if (dir && has_weights(path))
+        return open_weights(o, path, opt, err);
+    if (!dir && !index)
+        return str_ends(path, ".safetensors") ? open_weights(o, path, opt, err)
+                                              : open_config(o, path, opt, err);
+    where = dir ? xstrdup(path) : fs_dirname_dup(path);
+    config = fs_join_dup(where, "config.json");
+    ret = index && !lacks_files(path, where) ? open_weights(o, where, opt, err)
+                                             : open_config(o, config, opt, err);
+    free(config);
+    free(where);
+    return ret;
+}
+
+static bool config_dtype(const struct model *m, enum dtype *out)
+{
+    static const char *const keys[] = { "dtype", "torch_dtype" };
+
+    for (int i = 0; i < 2; i++) {
+        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
+
+        if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
+            return true;
+    }
+    return false;
+}
+
+static bool stored_dtype(const struct checkpoint *c, enum dtype *out)
+{
+    uint64_t of[DTYPE_COUNT] = { 0 };
+    int most = 0;
+
+    for (size_t i = 0; c && i < c->ntensors; i++) {
+        uint64_t n = 1;
+
+        for (int k = 0; k < c->tensor[i].ndim; k++)
+            n *= c->tensor[i].shape[k];
+        of[c->tensor[i].dtype] += n;
+    }
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (of[t] > of[most])
+            most = t;
+    if (!of[most])
+        return false;
+    *out = (enum dtype)most;
+    return true;
+}
+
+int outline_open(struct outline *o, const char *path,
+                 const struct checkpoint_options *opt, struct err *err)
+{
+    static const struct checkpoint_options none = { 0 };
+    struct outline made = { .dtype = DTYPE_F32 };
+
+    if (!fs_exists(path))
+        return checkpoint_missing(path, err);
+    if (open_any(&made, path, opt ? opt : &none, err) < 0) {
+        outline_close(&made);
+        return -1;
+    }
+    made.dtype_known = config_dtype(made.model, &made.dtype) ||
+                       stored_dtype(made.checkpoint, &made.dtype);
+    *o = made;
+    return 0;
+}
+
+void outline_close(struct outline *o)
+{
+    if (o->checkpoint)
+        checkpoint_close(o->checkpoint);
+    else
+        model_free(o->model);
+    o->model = NULL;
+    o->checkpoint = NULL;
+}
+
+bool outline_has(const struct model *m, size_t i)
+{
+    const struct model_tensor *t = &m->tensor[i];
+    struct model_kind kind = model_kind(m, t->kind);
+
+    if (t->tied >= 0 || kind.companion_of >= 0)
+        return false;
+    if (kind.replaced)
+        return true;
+    return t->source >= 0 || !t->optional;
+}

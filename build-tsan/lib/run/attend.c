@@ -1,0 +1,833 @@
+/* attend - the cache of one rank, and attention over it */
+#include "lib/run/attend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* Tokens that are added few at a time go to one set of neighbours after the other, so
+ * many to each. */
+enum { TURN = 64 };
+
+/* Rows of a sequence that lie together in the cache, and in the sequence. */
+struct piece {
+    size_t start, count;
+};
+
+/* What one rank of the ring keeps of a sequence. */
+struct pieces {
+    struct piece *v;
+    size_t n, cap, rows;
+};
+
+/* Ranges of the present step, in device memory. */
+struct set {
+    size_t at, n; /* in the upload */
+    size_t most_rows, most_keys;
+    const struct range *v;
+};
+
+struct attend {
+    const struct program *p;
+    struct sequence *s;
+    struct link *link;
+    struct cache cache;
+    size_t *source;        /* [sequences]: rows that its source has */
+    struct pieces *pieces; /* [sequences][ring]; used when there is a ring */
+    float *q, *y;          /* [gathered][columns], of the part */
+    float *k, *v;          /* not kept: [gathered]; and what comes round */
+    float *kept;           /* rows for the cache */
+    float *partial;        /* like y, of one piece */
+    float *lse, *partial_lse, *all_lse; /* [gathered][heads] */
+    float *all;                         /* like y */
+    uint64_t scratch_bytes;
+    /* of the present step */
+    size_t sequence;
+    struct set *group;      /* [cache.ngroups]: queries of tokens, and what is kept */
+    struct set kept_source; /* what is kept of sources */
+    struct set self, source_self;      /* over the step's own rows */
+    struct set none;                   /* over no keys at all */
+    struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
+    size_t block_at;                   /* of the tables in the upload */
+    const int32_t *block;
+    size_t rows_at; /* two counts: rows of this rank, and those gathered */
+    const int32_t *gathered;
+    uint64_t context;
+};
+
+static bool alone(const struct attend *a)
+{
+    return a->s->comm->size == 1;
+}
+
+/* ---- opening ---- */
+
+/* Heads of a group of the queries. */
+static uint64_t per_of(const struct inst *inst)
+{
+    return inst->attention.kv_heads ? inst->attention.heads / inst->attention.kv_heads
+                                    : 0;
+}
+
+/* What the attention INST makes of queries (side 0), keys (1) and values (2). */
+static struct head_part heads_of(const struct attend *a, const struct inst *inst,
+                                 int side)
+{
+    uint64_t per = per_of(inst);
+
+    return sequence_heads(a->s, inst->attention.kv_heads, per, side ? 1 : per,
+                          side == 2 ? inst->attention.value_cols
+                                    : inst->attention.head_dim);
+}
+
+/* Its result: the queries' heads with the values' columns. */
+static struct head_part result_of(const struct attend *a, const struct inst *inst)
+{
+    struct head_part h = heads_of(a, inst, 0);
+
+    h.dim = inst->attention.value_dim;
+    return h;
+}
+
+/* Rows that a rank may have to keep of a sequence.  A step that is dealt adds at most
+ * one row a rank above the mean; steps that are not go round by turns. */
+static size_t capacity_of(const struct attend *a, const struct cache_limits *l)
+{
+    size_t ring = (size_t)a->s->ring, most;
+
+    if (ring == 1)
+        return l->context;
+    most = l->context / ring +
+           (l->context / (l->tokens + !l->tokens) + 2) * (size_t)a->s->across + TURN +
+           (size_t)a->s->comm->size;
+    return most < l->context ? most : l->context;
+}
+
+/* The attention that reads the value KEPT, and as which side; or NULL. */
+static const struct inst *reader_of(const struct program *p, int kept, int *side)
+{
+    for (int i = 0; i < p->ninsts; i++)
+        for (*side = 1; p->inst[i].op == OP_ATTENTION && *side < 3; ++*side)
+            if (p->inst[i].src[*side] == kept)
+                return &p->inst[i];
+    return NULL;
+}
+
+static int check_sharing(const struct attend *a, struct err *err)
+{
+    const struct program *p = a->p;
+
+    for (int i = 0; i < p->ninsts && !alone(a); i++) {
+        const struct inst *inst = &p->inst[i];
+
+        if (inst->op != OP_ATTENTION)
+            continue;
+        if (p->source || inst->weight >= 0)
+            return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
+                           p->model->family);
+        if ((uint64_t)a->s->across > inst->attention.heads)
+            return err_set(
+                err, ERR_NO,
+                "%d ranks that share a sequence cannot exchange the %llu heads "
+                "of a rank: a ring can be longer",
+                a->s->across, (unsigned long long)inst->attention.heads);
+    }
+    return 0;
+}
+
+/* Columns of what each slot keeps on this rank. */
+static uint64_t *slot_cols(const struct attend *a)
+{
+    uint64_t *cols = xcalloc((size_t)a->p->nslots + 1, sizeof(*cols));
+
+    for (int i = 0; i < a->p->nslots; i++) {
+        int side, v = a->p->slot_value[i];
+        const struct inst *inst = alone(a) ? NULL : reader_of(a->p, v, &side);
+
+        cols[i] = a->p->value[v].cols;
+        if (inst) {
+            struct head_part h = heads_of(a, inst, side);
+
+            cols[i] = heads_cols(&h);
+        }
+    }
+    return cols;
+}
+
+/* N rows of COLS floats for *OUT, unless COLS is 0. */
+static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
+                     struct err *err)
+{
+    uint64_t bytes;
+
+    if (!cols)
+        return 0;
+    if (!mem_mul(&bytes, n, cols) || !mem_mul(&bytes, bytes, sizeof(float)))
+        return err_set(err, ERR_SYSTEM, "the exchange of rows overflows");
+    *out = a->link->ops->alloc(a->link->device, bytes, "the exchange of rows", err);
+    a->scratch_bytes += bytes;
+    return *out ? 0 : -1;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int open_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
+                        struct err *err)
+{
+    size_t rows = sequence_gathered_most(a->s, l->tokens), keys = rows;
+    uint64_t most[3] = { 0 }, kept = 0, result = 0, heads = 0;
+    bool around = a->s->ring > 1;
+
+    if (alone(a))
+        return 0;
+    if (around && capacity > keys)
+        keys = capacity;
+    for (int i = 0; i < a->p->ninsts; i++) {
+        const struct inst *inst = &a->p->inst[i];
+        struct head_part h;
+
+        if (inst->op != OP_ATTENTION)
+            continue;
+        for (int side = 0; side < 3; side++) {
+            bool is_kept = side && a->p->value[inst->src[side]].kept;
+
+            h = heads_of(a, inst, side);
+            if (!is_kept || around)
+                most[side] = larger(most[side], heads_cols(&h));
+            if (is_kept)
+                kept = larger(kept, heads_cols(&h));
+        }
+        h = result_of(a, inst);
+        result = larger(result, heads_cols(&h));
+        heads = larger(heads, h.group_count * h.within_count);
+    }
+    return open_rows(a, &a->q, rows, most[0], err) < 0 ||
+                   open_rows(a, &a->k, keys, most[1], err) < 0 ||
+                   open_rows(a, &a->v, keys, most[2], err) < 0 ||
+                   open_rows(a, &a->kept, rows, kept, err) < 0 ||
+                   open_rows(a, &a->y, rows, result, err) < 0 ||
+                   open_rows(a, &a->partial, rows, around ? result : 0, err) < 0 ||
+                   open_rows(a, &a->all, rows, around ? result : 0, err) < 0 ||
+                   open_rows(a, &a->lse, rows, around ? heads : 0, err) < 0 ||
+                   open_rows(a, &a->partial_lse, rows, around ? heads : 0, err) < 0 ||
+                   open_rows(a, &a->all_lse, rows, around ? heads : 0, err) < 0
+               ? -1
+               : 0;
+}
+
+int attend_open(struct attend **out, const struct program *p, struct sequence *s,
+                struct link *link, const struct cache_limits *limits, struct err *err)
+{
+    struct attend *a = xcalloc(1, sizeof(*a));
+    struct cache_limits own = *limits;
+    size_t ring = (size_t)s->ring;
+    uint64_t *cols = NULL;
+    int ret = -1;
+
+    a->p = p;
+    a->s = s;
+    a->link = link;
+    own.context = capacity_of(a, limits);
+    own.windows = alone(a);
+    if (ring > 1)
+        own.rows = 0; /* a rank has a part of each sequence */
+    a->source = xcalloc(own.sequences + 1, sizeof(*a->source));
+    a->pieces = xcalloc(own.sequences * ring + 1, sizeof(*a->pieces));
+    a->ring_kept = xcalloc(ring + 1, sizeof(*a->ring_kept));
+    a->ring_self = xcalloc(ring + 1, sizeof(*a->ring_self));
+    if (check_sharing(a, err) < 0)
+        goto out;
+    cols = slot_cols(a);
+    if (cache_open(&a->cache, p, link->ops, link->device, cols, &own, err) < 0 ||
+        open_scratch(a, limits, own.context, err) < 0)
+        goto out;
+    a->group = xcalloc((size_t)a->cache.ngroups + 1, sizeof(*a->group));
+    ret = 0;
+out:
+    free(cols);
+    if (ret < 0)
+        attend_free(a);
+    else
+        *out = a;
+    return ret;
+}
+
+void attend_free(struct attend *a)
+{
+    if (!a)
+        return;
+    for (size_t i = 0; i < a->cache.sequences * (size_t)a->s->ring; i++)
+        free(a->pieces[i].v);
+    {
+        float *own[] = { a->q,   a->k,       a->v,   a->kept,        a->y,
+                         a->all, a->partial, a->lse, a->partial_lse, a->all_lse };
+
+        for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+            a->link->ops->release(a->link->device, own[i]);
+    }
+    if (a->cache.program)
+        cache_close(&a->cache);
+    free(a->pieces);
+    free(a->source);
+    free(a->group);
+    free(a->ring_kept);
+    free(a->ring_self);
+    free(a);
+}
+
+uint64_t attend_cache_bytes(const struct attend *a)
+{
+    return a->cache.bytes;
+}
+
+uint64_t attend_scratch_bytes(const struct attend *a)
+{
+    return a->scratch_bytes;
+}
+
+/* ---- a step's ranges ---- */
+
+/* What rank RING of the ring keeps of the present sequence. */
+static struct pieces *pieces_of(const struct attend *a, int ring)
+{
+    return &a->pieces[a->sequence * (size_t)a->s->ring + (size_t)ring];
+}
+
+static int own_place(const struct attend *a)
+{
+    return a->s->comm->rank / a->s->across;
+}
+
+static void add_piece(struct pieces *p, size_t start, size_t count)
+{
+    struct piece *last = p->n ? &p->v[p->n - 1] : NULL;
+
+    p->rows += count;
+    if (last && last->start + last->count == start) {
+        last->count += count;
+        return;
+    }
+    p->v = xgrow(p->v, &p->cap, p->n + 1, sizeof(*p->v));
+    p->v[p->n++] = (struct piece){ start, count };
+}
+
+/* The rows of a step that the ranks at place RING of the ring add. */
+static struct piece added_by(const struct attend *a, int ring, size_t start)
+{
+    struct piece p = { 0 };
+
+    if (!a->s->shared)
+        sequence_place(a->s, ring, &p.start, &p.count);
+    else if (start / TURN % (size_t)a->s->ring == (size_t)ring)
+        p.count = a->s->n;
+    p.start += start;
+    return p;
+}
+
+static void add_set(struct set *set, struct upload *u, const struct range *v, size_t n)
+{
+    *set = (struct set){ .n = n };
+    for (size_t i = 0; i < n; i++) {
+        set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
+        set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
+    }
+    set->at = upload_add(u, v, n, sizeof(*v));
+}
+
+/* Where the table of SEQUENCE in GROUP begins, counted in numbers of blocks. */
+static int32_t table_of(const struct attend *a, int group, size_t sequence)
+{
+    return (int32_t)((a->cache.group[group].table[sequence].at - a->block_at) /
+                     sizeof(int32_t));
+}
+
+/* The ranges of a step whose rows no other rank shares. */
+static void add_own_sets(struct attend *a, const struct attend_segment *s, size_t n,
+                         struct upload *u)
+{
+    struct range *v = xcalloc(n + 1, sizeof(*v));
+
+    for (int g = 0; g < a->cache.ngroups; g++) {
+        const struct cache_group *group = &a->cache.group[g];
+
+        for (size_t i = 0; i < n; i++) {
+            size_t first = group->table[s[i].sequence].first;
+            size_t end = group->source ? a->source[s[i].sequence] : s[i].start + s[i].n;
+
+            v[i] = (struct range){ .row = (int32_t)s[i].row,
+                                   .rows = (int32_t)s[i].n,
+                                   .start = (int32_t)s[i].start,
+                                   .keys = (int32_t)(end - first),
+                                   .first_key = (int32_t)first,
+                                   .write_row = (int32_t)(s[i].start - first),
+                                   .block = table_of(a, g, s[i].sequence) };
+        }
+        add_set(&a->group[g], u, v, n);
+        for (size_t i = 0; i < n && group->source; i++) {
+            v[i].row = (int32_t)s[i].source_row;
+            v[i].rows = (int32_t)s[i].nsource;
+            v[i].write_row = 0;
+        }
+        if (group->source)
+            add_set(&a->kept_source, u, v, n);
+    }
+    for (int source = 0; source < 2; source++) {
+        for (size_t i = 0; i < n; i++) {
+            size_t row = source ? s[i].source_row : s[i].row;
+            size_t rows = source ? s[i].nsource : s[i].n;
+
+            v[i] = (struct range){ .row = (int32_t)row,
+                                   .rows = (int32_t)rows,
+                                   .start = source ? 0 : (int32_t)s[i].start,
+                                   .keys = (int32_t)rows,
+                                   .first_key = source ? 0 : (int32_t)s[i].start,
+                                   .key_row = (int32_t)row,
+                                   .block = -1 };
+        }
+        add_set(source ? &a->source_self : &a->self, u, v, n);
+    }
+    free(v);
+}
+
+/* A range of the gathered queries over each piece of P, whose rows follow each other
+ * from 0 on: in the blocks at BLOCK, or in a buffer. */
+static void add_ring_set(struct attend *a, struct set *set, const struct pieces *p,
+                         size_t start, int32_t block, struct upload *u)
+{
+    struct range *v = xcalloc(p->n + 1, sizeof(*v));
+    size_t row = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        v[i] = (struct range){ .rows = (int32_t)a->s->gathered,
+                               .start = (int32_t)(start + a->s->begin),
+                               .keys = (int32_t)p->v[i].count,
+                               .first_key = (int32_t)p->v[i].start,
+                               .key_row = (int32_t)row,
+                               .block = block };
+        row += p->v[i].count;
+    }
+    add_set(set, u, v, p->n);
+    free(v);
+}
+
+/* The ranges of the one segment S of a step that ranks share. */
+static void add_shared_sets(struct attend *a, const struct attend_segment *s,
+                            size_t written, struct upload *u)
+{
+    struct range r = { .rows = (int32_t)a->s->gathered,
+                       .start = (int32_t)(s->start + a->s->begin),
+                       .keys = (int32_t)s->n,
+                       .first_key = (int32_t)s->start,
+                       .block = -1 };
+
+    add_set(&a->self, u, &r, 1);
+    r.keys = 0;
+    add_set(&a->none, u, &r, 1);
+    for (int g = 0; g < a->cache.ngroups; g++) {
+        r = (struct range){ .rows = (int32_t)a->s->gathered,
+                            .start = (int32_t)(s->start + a->s->begin),
+                            .keys = (int32_t)(s->start + s->n),
+                            .write_row = (int32_t)(s->start + a->s->begin),
+                            .block = table_of(a, g, s->sequence) };
+        if (a->s->ring > 1) { /* the rows that this rank keeps, and all of them */
+            struct piece own = added_by(a, own_place(a), s->start);
+
+            r.rows = (int32_t)own.count;
+            r.write_row = (int32_t)written;
+            r.keys = (int32_t)pieces_of(a, own_place(a))->rows;
+        }
+        add_set(&a->group[g], u, &r, 1);
+    }
+    for (int i = 0; i < a->s->ring && a->s->ring > 1; i++) {
+        struct piece piece = { s->start, s->n };
+        struct pieces own = { .v = &piece, .n = 1 };
+
+        if (!a->s->shared)
+            piece = added_by(a, i, s->start);
+        add_ring_set(a, &a->ring_kept[i], pieces_of(a, i), s->start,
+                     i == own_place(a) && a->cache.ngroups ? table_of(a, 0, s->sequence)
+                                                           : -1,
+                     u);
+        add_ring_set(a, &a->ring_self[i], &own, s->start, -1, u);
+    }
+}
+
+/* Make room for what segment S adds; *written is what this rank kept before. */
+static int extend(struct attend *a, const struct attend_segment *s, size_t *written,
+                  struct err *err)
+{
+    size_t start = s->start, n = s->n;
+
+    a->sequence = s->sequence;
+    if (s->start == 0) {
+        cache_reset(&a->cache, s->sequence);
+        a->source[s->sequence] = s->nsource;
+    }
+    for (int r = 0; r < a->s->ring && a->s->ring > 1; r++) {
+        struct pieces *p = pieces_of(a, r);
+        struct piece more = added_by(a, r, s->start);
+
+        if (s->start == 0)
+            p->n = p->rows = 0;
+        if (r == own_place(a)) {
+            start = *written = p->rows;
+            n = more.count;
+        }
+        if (more.count)
+            add_piece(p, more.start, more.count);
+    }
+    for (int g = 0; g < a->cache.ngroups; g++)
+        if (cache_extend(
+                &a->cache, g, s->sequence, a->cache.group[g].source ? 0 : start,
+                a->cache.group[g].source ? a->source[s->sequence] : n, err) < 0)
+            return -1;
+    return 0;
+}
+
+void attend_forget(struct attend *a, size_t sequence)
+{
+    cache_reset(&a->cache, sequence);
+}
+
+int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
+                 struct upload *u, struct err *err)
+{
+    int32_t rows[2] = { (int32_t)a->s->count, (int32_t)a->s->gathered };
+    size_t written = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (extend(a, &segment[i], &written, err) < 0)
+            return -1;
+    a->rows_at = upload_add(u, rows, 2, sizeof(*rows));
+    a->block_at = upload_add(u, NULL, 0, sizeof(int32_t));
+    for (int g = 0; g < a->cache.ngroups; g++)
+        for (size_t i = 0; i < n; i++)
+            cache_upload(&a->cache, g, segment[i].sequence, u);
+    if (alone(a))
+        add_own_sets(a, segment, n, u);
+    else
+        add_shared_sets(a, segment, written, u);
+    return 0;
+}
+
+static void set_ready(struct set *s, const struct upload *u)
+{
+    s->v = upload_at(u, s->at);
+}
+
+void attend_ready(struct attend *a, const struct upload *u)
+{
+    a->block = upload_at(u, a->block_at);
+    a->s->rows = upload_at(u, a->rows_at);
+    a->gathered = a->s->rows + 1;
+    for (int g = 0; g < a->cache.ngroups; g++)
+        set_ready(&a->group[g], u);
+    set_ready(&a->kept_source, u);
+    set_ready(&a->self, u);
+    set_ready(&a->source_self, u);
+    set_ready(&a->none, u);
+    for (int i = 0; i < a->s->ring; i++) {
+        set_ready(&a->ring_kept[i], u);
+        set_ready(&a->ring_self[i], u);
+    }
+}
+
+static struct ranges ranges_of(const struct attend *a, const struct set *s)
+{
+    return (struct ranges){ .v = s->v,
+                            .n = s->n,
+                            .block = a->block,
+                            .block_rows = CACHE_BLOCK,
+                            .most_rows = s->most_rows,
+                            .most_keys = s->most_keys };
+}
+
+/* ---- kernels ---- */
+
+static int run(struct attend *a, enum op op, struct call *call, struct err *err)
+{
+    return a->link->ops->kernel[op](a->link->device, call, err);
+}
+
+/* Gathered rows of COLS columns at X. */
+static struct buffer gathered(const struct attend *a, void *x, uint64_t cols)
+{
+    return (struct buffer){ x, a->gathered, a->s->gathered, cols, DTYPE_F32 };
+}
+
+/* The pool that side SIDE of attention INST is kept in. */
+static struct buffer pool_of(const struct attend *a, const struct inst *inst, int side)
+{
+    const struct value *v = &a->p->value[inst->src[side]];
+    int slot = a->p->inst[v->first].keep.slot;
+
+    return (struct buffer){ .data = a->cache.memory[slot],
+                            .most = a->cache.group[a->cache.group_of[slot]].rows,
+                            .cols = a->cache.cols[slot],
+                            .dtype = DTYPE_F32 };
+}
+
+int attend_keep(struct attend *a, struct call *call, struct err *err)
+{
+    int slot = call->inst->keep.slot, group = a->cache.group_of[slot], side;
+    const struct inst *reader;
+    struct head_part h;
+
+    if (group < 0)
+        return 0;
+    call->y.data = a->cache.memory[slot];
+    call->range =
+        ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
+    if (alone(a))
+        return run(a, OP_KEEP, call, err);
+    if (!call->range.most_rows)
+        return 0; /* another's turn */
+    reader = reader_of(a->p, call->inst->dst, &side);
+    h = heads_of(a, reader, side);
+    if (sequence_to_heads(a->s, &h, per_of(reader), a->kept, call->x[0].data, err) < 0)
+        return -1;
+    call->x[0] = gathered(a, a->kept, heads_cols(&h));
+    return run(a, OP_KEEP, call, err);
+}
+
+/* INST for the part of the heads. */
+static struct inst part_inst(const struct attend *a, const struct inst *inst)
+{
+    struct head_part h = heads_of(a, inst, 0);
+    struct inst part = *inst;
+
+    part.attention.heads = h.group_count * h.within_count;
+    part.attention.kv_heads = h.group_count;
+    part.attention.group_start += h.group_start;
+    part.attention.groups = h.group_count;
+    part.attention.within_start += h.within_start;
+    part.attention.within = h.within_count;
+    return part;
+}
+
+/* ---- around the ring ---- */
+
+/* Y and LSE become those over the keys of Z and MORE, too. */
+static int merge(struct attend *a, const struct inst *part, float *y, float *lse,
+                 float *z, float *more, struct err *err)
+{
+    uint64_t heads = part->attention.heads, cols = heads * part->attention.value_dim;
+    struct inst inst = { .op = OP_MERGE, .nsrc = 3, .weight = -1, .weight2 = -1 };
+    struct call call = { .inst = &inst };
+
+    call.y = gathered(a, y, cols);
+    call.x[0] = gathered(a, lse, heads);
+    call.x[1] = gathered(a, z, cols);
+    call.x[2] = gathered(a, more, heads);
+    return run(a, OP_MERGE, &call, err);
+}
+
+/* Attention over the ranges of SET from number FIRST on, N of them, to Y and LSE. */
+static int attend_to(struct attend *a, struct call *call, const struct set *set,
+                     size_t first, float *y, float *lse, struct err *err)
+{
+    call->range = ranges_of(a, set);
+    call->range.v += first;
+    call->range.n = 1;
+    call->y.data = y;
+    call->lse = lse;
+    return run(a, OP_ATTENTION, call, err);
+}
+
+/* Attention of the queries to one piece after the other, merged into a->y. */
+static int attend_pieces(struct attend *a, struct call *call, const struct set *set,
+                         struct err *err)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (attend_to(a, call, set, i, a->partial, a->partial_lse, err) < 0 ||
+            merge(a, call->inst, a->y, a->lse, a->partial, a->partial_lse, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* N floats at X to the next rank of the ring. */
+static int pass_on(struct attend *a, const float *x, size_t n, struct err *err)
+{
+    struct comm *c = a->s->comm;
+
+    a->s->moved += n * sizeof(*x);
+    return link_send(a->link, c, x, n * sizeof(*x), (c->rank + a->s->across) % c->size,
+                     err);
+}
+
+static int take_over(struct attend *a, float *x, size_t n, struct err *err)
+{
+    struct comm *c = a->s->comm;
+
+    return link_receive(a->link, c, x, n * sizeof(*x),
+                        (c->rank + c->size - a->s->across) % c->size, err);
+}
+
+/* What this rank keeps of side SIDE, to TO. */
+static int read_kept(struct attend *a, const struct inst *inst, int side, float *to,
+                     struct err *err)
+{
+    int group = cache_side(&a->cache, inst, side);
+    struct inst own = { .op = OP_CACHE_READ, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct call read = { .inst = &own };
+
+    read.range = ranges_of(a, &a->group[group]);
+    read.x[0] = pool_of(a, inst, side);
+    read.y = gathered(a, to, read.x[0].cols);
+    return run(a, OP_CACHE_READ, &read, err);
+}
+
+/* Rows of the pieces of the ranks at place RING. */
+static size_t ring_rows(const struct attend *a, int ring, bool kept)
+{
+    struct piece p = { 0 };
+
+    if (kept)
+        return pieces_of(a, ring)->rows;
+    sequence_place(a->s, ring, &p.start, &p.count);
+    return p.count;
+}
+
+/* The keys and values of all ranks of the ring come round, this one's first; INST is
+ * CALL's of all heads. */
+static int attend_around(struct attend *a, struct call *call, const struct inst *inst,
+                         bool kept, struct err *err)
+{
+    struct set *set = kept ? a->ring_kept : a->ring_self;
+    int ring = a->s->ring, at = own_place(a);
+    const float *k = call->x[1].data, *v = call->x[2].data;
+
+    if (kept &&
+        (read_kept(a, inst, 1, a->k, err) < 0 || read_kept(a, inst, 2, a->v, err) < 0))
+        return -1;
+    if (kept) {
+        k = a->k;
+        v = a->v;
+    }
+    for (int i = 0; i < ring; i++) {
+        size_t rows = ring_rows(a, at, kept);
+
+        if (i < ring - 1 && (pass_on(a, k, rows * call->x[1].cols, err) < 0 ||
+                             pass_on(a, v, rows * call->x[2].cols, err) < 0))
+            return -1;
+        if (attend_pieces(a, call, &set[at], err) < 0)
+            return -1;
+        at = (at + ring - 1) % ring;
+        rows = ring_rows(a, at, kept);
+        if (i < ring - 1 && (take_over(a, a->k, rows * call->x[1].cols, err) < 0 ||
+                             take_over(a, a->v, rows * call->x[2].cols, err) < 0))
+            return -1;
+        call->x[1].data = a->k;
+        call->x[2].data = a->v;
+        k = a->k;
+        v = a->v;
+    }
+    return 0;
+}
+
+/* All ranks of the ring have the queries: each attends to what it keeps, and the
+ * results are merged in the order of the ring, the same on every rank. */
+static int attend_shared(struct attend *a, struct call *call, struct err *err)
+{
+    struct comm *c = a->s->comm;
+    const struct inst *part = call->inst;
+    size_t n = a->s->n * part->attention.heads, dim = part->attention.value_dim;
+    int ring = a->s->ring, own = own_place(a);
+
+    if (attend_pieces(a, call, &a->ring_kept[own], err) < 0)
+        return -1;
+    for (int i = 1; i < ring; i++) {
+        int to = (c->rank + i * a->s->across) % c->size;
+
+        a->s->moved += n * (dim + 1) * sizeof(float);
+        if (link_send(a->link, c, a->y, n * dim * sizeof(float), to, err) < 0 ||
+            link_send(a->link, c, a->lse, n * sizeof(float), to, err) < 0)
+            return -1;
+    }
+    if (attend_to(a, call, &a->none, 0, a->all, a->all_lse, err) < 0)
+        return -1;
+    for (int i = 0; i < ring; i++) {
+        int from = c->rank % a->s->across + i * a->s->across;
+        float *y = i == own ? a->y : a->partial;
+        float *more = i == own ? a->lse : a->partial_lse;
+
+        if (i != own &&
+            (link_receive(a->link, c, y, n * dim * sizeof(float), from, err) < 0 ||
+             link_receive(a->link, c, more, n * sizeof(float), from, err) < 0))
+            return -1;
+        if (merge(a, part, a->all, a->all_lse, y, more, err) < 0)
+            return -1;
+    }
+    return a->link->ops->copy(a->link->device, a->y, a->all, n * dim * sizeof(float),
+                              err);
+}
+
+/* Over the ring: from a->q to a->y; INST is CALL's of all heads. */
+static int attend_ring(struct attend *a, struct call *call, const struct inst *inst,
+                       bool kept, struct err *err)
+{
+    if (attend_to(a, call, &a->none, 0, a->y, a->lse, err) < 0)
+        return -1;
+    if (!a->s->shared)
+        return attend_around(a, call, inst, kept, err);
+    return kept ? attend_shared(a, call, err)
+                : attend_pieces(a, call, &a->ring_self[own_place(a)], err);
+}
+
+/* ---- attention ---- */
+
+/* This rank's part of the keys (side 1) or values (2) of CALL, which are not kept. */
+static int take_side(struct attend *a, struct call *call, const struct inst *inst,
+                     int side, float *room, struct err *err)
+{
+    struct head_part h = heads_of(a, inst, side);
+
+    if (sequence_to_heads(a->s, &h, per_of(inst), room, call->x[side].data, err) < 0)
+        return -1;
+    call->x[side] = gathered(a, room, heads_cols(&h));
+    return 0;
+}
+
+int attend_run(struct attend *a, struct call *call, struct err *err)
+{
+    const struct inst *inst = call->inst;
+    int group = cache_side(&a->cache, inst, 1);
+    float *y = call->y.data;
+    struct head_part h;
+    struct inst part;
+
+    for (int side = 1; side < 3; side++)
+        if (a->p->value[inst->src[side]].kept)
+            call->x[side] = pool_of(a, inst, side);
+        else if (!alone(a) &&
+                 take_side(a, call, inst, side, side == 1 ? a->k : a->v, err) < 0)
+            return -1;
+    call->range =
+        ranges_of(a, group >= 0                                      ? &a->group[group]
+                     : a->p->value[inst->src[0]].rows == ROWS_SOURCE ? &a->source_self
+                                                                     : &a->self);
+    if (alone(a))
+        return run(a, OP_ATTENTION, call, err);
+    part = part_inst(a, inst);
+    h = heads_of(a, inst, 0);
+    if (sequence_to_heads(a->s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)
+        return -1;
+    call->inst = &part;
+    call->x[0] = gathered(a, a->q, heads_cols(&h));
+    h = result_of(a, inst);
+    call->y = gathered(a, a->y, heads_cols(&h));
+    if (a->s->ring == 1 ? run(a, OP_ATTENTION, call, err) < 0
+                        : attend_ring(a, call, inst, group >= 0, err) < 0)
+        return -1;
+    return sequence_to_rows(a->s, &h, per_of(inst), y, a->y, err);
+}
+
+int attend_back(struct attend *a, struct call *call, struct err *err)
+{
+    call->range = ranges_of(a, &a->self);
+    return run(a, OP_ATTENTION_BACK, call, err);
+}

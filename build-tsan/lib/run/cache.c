@@ -1,0 +1,250 @@
+/* cache - the keys and values of one rank's sequences, in blocks */
+#include "lib/run/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* ---- groups ---- */
+
+/* The slot that side SIDE of INST is kept in, or -1. */
+static int slot_of(const struct program *p, const struct inst *inst, int side)
+{
+    const struct value *v = &p->value[inst->src[side]];
+
+    return v->kept ? p->inst[v->first].keep.slot : -1;
+}
+
+/* The window that a slot is read through: the widest of all that read it. */
+struct reading {
+    bool read;
+    size_t window;
+};
+
+static void note_window(struct reading *r, size_t window)
+{
+    if (!r->read || !window || (r->window && window > r->window))
+        r->window = window;
+    r->read = true;
+}
+
+/* Keys and values that are read together are kept alike. */
+static bool join_windows(struct reading *k, struct reading *v)
+{
+    if (k->window == v->window)
+        return false;
+    k->window = v->window = 0;
+    return true;
+}
+
+static struct reading *find_windows(const struct program *p, bool windows)
+{
+    struct reading *r = xcalloc((size_t)p->nslots + 1, sizeof(*r));
+    bool changed = true;
+
+    for (int i = 0; i < p->ninsts; i++)
+        for (int side = 1; p->inst[i].op == OP_ATTENTION && side < 3; side++) {
+            const struct inst *inst = &p->inst[i];
+            int slot = slot_of(p, inst, side);
+
+            if (slot >= 0)
+                note_window(&r[slot], windows && inst->attention.causal
+                                          ? inst->attention.window
+                                          : 0);
+        }
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < p->ninsts; i++) {
+            int k = p->inst[i].op == OP_ATTENTION ? slot_of(p, &p->inst[i], 1) : -1;
+            int v = k >= 0 ? slot_of(p, &p->inst[i], 2) : -1;
+
+            if (v >= 0)
+                changed |= join_windows(&r[k], &r[v]);
+        }
+    }
+    return r;
+}
+
+static int find_group(struct cache *c, size_t window, bool source)
+{
+    for (int i = 0; i < c->ngroups; i++)
+        if (c->group[i].window == window && c->group[i].source == source)
+            return i;
+    c->group = xrealloc(c->group, sizeof(*c->group) * (size_t)(c->ngroups + 1));
+    c->group[c->ngroups] = (struct cache_group){ .window = window, .source = source };
+    return c->ngroups++;
+}
+
+static void find_groups(struct cache *c, const struct cache_limits *l)
+{
+    const struct program *p = c->program;
+    struct reading *r = find_windows(p, l->windows);
+
+    for (int i = 0; i < p->nslots; i++) {
+        const struct value *v = &p->value[p->slot_value[i]];
+
+        c->group_of[i] = v->first < 0 || !r[i].read
+                             ? -1
+                             : find_group(c, r[i].window, v->rows == ROWS_SOURCE);
+    }
+    free(r);
+}
+
+/* ---- opening ---- */
+
+static size_t blocks_of(size_t rows)
+{
+    return (rows + CACHE_BLOCK - 1) / CACHE_BLOCK;
+}
+
+size_t cache_blocks(size_t context, size_t sequences, size_t rows)
+{
+    size_t blocks = blocks_of(context) * sequences;
+
+    return rows && rows / CACHE_BLOCK < blocks ? rows / CACHE_BLOCK : blocks;
+}
+
+/* Where a window slides: what the first row of a step sees, and the step, in blocks of
+ * which the first and the last are used in part. */
+static void size_group(struct cache *c, struct cache_group *g,
+                       const struct cache_limits *l)
+{
+    size_t blocks, all = blocks_of(g->source ? l->source : l->context);
+
+    blocks = all;
+    if (g->window && g->window - 1 < l->context && l->tokens < l->context)
+        blocks = blocks_of(g->window - 1 + l->tokens) + 1;
+    if (blocks > all)
+        blocks = all;
+    g->most = blocks;
+    g->blocks = cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows);
+    g->rows = g->blocks * CACHE_BLOCK;
+    if (g->blocks == all &&
+        c->sequences == 1) /* its last block is always a text's end */
+        g->rows = g->source ? l->source : l->context;
+    g->used = xcalloc(g->blocks + 1, sizeof(*g->used));
+    g->table = xcalloc(c->sequences + 1, sizeof(*g->table));
+}
+
+int cache_open(struct cache *c, const struct program *program,
+               const struct backend *ops, struct device *device, const uint64_t *cols,
+               const struct cache_limits *limits, struct err *err)
+{
+    *c = (struct cache){
+        .program = program, .ops = ops, .device = device, .sequences = limits->sequences
+    };
+    c->group_of = xcalloc((size_t)program->nslots + 1, sizeof(*c->group_of));
+    c->cols = xcalloc((size_t)program->nslots + 1, sizeof(*c->cols));
+    c->memory = xcalloc((size_t)program->nslots + 1, sizeof(*c->memory));
+    memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
+    find_groups(c, limits);
+    for (int i = 0; i < c->ngroups; i++)
+        size_group(c, &c->group[i], limits);
+    for (int i = 0; i < program->nslots; i++) {
+        uint64_t bytes;
+
+        if (c->group_of[i] < 0)
+            continue;
+        if (!mem_mul(&bytes, c->group[c->group_of[i]].rows, cols[i]) ||
+            !mem_mul(&bytes, bytes, sizeof(float)))
+            return err_set(err, ERR_SYSTEM, "the cache overflows");
+        c->memory[i] = ops->alloc(device, bytes, "the cache", err);
+        if (!c->memory[i])
+            return -1;
+        c->bytes += bytes;
+    }
+    return 0;
+}
+
+void cache_close(struct cache *c)
+{
+    for (int i = 0; c->memory && i < c->program->nslots; i++)
+        c->ops->release(c->device, c->memory[i]);
+    for (int i = 0; i < c->ngroups; i++) {
+        for (size_t k = 0; k < c->sequences; k++)
+            free(c->group[i].table[k].block);
+        free(c->group[i].used);
+        free(c->group[i].table);
+    }
+    free(c->group);
+    free(c->group_of);
+    free(c->cols);
+    free(c->memory);
+    *c = (struct cache){ 0 };
+}
+
+int cache_side(const struct cache *c, const struct inst *inst, int side)
+{
+    int slot = slot_of(c->program, inst, side);
+
+    return slot < 0 ? -1 : c->group_of[slot];
+}
+
+/* ---- blocks ---- */
+
+/* A free block: WANTED or the next one, so that a sequence's rows follow each other. */
+static int take_block(struct cache_group *g, size_t wanted)
+{
+    for (size_t i = 0; i < g->blocks; i++) {
+        size_t at = (wanted + i) % g->blocks;
+
+        if (g->used[at])
+            continue;
+        g->used[at] = true;
+        return (int)at;
+    }
+    return -1;
+}
+
+static void drop_blocks(struct cache_group *g, struct cache_table *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g->used[t->block[i]] = false;
+    memmove(t->block, t->block + n, (t->n - n) * sizeof(*t->block));
+    t->n -= n;
+    t->first += n * CACHE_BLOCK;
+}
+
+void cache_reset(struct cache *c, size_t sequence)
+{
+    for (int i = 0; i < c->ngroups; i++) {
+        struct cache_table *t = &c->group[i].table[sequence];
+
+        if (t->n)
+            drop_blocks(&c->group[i], t, t->n);
+        t->first = t->end = 0;
+    }
+}
+
+int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size_t n,
+                 struct err *err)
+{
+    struct cache_group *g = &c->group[group];
+    struct cache_table *t = &g->table[sequence];
+    size_t seen = g->window && start > g->window - 1 ? start - (g->window - 1) : 0;
+
+    if (g->window && seen > t->first) {
+        size_t blocks = (seen - t->first) / CACHE_BLOCK;
+
+        drop_blocks(g, t, blocks < t->n ? blocks : t->n);
+    }
+    t->end = start + n;
+    while (t->first + t->n * CACHE_BLOCK < t->end) {
+        int block =
+            take_block(g, t->n ? (size_t)t->block[t->n - 1] + 1 : sequence * g->most);
+
+        if (block < 0)
+            return err_set(err, ERR_SYSTEM, "the cache is full at %zu tokens", t->end);
+        t->block = xgrow(t->block, &t->cap, t->n + 1, sizeof(*t->block));
+        t->block[t->n++] = block;
+    }
+    return 0;
+}
+
+void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
+{
+    struct cache_table *t = &c->group[group].table[sequence];
+
+    t->at = upload_add(u, t->block, t->n, sizeof(*t->block));
+}

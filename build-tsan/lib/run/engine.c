@@ -1,0 +1,571 @@
+/* engine - runs a program on one rank */
+#include "lib/run/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/run/attend.h"
+#include "lib/run/upload.h"
+
+struct engine {
+    const struct program *p;
+    const struct backend *ops;
+    struct device *device;
+    const struct matrix *weight;
+    struct comm *comm; /* the tensor group */
+    struct comm *pipe; /* this rank's part of all stages */
+    struct engine_limits limits;
+    char *arena; /* device memory */
+    uint64_t arena_bytes;
+    uint64_t *offset; /* [nvalues]: in the arena */
+    struct link link;
+    struct sequence sequence;
+    struct attend *attend;
+    struct upload upload;
+    /* the present step */
+    struct step_view view;
+    size_t rows[ROWS_KINDS]; /* not of ROWS_CHOSEN */
+    struct whole {           /* [noutputs]: rows of all tokens, where they are shared */
+        float *x;
+        uint64_t bytes;
+    } * whole;
+    float *gradient;                  /* device: of all weights */
+    size_t *gradient_at;              /* [nweights] */
+    float scale;                      /* of the loss */
+    void (*see)(void *arg, int part); /* or NULL */
+    void *see_arg;
+};
+
+/* ---- opening ---- */
+
+static int open_arena(struct engine *e, struct err *err)
+{
+    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = sequence_rows_most(
+                                      &e->sequence,
+                                      e->limits.tokens + e->limits.running),
+                                  [ROWS_WANTED] = e->limits.wanted,
+                                  [ROWS_ONE] = e->limits.segments,
+                                  [ROWS_SOURCE] = e->limits.sources };
+
+    e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
+    if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
+        return err_set(err, ERR_SYSTEM, "the arena overflows");
+    e->arena = e->ops->alloc(e->device, e->arena_bytes, "the arena", err);
+    return e->arena ? 0 : -1;
+}
+
+int engine_open(struct engine **out, const struct program *program,
+                const struct backend *ops, struct device *device,
+                const struct matrix *weight, const struct engine_groups *groups,
+                const struct engine_limits *limits, struct err *err)
+{
+    struct engine *e = xcalloc(1, sizeof(*e));
+    struct cache_limits cache = { .tokens = limits->tokens,
+                                  .source = limits->source,
+                                  .rows = limits->cache,
+                                  .context = limits->context,
+                                  .sequences = limits->sequences + !limits->sequences };
+
+    e->p = program;
+    e->ops = ops;
+    e->device = device;
+    e->weight = weight;
+    e->comm = groups->tensor;
+    e->pipe = groups->pipe;
+    e->limits = *limits;
+    e->limits.sequences += !limits->sequences;
+    e->limits.segments += !limits->segments;
+    if (!limits->sources)
+        e->limits.sources = limits->source;
+    link_init(&e->link, ops, device);
+    upload_init(&e->upload, ops, device);
+    sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
+    e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
+    if (open_arena(e, err) < 0 ||
+        attend_open(&e->attend, program, &e->sequence, &e->link, &cache, err) < 0) {
+        engine_free(e);
+        return -1;
+    }
+    *out = e;
+    return 0;
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < e->p->noutputs; i++)
+        free(e->whole[i].x);
+    attend_free(e->attend);
+    sequence_clear(&e->sequence);
+    upload_clear(&e->upload);
+    link_clear(&e->link);
+    e->ops->release(e->device, e->arena);
+    free(e->whole);
+    free(e->offset);
+    free(e->gradient_at);
+    free(e);
+}
+
+void engine_differentiate(struct engine *e, float *gradient, float scale)
+{
+    size_t at = 0;
+
+    if (!e->gradient_at)
+        e->gradient_at = xcalloc((size_t)e->p->nweights + 1, sizeof(*e->gradient_at));
+    for (int i = 0; i < e->p->nweights; i++) {
+        e->gradient_at[i] = at;
+        at += e->p->weight[i].rows * e->p->weight[i].cols;
+    }
+    e->gradient = gradient;
+    e->scale = scale;
+}
+
+uint64_t engine_cache_bytes(const struct engine *e)
+{
+    return attend_cache_bytes(e->attend);
+}
+
+uint64_t engine_arena_bytes(const struct engine *e)
+{
+    return e->arena_bytes + attend_scratch_bytes(e->attend);
+}
+
+uint64_t engine_moved_bytes(const struct engine *e)
+{
+    return e->sequence.moved;
+}
+
+void engine_forget(struct engine *e, size_t sequence)
+{
+    attend_forget(e->attend, sequence);
+}
+
+/* ---- values ---- */
+
+/* Rows of value V in this step; those of experts at most. */
+static size_t rows_of(const struct engine *e, int v)
+{
+    uint64_t most[ROWS_KINDS] = { 0 };
+
+    for (int k = 0; k < ROWS_KINDS; k++)
+        most[k] = e->rows[k];
+    return program_rows(e->p, &e->p->value[v], most);
+}
+
+static char *address(const struct engine *e, int v)
+{
+    return e->arena + e->offset[v];
+}
+
+static size_t unit_of(const struct engine *e, int v)
+{
+    return (size_t)dtype_bits(e->p->value[v].dtype) / 8;
+}
+
+static size_t bytes_of(const struct engine *e, int v)
+{
+    return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
+}
+
+/* The experts' rows before each expert's, and how many they are. */
+static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n)
+{
+    const struct mixture *m = &e->p->mixture[mixture];
+
+    *n = m->count;
+    return (const int32_t *)(const void *)address(e, m->counts);
+}
+
+static struct buffer value(const struct engine *e, int v)
+{
+    const struct value *its = &e->p->value[v];
+    struct buffer b = { .rows = e->view.rows[its->rows],
+                        .most = rows_of(e, v),
+                        .cols = its->cols,
+                        .dtype = its->dtype };
+    size_t n;
+
+    if (its->gradient)
+        b.data = e->gradient + e->gradient_at[its->gradient - 1];
+    else if (!its->kept)
+        b.data = address(e, v);
+    if (its->mixture >= 0) {
+        b.rows = expert_rows(e, its->mixture, &n);
+        b.rows += n;
+    }
+    return b;
+}
+
+/* ---- one instruction ---- */
+
+static int all_reduce(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const struct value *y = &e->p->value[inst->dst];
+    struct comm *c = inst->over == MESH_SP ? e->sequence.comm : e->comm;
+
+    if (e->ops->copy(e->device, address(e, inst->dst), address(e, inst->src[0]),
+                     bytes_of(e, inst->dst), err) < 0)
+        return -1;
+    return link_all_reduce(&e->link, c, address(e, inst->dst),
+                           rows_of(e, inst->dst) * y->cols, y->dtype, err);
+}
+
+static int all_gather(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const struct gather *g =
+        inst->gather.gather < 0 ? NULL : &e->p->gather[inst->gather.gather];
+    size_t rows = rows_of(e, inst->src[0]);
+    size_t *count = xcalloc((size_t)e->comm->size + 1, sizeof(*count));
+    int ret;
+
+    for (int r = 0; r < e->comm->size; r++)
+        count[r] = rows * (g ? g->runs[r].count : e->p->value[inst->src[0]].cols);
+    ret = link_all_gather(&e->link, e->comm, address(e, inst->src[0]),
+                          address(e, inst->dst), count, unit_of(e, inst->dst), err);
+    free(count);
+    return ret;
+}
+
+static int run(struct engine *e, const struct inst *inst, struct err *err)
+{
+    struct call call = {
+        .program = e->p, .inst = inst, .y = value(e, inst->dst), .step = &e->view
+    };
+
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
+        return all_reduce(e, inst, err);
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_GATHER)
+        return all_gather(e, inst, err);
+    for (int k = 0; k < inst->nsrc; k++)
+        call.x[k] = value(e, inst->src[k]);
+    if (inst->weight >= 0) {
+        call.w = &e->weight[inst->weight];
+        if (e->p->weight[inst->weight].experts)
+            call.expert_rows = expert_rows(e, inst->mixture, &call.nexperts);
+    }
+    if (inst->weight2 >= 0)
+        call.w2 = &e->weight[inst->weight2];
+    if (inst->op == OP_KEEP)
+        return attend_keep(e->attend, &call, err);
+    if (inst->op == OP_ATTENTION)
+        return attend_run(e->attend, &call, err);
+    if (inst->op == OP_ATTENTION_BACK)
+        return attend_back(e->attend, &call, err);
+    return e->ops->kernel[inst->op](e->device, &call, err);
+}
+
+/* ---- steps ---- */
+
+/* What comes over the border before this stage. */
+static int import(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nimports; i++)
+        if (link_receive(&e->link, e->pipe, address(e, p->import[i]),
+                         bytes_of(e, p->import[i]), e->pipe->rank - 1, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int export(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nexports; i++)
+        if (link_send(&e->link, e->pipe, address(e, p->export[i]),
+                      bytes_of(e, p->export[i]), e->pipe->rank + 1, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* Is output I made here, of rows that the ranks of the sequence group share out? */
+static bool is_shared(const struct engine *e, int i)
+{
+    const struct program_output *o = &e->p->output[i];
+
+    return o->stage == e->p->coord[MESH_PP] &&
+           e->p->value[o->value].rows == ROWS_TOKENS && !e->sequence.shared;
+}
+
+/* The rows of all tokens, on the group's first rank. */
+static int collect(struct engine *e, struct err *err)
+{
+    for (int i = 0; i < e->p->noutputs; i++) {
+        int v = e->p->output[i].value;
+        uint64_t bytes = e->sequence.n * e->p->value[v].cols * sizeof(float);
+        struct whole *w = &e->whole[i];
+        const void *own;
+
+        if (!is_shared(e, i))
+            continue;
+        if (e->sequence.comm->rank == 0 && w->bytes < bytes) {
+            free(w->x);
+            w->bytes = 0;
+            w->x = mem_alloc(bytes, e->p->output[i].name, err);
+            if (!w->x)
+                return -1;
+            w->bytes = bytes;
+        }
+        if (link_read(&e->link, address(e, v), bytes_of(e, v), &own, err) < 0 ||
+            sequence_collect(&e->sequence, w->x, own, e->p->value[v].cols, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg)
+{
+    e->see = see;
+    e->see_arg = arg;
+}
+
+static int part_of(const struct engine *e, int inst)
+{
+    const struct value *v = &e->p->value[e->p->inst[inst].dst];
+
+    return model_part(e->p->model, v->section, v->layer);
+}
+
+/* Instruction INST comes next. */
+static void tell_part(const struct engine *e, int inst)
+{
+    if (!e->see)
+        return;
+    if (inst == e->p->ninsts)
+        e->see(e->see_arg, -1);
+    else if (inst == 0 || part_of(e, inst) != part_of(e, inst - 1))
+        e->see(e->see_arg, part_of(e, inst));
+}
+
+static int check_step(const struct engine *e, const struct segment *s, size_t n,
+                      struct err *err)
+{
+    size_t tokens = 0, wanted = 0, source = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        tokens += s[i].n;
+        wanted += s[i].nwanted;
+        source += s[i].nsource;
+        if (s[i].sequence >= e->limits.sequences ||
+            (e->p->nslots && s[i].start + s[i].n > e->limits.context) ||
+            (e->p->source && s[i].start == 0 && !s[i].nsource))
+            return err_set(err, ERR_SYSTEM,
+                           "a step of %zu tokens at %zu is beyond the limits", s[i].n,
+                           s[i].start);
+    }
+    if (n > e->limits.segments || (n != 1 && e->sequence.comm->size > 1) ||
+        tokens > e->limits.tokens + e->limits.running || wanted > e->limits.wanted ||
+        source > e->limits.sources)
+        return err_set(err, ERR_SYSTEM,
+                       "a step of %zu segments and %zu tokens is beyond the limits", n,
+                       tokens);
+    return 0;
+}
+
+/* ---- what the kernels of a step read ---- */
+
+/* Offsets in the upload. */
+struct offsets {
+    size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
+    size_t length, output, first, draw, scale;
+};
+
+/* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
+ * where it is another's. */
+static int32_t own_row(const struct engine *e, size_t own, size_t row)
+{
+    const struct sequence *s = &e->sequence;
+
+    if (s->comm->size == 1)
+        return (int32_t)(own + row);
+    if (s->shared)
+        return s->comm->rank == 0 ? (int32_t)row : -1;
+    return row >= s->first && row < s->first + s->count ? (int32_t)(row - s->first)
+                                                        : -1;
+}
+
+static void add_offsets(struct engine *e, struct offsets *o, size_t n)
+{
+    struct upload *u = &e->upload;
+    size_t unit = sizeof(int32_t), tokens = e->rows[ROWS_TOKENS];
+
+    for (int k = 0; k < ROWS_KINDS; k++) {
+        int32_t rows = (int32_t)e->rows[k];
+
+        o->rows[k] = upload_add(u, &rows, 1, unit);
+        o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
+    }
+    for (int k = 0; k < INDEX_KINDS; k++)
+        o->index[k] = upload_add(
+            u, NULL, k == INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+    o->length = upload_add(u, NULL, tokens, unit);
+    o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
+    o->first = upload_add(u, NULL, n, unit);
+    o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
+    o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
+}
+
+/* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
+static void fill_segment(struct engine *e, const struct offsets *o,
+                         const struct segment *s, size_t row, size_t output)
+{
+    struct upload *u = &e->upload;
+    bool one = e->sequence.comm->size == 1;
+    size_t first = one ? 0 : e->sequence.first, count = one ? s->n : e->sequence.count;
+    int32_t *index[INDEX_KINDS], *length = upload_host(u, o->length);
+    int32_t *target = upload_host(u, o->target[ROWS_TOKENS]);
+    int32_t *taken = upload_host(u, o->output);
+    int32_t *taken_target = upload_host(u, o->target[ROWS_WANTED]);
+    struct draw *draw = upload_host(u, o->draw);
+
+    for (int k = 0; k < INDEX_KINDS; k++)
+        index[k] = upload_host(u, o->index[k]);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = first + i;
+
+        index[INDEX_IDS][row + i] = s->ids[at];
+        index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
+        index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
+        length[row + i] = (int32_t)(s->start + s->n);
+        target[row + i] = s->targets ? s->targets[at] : -1;
+    }
+    for (size_t i = 0; i < s->nwanted; i++) {
+        taken[output + i] = own_row(e, row, (size_t)s->wanted[i]);
+        taken_target[output + i] = s->targets ? s->targets[s->wanted[i]] : -1;
+        if (s->draw)
+            draw[output + i] = s->draw[i];
+    }
+}
+
+static void fill_view(struct engine *e, const struct offsets *o)
+{
+    const struct upload *u = &e->upload;
+
+    for (int k = 0; k < ROWS_KINDS; k++) {
+        e->view.rows[k] = upload_at(u, o->rows[k]);
+        e->view.target[k] = k <= ROWS_WANTED ? upload_at(u, o->target[k]) : NULL;
+    }
+    for (int k = 0; k < INDEX_KINDS; k++)
+        e->view.index[k] = upload_at(u, o->index[k]);
+    e->view.length = upload_at(u, o->length);
+    e->view.output = upload_at(u, o->output);
+    e->view.first = upload_at(u, o->first);
+    e->view.draw = upload_at(u, o->draw);
+    e->view.scale = upload_at(u, o->scale);
+}
+
+static int begin_step(struct engine *e, const struct segment *s, size_t n,
+                      struct err *err)
+{
+    struct attend_segment *own = xcalloc(n + 1, sizeof(*own));
+    size_t tokens = 0, source = 0, wanted = 0;
+    struct offsets o;
+    int ret = -1;
+
+    for (size_t i = 0; i < n; i++) {
+        own[i] = (struct attend_segment){ .sequence = s[i].sequence,
+                                          .start = s[i].start,
+                                          .row = tokens,
+                                          .n = s[i].n,
+                                          .source_row = source,
+                                          .nsource = s[i].nsource };
+        tokens += s[i].n;
+        source += s[i].nsource;
+        wanted += s[i].nwanted;
+    }
+    sequence_begin(&e->sequence, tokens);
+    e->rows[ROWS_TOKENS] = e->sequence.count;
+    e->rows[ROWS_WANTED] = wanted;
+    e->rows[ROWS_ONE] = n;
+    e->rows[ROWS_SOURCE] = source;
+    upload_begin(&e->upload);
+    add_offsets(e, &o, n);
+    wanted = 0;
+    for (size_t i = 0; i < n; i++) {
+        int32_t *first = upload_host(&e->upload, o.first);
+        int32_t *ids = upload_host(&e->upload, o.index[INDEX_SOURCE]);
+
+        fill_segment(e, &o, &s[i], own[i].row, wanted);
+        first[i] = own_row(e, own[i].row, 0);
+        for (size_t k = 0; k < s[i].nsource; k++)
+            ids[own[i].source_row + k] = s[i].source[k];
+        wanted += s[i].nwanted;
+    }
+    if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
+        upload_send(&e->upload, err) < 0)
+        goto out;
+    fill_view(e, &o);
+    attend_ready(e->attend, &e->upload);
+    ret = 0;
+out:
+    free(own);
+    return ret;
+}
+
+/* Instructions FIRST to END. */
+static int run_some(struct engine *e, int first, int end, struct err *err)
+{
+    for (int i = first; i < end; i++) {
+        tell_part(e, i);
+        if (rows_of(e, e->p->inst[i].dst) && run(e, &e->p->inst[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int engine_forward(struct engine *e, const struct segment *segment, size_t n,
+                   struct err *err)
+{
+    if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
+        import(e, err) < 0 || run_some(e, 0, e->p->nforward, err) < 0)
+        return -1;
+    if (e->p->nforward == e->p->ninsts)
+        tell_part(e, e->p->ninsts);
+    return export(e, err) < 0 ? -1 : collect(e, err);
+}
+
+int engine_reverse(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    for (int i = 0; i < p->nexports; i++)
+        if (link_receive(&e->link, e->pipe, address(e, p->back_import[i]),
+                         bytes_of(e, p->back_import[i]), e->pipe->rank + 1, err) < 0)
+            return -1;
+    if (run_some(e, p->nforward, p->ninsts, err) < 0)
+        return -1;
+    tell_part(e, p->ninsts);
+    for (int i = 0; i < p->nimports; i++)
+        if (link_send(&e->link, e->pipe, address(e, p->back_export[i]),
+                      bytes_of(e, p->back_export[i]), e->pipe->rank - 1, err) < 0)
+            return -1;
+    return 0;
+}
+
+int engine_step(struct engine *e, const struct segment *segment, size_t n,
+                struct err *err)
+{
+    if (engine_forward(e, segment, n, err) < 0)
+        return -1;
+    return e->p->nforward < e->p->ninsts ? engine_reverse(e, err) : 0;
+}
+
+int engine_output(struct engine *e, int i, const float **out, size_t *rows,
+                  struct err *err)
+{
+    int v = e->p->output[i].value;
+    const void *x = e->whole[i].x;
+
+    if (is_shared(e, i) && e->sequence.comm->rank == 0) {
+        *rows = e->sequence.n;
+    } else {
+        *rows = rows_of(e, v);
+        if (link_read(&e->link, address(e, v), bytes_of(e, v), &x, err) < 0)
+            return -1;
+    }
+    *out = x;
+    return 0;
+}

@@ -1,0 +1,117 @@
+/* link - collectives and messages on device memory */
+#include "lib/run/link.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+enum { OUT, IN };
+
+void link_init(struct link *l, const struct backend *ops, struct device *device)
+{
+    *l = (struct link){ .ops = ops, .device = device };
+}
+
+void link_clear(struct link *l)
+{
+    free(l->host[OUT]);
+    free(l->host[IN]);
+    *l = (struct link){ 0 };
+}
+
+/* Host memory for BYTES of side SIDE, or NULL. */
+static void *room(struct link *l, int side, size_t bytes, struct err *err)
+{
+    if (bytes > l->cap[side] || !l->host[side]) {
+        free(l->host[side]);
+        l->cap[side] = 0;
+        l->host[side] = mem_alloc(bytes, "an exchange", err);
+        if (l->host[side])
+            l->cap[side] = bytes;
+    }
+    return l->host[side];
+}
+
+int link_read(struct link *l, const void *x, size_t bytes, const void **out,
+              struct err *err)
+{
+    void *host;
+
+    if (l->ops->host_memory) {
+        *out = x;
+        return l->ops->wait(l->device, err);
+    }
+    host = room(l, OUT, bytes, err);
+    if (!host || l->ops->copy_out(l->device, host, x, bytes, err) < 0)
+        return -1;
+    *out = host;
+    return 0;
+}
+
+/* Where the host may write BYTES that are for X: *out. */
+static int open_in(struct link *l, void *x, size_t bytes, void **out, struct err *err)
+{
+    *out = l->ops->host_memory ? x : room(l, IN, bytes, err);
+    return *out || !bytes ? 0 : -1;
+}
+
+static int close_in(struct link *l, void *x, const void *host, size_t bytes,
+                    struct err *err)
+{
+    return host == x ? 0 : l->ops->copy_in(l->device, x, host, bytes, err);
+}
+
+int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtype dtype,
+                    struct err *err)
+{
+    size_t bytes = n * (size_t)dtype_bits(dtype) / 8;
+    const void *host;
+    void *sum;
+
+    if (link_read(l, x, bytes, &host, err) < 0)
+        return -1;
+    sum = (void *)(uintptr_t)host;
+    if (comm_run(c,
+                 dtype == DTYPE_F64 ? comm_all_reduce_f64(sum, n)
+                                    : comm_all_reduce(sum, n),
+                 err) < 0)
+        return -1;
+    return close_in(l, x, sum, bytes, err);
+}
+
+int link_all_gather(struct link *l, struct comm *c, const void *mine, void *all,
+                    const size_t *count, size_t unit, struct err *err)
+{
+    const void *from;
+    size_t n = 0;
+    void *to;
+
+    for (int r = 0; r < c->size; r++)
+        n += count[r];
+    if (link_read(l, mine, count[c->rank] * unit, &from, err) < 0 ||
+        open_in(l, all, n * unit, &to, err) < 0 ||
+        comm_run(c, comm_all_gather_parts(from, to, count, unit), err) < 0)
+        return -1;
+    return close_in(l, all, to, n * unit, err);
+}
+
+int link_send(struct link *l, struct comm *c, const void *x, size_t bytes, int to,
+              struct err *err)
+{
+    const void *host;
+
+    if (link_read(l, x, bytes, &host, err) < 0)
+        return -1;
+    return c->ops->send(c, host, bytes, to, err);
+}
+
+int link_receive(struct link *l, struct comm *c, void *x, size_t bytes, int from,
+                 struct err *err)
+{
+    void *host;
+
+    if (open_in(l, x, bytes, &host, err) < 0 ||
+        c->ops->receive(c, host, bytes, from, err) < 0)
+        return -1;
+    return close_in(l, x, host, bytes, err);
+}

@@ -1,0 +1,38 @@
+/* link - collectives and messages on device memory
+ *
+ * A communicator works on memory of the host.  Where that is the device's own, it gets
+ * the device's addresses; where not, what it sends is copied out, and what it receives
+ * is copied in. */
+#ifndef LIB_RUN_LINK_H
+#define LIB_RUN_LINK_H
+
+#include "lib/comm/comm.h"
+#include "lib/device/device.h"
+
+struct link {
+    const struct backend *ops;
+    struct device *device;
+    void *host[2]; /* what is sent, and what is received; unused with host memory */
+    size_t cap[2];
+};
+
+void link_init(struct link *l, const struct backend *ops, struct device *device);
+void link_clear(struct link *l);
+
+/* x[n] = the sum of all ranks' x, of dtype f32 or f64. */
+MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n,
+                               enum dtype dtype, struct err *err);
+/* all = each rank's mine[count[rank]], one rank's after the other's; of UNIT bytes. */
+MUST_CHECK int link_all_gather(struct link *l, struct comm *c, const void *mine,
+                               void *all, const size_t *count, size_t unit,
+                               struct err *err);
+MUST_CHECK int link_send(struct link *l, struct comm *c, const void *x, size_t bytes,
+                         int to, struct err *err);
+MUST_CHECK int link_receive(struct link *l, struct comm *c, void *x, size_t bytes,
+                            int from, struct err *err);
+
+/* The BYTES at X, device memory, for the host to read until the next call: *out. */
+MUST_CHECK int link_read(struct link *l, const void *x, size_t bytes, const void **out,
+                         struct err *err);
+
+#endif

@@ -1,0 +1,13 @@
+# lib/run - ranks and the engine
+lib_libshardutils_a_SOURCES += \
+    %D%/attend.c %D%/attend.h \
+    %D%/backends.c \
+    %D%/cache.c %D%/cache.h \
+    %D%/engine.c %D%/engine.h \
+    %D%/launch.c %D%/launch.h \
+    %D%/link.c %D%/link.h \
+    %D%/runner.c %D%/runner.h \
+    %D%/scheduler.c %D%/scheduler.h \
+    %D%/sequence.c %D%/sequence.h \
+    %D%/upload.c %D%/upload.h \
+    %D%/weights.c %D%/weights.h

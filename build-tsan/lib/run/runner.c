@@ -1,0 +1,135 @@
+/* runner - one rank ready to run: its program, weights and engine */
+#include "lib/run/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
+{
+    int n = mesh->size[axis], at[MESH_NAXES], ret;
+    int *member;
+
+    if (n == 1) {
+        *out = comm_self_open();
+        return 0;
+    }
+    member = xcalloc((size_t)n, sizeof(*member));
+    memcpy(at, coord, sizeof(at));
+    for (int i = 0; i < n; i++) {
+        at[axis] = i;
+        member[i] = mesh_rank(mesh, at);
+    }
+    ret = world->ops->group(world, member, n, out, err);
+    free(member);
+    return ret;
+}
+
+int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
+                const struct runner_machine *machine, struct comm *world,
+                const struct program_options *options,
+                const struct engine_limits *limits, struct err *err)
+{
+    struct engine_limits own = *limits;
+    int local = machine->local ? machine->local - 1 : world->rank;
+    int coord[MESH_NAXES];
+
+    mesh_coord(mesh, world->rank, coord);
+    *r = (struct runner){ .world = world,
+                          .stage = coord[MESH_PP],
+                          .nstages = mesh->size[MESH_PP],
+                          .replica = coord[MESH_DP],
+                          .nreplicas = mesh->size[MESH_DP],
+                          .groups.across =
+                              machine->across ? machine->across : mesh->size[MESH_SP] };
+    r->ops = machine->ops ? machine->ops : backend_find(NULL, err);
+    if (!r->ops)
+        return -1;
+    if (runner_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
+        runner_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
+        program_build(&r->program, c->model, mesh, coord, options, err) < 0)
+        goto fail;
+    if (r->program->dynamic_rope)
+        own.tokens = own.context;
+    r->chunk = own.tokens;
+    if (r->ops->open(&r->device, machine->threads, local, err) < 0 ||
+        weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
+        engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
+                    &r->groups, &own, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    runner_close(r);
+    return -1;
+}
+
+void runner_close(struct runner *r)
+{
+    engine_free(r->engine);
+    weights_close(&r->weights);
+    if (r->device)
+        r->ops->close(r->device);
+    program_free(r->program);
+    for (size_t i = 0; i < 3; i++) {
+        struct comm *c = i == 0   ? r->groups.pipe
+                         : i == 1 ? r->groups.sequence
+                                  : r->groups.tensor;
+
+        if (c)
+            c->ops->close(c);
+    }
+    *r = (struct runner){ 0 };
+}
+
+/* ---- what comes out ---- */
+
+bool runner_is_last(const struct runner *r)
+{
+    return r->stage == r->nstages - 1;
+}
+
+int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err)
+{
+    for (int s = 0; s < r->stage && runner_is_last(r); s++)
+        if (r->groups.pipe->ops->send(r->groups.pipe, buf, bytes, s, err) < 0)
+            return -1;
+    return 0;
+}
+
+int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
+{
+    return runner_is_last(r) ? 0
+                             : r->groups.pipe->ops->receive(r->groups.pipe, buf, bytes,
+                                                            r->nstages - 1, err);
+}
+
+/* The rank that speaks for a stage of a replica. */
+static int speaker(const struct runner *r, int replica, int stage)
+{
+    int coord[MESH_NAXES] = { [MESH_DP] = replica, [MESH_PP] = stage };
+
+    return mesh_rank(&r->program->mesh, coord);
+}
+
+int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+                struct err *err)
+{
+    int from = speaker(r, r->replica, stage);
+
+    if (from == 0 || from != r->world->rank)
+        return 0;
+    return r->world->ops->send(r->world, buf, bytes, 0, err);
+}
+
+int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
+                struct err *err)
+{
+    int from = speaker(r, replica, stage);
+
+    if (from == 0 || r->world->rank != 0)
+        return 0;
+    return r->world->ops->receive(r->world, buf, bytes, from, err);
+}

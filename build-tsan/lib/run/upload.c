@@ -1,0 +1,64 @@
+/* upload - what a step's kernels read beside values, put into device memory at once */
+#include "lib/run/upload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+enum { ALIGN = 16 };
+
+void upload_init(struct upload *u, const struct backend *ops, struct device *device)
+{
+    *u = (struct upload){ .ops = ops, .device = device };
+}
+
+void upload_clear(struct upload *u)
+{
+    if (u->memory)
+        u->ops->release(u->device, u->memory);
+    free(u->host);
+    *u = (struct upload){ 0 };
+}
+
+void upload_begin(struct upload *u)
+{
+    u->n = 0;
+}
+
+size_t upload_add(struct upload *u, const void *v, size_t n, size_t size)
+{
+    size_t at = (u->n + ALIGN - 1) / ALIGN * ALIGN;
+
+    u->host = xgrow(u->host, &u->cap, at + n * size + 1, 1);
+    if (v && n)
+        memcpy(u->host + at, v, n * size);
+    else
+        memset(u->host + at, 0, n * size);
+    u->n = at + n * size;
+    return at;
+}
+
+void *upload_host(struct upload *u, size_t offset)
+{
+    return u->host + offset;
+}
+
+int upload_send(struct upload *u, struct err *err)
+{
+    if (u->n > u->room || !u->memory) {
+        if (u->memory)
+            u->ops->release(u->device, u->memory);
+        u->room = 0;
+        u->memory = u->ops->alloc(u->device, u->n + u->n / 2, "a step", err);
+        if (!u->memory)
+            return -1;
+        u->room = u->n + u->n / 2;
+    }
+    return u->ops->copy_in(u->device, u->memory, u->host, u->n, err);
+}
+
+const void *upload_at(const struct upload *u, size_t offset)
+{
+    return u->memory + offset;
+}

@@ -1,0 +1,60 @@
+/* job - trials as processes: a directory, a process group, reports
+ *
+ * A trial's directory holds stdout, stderr, params.json and, when the command writes
+ * them, result.json and report. */
+#ifndef LIB_SWEEP_JOB_JOB_H
+#define LIB_SWEEP_JOB_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+
+enum { JOB_GRACE = 10 }; /* seconds between SIGTERM and SIGKILL */
+
+struct job {
+    pid_t pid; /* also its process group's id; 0: not running */
+    int number, slot;
+    int attempt;        /* of the point, from 0 */
+    int tries;          /* of this trial before, in this run */
+    char *dir;          /* owned */
+    char *command;      /* what runs, for a log, or NULL; owned */
+    double start;       /* seconds on the monotonic clock */
+    double start_time;  /* seconds since the epoch */
+    double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
+    bool timed_out;     /* which is why */
+    uint64_t report_at; /* bytes of the report file read */
+    size_t judged;      /* reports that the pruner has seen */
+    int status;         /* as from waitpid, when it has ended */
+};
+
+/* What identifies a process beyond its number: "HOST BOOT PID START" of PID, of this
+ * one when 0.  NULL when there is no such process. */
+char *job_identity_dup(pid_t pid);
+/* Whether IDENTITY is of this host and its process is gone, or is there; both are false
+ * for another host. */
+bool job_is_dead(const char *identity);
+bool job_is_alive(const char *identity);
+
+/* The path of PROGRAM as the shell would find it, or NULL; owned. */
+char *job_which(const char *program, const char *path);
+
+/* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
+ * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
+ * NULL-terminated) replaces the process's.  The working directory is the caller's.
+ * result.json and report of an earlier start are removed. */
+MUST_CHECK int job_start(struct job *job, char *const *words, char *const *environment,
+                         const char *params, struct err *err);
+/* Signal SIG to the whole process group. */
+void job_kill(struct job *job, int sig);
+void job_clear(struct job *job);
+
+/* Whether the report file has grown since. */
+bool job_reported(const struct job *job);
+/* The next complete lines of the report file, at most a megabyte of them, the last
+ * without its end; owned, NULL when there are none. */
+char *job_reports_dup(struct job *job);
+
+#endif

@@ -1,0 +1,542 @@
+/* measure - the values of a trial, out of what its command wrote */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/sweep/job/grep.h"
+#include "lib/sweep/job/measure.h"
+#include "lib/sweep/storage/study.h"
+
+enum { FILE_MAX = 64 << 20, TAIL_BYTES = 1 << 16 };
+
+int measure_check(const struct measure *m, size_t n, struct err *err)
+{
+    if ((m->nkeys > 0) + (m->nregexes > 0) + m->hf > 1)
+        return err_set(err, ERR_USAGE,
+                       "keys, regular expressions and hf exclude one another");
+    if (m->nregexes && m->file)
+        return err_set(err, ERR_USAGE, "regular expressions read standard output");
+    if (m->hf && n != 1)
+        return err_set(err, ERR_USAGE, "hf is one objective, not %zu", n);
+    if ((m->nkeys && m->nkeys != n) || (m->nregexes && m->nregexes != n))
+        return err_set(err, ERR_USAGE, "%zu values for %zu objectives",
+                       m->nkeys + m->nregexes, n);
+    for (size_t i = 0; i < m->nregexes; i++) {
+        struct grep *g;
+
+        if (grep_open(&g, m->regexes[i], err) < 0)
+            return -1;
+        grep_free(g);
+    }
+    return 0;
+}
+
+/* N numbers out of a JSON number, list, or object with "value" or "values". */
+static bool json_values(double *values, size_t n, const struct json *j)
+{
+    size_t i = 0;
+
+    if (j->type == JSON_OBJECT)
+        j = json_get(j, "values") ? json_get(j, "values") : json_get(j, "value");
+    if (j && j->type == JSON_NUMBER)
+        return n == 1 && json_double(j, values);
+    if (!j || j->type != JSON_ARRAY || j->n != n)
+        return false;
+    for (j = j->first; j; j = j->next)
+        if (!json_double(j, &values[i++]))
+            return false;
+    return true;
+}
+
+/* Append TEXT[n] as part of a message: one line, and not too long. */
+static void add_snippet(struct str *out, const char *text, size_t n)
+{
+    enum { MOST = 80 };
+    size_t end;
+
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        n--;
+    end = n;
+    if (n > MOST)
+        for (end = MOST; end > 0 && (text[end] & 0xc0) == 0x80;)
+            end--;
+    for (size_t i = 0; i < end; i++)
+        str_addc(out, (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i]);
+    str_add(out, end < n ? "..." : "");
+}
+
+/* The number that WORD is, or that follows '=' or ':' in it after a name. */
+static bool word_value(double *out, const char *word)
+{
+    size_t n = strcspn(word, "=:");
+
+    if (str_double(word, out))
+        return true;
+    return word[n] && (isalpha((unsigned char)*word) || *word == '_') &&
+           str_double(word + n + 1, out);
+}
+
+/* The words of a line; v borrows from a copy of it. */
+struct line {
+    char *copy, **v; /* [n] */
+    size_t n, cap;
+    bool bare; /* all of them are numbers, without names */
+};
+
+static void split_line(struct line *l, const char *text, size_t n)
+{
+    char *save = NULL;
+    double ignored;
+
+    *l = (struct line){ .copy = xstrndup(text, n), .bare = true };
+    for (char *w = strtok_r(l->copy, " \t\r\v\f", &save); w;
+         w = strtok_r(NULL, " \t\r\v\f", &save)) {
+        l->v = xgrow(l->v, &l->cap, l->n + 1, sizeof(*l->v));
+        l->v[l->n++] = w;
+        l->bare &= str_double(w, &ignored);
+    }
+}
+
+/* The last N words of LINE, which are to be numbers. */
+static bool take_words(double *values, size_t n, const struct line *l, struct str *why)
+{
+    const char *wrong = NULL;
+
+    for (size_t i = 0; i < n && i < l->n && !wrong; i++)
+        if (!word_value(&values[n - 1 - i], l->v[l->n - 1 - i]))
+            wrong = l->v[l->n - 1 - i];
+    if (wrong) {
+        str_add(why, "no number in its output: ");
+        add_snippet(why, wrong, strlen(wrong));
+    } else if (!l->n) {
+        str_add(why, "no number in its output: it is empty");
+    } else if (l->n < n || (l->bare && l->n > n)) {
+        str_addf(why, "not the right count of numbers: %zu for %zu objective%s", l->n,
+                 n, n > 1 ? "s" : "");
+    }
+    return !why->len;
+}
+
+/* The numbers at the end of the last line that is not empty of TEXT, which is that of
+ * the file NAME. */
+static bool line_values(double *values, size_t n, const char *text, const char *name,
+                        struct str *why)
+{
+    size_t end = strlen(text), start;
+    struct line l;
+    bool ok;
+
+    while (end > 0 && isspace((unsigned char)text[end - 1]))
+        end--;
+    for (start = end; start > 0 && text[start - 1] != '\n';)
+        start--;
+    split_line(&l, text + start, end - start);
+    ok = take_words(values, n, &l, why);
+    if (!ok && end > start) {
+        str_addf(why, "; the last line of %s is '", name);
+        add_snippet(why, text + start, end - start);
+        str_addc(why, '\'');
+    } else if (!ok) {
+        str_addf(why, " (%s)", name);
+    }
+    free(l.copy);
+    free(l.v);
+    return ok;
+}
+
+/* The number at KEY below J: members divided by dots (a member whose name holds the
+ * dots comes first), of a list its last element that has one; NaN when that is no
+ * number. */
+static bool find_number(double *out, const struct json *j, const char *key)
+{
+    const struct json *member = json_get(j, key);
+    bool found = false;
+
+    if (!j)
+        return false;
+    if (j->type == JSON_ARRAY) {
+        for (const struct json *e = j->first; e; e = e->next)
+            found |= find_number(out, e, key);
+        return found;
+    }
+    if (member) {
+        while (member->type == JSON_ARRAY && member->first) {
+            member = member->first;
+            while (member->next)
+                member = member->next;
+        }
+        if (!json_double(member, out))
+            *out = NAN;
+        return true;
+    }
+    for (const char *dot = strchr(key, '.'); dot; dot = strchr(dot + 1, '.')) {
+        char *head = xstrndup(key, (size_t)(dot - key));
+
+        member = json_get(j, head);
+        free(head);
+        if (member && find_number(out, member, dot + 1))
+            return true;
+    }
+    return false;
+}
+
+/* Hugging Face's default_compute_objective (trainer_utils.py): eval_loss when nothing
+ * but times is beside it, else the sum of the other metrics. */
+static bool hf_objective(double *out, const struct json *j)
+{
+    static const char *const times[] = { "_runtime", "_per_second",
+                                         "_compilation_time" };
+    const struct json *loss = json_get(j, "eval_loss");
+    double sum = 0, value;
+    bool some = false;
+
+    if (j->type != JSON_OBJECT)
+        return false;
+    for (const struct json *k = j->first; k; k = k->next) {
+        bool skipped = k == loss || !strcmp(k->key, "epoch");
+
+        for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
+            skipped |= str_ends(k->key, times[i]);
+        if (skipped)
+            continue;
+        if (!json_double(k, &value))
+            return false;
+        sum += value;
+        some = true;
+    }
+    *out = sum;
+    return some || (loss && json_double(loss, out));
+}
+
+static bool read_object(double *values, size_t n, const struct measure *m,
+                        const struct json *root)
+{
+    if (m->hf)
+        return hf_objective(values, root);
+    for (size_t i = 0; i < m->nkeys; i++)
+        if (!find_number(&values[i], root, m->keys[i]) || isnan(values[i]))
+            return false;
+    if (m->nkeys || json_values(values, n, root))
+        return true;
+    for (size_t i = 0; i < m->nnames; i++)
+        if (!find_number(&values[i], root, m->names[i]) || isnan(values[i]))
+            return false;
+    return m->nnames == n;
+}
+
+/* Python writes what JSON does not have, NaN and infinities, as bare words.  They
+ * become empty strings, which are no numbers either (null would not fit into "NaN"), so
+ * that one of them does not hide the numbers beside it. */
+static void drop_bare_words(char *text)
+{
+    static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+    bool quoted = false;
+
+    for (char *p = text; *p; p++) {
+        if (quoted && *p == '\\' && p[1])
+            p++;
+        else if (*p == '"')
+            quoted = !quoted;
+        for (size_t i = 0; !quoted && i < sizeof(words) / sizeof(*words); i++)
+            if (str_starts(p, words[i])) {
+                memset(p, ' ', strlen(words[i]));
+                memcpy(p, "\"\"", 2);
+                p += strlen(words[i]) - 1;
+                break;
+            }
+    }
+}
+
+static bool read_json(double *values, size_t n, const struct measure *m,
+                      const char *text, size_t len)
+{
+    char *copy = xstrndup(text, len);
+    struct json_doc doc;
+    bool ok;
+
+    drop_bare_words(copy);
+    ok = json_parse(&doc, "metrics", copy, strlen(copy), NULL) == 0;
+    if (ok) {
+        ok = read_object(values, n, m, doc.root);
+        json_clear(&doc);
+    }
+    free(copy);
+    return ok;
+}
+
+/* The last line of TEXT that is JSON and has what is asked for. */
+static bool read_lines(double *values, size_t n, const struct measure *m,
+                       const char *text)
+{
+    size_t end = strlen(text);
+
+    while (end > 0) {
+        size_t start = end;
+
+        while (start > 0 && text[start - 1] != '\n')
+            start--;
+        if (text[start] == '{' && read_json(values, n, m, text + start, end - start))
+            return true;
+        end = start ? start - 1 : 0;
+    }
+    return false;
+}
+
+static bool read_matches(double *values, const struct measure *m, const char *text)
+{
+    for (size_t i = 0; i < m->nregexes; i++) {
+        struct grep *g;
+        bool found;
+
+        if (grep_open(&g, m->regexes[i], NULL) < 0)
+            return false;
+        found = grep_last(&values[i], g, text);
+        grep_free(g);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* The last bytes of a file, or NULL; *whole says whether they are all. */
+static char *tail_dup(const char *path, uint64_t bytes, bool *whole)
+{
+    FILE *fp = fopen(path, "rb");
+    uint64_t size = 0;
+    char *text;
+    size_t n;
+
+    if (!fp)
+        return NULL;
+    if (fs_size(&size, path, NULL) < 0)
+        size = bytes;
+    *whole = size <= bytes;
+    if (!*whole && fseeko(fp, (off_t)(size - bytes), SEEK_SET) < 0)
+        rewind(fp);
+    if (*whole)
+        bytes = size;
+    text = xcalloc((size_t)bytes + 1, 1);
+    n = fread(text, 1, (size_t)bytes, fp);
+    text[n] = '\0';
+    for (char *nul = text; (nul = memchr(nul, '\0', (size_t)(text + n - nul)));)
+        *nul = ' ';
+    fclose(fp);
+    return text;
+}
+
+/* What is asked for out of the standard output, of which the end mostly suffices. */
+static bool read_output(double *values, size_t n, const struct measure *m,
+                        const char *dir)
+{
+    char *path = fs_join_dup(dir, "stdout");
+    bool ok = false, whole = false;
+
+    for (uint64_t bytes = TAIL_BYTES; !ok && !whole && bytes <= FILE_MAX;
+         bytes = bytes < FILE_MAX ? FILE_MAX : FILE_MAX + 1) {
+        char *text = tail_dup(path, bytes, &whole), *from = text;
+
+        if (!text)
+            break;
+        if (!whole && (from = strchr(text, '\n')) == NULL)
+            from = text;
+        ok = m->nregexes ? read_matches(values, m, from)
+                         : read_lines(values, n, m, from);
+        free(text);
+    }
+    free(path);
+    return ok;
+}
+
+/* NAME of the trial, unless it is a path of its own; NULL when it cannot be read. */
+static char *read_dup(const char *dir, const char *name)
+{
+    char *path = name[0] == '/' ? xstrdup(name) : fs_join_dup(dir, name);
+    char *text = NULL;
+
+    if (fs_read_file(&text, NULL, path, FILE_MAX, NULL) < 0)
+        text = NULL;
+    free(path);
+    return text;
+}
+
+/* What was asked for and not found, and where it was looked for. */
+static void explain_asked(struct str *why, const struct measure *m, bool result)
+{
+    const char *const *names = m->nregexes ? m->regexes : m->keys;
+    size_t n = m->nregexes ? m->nregexes : m->nkeys;
+
+    if (m->hf)
+        str_add(why, "no metrics of numbers alone");
+    else
+        str_add(why, m->nregexes ? "no number that matches " : "no number");
+    for (size_t i = 0; i < n; i++) {
+        str_add(why, i ? ", '" : m->nregexes ? "'" : " at '");
+        add_snippet(why, names[i], strlen(names[i]));
+        str_addc(why, '\'');
+    }
+    str_addf(why, " in %s",
+             m->nregexes ? "stdout"
+             : m->file   ? m->file
+             : result    ? "result.json, nor in a line of JSON of stdout"
+                         : "a line of JSON of stdout");
+}
+
+static bool read_asked(double *values, size_t n, const struct measure *m,
+                       const char *dir, struct str *why)
+{
+    char *text = m->nregexes ? NULL : read_dup(dir, m->file ? m->file : "result.json");
+    bool ok = text && read_json(values, n, m, text, strlen(text));
+
+    ok = ok || (!m->file && read_output(values, n, m, dir));
+    if (!ok && m->file && !text)
+        str_addf(why, "no number: %s cannot be read", m->file);
+    else if (!ok)
+        explain_asked(why, m, text != NULL);
+    free(text);
+    return ok;
+}
+
+/* Of result.json, which is TEXT: JSON, or a line of numbers. */
+static bool read_result(double *values, size_t n, const struct measure *m,
+                        const char *text, struct str *why)
+{
+    const char *first = text + strspn(text, " \t\r\n");
+
+    if (read_json(values, n, m, text, strlen(text)))
+        return true;
+    if (*first != '{' && *first != '[')
+        return line_values(values, n, text, "result.json", why);
+    str_add(why, "no number in result.json: ");
+    add_snippet(why, first, strlen(first));
+    return false;
+}
+
+bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
+                  struct str *why)
+{
+    char *text, *path;
+    bool ok, whole;
+
+    if (m->file || m->nkeys || m->nregexes || m->hf)
+        return read_asked(values, n, m, dir, why);
+    if ((text = read_dup(dir, "result.json"))) {
+        ok = read_result(values, n, m, text, why);
+    } else {
+        path = fs_join_dup(dir, "stdout");
+        text = tail_dup(path, TAIL_BYTES, &whole);
+        ok = line_values(values, n, text ? text : "", "stdout", why);
+        free(path);
+    }
+    free(text);
+    return ok;
+}
+
+static bool print_constraints(struct str *out, const struct json *list)
+{
+    const struct json *j = list->type == JSON_ARRAY ? list->first : list;
+    double value;
+
+    str_addc(out, '[');
+    for (; j; j = list->type == JSON_ARRAY ? j->next : NULL) {
+        if (!json_double(j, &value))
+            return false;
+        str_add(out, out->len > 1 ? ", " : "");
+        str_add_double(out, value);
+    }
+    str_addc(out, ']');
+    return true;
+}
+
+bool measure_constraints(char **json, const struct measure *m, const char *dir,
+                         struct str *why)
+{
+    char *text = read_dup(dir, m->file ? m->file : "result.json");
+    struct json_doc doc;
+    struct str out = { 0 };
+    bool ok = true;
+
+    *json = NULL;
+    if (text)
+        drop_bare_words(text);
+    if (text && json_parse(&doc, "metrics", text, strlen(text), NULL) == 0) {
+        const struct json *list = json_get(doc.root, "constraints");
+
+        ok = !list || print_constraints(&out, list);
+        if (ok && list)
+            *json = str_steal(&out);
+        if (!ok)
+            str_addf(why, "no numbers: the constraints in %s",
+                     m->file ? m->file : "result.json");
+        json_clear(&doc);
+    }
+    str_clear(&out);
+    free(text);
+    return ok;
+}
+
+int measure_keep(const double *values, size_t n, const char *dir, struct err *err)
+{
+    char *path = fs_join_dup(dir, "result.json");
+    struct str json = { 0 };
+    int ret = 0;
+
+    if (!fs_exists(path)) {
+        str_add(&json, n > 1 ? "{\"values\": [" : "{\"value\": ");
+        for (size_t i = 0; i < n; i++) {
+            str_add(&json, i ? ", " : "");
+            str_add_double(&json, values[i]);
+        }
+        str_add(&json, n > 1 ? "]}\n" : "}\n");
+        ret = fs_write_file(path, json.s, json.len, false, err);
+        str_clear(&json);
+    }
+    free(path);
+    return ret;
+}
+
+static bool json_report(int64_t *step, double *value, const struct measure *m,
+                        const char *line)
+{
+    char *copy = xstrdup(line);
+    struct json_doc doc;
+    bool ok;
+
+    drop_bare_words(copy);
+    ok = json_parse(&doc, "report", copy, strlen(copy), NULL) == 0;
+    if (ok) {
+        ok = json_i64(json_get(doc.root, "step"), step) &&
+             find_number(value, doc.root, m->nkeys ? m->keys[0] : "value");
+        json_clear(&doc);
+    }
+    free(copy);
+    return ok;
+}
+
+bool measure_report(int64_t *step, double *value, const struct measure *m,
+                    const char *line)
+{
+    char *word;
+    size_t n;
+    bool ok;
+
+    line += strspn(line, " \t");
+    if (*line == '{')
+        return json_report(step, value, m, line) && *step >= 0;
+    n = strcspn(line, " \t");
+    word = xstrndup(line, n);
+    line += n + strspn(line + n, " \t");
+    ok = str_i64(word, step);
+    free(word);
+    for (n = strlen(line); n > 0 && isspace((unsigned char)line[n - 1]);)
+        n--;
+    word = xstrndup(line, n);
+    ok = ok && study_value(value, word);
+    free(word);
+    return ok && *step >= 0;
+}

@@ -1,0 +1,326 @@
+/* postgres - Optuna's tables in a PostgreSQL database
+ *
+ * libpq is loaded when it is used; its functions and numbers are those of its manual,
+ * https://www.postgresql.org/docs/current/libpq.html, and stable since version 5.  A
+ * change locks the studies and the trials against all but readers, which is what
+ * SQLite's IMMEDIATE means: Optuna's workers lock rows of the same tables. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/sweep/storage/tables.h"
+
+enum { NUMBER_SIZE = 32, MAX_VALUES = 8 };
+enum { CONNECTION_OK = 0, COMMAND_OK = 1, TUPLES_OK = 2, ANY_TYPE = 0, INT8_TYPE = 20 };
+enum { FLOAT8_TYPE = 701, MESSAGE_PRIMARY = 'M' };
+
+struct libpq {
+    void *handle;
+    void *(*PQconnectdb)(const char *info);
+    int (*PQstatus)(const void *connection);
+    char *(*PQerrorMessage)(const void *connection);
+    void (*PQfinish)(void *connection);
+    void *(*PQsetNoticeProcessor)(void *connection, void (*)(void *, const char *),
+                                  void *arg);
+    void *(*PQexec)(void *connection, const char *statements);
+    void *(*PQexecParams)(void *connection, const char *statement, int n,
+                          const unsigned *types, const char *const *values,
+                          const int *lengths, const int *formats, int result_format);
+    int (*PQresultStatus)(const void *result);
+    char *(*PQresultErrorField)(const void *result, int field);
+    void (*PQclear)(void *result);
+    int (*PQntuples)(const void *result);
+    char *(*PQgetvalue)(const void *result, int row, int column);
+};
+
+#define FUNCTIONS(f)                                                                 \
+    f(PQconnectdb) f(PQstatus) f(PQerrorMessage) f(PQfinish) f(PQsetNoticeProcessor) \
+        f(PQexec) f(PQexecParams) f(PQresultStatus) f(PQresultErrorField) f(PQclear) \
+            f(PQntuples) f(PQgetvalue)
+
+struct postgres {
+    struct tables base;
+    struct libpq lib;
+    void *connection;
+};
+
+struct sql_rows {
+    const struct libpq *lib;
+    void *result;
+    int at; /* the row that is read, -1 before the first */
+};
+
+static int load_library(struct libpq *lib, struct err *err)
+{
+    lib->handle = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib->handle)
+        return err_set(err, ERR_SYSTEM, "libpq cannot be loaded: %s", dlerror());
+#define LOAD(name)                                    \
+    *(void **)&lib->name = dlsym(lib->handle, #name); \
+    if (!lib->name)                                   \
+        return err_set(err, ERR_SYSTEM, "libpq has no %s", #name);
+    FUNCTIONS(LOAD)
+#undef LOAD
+    return 0;
+}
+
+/* What libpq says, in one line. */
+static int fail(const struct postgres *p, const void *result, struct err *err)
+{
+    const char *said =
+        result ? p->lib.PQresultErrorField(result, MESSAGE_PRIMARY) : NULL;
+    char *line = xstrdup(said ? said : p->lib.PQerrorMessage(p->connection));
+    size_t n = strlen(line);
+
+    while (n && line[n - 1] == '\n')
+        line[--n] = '\0';
+    for (char *c = line; *c; c++)
+        if (*c == '\n' || *c == '\t')
+            *c = ' ';
+    err_set(err, ERR_SYSTEM, "%s: %s", p->base.base.name, line);
+    free(line);
+    return -1;
+}
+
+/* Takes over RESULT when it is no answer. */
+static int check(const struct postgres *p, void *result, struct err *err)
+{
+    int status = p->lib.PQresultStatus(result);
+
+    if (status == COMMAND_OK || status == TUPLES_OK)
+        return 0;
+    fail(p, result, err);
+    p->lib.PQclear(result);
+    return -1;
+}
+
+static int run(struct tables *t, const char *statements, struct err *err)
+{
+    const struct postgres *p = (const struct postgres *)t;
+    void *result = p->lib.PQexec(p->connection, statements);
+
+    if (check(p, result, err) < 0)
+        return -1;
+    p->lib.PQclear(result);
+    return 0;
+}
+
+/* STATEMENT with $1, $2 ... for '?'. */
+static void number_values(struct str *out, const char *statement)
+{
+    int n = 0;
+
+    for (const char *c = statement; *c; c++)
+        if (*c == '?')
+            str_addf(out, "$%d", ++n);
+        else
+            str_addc(out, *c);
+}
+
+static int start(struct tables *t, struct sql_rows **rows, const char *statement,
+                 const struct sql_value *values, int n, struct err *err)
+{
+    const struct postgres *p = (const struct postgres *)t;
+    char number[MAX_VALUES][NUMBER_SIZE];
+    const char *texts[MAX_VALUES];
+    unsigned types[MAX_VALUES];
+    struct str numbered = { 0 };
+    void *result;
+
+    for (int i = 0; i < n; i++) {
+        const struct sql_value *v = &values[i];
+
+        texts[i] = v->type == SQL_TEXT ? v->text : number[i];
+        types[i] = v->type == SQL_TEXT      ? ANY_TYPE
+                   : v->type == SQL_INTEGER ? INT8_TYPE
+                                            : FLOAT8_TYPE;
+        if (v->type == SQL_INTEGER)
+            snprintf(number[i], NUMBER_SIZE, "%" PRId64, v->integer);
+        else if (v->type == SQL_REAL && isnan(v->real))
+            texts[i] = NULL;
+        else if (v->type == SQL_REAL)
+            snprintf(number[i], NUMBER_SIZE, "%.17g", v->real);
+    }
+    number_values(&numbered, statement);
+    result =
+        p->lib.PQexecParams(p->connection, numbered.s, n, types, texts, NULL, NULL, 0);
+    str_clear(&numbered);
+    if (check(p, result, err) < 0)
+        return -1;
+    *rows = xmalloc(sizeof(**rows));
+    **rows = (struct sql_rows){ .lib = &p->lib, .result = result, .at = -1 };
+    return 0;
+}
+
+static void release(struct sql_rows *rows)
+{
+    rows->lib->PQclear(rows->result);
+    free(rows);
+}
+
+static int step(struct tables *t, struct sql_rows *rows, struct err *err)
+{
+    (void)t;
+    (void)err;
+    if (++rows->at < rows->lib->PQntuples(rows->result))
+        return 1;
+    release(rows);
+    return 0;
+}
+
+static const char *text(struct sql_rows *rows, int column)
+{
+    return rows->lib->PQgetvalue(rows->result, rows->at, column);
+}
+
+static int64_t integer(struct sql_rows *rows, int column)
+{
+    return strtoll(text(rows, column), NULL, 10);
+}
+
+static double real(struct sql_rows *rows, int column)
+{
+    return strtod(text(rows, column), NULL);
+}
+
+static const struct sql postgres_sql = {
+    .schema = "CREATE TYPE studydirection AS ENUM ('NOT_SET', 'MINIMIZE', 'MAXIMIZE');"
+              "CREATE TYPE trialstate AS ENUM ('RUNNING', 'COMPLETE', 'PRUNED', 'FAIL',"
+              " 'WAITING');"
+              "CREATE TYPE trialvaluetype AS ENUM ('FINITE', 'INF_POS', 'INF_NEG');"
+              "CREATE TYPE trialintermediatevaluetype AS ENUM ('FINITE', 'INF_POS',"
+              " 'INF_NEG', 'NAN');" TABLES_SCHEMA(
+                  "SERIAL", "studydirection", "trialstate", "trialvaluetype",
+                  "trialintermediatevaluetype", "TIMESTAMP"),
+    .find_table = "SELECT to_regclass(?)",
+    .begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    .begin_changing = "BEGIN; LOCK TABLE studies, trials IN EXCLUSIVE MODE",
+    .begin_making = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hpo-sweep tables'))",
+    .run = run,
+    .start = start,
+    .step = step,
+    .release = release,
+    .text = text,
+    .integer = integer,
+    .real = real,
+};
+
+static void postgres_close(struct storage *st)
+{
+    struct postgres *p = (struct postgres *)st;
+
+    if (p->connection)
+        p->lib.PQfinish(p->connection);
+    if (p->lib.handle)
+        dlclose(p->lib.handle);
+    free(p->base.base.name);
+    free(p);
+}
+
+static void ignore_notice(void *arg, const char *notice)
+{
+    (void)arg;
+    (void)notice;
+}
+
+/* URL for people to read: without its password, which ends at the last '@' when it has
+ * one itself, and may be a parameter as well. */
+static char *shown_dup(const char *url)
+{
+    struct str out = { 0 };
+    const char *user = strstr(url, "://") + 3, *query = strchr(user, '?');
+    const char *end = query ? query : user + strlen(user), *at = end;
+    const char *colon, *password;
+
+    while (at > user && *at != '@')
+        at--;
+    colon = *at == '@' ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    if (colon)
+        str_addf(&out, "%.*s:...", (int)(colon - url), url);
+    url = colon ? at : url;
+    password = query ? strstr(query, "password=") : NULL;
+    if (password) {
+        password += strlen("password=");
+        str_addf(&out, "%.*s...", (int)(password - url), url);
+        url = password + strcspn(password, "&");
+    }
+    str_addf(&out, "%s", url);
+    return str_steal(&out);
+}
+
+/* URL as libpq knows it: "postgresql+psycopg2://" is SQLAlchemy's way to name a driver.
+ */
+static char *plain_dup(const char *url)
+{
+    return str_dupf("postgresql%s", strstr(url, "://"));
+}
+
+static int postgres_open(struct storage **st, const char *where, bool create,
+                         struct err *err)
+{
+    struct postgres *p = xcalloc(1, sizeof(*p));
+    char *plain = plain_dup(where);
+
+    p->base.base.ops = &postgres_storage;
+    p->base.base.name = shown_dup(where);
+    p->base.sql = &postgres_sql;
+    if (load_library(&p->lib, err) < 0) {
+        err_prefix(err, "%s", p->base.base.name);
+        goto fail;
+    }
+    p->connection = p->lib.PQconnectdb(plain);
+    if (p->lib.PQstatus(p->connection) != CONNECTION_OK) {
+        fail(p, NULL, err);
+        goto fail;
+    }
+    p->lib.PQsetNoticeProcessor(p->connection, ignore_notice, NULL);
+    if (run(&p->base, "SET datestyle TO ISO; SET client_encoding TO UTF8", err) < 0 ||
+        tables_prepare(&p->base, create, err) < 0)
+        goto fail;
+    free(plain);
+    *st = &p->base.base;
+    return 0;
+fail:
+    free(plain);
+    postgres_close(&p->base.base);
+    return -1;
+}
+
+/* The server's lock, which ends with the connection: it holds for all machines. */
+static int postgres_hold(struct storage *st, const char *study, bool share,
+                         struct err *err)
+{
+    struct tables *db = (struct tables *)st;
+    const struct sql_value key = { .type = SQL_TEXT, .text = study };
+    struct sql_rows *rows;
+    bool held;
+
+    if (start(db, &rows,
+              share ? "SELECT pg_try_advisory_lock_shared(hashtext('hpo-sweep run'),"
+                      " hashtext(?))"
+                    : "SELECT pg_try_advisory_lock(hashtext('hpo-sweep run'),"
+                      " hashtext(?))",
+              &key, 1, err) < 0)
+        return -1;
+    if (step(db, rows, err) < 1)
+        return err_set(err, ERR_SYSTEM, "%s: no answer", st->name);
+    held = !strcmp(text(rows, 0), "t");
+    release(rows);
+    if (!held)
+        return err_set(err, ERR_LOCKED, "%s: another run holds study '%s'", st->name,
+                       study);
+    return 0;
+}
+
+const struct storage_ops postgres_storage = {
+    .scheme = "postgresql",
+    .open = postgres_open,
+    .close = postgres_close,
+    .hold = postgres_hold,
+    TABLES_FUNCTIONS,
+};

@@ -1,0 +1,252 @@
+/* sqlite - Optuna's tables in an SQLite file
+ *
+ * A file made here is in write-ahead mode, which Optuna reads and which lets many
+ * workers share it. */
+#include "config.h"
+
+#include "lib/sweep/storage/tables.h"
+
+#ifdef HAVE_SQLITE3
+#include <math.h>
+#include <sqlite3.h>
+#if SQLITE_VERSION_NUMBER < 3035000
+#error "SQLite before 3.35 has no RETURNING"
+#endif
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+enum { BUSY_MS = 120000 };
+
+struct sqlite {
+    struct tables base;
+    sqlite3 *db;
+};
+
+static int fail(const struct sqlite *s, struct err *err)
+{
+    int code = sqlite3_errcode(s->db);
+    bool corrupt = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+
+    return err_set(err, corrupt ? ERR_INPUT : ERR_SYSTEM, "%s: %s", s->base.base.name,
+                   sqlite3_errmsg(s->db));
+}
+
+static int run(struct tables *t, const char *statements, struct err *err)
+{
+    const struct sqlite *s = (const struct sqlite *)t;
+
+    if (sqlite3_exec(s->db, statements, NULL, NULL, NULL) != SQLITE_OK)
+        return fail(s, err);
+    return 0;
+}
+
+/* Statements stay prepared: for a trial, preparing costs more than executing. */
+static void release(struct sql_rows *rows)
+{
+    sqlite3_reset((sqlite3_stmt *)rows);
+    sqlite3_clear_bindings((sqlite3_stmt *)rows);
+}
+
+/* A statement of SQL that nobody is using, or NULL. */
+static sqlite3_stmt *find_idle(const struct sqlite *s, const char *sql)
+{
+    sqlite3_stmt *st = sqlite3_next_stmt(s->db, NULL);
+
+    while (st && (sqlite3_stmt_busy(st) || strcmp(sqlite3_sql(st), sql) != 0))
+        st = sqlite3_next_stmt(s->db, st);
+    return st;
+}
+
+static void bind(sqlite3_stmt *st, int at, const struct sql_value *v)
+{
+    if (v->type == SQL_INTEGER)
+        sqlite3_bind_int64(st, at, v->integer);
+    else if (v->type == SQL_TEXT)
+        sqlite3_bind_text(st, at, v->text, -1, SQLITE_TRANSIENT);
+    else if (!isnan(v->real))
+        sqlite3_bind_double(st, at, v->real);
+}
+
+static int start(struct tables *t, struct sql_rows **rows, const char *statement,
+                 const struct sql_value *values, int n, struct err *err)
+{
+    const struct sqlite *s = (const struct sqlite *)t;
+    sqlite3_stmt *st = find_idle(s, statement);
+
+    if (!st && sqlite3_prepare_v2(s->db, statement, -1, &st, NULL) != SQLITE_OK)
+        return fail(s, err);
+    for (int i = 0; i < n; i++)
+        bind(st, i + 1, &values[i]);
+    *rows = (struct sql_rows *)st;
+    return 0;
+}
+
+static int step(struct tables *t, struct sql_rows *rows, struct err *err)
+{
+    int code = sqlite3_step((sqlite3_stmt *)rows);
+
+    if (code == SQLITE_ROW)
+        return 1;
+    release(rows);
+    return code == SQLITE_DONE ? 0 : fail((const struct sqlite *)t, err);
+}
+
+static const char *text(struct sql_rows *rows, int column)
+{
+    const char *t = (const char *)sqlite3_column_text((sqlite3_stmt *)rows, column);
+
+    return t ? t : "";
+}
+
+static int64_t integer(struct sql_rows *rows, int column)
+{
+    return sqlite3_column_int64((sqlite3_stmt *)rows, column);
+}
+
+static double real(struct sql_rows *rows, int column)
+{
+    return sqlite3_column_double((sqlite3_stmt *)rows, column);
+}
+
+static const struct sql sqlite_sql = {
+    .schema = TABLES_SCHEMA("INTEGER", "VARCHAR(8)", "VARCHAR(8)", "VARCHAR(7)",
+                            "VARCHAR(7)", "DATETIME"),
+    .find_table = "SELECT name FROM sqlite_master WHERE name = ?",
+    .begin_reading = "BEGIN",
+    .begin_changing = "BEGIN IMMEDIATE",
+    .begin_making = "BEGIN IMMEDIATE",
+    .run = run,
+    .start = start,
+    .step = step,
+    .release = release,
+    .text = text,
+    .integer = integer,
+    .real = real,
+};
+
+static void sqlite_close(struct storage *st)
+{
+    struct sqlite *s = (struct sqlite *)st;
+    sqlite3_stmt *kept;
+
+    while (s->db && (kept = sqlite3_next_stmt(s->db, NULL)))
+        sqlite3_finalize(kept);
+    sqlite3_close(s->db);
+    free(s->base.base.name);
+    free(s);
+}
+
+/* Optuna takes a waiting trial by a SELECT that is to lock its row and an UPDATE.
+ * SQLite locks no rows, so two of its workers, or one of them and one of ours, can take
+ * the same one.  The second is told by this that a constraint has failed, as Optuna
+ * expects where somebody else was first, and goes on to the next trial. */
+static const char *const START_ONCE =
+    "CREATE TRIGGER IF NOT EXISTS trials_start_once BEFORE UPDATE OF state ON trials"
+    " WHEN new.state = 'RUNNING' AND old.state <> 'WAITING'"
+    " BEGIN SELECT RAISE(ABORT, 'the trial was started by another'); END";
+
+/* Readers and a writer at once: a wish, which SQLite refuses without waiting while
+ * others are at work.  The next that opens the file has it then. */
+static int wish_log(const struct sqlite *s, struct err *err)
+{
+    int code = sqlite3_exec(s->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+
+    return code == SQLITE_OK || code == SQLITE_BUSY ? 0 : fail(s, err);
+}
+
+/* Whether files are beside WHERE in which SQLite keeps what is not yet in it. */
+static bool is_in_use(const char *where)
+{
+    static const char *const suffixes[] = { "-wal", "-journal" };
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        char *path = str_dupf("%s%s", where, suffixes[i]);
+
+        found |= fs_exists(path);
+        free(path);
+    }
+    return found;
+}
+
+/* What SQLite opens the file WHERE by.  In a directory that cannot be written it can
+ * make no files to share it by, and needs none when nobody is writing. */
+static char *name_dup(const char *where, int *flags)
+{
+    char *dir = fs_dirname_dup(where);
+    bool fixed = access(dir, W_OK) < 0 && fs_exists(where) && !is_in_use(where);
+    struct str name = { 0 };
+
+    str_add(&name, fixed ? "file:" : *where == ':' ? "./" : ""); /* no ":memory:" */
+    for (const char *p = where; *p; p++)
+        str_addf(&name, fixed && strchr("%?#", *p) ? "%%%02x" : "%c", *p);
+    str_add(&name, fixed ? "?immutable=1" : "");
+    *flags |= fixed ? SQLITE_OPEN_URI : 0;
+    free(dir);
+    return str_steal(&name);
+}
+
+static int sqlite_open(struct storage **st, const char *where, bool create,
+                       struct err *err)
+{
+    struct sqlite *s = xcalloc(1, sizeof(*s));
+    bool fresh = create && !fs_exists(where);
+    int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0), code;
+    char *path;
+
+    s->base.base.ops = &sqlite_storage;
+    s->base.base.name = xstrdup(where);
+    s->base.sql = &sqlite_sql;
+    if (!create && !fs_exists(where)) {
+        err_set(err, ERR_INPUT, "%s: no such database", where);
+        goto fail;
+    }
+    path = name_dup(where, &flags);
+    code = sqlite3_open_v2(path, &s->db, flags, NULL);
+    free(path);
+    if (code != SQLITE_OK) {
+        err_set(err, ERR_SYSTEM, "%s: %s", where, sqlite3_errmsg(s->db));
+        goto fail;
+    }
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    /* the mode is written to the file, which is left alone when it is refused */
+    if (run(&s->base, "PRAGMA synchronous = NORMAL", err) < 0 ||
+        tables_prepare(&s->base, create, err) < 0 ||
+        (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0)))
+        goto fail;
+    if (fresh && fs_is_remote(where))
+        s->base.base.advice = "is on a network file system, where SQLite's locks may "
+                              "fail: workers share a journal:FILE safely";
+    *st = &s->base.base;
+    return 0;
+fail:
+    sqlite_close(&s->base.base);
+    return -1;
+}
+
+const struct storage_ops sqlite_storage = {
+    .scheme = "sqlite",
+    .open = sqlite_open,
+    .close = sqlite_close,
+    .hold = storage_hold_file,
+    TABLES_FUNCTIONS,
+};
+
+#else
+
+static int no_sqlite(struct storage **st, const char *where, bool create,
+                     struct err *err)
+{
+    (void)st;
+    (void)create;
+    return err_set(err, ERR_USAGE, "%s: this build has no SQLite", where);
+}
+
+const struct storage_ops sqlite_storage = { .scheme = "sqlite", .open = no_sqlite };
+
+#endif

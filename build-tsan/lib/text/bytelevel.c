@@ -1,0 +1,52 @@
+/* bytelevel - GPT-2's alphabet: a printable character for each byte */
+#include "lib/text/bytelevel.h"
+
+#include "lib/text/chars.h"
+
+/* Printable characters of Latin-1 stand for themselves, the other bytes for the code
+ * points from 256 on, in order: 0 to 32, 127 to 160, 173. */
+static uint32_t char_of(unsigned char b)
+{
+    if (b <= 32)
+        return 256u + b;
+    if (b < 127)
+        return b;
+    if (b <= 160)
+        return 256u + 33 + (b - 127u);
+    return b == 173 ? 256 + 67 : b;
+}
+
+static int byte_of(uint32_t cp)
+{
+    for (unsigned b = cp < 256 ? cp : 0; b < 256; b++)
+        if (char_of((unsigned char)b) == cp)
+            return (int)b;
+        else if (cp < 256)
+            return -1;
+    return -1;
+}
+
+void bytelevel_encode(struct str *out, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char utf8[4];
+
+        str_addn(out, utf8, str_utf8_encode(char_of((unsigned char)bytes[i]), utf8));
+    }
+}
+
+void bytelevel_decode(struct str *out, const char *text, size_t n)
+{
+    size_t before = out->len, used;
+
+    for (size_t at = 0; at < n; at += used) {
+        int b = byte_of(chars_at(text + at, n - at, &used));
+
+        if (b < 0) {
+            out->len = before;
+            str_addn(out, text, n);
+            return;
+        }
+        str_addc(out, (char)b);
+    }
+}

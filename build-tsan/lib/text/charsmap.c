@@ -1,0 +1,163 @@
+/* charsmap - SentencePiece's compiled rules: texts and what each becomes */
+#include "lib/text/charsmap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "lib/base/mem.h"
+#include "lib/text/chars.h"
+
+struct charsmap {
+    char *blob; /* ended by a NUL */
+    size_t units;
+    const char *texts; /* in the blob */
+    size_t ntexts;     /* bytes */
+};
+
+static int digit_of(char c)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* RFC 4648; false when it is not. */
+static bool base64_decode(const char *text, struct str *out)
+{
+    size_t n = strlen(text), pad = n && text[n - 1] == '=';
+
+    pad += n > 1 && text[n - 2] == '=';
+    for (size_t i = 0; i + 4 <= n; i += 4) {
+        bool last = i + 4 == n;
+        uint32_t bits = 0;
+
+        for (size_t k = 0; k < 4; k++) {
+            int digit = last && k >= 4 - pad ? 0 : digit_of(text[i + k]);
+
+            if (digit < 0)
+                return false;
+            bits = bits << 6 | (uint32_t)digit;
+        }
+        for (size_t k = 0; k < 3 - (last ? pad : 0); k++)
+            str_addc(out, (char)(bits >> (16 - 8 * k) & 0xff));
+    }
+    return n % 4 == 0;
+}
+
+static uint32_t little(const char *p)
+{
+    const unsigned char *b = (const unsigned char *)p;
+
+    return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+int charsmap_open(struct charsmap **out, const char *where, const char *base64,
+                  struct err *err)
+{
+    struct str blob = { 0 };
+    struct charsmap *c;
+    size_t trie;
+
+    if (!base64_decode(base64, &blob) || blob.len < 4 ||
+        (trie = little(blob.s)) > blob.len - 4 || trie % 4) {
+        str_clear(&blob);
+        return err_set(err, ERR_INPUT, "%s: a bad precompiled_charsmap", where);
+    }
+    c = xcalloc(1, sizeof(*c));
+    c->ntexts = blob.len - 4 - trie;
+    c->units = trie / 4;
+    c->blob = str_steal(&blob);
+    c->texts = c->blob + 4 + trie;
+    if (!str_is_utf8(c->texts, c->ntexts)) {
+        charsmap_free(c);
+        return err_set(err, ERR_INPUT, "%s: precompiled_charsmap is not UTF-8", where);
+    }
+    *out = c;
+    return 0;
+}
+
+void charsmap_free(struct charsmap *c)
+{
+    if (!c)
+        return;
+    free(c->blob);
+    free(c);
+}
+
+/* A unit of the trie: its label, whether a leaf follows, and the offset to its
+ * children; of a leaf, the value. */
+static uint32_t unit_at(const struct charsmap *c, size_t i)
+{
+    return i < c->units ? little(c->blob + 4 + 4 * i) : 0;
+}
+
+static size_t offset_of(uint32_t unit)
+{
+    return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
+}
+
+/* What the shortest rule that begins TEXT makes of it; NULL when there is none. */
+static const char *rule(const struct charsmap *c, const char *text, size_t len)
+{
+    size_t at = offset_of(unit_at(c, 0));
+
+    for (size_t i = 0; i < len && text[i]; i++) {
+        uint32_t unit;
+
+        at ^= (unsigned char)text[i];
+        unit = unit_at(c, at);
+        if ((unit & (1u << 31 | 0xff)) != (unsigned char)text[i])
+            return NULL;
+        at ^= offset_of(unit);
+        if (unit >> 8 & 1) {
+            size_t value = unit_at(c, at) & 0x7fffffff;
+
+            return value < c->ntexts ? c->texts + value : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Bytes of the grapheme cluster that begins TEXT. */
+static size_t grapheme(const char *text, size_t len)
+{
+    utf8proc_int32_t state = 0;
+    size_t used, at;
+    uint32_t cp = chars_at(text, len, &used), next;
+
+    for (at = used; at < len; at += used, cp = next) {
+        next = chars_at(text + at, len - at, &used);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)cp,
+                                             (utf8proc_int32_t)next, &state))
+            break;
+    }
+    return at;
+}
+
+/* As the `tokenizers` library: a short cluster by the rule that begins it, whatever
+ * else is in it; and else character by character. */
+void charsmap_run(const struct charsmap *c, const char *text, size_t len,
+                  struct str *out)
+{
+    for (size_t at = 0, n, used; at < len; at += n) {
+        const char *made;
+
+        n = grapheme(text + at, len - at);
+        made = n < 6 ? rule(c, text + at, n) : NULL;
+        if (made) {
+            str_add(out, made);
+            continue;
+        }
+        for (size_t i = 0; i < n; i += used) {
+            chars_at(text + at + i, n - i, &used);
+            made = rule(c, text + at + i, used);
+            if (made)
+                str_add(out, made);
+            else
+                str_addn(out, text + at + i, used);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+/* frame - tokens around a text: the post-processors of a tokenizer.json */
+#include "lib/text/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/text/setting.h"
+
+enum { MOST = 1 << 16 }; /* ids */
+
+void frame_clear(struct frame *f)
+{
+    free(f->id);
+    *f = (struct frame){ 0 };
+}
+
+static int add(struct frame *f, long id, const char *where, struct err *err)
+{
+    if (f->n == MOST)
+        return err_set(err, ERR_INPUT, "%s: too many tokens", where);
+    f->id = xgrow(f->id, &f->cap, f->n + 1, sizeof(*f->id));
+    f->id[f->n++] = id;
+    return 0;
+}
+
+static int add_special(struct frame *f, const char *where, const cJSON *all,
+                       const char *name, struct err *err)
+{
+    const cJSON *ids = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(all, name), "ids");
+    const cJSON *j;
+
+    if (!cJSON_IsArray(ids))
+        return err_set(err, ERR_INPUT, "%s: no ids for '%s'", where, name);
+    cJSON_ArrayForEach(j, ids)
+    {
+        long id;
+
+        if (!setting_id(j, &id))
+            return err_set(err, ERR_INPUT, "%s: a bad id", where);
+        if (add(f, id, where, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_template(struct frame *f, const char *where, const cJSON *j,
+                         struct err *err)
+{
+    const cJSON *single = cJSON_GetObjectItemCaseSensitive(j, "single");
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(j, "special_tokens"), *part;
+
+    cJSON_ArrayForEach(part, single)
+    {
+        const cJSON *special = cJSON_GetObjectItemCaseSensitive(part, "SpecialToken");
+        const char *name = setting_string(special, "id");
+
+        if (special && !name)
+            return err_set(err, ERR_INPUT, "%s: a bad template", where);
+        if ((special ? add_special(f, where, all, name, err)
+                     : add(f, FRAME_TEXT, where, err)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* BERT's and RoBERTa's: one token before and one behind, as ["[CLS]", 101]. */
+static int read_pair(struct frame *f, const char *where, const cJSON *j,
+                     struct err *err)
+{
+    long cls, sep;
+
+    if (!setting_id(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(j, "cls"), 1),
+                    &cls) ||
+        !setting_id(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(j, "sep"), 1),
+                    &sep))
+        return err_set(err, ERR_INPUT, "%s: bad cls or sep", where);
+    return add(f, cls, where, err) < 0 || add(f, FRAME_TEXT, where, err) < 0
+               ? -1
+               : add(f, sep, where, err);
+}
+
+static int read_any(struct frame *f, const char *where, const cJSON *j, int depth,
+                    struct err *err);
+
+/* Each processor takes what those before it made for the text. */
+static int read_sequence(struct frame *f, const char *where, const cJSON *j, int depth,
+                         struct err *err)
+{
+    const cJSON *one;
+    int ret = add(f, FRAME_TEXT, where, err);
+
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(j, "processors"))
+    {
+        struct frame outer = { 0 }, both = { 0 };
+
+        if (ret == 0)
+            ret = read_any(&outer, where, one, depth + 1, err);
+        for (size_t i = 0; i < outer.n && ret == 0; i++)
+            if (outer.id[i] == FRAME_TEXT)
+                for (size_t k = 0; k < f->n && ret == 0; k++)
+                    ret = add(&both, f->id[k], where, err);
+            else
+                ret = add(&both, outer.id[i], where, err);
+        frame_clear(&outer);
+        frame_clear(f);
+        *f = both;
+    }
+    return ret;
+}
+
+static int read_any(struct frame *f, const char *where, const cJSON *j, int depth,
+                    struct err *err)
+{
+    const char *type = setting_type(j);
+
+    if (!strcmp(type, "ByteLevel"))
+        return add(f, FRAME_TEXT, where, err); /* it moves offsets alone */
+    if (!strcmp(type, "TemplateProcessing"))
+        return read_template(f, where, j, err);
+    if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
+        return read_pair(f, where, j, err);
+    if (!strcmp(type, "Sequence") && depth < 8)
+        return read_sequence(f, where, j, depth, err);
+    return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
+}
+
+int frame_open(struct frame *out, const char *path, const cJSON *j, struct err *err)
+{
+    struct frame f = { 0 };
+    char *where = str_dupf("%s: post_processor", path);
+    int ret = setting_absent(j) ? add(&f, FRAME_TEXT, where, err)
+                                : read_any(&f, where, j, 0, err);
+
+    free(where);
+    if (ret < 0)
+        frame_clear(&f);
+    else
+        *out = f;
+    return ret;
+}

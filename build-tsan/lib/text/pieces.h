@@ -1,0 +1,31 @@
+/* pieces - a list of texts in one block */
+#ifndef LIB_TEXT_PIECES_H
+#define LIB_TEXT_PIECES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/base/str.h"
+
+struct piece {
+    size_t start, len; /* bytes of the block */
+    bool first;        /* it begins where the whole text began */
+};
+
+/* `struct pieces p = { 0 }` is empty. */
+struct pieces {
+    struct str text;
+    struct piece *v;
+    size_t n, cap;
+};
+
+void pieces_clear(struct pieces *p);
+void pieces_add(struct pieces *p, const char *text, size_t len, bool first);
+/* What was added to the block since START becomes a piece. */
+void pieces_end(struct pieces *p, size_t start, bool first);
+static inline const char *pieces_at(const struct pieces *p, size_t i)
+{
+    return str_text(&p->text) + p->v[i].start;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* subword - a piece of text to ids: the models of a tokenizer.json */
+#ifndef LIB_TEXT_SUBWORD_H
+#define LIB_TEXT_SUBWORD_H
+
+#include <cjson/cJSON.h>
+
+#include "lib/text/tokenizer.h"
+#include "lib/text/vocab.h"
+
+struct subword_kind {
+    const char *type; /* in the file */
+    /* From "model".  *vocab is set, and is the caller's, as soon as it was read. */
+    int (*open)(void **out, struct vocab **vocab, const char *path, const cJSON *model,
+                struct err *err);
+    /* Append the ids of a piece; the piece is not empty. */
+    int (*encode)(const void *model, const char *piece, size_t len, struct tokens *out,
+                  struct err *err);
+    void (*free)(void *model);
+};
+
+extern const struct subword_kind bpe_kind, wordpiece_kind, unigram_kind;
+
+struct subword {
+    const struct subword_kind *kind;
+    struct vocab *vocab;
+    void *model;
+};
+
+MUST_CHECK int subword_open(struct subword *out, const char *path, const cJSON *model,
+                            struct err *err);
+void subword_clear(struct subword *s);
+MUST_CHECK int subword_encode(const struct subword *s, const char *piece, size_t len,
+                              struct tokens *out, struct err *err);
+
+#endif

@@ -1,0 +1,327 @@
+/* tokenizer - text to ids and back, as a Hugging Face tokenizer.json says */
+#include "lib/text/tokenizer.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/text/added.h"
+#include "lib/text/decoder.h"
+#include "lib/text/frame.h"
+#include "lib/text/normalizer.h"
+#include "lib/text/splitter.h"
+#include "lib/text/subword.h"
+
+enum { MAX_FILE = 1 << 28 };
+
+struct tokenizer {
+    struct added *added;
+    struct normalizer *normalizer;
+    struct splitter *splitter;
+    struct subword subword;
+    struct frame frame;
+    struct decoder *decoder;
+};
+
+void tokens_clear(struct tokens *t)
+{
+    free(t->id);
+    *t = (struct tokens){ 0 };
+}
+
+void tokens_add(struct tokens *t, uint32_t id)
+{
+    t->id = xgrow(t->id, &t->cap, t->n + 1, sizeof(*t->id));
+    t->id[t->n++] = id;
+}
+
+/* ---- opening ---- */
+
+static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
+                       struct err *err)
+{
+    const cJSON *normalizer = cJSON_GetObjectItemCaseSensitive(root, "normalizer");
+    const cJSON *splitter = cJSON_GetObjectItemCaseSensitive(root, "pre_tokenizer");
+    const cJSON *frame = cJSON_GetObjectItemCaseSensitive(root, "post_processor");
+    const cJSON *decoder = cJSON_GetObjectItemCaseSensitive(root, "decoder");
+    const cJSON *added = cJSON_GetObjectItemCaseSensitive(root, "added_tokens");
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
+
+    if (normalizer_open(&t->normalizer, path, normalizer, err) < 0 ||
+        splitter_open(&t->splitter, path, splitter, err) < 0 ||
+        frame_open(&t->frame, path, frame, err) < 0 ||
+        decoder_open(&t->decoder, path, decoder, err) < 0 ||
+        added_open(&t->added, path, added, t->normalizer, err) < 0 ||
+        subword_open(&t->subword, path, model, err) < 0)
+        return -1;
+    return added_check(t->added, path, t->subword.vocab, err);
+}
+
+int tokenizer_parse(struct tokenizer **out, const char *path, const char *text,
+                    struct err *err)
+{
+    size_t n = strlen(text);
+    struct tokenizer *t;
+    cJSON *root;
+    int ret;
+
+    if (json_check_cost(path, text, n, err) < 0)
+        return -1;
+    root = str_is_utf8(text, n) ? cJSON_Parse(text) : NULL;
+    if (!root)
+        return err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+    t = xcalloc(1, sizeof(*t));
+    ret = read_stages(t, path, root, err);
+    if (ret == 0 && strstr(text, "\"\\u0000\""))
+        vocab_restore_nul(t->subword.vocab);
+    cJSON_Delete(root);
+    if (ret < 0)
+        tokenizer_free(t);
+    else
+        *out = t;
+    return ret;
+}
+
+int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
+{
+    char *text;
+    int ret;
+
+    if (fs_read_regular(&text, NULL, path, MAX_FILE, err) < 0)
+        return -1;
+    ret = tokenizer_parse(out, path, text, err);
+    free(text);
+    return ret;
+}
+
+void tokenizer_free(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    added_free(t->added);
+    normalizer_free(t->normalizer);
+    splitter_free(t->splitter);
+    subword_clear(&t->subword);
+    frame_clear(&t->frame);
+    decoder_free(t->decoder);
+    free(t);
+}
+
+/* ---- encoding ---- */
+
+/* Encode text that holds no added token. */
+static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
+                        bool first, struct tokens *out, struct err *err)
+{
+    struct pieces pieces = { 0 };
+    int ret = splitter_run(t->splitter, text, len, first, &pieces, err);
+
+    for (size_t i = 0; i < pieces.n && ret == 0; i++)
+        ret = subword_encode(&t->subword, pieces_at(&pieces, i), pieces.v[i].len, out,
+                             err);
+    pieces_clear(&pieces);
+    return ret;
+}
+
+/* Encode what lies between added tokens that are not normalized. */
+static int encode_section(const struct tokenizer *t, const char *text, size_t len,
+                          bool first, struct tokens *out, struct err *err)
+{
+    struct str s = { 0 };
+    struct added_splits splits = { 0 };
+    bool kept;
+    int ret = normalizer_run(t->normalizer, text, len, &s, &kept, err);
+
+    if (ret == 0)
+        added_find(t->added, true, str_text(&s), s.len, &splits);
+    for (size_t i = 0; i < splits.n && ret == 0; i++) {
+        const struct added_split *p = &splits.v[i];
+
+        if (p->token)
+            tokens_add(out, p->token->id);
+        else
+            ret = encode_plain(t, s.s + p->start, p->end - p->start,
+                               first && kept && !p->start, out, err);
+    }
+    added_splits_clear(&splits);
+    str_clear(&s);
+    return ret;
+}
+
+static int encode_text(const struct tokenizer *t, const char *text, size_t len,
+                       struct tokens *out, struct err *err)
+{
+    struct added_splits splits = { 0 };
+    int ret = 0;
+
+    added_find(t->added, false, text, len, &splits);
+    for (size_t i = 0; i < splits.n && ret == 0; i++) {
+        const struct added_split *p = &splits.v[i];
+
+        if (p->token)
+            tokens_add(out, p->token->id);
+        else
+            ret = encode_section(t, text + p->start, p->end - p->start, !p->start, out,
+                                 err);
+    }
+    added_splits_clear(&splits);
+    return ret;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
+                     bool add_special, struct tokens *out, struct err *err)
+{
+    struct str s = { 0 };
+    size_t before = out->n;
+    int ret = 0;
+
+    if (!str_is_utf8(text, len)) {
+        decoder_clean(&s, text, len);
+        text = s.s;
+        len = s.len;
+    }
+    if (!add_special)
+        ret = encode_text(t, text, len, out, err);
+    for (size_t i = 0; add_special && i < t->frame.n && ret == 0; i++) {
+        if (t->frame.id[i] == FRAME_TEXT)
+            ret = encode_text(t, text, len, out, err);
+        else
+            tokens_add(out, (uint32_t)t->frame.id[i]);
+    }
+    if (ret < 0)
+        out->n = before;
+    str_clear(&s);
+    return ret;
+}
+
+/* ---- decoding ---- */
+
+/* The text of the token ID, or NULL when it is to be left out. */
+static const char *token_text(const struct tokenizer *t, uint32_t id, bool skip_special,
+                              size_t *len)
+{
+    const struct added_token *a = added_by_id(t->added, id);
+
+    if (!a)
+        return vocab_text(t->subword.vocab, id, len);
+    *len = a->len;
+    return a->special && skip_special ? NULL : a->match;
+}
+
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
+                      bool skip_special, struct str *out)
+{
+    struct pieces tokens = { 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *text = token_text(t, id[i], skip_special, &len);
+
+        if (text)
+            pieces_add(&tokens, text, len, !tokens.n);
+    }
+    if (tokens.n)
+        decoder_run(t->decoder, &tokens, out);
+    pieces_clear(&tokens);
+}
+
+long tokenizer_id(const struct tokenizer *t, const char *token)
+{
+    const struct added_token *a = added_by_text(t->added, token);
+
+    return a ? (long)a->id : vocab_id(t->subword.vocab, token, strlen(token));
+}
+
+size_t tokenizer_size(const struct tokenizer *t)
+{
+    size_t size = vocab_size(t->subword.vocab), added = added_size(t->added);
+
+    return added > size ? added : size;
+}
+
+/* ---- streams ---- */
+
+/* The last tokens, as many as their text needs: the one before what is not given yet,
+ * and those behind it.  What a decoder does at the start of a text it also does at the
+ * start of the window, to what was given already. */
+struct token_stream {
+    const struct tokenizer *t;
+    bool skip_special;
+    struct tokens window;
+    size_t given; /* bytes of the window's text */
+};
+
+struct token_stream *token_stream_new(const struct tokenizer *t, bool skip_special)
+{
+    struct token_stream *s = xcalloc(1, sizeof(*s));
+
+    s->t = t;
+    s->skip_special = skip_special;
+    return s;
+}
+
+static void window_text(const struct token_stream *s, struct str *out)
+{
+    tokenizer_decode(s->t, s->window.id, s->window.n, s->skip_special, out);
+}
+
+/* All was given.  The last token alone is the window, unless the start of a text takes
+ * all of it, and might take more. */
+static void move_window(struct token_stream *s)
+{
+    struct str text = { 0 };
+
+    tokenizer_decode(s->t, &s->window.id[s->window.n - 1], 1, s->skip_special, &text);
+    if (text.len) {
+        s->window.id[0] = s->window.id[s->window.n - 1];
+        s->window.n = 1;
+        s->given = text.len;
+    }
+    str_clear(&text);
+}
+
+void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out)
+{
+    size_t len, n;
+    const char *token = token_text(s->t, id, s->skip_special, &len);
+    struct str text = { 0 };
+
+    if (!token)
+        return;
+    tokens_add(&s->window, id);
+    if (decoder_is_partial(s->t->decoder, token, len))
+        return;
+    window_text(s, &text);
+    n = text.len;
+    if (n >= 3 && !memcmp(text.s + n - 3, "\xef\xbf\xbd", 3))
+        n -= 3; /* it may yet become a character */
+    if (n > s->given) {
+        str_addn(out, text.s + s->given, n - s->given);
+        s->given = n;
+    }
+    if (n == text.len)
+        move_window(s);
+    str_clear(&text);
+}
+
+void token_stream_end(struct token_stream *s, struct str *out)
+{
+    struct str text = { 0 };
+
+    window_text(s, &text);
+    if (text.len > s->given)
+        str_addn(out, text.s + s->given, text.len - s->given);
+    str_clear(&text);
+    s->window.n = s->given = 0;
+}
+
+void token_stream_free(struct token_stream *s)
+{
+    if (!s)
+        return;
+    tokens_clear(&s->window);
+    free(s);
+}

@@ -1,0 +1,224 @@
+/* parameters - the weights of one rank that are trained, and their gradients */
+#include "lib/train/parameters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/run/weights.h"
+
+static int load(struct parameters *p, struct checkpoint *c, const struct backend *ops,
+                struct device *device, struct err *err)
+{
+    struct weights w;
+
+    if (weights_open(&w, c, p->program, ops, device, err) < 0)
+        return -1;
+    for (int i = 0; i < w.n; i++) {
+        struct matrix *m = &p->matrix[i];
+
+        *m = w.matrix[i];
+        dtype_to_f32(m->dtype, m->data, p->weight + p->at[i],
+                     (size_t)(m->rows * m->cols));
+        m->data = p->weight + p->at[i];
+        m->dtype = DTYPE_F32;
+    }
+    weights_close(&w);
+    return 0;
+}
+
+int parameters_open(struct parameters *p, struct checkpoint *c,
+                    const struct program *program, const struct backend *ops,
+                    struct device *device, struct err *err)
+{
+    int n = program->nweights, coord[MESH_NAXES];
+
+    *p = (struct parameters){ .program = program };
+    if (!ops->host_memory)
+        return err_set(err, ERR_NO, "training needs a device in the host's memory");
+    memcpy(coord, program->coord, sizeof(coord));
+    coord[MESH_DP] = 0; /* replicas own what the first does */
+    p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
+    p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
+    for (int i = 0; i < n; i++)
+        p->at[i + 1] =
+            p->at[i] + (size_t)(program->weight[i].rows * program->weight[i].cols);
+    p->weight = mem_alloc((p->at[n] + 1) * sizeof(float), "the weights", err);
+    p->gradient = mem_alloc((p->at[n] + 1) * sizeof(float), "the gradients", err);
+    if (!p->weight || !p->gradient ||
+        cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
+        load(p, c, ops, device, err) < 0) {
+        parameters_close(p);
+        return -1;
+    }
+    cutter_set_order(p->cutter, SLICE_BY_UNIT);
+    parameters_zero(p);
+    return 0;
+}
+
+void parameters_close(struct parameters *p)
+{
+    if (p->cutter)
+        cutter_free(p->cutter);
+    free(p->weight);
+    free(p->gradient);
+    free(p->matrix);
+    free(p->at);
+    *p = (struct parameters){ 0 };
+}
+
+void parameters_zero(struct parameters *p)
+{
+    memset(p->gradient, 0, p->at[p->program->nweights] * sizeof(float));
+}
+
+/* ---- where elements are ---- */
+
+/* Is tensor T read at the beginning and at the end?  On the first stage it counts. */
+static bool is_tied(const struct parameters *p, size_t t)
+{
+    const struct model *m = p->program->model;
+
+    for (size_t i = 0; i < m->ntensors; i++)
+        if (m->tensor[i].tied == (long)t)
+            return true;
+    return false;
+}
+
+struct walk {
+    const struct slice *slice;
+    const struct model_tensor *tensor;
+    void (*see)(void *arg, size_t here, size_t whole, size_t n, bool owned);
+    void *arg;
+    size_t here;
+};
+
+/* The runs of axis K and those inside, from WHOLE in the whole tensor on. */
+static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
+{
+    const struct runs *runs = w->slice->runs[k];
+    size_t inner = 1;
+
+    for (int i = k + 1; i < w->slice->ndim; i++)
+        inner *= (size_t)w->tensor->axis[i]->size;
+    for (size_t r = 0; r < runs->n; r++) {
+        const struct run *run = &runs->v[r];
+        size_t at = whole + (size_t)run->start * inner;
+
+        if (k == w->slice->ndim - 1) {
+            w->see(w->arg, w->here, at, (size_t)run->count, owned && run->owned);
+            w->here += (size_t)run->count;
+            continue;
+        }
+        for (uint64_t i = 0; i < run->count; i++)
+            walk_axis(w, k + 1, at + (size_t)i * inner, owned && run->owned);
+    }
+}
+
+void parameters_runs(struct parameters *p, int i,
+                     void (*see)(void *arg, size_t here, size_t whole, size_t n,
+                                 bool owned),
+                     void *arg)
+{
+    size_t tensor = p->program->weight[i].tensor;
+    struct slice slice;
+    struct walk w = { .slice = &slice,
+                      .tensor = &p->program->model->tensor[tensor],
+                      .see = see,
+                      .arg = arg };
+
+    cutter_slice(p->cutter, tensor, &slice);
+    walk_axis(&w, 0, 0,
+              slice.primary &&
+                  (p->program->coord[MESH_PP] == 0 || !is_tied(p, tensor)));
+}
+
+uint64_t parameters_whole(const struct parameters *p, int i)
+{
+    const struct model_tensor *t =
+        &p->program->model->tensor[p->program->weight[i].tensor];
+    uint64_t n = 1;
+
+    for (int k = 0; k < t->ndim; k++)
+        n *= t->axis[k]->size;
+    return n;
+}
+
+/* ---- sums over the tensor group ---- */
+
+struct copying {
+    float *here, *whole;
+    bool back;
+};
+
+static void copy_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct copying *c = arg;
+
+    (void)owned;
+    if (c->back)
+        memcpy(c->here + here, c->whole + whole, n * sizeof(float));
+    else
+        memcpy(c->whole + whole, c->here + here, n * sizeof(float));
+}
+
+/* By way of the whole tensor, in which every rank has its own elements. */
+static int sum_one(struct parameters *p, int i, struct comm *c, struct err *err)
+{
+    size_t n = (size_t)parameters_whole(p, i);
+    struct copying copy = { .here = p->gradient + p->at[i] };
+    int ret;
+
+    copy.whole = mem_alloc((n + 1) * sizeof(float), "a gradient", err);
+    if (!copy.whole)
+        return -1;
+    memset(copy.whole, 0, n * sizeof(float));
+    parameters_runs(p, i, copy_run, &copy);
+    ret = comm_run(c, comm_all_reduce(copy.whole, n), err);
+    copy.back = true;
+    if (ret == 0)
+        parameters_runs(p, i, copy_run, &copy);
+    free(copy.whole);
+    return ret;
+}
+
+int parameters_sum(struct parameters *p, struct comm *c, struct err *err)
+{
+    for (int i = 0; i < p->program->nweights; i++)
+        if (p->program->weight[i].summed && sum_one(p, i, c, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- tied over the stages ---- */
+
+/* Weight I of this stage and the one at the other end: both have the first's terms
+ * first, so both have the same bits. */
+static int tie_one(struct parameters *p, int i, struct comm *pipe, struct err *err)
+{
+    bool first = pipe->rank == 0;
+    int other = first ? pipe->size - 1 : 0;
+    size_t n = p->at[i + 1] - p->at[i], bytes = n * sizeof(float);
+    float *own = p->gradient + p->at[i];
+    float *theirs = mem_alloc(bytes + 1, "a gradient", err);
+    int ret = -1;
+
+    if (theirs && pipe->ops->send(pipe, own, bytes, other, err) == 0 &&
+        pipe->ops->receive(pipe, theirs, bytes, other, err) == 0) {
+        for (size_t k = 0; k < n; k++)
+            own[k] = first ? own[k] + theirs[k] : theirs[k] + own[k];
+        ret = 0;
+    }
+    free(theirs);
+    return ret;
+}
+
+int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err)
+{
+    if (pipe->size == 1 || (pipe->rank > 0 && pipe->rank < pipe->size - 1))
+        return 0;
+    for (int i = 0; i < p->program->nweights; i++)
+        if (is_tied(p, p->program->weight[i].tensor) && tie_one(p, i, pipe, err) < 0)
+            return -1;
+    return 0;
+}

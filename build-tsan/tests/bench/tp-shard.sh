@@ -1,0 +1,81 @@
+#!/bin/sh
+# tp-shard.sh - cutting and merging beside cp, and verifying beside cat, in the same run
+#
+# split, merge   seconds as a multiple of `cp --reflink=never` of the same bytes, all synced, CRC-32s included
+# verify         bytes a second as a share of cat's
+#
+# Each is timed with free memory that has been used just before: a virtual machine's host takes pages
+# back that lie idle, and who needs them next would pay for them, not who wrote most.
+#
+# DIR (in TMPDIR unless given as the first argument) needs room for four times the model.
+set -eu
+: "${top_builddir:?}"
+bin=$top_builddir/bin
+dir=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/shardutils-bench.XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+"$top_builddir/tests/bench/make-model" "$dir/model" BF16 2048 24 5504 16 8 32000
+cd "$dir"
+cat model/model.safetensors > /dev/null
+
+seconds() {
+    rm -rf "$2"
+    sync
+    warm_memory
+    start=$(date +%s.%N)
+    "$1"
+    date +%s.%N | awk -v s="$start" '{ print $1 - s }'
+}
+
+# use as much memory as the model takes, and give it back
+warm_memory() {
+    if [ -w /dev/shm ]; then
+        head -c "$(wc -c < model/model.safetensors)" /dev/zero > /dev/shm/shardutils-bench.$$ || :
+        rm -f /dev/shm/shardutils-bench.$$
+    fi
+}
+
+copy() {
+    cp -r --reflink=never model copy && sync copy/* copy
+}
+
+split() {
+    "$bin/tp-shard" split -q --tp 4 model cut
+}
+
+merge() {
+    "$bin/tp-shard" merge -q cut whole
+}
+
+verify() {
+    "$bin/tp-shard" verify -q cut
+}
+
+read_all() {
+    cat cut/rank-* > /dev/null
+}
+
+# least COMMAND - the least of its times: whatever disturbs a run makes it longer
+least() {
+    sort -g "times.$1" | head -n 1
+}
+
+ratio() {
+    awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'
+}
+
+size=$(wc -c < model/model.safetensors)
+# In turns, so that what else the machine does meets them all.  Each output stays until its next turn: who
+# runs just after a file was removed gets that file's memory, which is fast, and so each removes its own.
+# The first turn has nothing to remove and does not count.
+for turn in 0 1 2 3 4 5; do
+    seconds copy copy >> times.copy
+    seconds split cut >> times.split
+    seconds merge whole >> times.merge
+    seconds read_all none >> times.read_all
+    seconds verify none >> times.verify
+    [ $turn -gt 0 ] || rm times.*
+done
+cp_time=$(least copy)
+printf 'tp-shard: %.2f GB: split %s x cp, merge %s x cp (at most 1.3), verify %s of cat (at least 0.5)\n' \
+    "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$(least split)" "$cp_time")" \
+    "$(ratio "$(least merge)" "$cp_time")" "$(ratio "$(least read_all)" "$(least verify)")"

@@ -1,0 +1,97 @@
+#!/bin/sh
+# calibration.t - what tp-run bench has measured is what the others plan with
+. "${top_srcdir:?}/tests/lib.sh"
+uneven=$data/calibration/uneven.json
+
+# the bench's own file
+for how in "" "--tp 2" "--pp 2" "--tp 2 --pp 3" "--sp 2" "--dp 2"; do
+    run tp-run bench -q --tokens 32 --repeat 1 -o here.json $how "$bard"
+    status_is 0 "bard is measured with ${how:-one rank}"
+    ok "and the file is read: $how" pp-partition plan --pp 2 --balance here.json "$bard"
+    ok "it has all parts: $how" test "$(grep -c '"part":' here.json)" -eq 8
+    ok "and each takes time: $how" awk 'match($0, /"prefill":[0-9.e-]+/) {
+        if (substr($0, RSTART + 10, RLENGTH - 10) + 0 <= 0) exit 1 }' here.json
+done
+run tp-run bench --tokens 32 --repeat 1 --pp 2 --json -o here.json "$bard"
+out_has '"type":"stages","stages":2,"micro_batches":8,"measured":' "a run over stages stands beside its simulation"
+run tp-run bench --tokens 16 --repeat 1 --json "$bard"
+err_lines 0 "nothing is said besides the object"
+ok "which is a calibration on one line" test "$(wc -l < out)" -eq 1
+cp out line.json
+ok "and can be planned with" pp-partition plan --pp 2 --balance line.json "$bard"
+run tp-run bench --tokens 16 --repeat 1 --pp 2 "$data/stacks/t5"
+status_is 0 "a model of two stacks is measured"
+out_has "steps over 2 stages: " "over stages, too"
+run tp-run bench --tokens 16 --repeat 1 "$data/models/bert-pooler"
+status_is 0 "and an encoder without a head"
+run tp-run bench --tokens 600 "$bard"
+status_is 3 "more tokens than the model takes are refused"
+err_lines 1 "in one line"
+
+# plan: layer 2 takes three times as long as the others
+run pp-partition plan --pp 3 --balance "$uneven" --json "$bard"
+ok "stages are balanced by what was measured" \
+    test "$(sed -n 's/.*"layer_count":\([0-9]*\).*/\1/p' out | tr '\n' ' ')" = "2 1 3 "
+sed 's/{"part":"layer.5".*//' "$uneven" > few.json
+run pp-partition plan --pp 3 --balance few.json "$bard"
+status_is 3 "a file of another model is refused"
+err_is "pp-partition: few.json: measured with 5 layers, the model has 6" "and says how many layers"
+
+# schedule: 5, 6 and 7 ms, messages of 24.6 us + 10 us
+run pp-partition schedule --schedule gpipe --pp 3 --micro-batches 4 --calibration "$uneven" --json
+ok "stages take the seconds that were measured" awk -v x="$(json out ideal)" \
+    'BEGIN { exit !(x > 0.0839999 && x < 0.0840001) }'
+# the last stage's first forward begins at 5 + 6 + 2 messages, works 4 x 7 x 3, and the gradients go back
+ok "and messages what they take" awk -v x="$(json out makespan)" 'BEGIN {
+    m = 1e-5 + 196608 / 8e9; want = 0.011 + 2 * m + 4 * 0.007 * 3 + 2 * (0.006 + 0.005) + 2 * m
+    exit !(x > 0.9 * want && x < 1.1 * want) }'
+run pp-partition schedule --pp 3 --calibration "$uneven" --latency 1 --json
+ok "an option counts more than the file" awk -v x="$(json out makespan)" 'BEGIN { exit !(x > 4) }'
+run pp-partition schedule --pp 9 --calibration "$uneven"
+status_is 1 "more stages than layers do not fit"
+run pp-partition schedule --pp 2 --calibration "$uneven" --forward 1
+status_is 2 "--calibration gives all times"
+run pp-partition schedule --pp 2 --calibration "$uneven" --plan "$bard"
+status_is 2 "and so does --plan"
+
+# mem-estimate: bard has 5.66e6 FLOPs a token and 5.7 MB to read
+run mem-estimate plan --gpus 1 --gpu-mem 8GiB --calibration "$uneven" --json "$bard"
+status_is 0 "mem-estimate plans with measured rates alone"
+ok "a token takes as long as its weights are read" awk -v x="$(head -n 1 out > first; json first seconds)" \
+    'BEGIN { want = 2 * 2828736 / (4e10 * 0.8); exit !(x > 0.9 * want && x < 1.5 * want) }'
+sed 's/"latency":[^,]*/"latency":0.001/' "$uneven" > slow.json
+for file in "$uneven" slow.json; do
+    mem-estimate plan --gpus 2 --gpu-mem 8GiB --mesh tp=2 --calibration "$file" --json "$bard" |
+        sed -n '1s/.*"tensor":\([0-9.e-]*\).*/\1/p'
+done > spans
+# 6 layers with 2 sums each, the head's and the embedding's; 2 hops in each
+ok "sums between ranks take the latency that was measured" awk 'NR == 1 { first = $1 } NR == 2 {
+    hops = ($1 - first) / (0.001 - 1e-5); exit !(hops > 23.9 && hops < 28.1) }' spans
+run mem-estimate plan --gpus 1 --calibration "$uneven" "$bard"
+status_is 2 "the memory must be known"
+run mem-estimate plan --gpus 1 --gpu h100-80g --calibration "$uneven" "$bard"
+status_is 0 "which a device's name tells"
+
+# bad files
+n=0
+while read -r edit; do
+    n=$((n + 1))
+    sed "$edit" "$uneven" > bad.json
+    run pp-partition schedule --pp 2 --calibration bad.json
+    status_is 3 "a file after $edit is refused"
+    err_lines 1 "in one line"
+    err_has "bad.json" "that names it"
+done << 'END'
+s/"calibration"/"x"/
+s/"version":1/"version":2/
+s/"tokens":256/"tokens":0/
+s/4e10/-1/
+s/4e10/"fast"/
+s/"prefill":0.006/"prefill":null/
+s/"parts":\[/"parts":[],"others":[/
+s/\]}$//
+s/"message":196608,//
+END
+run pp-partition schedule --pp 2 --calibration nowhere.json
+status_is 4 "a missing file is told"
+done_testing

@@ -1,0 +1,132 @@
+/* emu - CUDA kernels compiled as C++ and run on the CPU, thread by thread
+ *
+ * A CUDA thread is a fiber; those of a block run on one thread of the CPU and change at
+ * barriers and warp operations alone.  Blocks follow each other.  A launch is put into
+ * its stream (tests/fake/cudart.c) and runs when that is waited for.
+ *
+ * What is wrong on a GPU and would go unseen is an error here, which ends the program:
+ * a barrier that some threads of the block never reach, lanes of a warp that meet at
+ * different places, a lane outside its mask.  Shared memory starts as NaN; the
+ * environment's EMU_ORDER says in which order threads go on: 0 first to last, 1 last to
+ * first, others at random.  Under ThreadSanitizer a missing barrier is a data race,
+ * under AddressSanitizer shared memory ends where it ends. */
+#ifndef TESTS_EMU_EMU_H
+#define TESTS_EMU_EMU_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct emu_dim {
+    unsigned x, y, z;
+};
+
+struct emu_thread {
+    struct emu_dim index;
+    unsigned lane, warp;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern struct emu_thread *emu_now;
+extern struct emu_dim emu_block, emu_block_size, emu_grid;
+
+/* Put RUN on a copy of CLOSURE into STREAM, once for each thread. */
+void emu_launch(const char *kernel, void *stream, struct emu_dim grid,
+                struct emu_dim block, void (*run)(void *), const void *closure,
+                size_t size);
+/* What emu_launch put there, now. */
+void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim block,
+             void (*run)(void *), void *closure);
+/* Blocks and threads that have run. */
+unsigned long emu_blocks(void);
+
+void emu_barrier(const char *where);
+/* Lanes of MASK meet: *out is what lane FROM brought, poison where it is none of them.
+ */
+void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
+              const char *where);
+/* The block's SIZE bytes known as KEY. */
+void *emu_shared(const void *key, size_t size);
+
+#ifdef __cplusplus
+}
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+
+struct dim3 : emu_dim {
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : emu_dim{ a, b, c }
+    {
+    }
+};
+
+#define threadIdx (emu_now->index)
+#define blockIdx  emu_block
+#define blockDim  emu_block_size
+#define gridDim   emu_grid
+
+#define EMU_STRING2(x) #x
+#define EMU_STRING(x)  EMU_STRING2(x)
+#define EMU_AT         __FILE__ ":" EMU_STRING(__LINE__)
+
+#define __syncthreads() emu_barrier(EMU_AT)
+#define __syncwarp()    (emu_shuffle(~0u, 0, 0, EMU_AT), (void)0)
+
+template <class T>
+inline T emu_shuffle(unsigned mask, T v, unsigned from, const char *at)
+{
+    T out;
+
+    emu_warp(mask, &v, sizeof(v), from & 31, &out, at);
+    return out;
+}
+
+#define __shfl_sync(mask, v, from) emu_shuffle(mask, v, (unsigned)(from), EMU_AT)
+#define __shfl_xor_sync(mask, v, bits) \
+    emu_shuffle(mask, v, emu_now->lane ^ (unsigned)(bits), EMU_AT)
+
+template <class F>
+inline void emu_start(const char *kernel, dim3 grid, dim3 block, void *stream, F f)
+{
+    emu_launch(
+        kernel, stream, grid, block, [](void *p) { (*(F *)p)(); }, &f, sizeof(f));
+}
+
+#define SHARED(type, name, n)         \
+    static const char name##_key = 0; \
+    type *name = (type *)emu_shared(&name##_key, (n) * sizeof(type))
+#define LAUNCH(kernel, grid, block, stream, ...) \
+    emu_start(#kernel, grid, block, stream, [=] { kernel(__VA_ARGS__); })
+
+static inline unsigned __float_as_uint(float f)
+{
+    unsigned u;
+
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+
+static inline float __uint_as_float(unsigned u)
+{
+    float f;
+
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+struct uint4 {
+    unsigned x, y, z, w;
+};
+struct float4 {
+    float x, y, z, w;
+};
+#endif
+#endif

@@ -1,0 +1,30 @@
+#!/bin/sh
+# examples.t - the EXAMPLES of the pages do what they say
+#
+# In a literal block under EXAMPLES, a line that begins "$ " is a command and the lines below it are its
+# output.  They are run in a directory with the sample model as bard; a page's commands follow one another.
+. "$top_srcdir/tests/lib.sh"
+
+cat > extract.awk <<'EOF'
+/^\.Sh/ { on = ($2 == "EXAMPLES") }
+on && /^\.Bd/ { block = 1; next }
+on && /^\.Ed/ { block = 0 }
+on && block { gsub(/\\e/, "\\"); gsub(/\\&/, ""); print }
+EOF
+
+for page in "$top_srcdir"/man/*.[1-8]; do
+    name=${page##*/}
+    awk -f extract.awk "$page" > block
+    grep -q '^\$ ' block || continue
+    rm -rf work
+    mkdir work
+    cp -r "$bard" work/bard
+    chmod -R u+w work
+    sed -n 's/^\$ //p' block > commands
+    while IFS= read -r command; do
+        (cd work && sh -c "$command" 2>&1) > got < /dev/null
+        awk -v c="\$ $command" '$0 == c { on = 1; next } /^\$ / { on = 0 } on { print }' block > want
+        ok "$name: $command" diff want got
+    done < commands
+done
+done_testing

@@ -1,0 +1,503 @@
+/* cudart - a CUDA runtime in the host's memory, for tests (cudart.h) */
+#define _GNU_SOURCE
+#include "tests/fake/cudart.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/emu/emu.h"
+
+enum { PAGE = 4096, ALIGN = 256 };
+
+struct work {
+    void (*run)(void *);
+    struct work *next;
+    max_align_t arg[];
+};
+
+struct CUstream_st {
+    struct work *first, **last;
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    cudaStream_t stream;
+};
+
+/* Memory of a device, or page-locked. */
+struct memory {
+    char *start; /* of its pages */
+    char *data;  /* right before their end */
+    size_t size, room;
+    bool host;
+    struct memory *next;
+};
+
+static struct memory *memory;
+static struct CUstream_st *streams;
+static size_t used, live; /* bytes; things that are not released */
+static long calls;
+static pid_t process; /* that uses it */
+static cudaError_t last;
+
+static long number(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtol(text, NULL, 10) : otherwise;
+}
+
+int fake_fails(void)
+{
+    return ++calls == number("FAKE_FAIL", 0);
+}
+
+void fake_forget(void)
+{
+    process = 0;
+}
+
+/* A call begins: may it go on? */
+static bool fails(cudaError_t *e, cudaError_t injected)
+{
+    *e = cudaSuccess;
+    if (!number("FAKE_DRIVER", 13000) || number("FAKE_DRIVER", 13000) < 13000)
+        *e = cudaErrorInsufficientDriver;
+    else if (!number("FAKE_GPUS", 2))
+        *e = cudaErrorNoDevice;
+    else if (process && process != getpid())
+        *e = cudaErrorInitializationError;
+    else if (fake_fails())
+        *e = injected;
+    if (*e == cudaSuccess)
+        process = getpid();
+    else
+        last = *e;
+    return *e != cudaSuccess;
+}
+
+/* ---- memory ---- */
+
+static void allow(int what)
+{
+    for (struct memory *m = memory; m; m = m->next)
+        if (!m->host && mprotect(m->start, m->room, what) < 0)
+            abort();
+}
+
+static cudaError_t add_memory(void **p, size_t size, bool host)
+{
+    struct memory *m;
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorMemoryAllocation))
+        return e;
+    if (!host && size > (size_t)number("FAKE_MEMORY", 1L << 30) - used)
+        return last = cudaErrorMemoryAllocation;
+    m = calloc(1, sizeof(*m));
+    m->size = size;
+    m->host = host;
+    m->room = (size + ALIGN + PAGE - 1) / PAGE * PAGE;
+    m->start =
+        mmap(NULL, m->room + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m->start == MAP_FAILED || mprotect(m->start, m->room, PROT_READ | PROT_WRITE))
+        abort();
+    memset(m->start, 0xff, m->room); /* NaN */
+    m->data = m->start + (m->room - size) / ALIGN * ALIGN;
+    if (!host && mprotect(m->start, m->room, PROT_NONE))
+        abort();
+    m->next = memory;
+    memory = m;
+    used += host ? 0 : size;
+    live++;
+    *p = m->data;
+    return cudaSuccess;
+}
+
+static const struct memory *find(const void *p)
+{
+    for (const struct memory *m = memory; m; m = m->next)
+        if ((const char *)p >= m->start && (const char *)p < m->start + m->room)
+            return m;
+    return NULL;
+}
+
+cudaError_t cudaMalloc(void **p, size_t size)
+{
+    return add_memory(p, size, false);
+}
+
+cudaError_t cudaMallocHost(void **p, size_t size)
+{
+    return add_memory(p, size, true);
+}
+
+/* ---- streams ---- */
+
+void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size)
+{
+    cudaStream_t s = stream;
+    struct work *w = malloc(sizeof(*w) + size);
+
+    w->run = run;
+    w->next = NULL;
+    memcpy(w->arg, arg, size);
+    *s->last = w;
+    s->last = &w->next;
+}
+
+static void drain(cudaStream_t s)
+{
+    if (!s->first)
+        return;
+    allow(PROT_READ | PROT_WRITE);
+    while (s->first) {
+        struct work *w = s->first;
+
+        w->run(w->arg);
+        s->first = w->next;
+        free(w);
+    }
+    s->last = &s->first;
+    allow(PROT_NONE);
+}
+
+static void drain_all(void)
+{
+    for (cudaStream_t s = streams; s; s = s->next)
+        drain(s);
+}
+
+static cudaError_t remove_memory(void *p)
+{
+    cudaError_t e;
+
+    if (!p)
+        return cudaSuccess;
+    if (fails(&e, cudaErrorLaunchFailure) && e != cudaErrorLaunchFailure)
+        return e;
+    drain_all();
+    for (struct memory **at = &memory; *at; at = &(*at)->next)
+        if ((*at)->data == p) {
+            struct memory *m = *at;
+
+            *at = m->next;
+            used -= m->host ? 0 : m->size;
+            live--;
+            munmap(m->start, m->room + PAGE);
+            free(m);
+            return e;
+        }
+    return last = cudaErrorInvalidValue;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    return remove_memory(p);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    return remove_memory(p);
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    void *own; /* or NULL */
+    size_t n;
+};
+
+static void run_copy(void *arg)
+{
+    const struct copy *c = arg;
+
+    memcpy(c->to, c->own ? c->own : c->from, c->n);
+    free(c->own);
+}
+
+static void check_side(const void *p, size_t n, bool device)
+{
+    const struct memory *m = find(p);
+
+    if ((m && !m->host) == device && (!m || (const char *)p + n <= m->data + m->size))
+        return;
+    fprintf(stderr, "fake cudart: a copy of what is not there, or elsewhere\n");
+    _exit(99);
+}
+
+/* Of memory that is not page-locked CUDA has a copy when it returns. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
+                            enum cudaMemcpyKind kind, cudaStream_t s)
+{
+    const struct memory *m = find(from);
+    struct copy c = { to, from, NULL, n };
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    check_side(to, n, kind != cudaMemcpyDeviceToHost);
+    check_side(from, n, kind != cudaMemcpyHostToDevice);
+    if (kind == cudaMemcpyHostToDevice && !m && n) {
+        c.own = malloc(n);
+        memcpy(c.own, from, n);
+    }
+    fake_enqueue(s, run_copy, &c, sizeof(c));
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+    cudaError_t e;
+
+    (void)flags;
+    if (fails(&e, cudaErrorMemoryAllocation))
+        return e;
+    *s = calloc(1, sizeof(**s));
+    (*s)->last = &(*s)->first;
+    (*s)->next = streams;
+    streams = *s;
+    live++;
+    return cudaSuccess;
+}
+
+/* What the process has used is told when it gives back its last stream. */
+static void tell(void)
+{
+    const char *path = getenv("FAKE_LOG");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "calls %ld live %zu blocks %lu\n", calls, live, emu_blocks());
+    fclose(f);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure) && e != cudaErrorLaunchFailure)
+        return e;
+    drain(s);
+    for (cudaStream_t *at = &streams; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    free(s);
+    live--;
+    if (!streams)
+        tell();
+    return e;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    drain(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    return cudaStreamSynchronize(s);
+}
+
+/* ---- events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    cudaError_t e;
+
+    (void)flags;
+    if (fails(&e, cudaErrorMemoryAllocation))
+        return e;
+    *event = calloc(1, sizeof(**event));
+    live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    event->stream = s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    if (event->stream)
+        drain(event->stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure) && e != cudaErrorLaunchFailure)
+        return e;
+    free(event);
+    live--;
+    return e;
+}
+
+/* ---- launches ---- */
+
+struct launch {
+    const char *kernel;
+    struct emu_dim grid, block;
+    void (*run)(void *);
+    max_align_t closure[256];
+};
+
+static void run_launch(void *arg)
+{
+    struct launch *l = arg;
+
+    emu_run(l->kernel, l->grid, l->block, l->run, l->closure);
+}
+
+void emu_launch(const char *kernel, void *stream, struct emu_dim grid,
+                struct emu_dim block, void (*run)(void *), const void *closure,
+                size_t size)
+{
+    struct launch l = { kernel, grid, block, run, { { 0 } } };
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return;
+    if (size > sizeof(l.closure)) {
+        fprintf(stderr, "fake cudart: %s: %zu bytes of arguments\n", kernel, size);
+        _exit(99);
+    }
+    memcpy(l.closure, closure, size);
+    fake_enqueue(stream, run_launch, &l, sizeof(l));
+}
+
+/* ---- what there is ---- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = (int)number("FAKE_DRIVER", 13000);
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    *count = (int)number("FAKE_GPUS", 2);
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    return device < number("FAKE_GPUS", 2) ? cudaSuccess
+                                           : (last = cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    (void)device;
+    *prop = (struct cudaDeviceProp){
+        .name = "Fake GPU",
+        .totalGlobalMem = (size_t)number("FAKE_MEMORY", 1L << 30),
+        .major = 9,
+        .minor = 0,
+        .multiProcessorCount = 4,
+    };
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    snprintf(id, (size_t)size, "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    *can = device != peer;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorInitializationError))
+        return e;
+    *total = (size_t)number("FAKE_MEMORY", 1L << 30);
+    *free_bytes = *total - used;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t e = last;
+
+    last = cudaSuccess;
+    return e;
+}
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    return e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
+           : e == cudaErrorInsufficientDriver ? "cudaErrorInsufficientDriver"
+           : e == cudaErrorNoDevice           ? "cudaErrorNoDevice"
+           : e == cudaErrorLaunchFailure      ? "cudaErrorLaunchFailure"
+                                              : "cudaErrorUnknown";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorMemoryAllocation ? "out of memory"
+           : e == cudaErrorInsufficientDriver
+               ? "CUDA driver version is insufficient for "
+                 "CUDA runtime version"
+           : e == cudaErrorNoDevice      ? "no CUDA-capable device is detected"
+           : e == cudaErrorLaunchFailure ? "unspecified launch failure"
+                                         : "unknown error";
+}

@@ -1,0 +1,143 @@
+#!/bin/sh
+# first-hour.t - what newcomers type first is taken as meant, or answered with the line to type
+. "${top_srcdir:?}/tests/lib.sh"
+cp -r "$bard" bard
+chmod -R u+w bard
+
+# answers STATUS TEXT NAME COMMAND... - ends with the status, and the first line of standard error is the text
+answers() {
+    answers_status=$1
+    answers_text=$2
+    answers_name=$3
+    shift 3
+    run "$@"
+    if [ "$status" -eq "$answers_status" ] && [ "$(head -n 1 err)" = "$answers_text" ]; then
+        pass "$answers_name"
+    else
+        fail "$answers_name" "status $status" "$(cat err)"
+    fi
+}
+
+# same NAME COMMAND1 COMMAND2 - both succeed, and print the same
+same() {
+    ok "$1" sh -c "$2 > one && $3 > two && cmp one two"
+}
+
+# tp-shard
+answers 2 "tp-shard: an axis is missing, such as --tp 2" "split asks for an axis" tp-shard split bard 3
+ok "and writes nothing" test ! -e 3
+answers 2 "tp-shard: the output is called 3; --tp 3 is ranks, ./3 a directory" \
+    "an output that is a number is asked back" tp-shard split --tp 2 bard 3
+answers 0 "tp-shard: ./3: 2 rank files, 5.40 MiB" "a directory ./3 is meant" tp-shard split --tp 2 bard ./3
+answers 2 "tp-shard: an axis is missing, such as --tp 2" "reshard asks for an axis" tp-shard reshard ./3 out
+run tp-shard split -q --tp 2 bard quiet
+err_empty "-q is quiet about what was written"
+answers 0 "tp-shard: same: 57 tensors, 5.40 MiB" "merge says what was written" tp-shard merge ./3 same
+run tp-shard diff bard same
+out_is "57 tensors, identical" "diff of equals says so"
+answers 3 "tp-shard: same: no checkpoint.json; --sums compares with a list, 'diff' two directories" \
+    "verify of a merged directory points to diff" tp-shard verify same
+answers 2 "tp-shard: an operand is missing: OUTPUT" "the missing operand is named" tp-shard split --tp 2 bard
+answers 2 "tp-shard: operands are missing: MODEL OUTPUT" "both are" tp-shard split --tp 2
+answers 2 "tp-shard: unknown command 'info'; did you mean 'show'?" "info is show" tp-shard info bard
+answers 3 "tp-shard: bard/config.json: is JSON, not a safetensors file; a model with weights is named by its \
+directory" "a config is no weights" tp-shard split --tp 2 bard/config.json out
+answers 3 "tp-shard: bard/heldout.txt: is text, not a safetensors file" "a text is no weights" \
+    tp-shard show bard/heldout.txt
+printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.safetensors
+answers 3 "tp-shard: pointer.safetensors: is a pointer of Git LFS (git lfs pull), not a safetensors \
+file" "a pointer is told from a file" tp-shard show pointer.safetensors
+
+# families
+tp-shard families llama > own.json
+same "a family may be a file" "tp-shard families ./own.json" "tp-shard families --family own.json"
+same "which is checked" "tp-shard families --check own.json" "tp-shard families --check --family own.json"
+answers 4 "tp-shard: none.json: No such file or directory" "a file that is missing is named" \
+    tp-shard families --check none.json
+
+# a model without a command
+for usual in "tp-shard show" "tp-run generate" "mem-estimate infer" "pp-partition plan"; do
+    answers 2 "${usual% *}: a command is missing; did you mean '$usual bard'?" "${usual% *} MODEL names a command" \
+        "${usual% *}" bard
+done
+
+# options of other tools
+same "--max-new-tokens is --max-tokens" "tp-run generate -p ROMEO: --max-new-tokens 4 bard" \
+    "tp-run generate --prompt ROMEO: --max-tokens 4 bard"
+same "--stages and --microbatches are taken" "pp-partition schedule --stages 4 --microbatches 8" \
+    "pp-partition schedule --pp 4 --micro-batches 8"
+same "--zero-stage is --zero" "mem-estimate train --dp 2 --zero-stage 1 bard" "mem-estimate train --dp 2 --zero 1 bard"
+same "4k are 4096 tokens" "mem-estimate infer --seq 4k bard" "mem-estimate infer --seq 4096 bard"
+same "--lora alone is of rank 16" "mem-estimate train --lora bard" "mem-estimate train --lora 16 bard"
+same "--lora's value may be the next word" "mem-estimate train --lora 8:q_proj bard" \
+    "mem-estimate train --lora=8:q_proj bard"
+answers 2 "mem-estimate: --seq: '4q' is not a whole number such as 4096 or 4k" "another letter is refused" \
+    mem-estimate infer --seq 4q bard
+
+# devices
+answers 2 "mem-estimate: --gpu: 'a100' is any of a100-40g, a100-80g, a100-80g-pcie" "a100 lists the sizes" \
+    mem-estimate infer --gpu a100 bard
+same "4090 is one device" "mem-estimate infer --gpu 4090 bard" "mem-estimate infer --gpu rtx4090 bard"
+same "8xh200 are eight in a plan" "mem-estimate plan --gpu 8xh200 bard" "mem-estimate plan --gpu h200 --gpus 8 bard"
+same "--gpus 4 are replicas in training" "mem-estimate train --tp 2 --gpus 4 bard" "mem-estimate train --tp 2 --dp 2 bard"
+same "4xh200 as well" "mem-estimate train --gpu 4xh200 bard" "mem-estimate train --gpu h200 --dp 4 bard"
+answers 2 "mem-estimate: --gpus 4: the layout has 3 ranks a replica" "which the axes must leave" \
+    mem-estimate train --tp 3 --gpus 4 bard
+answers 2 "mem-estimate: --gpu: is one device, of which --tp 8 shares a model" "inference has one device" \
+    mem-estimate infer --gpu 8xh200 bard
+answers 2 "mem-estimate: --gpus 4 contradicts --gpu 8xh200" "numbers of devices agree" \
+    mem-estimate plan --gpus 4 --gpu 8xh200 bard
+
+# types
+run mem-estimate infer bard/config.json
+ok "the type stands in the first line" test "$(head -n 1 out)" = "bard/config.json: llama, 2828736 parameters, weights bf16"
+grep -v dtype bard/config.json > untyped.json
+run mem-estimate train untyped.json
+ok "a config without a type is trained in bf16" test "$(head -n 1 out)" = \
+    "untyped.json: llama, 2828736 parameters, weights bf16"
+out_has "master weights f32" "with f32 states"
+run mem-estimate infer untyped.json
+ok "and runs in f32, as it is read" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights f32"
+run mem-estimate plan --gpu 8xh200 --mode train untyped.json
+ok "a plan has it in its first line too" test "$(head -n 1 out)" = \
+    "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16"
+
+# tp-run
+answers 2 "tp-run: unexpected operand 'ROMEO:'; text to continue follows --prompt" "a text as operand" \
+    tp-run generate bard ROMEO:
+answers 2 "tp-run: the texts come first, then the checkpoint: bard/heldout.txt bard" "operands the wrong way round" \
+    tp-run score bard bard/heldout.txt
+run tp-run logits --ids 1,2,3 -o x.npy bard
+status_is 0 "logits go to x.npy"
+ok "as NumPy has it" sh -c "head -c 128 x.npy | tr -d '\\000-\\037\\200-\\377' | grep -q \"^NUMPYv{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1024), } *$\""
+tp-run logits --ids 1,2,3 -o x.safetensors bard
+ok "with the values of safetensors" sh -c 'tail -c 12288 x.npy > one; tail -c 12288 x.safetensors > two; cmp one two'
+ok "and no more" test "$(wc -c < x.npy)" = $((128 + 12288))
+printf '[1, 2]\n[3, 4]\n' > two.txt
+run tp-run logits --input two.txt -o y.npy bard
+status_is 2 "one .npy holds one array"
+ok "and none is written" test ! -e y.npy
+answers 2 "tp-run: --trace: writes many arrays; name it .safetensors" "nor a trace" \
+    tp-run logits --ids 1 --trace t.npy bard
+answers 3 "tp-run: org/model: no such directory, and nothing is downloaded; 'hf download org/model --local-dir model' \
+fetches a model" "a name on the hub is told how it is fetched" tp-run generate -p x org/model
+answers 3 "mem-estimate: org/model: no such directory, and nothing is downloaded; 'hf download org/model --local-dir \
+model' fetches a model" "by every program" mem-estimate infer org/model
+answers 3 "mem-estimate: bard/nothing: no such file or directory" "a file that is missing is not" \
+    mem-estimate infer bard/nothing
+# README's sweep, where its files are called model and heldout.txt
+if hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
+    cp bard/heldout.txt .
+    ln -s bard model
+    sed -n -e '/^echo/p' -e '/^hpo-sweep/p' "$top_srcdir/README.md" > readme
+    ok "README has three lines of a sweep" test "$(wc -l < readme)" = 3
+    run sh -e readme
+    status_is 0 "which run as they are printed"
+    out_has "window=256" "and find the best"
+else
+    skip "README's sweep runs as it is printed" "built without SQLite or YAML"
+fi
+printf 'metric:\n  name: x\nparameters:\n  a: {min: 0.0, max: 1.0}\n' > sweep.yaml
+run hpo-sweep ask --storage s.db --direction max sweep.yaml
+status_is 0 "a direction may be max"
+done_testing

@@ -1,0 +1,1 @@
+UPDATE trials SET number = 9223372036854775807;

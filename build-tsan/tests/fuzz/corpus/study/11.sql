@@ -1,0 +1,1 @@
+UPDATE trials SET study_id = 2;

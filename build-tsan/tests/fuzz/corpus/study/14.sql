@@ -1,0 +1,1 @@
+UPDATE trials SET datetime_complete = x'00ff';

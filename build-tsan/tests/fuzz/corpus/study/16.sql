@@ -1,0 +1,1 @@
+DELETE FROM trials WHERE number = 1;

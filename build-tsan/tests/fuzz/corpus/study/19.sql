@@ -1,0 +1,1 @@
+DELETE FROM study_directions WHERE objective = 0;

@@ -1,0 +1,1 @@
+DELETE FROM version_info;

@@ -1,0 +1,1 @@
+UPDATE version_info SET schema_version = 13;

@@ -1,0 +1,1 @@
+UPDATE version_info SET library_version = 'x';

@@ -1,0 +1,1 @@
+UPDATE studies SET study_name = '';

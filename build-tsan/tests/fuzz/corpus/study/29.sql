@@ -1,0 +1,1 @@
+UPDATE study_directions SET objective = -1;

@@ -1,0 +1,1 @@
+UPDATE trial_params SET param_name = NULL;

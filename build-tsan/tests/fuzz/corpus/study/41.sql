@@ -1,0 +1,1 @@
+UPDATE trial_params SET distribution_json = NULL;

@@ -1,0 +1,1 @@
+UPDATE trial_values SET value_type = 'NAN';

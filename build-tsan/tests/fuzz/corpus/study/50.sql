@@ -1,0 +1,1 @@
+UPDATE trial_values SET objective = -7, value = 'x';

@@ -1,0 +1,1 @@
+UPDATE trial_intermediate_values SET step = -1 - step;

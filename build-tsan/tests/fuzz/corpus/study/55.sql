@@ -1,0 +1,1 @@
+UPDATE trial_system_attributes SET "key" = NULL;

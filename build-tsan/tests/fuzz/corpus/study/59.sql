@@ -1,0 +1,1 @@
+ALTER TABLE trials RENAME COLUMN state TO status;

@@ -1,0 +1,87 @@
+#!/bin/sh
+# house.t - layers and style, options and pages
+. "$top_srcdir/tests/lib.sh"
+
+ok "every file of lib includes its own layer or a lower one" \
+    sh "$top_srcdir/build-aux/check-layers" "$top_srcdir"
+
+# commands PROGRAM - the commands that its help lists
+commands() {
+    "$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
+}
+
+# help_options WORD... - the options that the command's help lists: SHORT LONG, and = where a value
+# follows
+help_options() {
+    "$@" --help | awk '/^  [+] / { for (i = 2; i <= NF; i++) print "      " $i; next } { print }' |
+        sed -n 's/^  [ -]\([^ ]\{0,1\}\)[, ] *--\([a-z0-9-]*\)\(=\{0,1\}\).*/\1 \2\3/p'
+}
+
+# page_options PAGE - the same from its .It lines
+page_options() {
+    sed -n -e 's/^\.It Fl \(.\) , -/\1 -/' -e 's/^\.It Fl -/ -/' \
+        -e 's/^\(.\{0,1\}\) -\([a-z][a-z0-9-]*\) .*Ar .*/\1 \2=/p' \
+        -e 's/^\(.\{0,1\}\) -\([a-z][a-z0-9-]*\)$/\1 \2/p' "$1" | sort -u
+}
+
+# fits WORD... - the command's help fits a screen and points to the page
+fits() {
+    "$@" --help > help && [ "$(wc -l < help)" -le 24 ] &&
+        awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' help &&
+        [ "$(tail -n 1 help)" = "See $1(1)." ]
+}
+
+for program in "$top_builddir"/bin/*; do
+    program=${program##*/}
+    page=$top_srcdir/man/$program.1
+    ok "$program has a page" test -f "$page"
+    ok "$program --help fits a screen" fits "$program"
+    help_options "$program" > have
+    for sub in $(commands "$program"); do
+        ok "$program $sub --help fits a screen" fits "$program" "$sub"
+        help_options "$program" "$sub" >> have
+    done
+    sort -u have > want
+    page_options "$page" > got
+    ok "$program(1) documents the options of $program --help" diff want got
+    commands "$program" | sort > want
+    sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.Cm \([a-z][a-z-]*\).*/\1/p' "$page" |
+        sort -u > got
+    ok "$program(1) has every command of $program --help in its synopsis" diff want got
+done
+for page in "$top_srcdir"/man/*.[1-8]; do
+    ok "${page##*/} is installed" grep -q "%D%/${page##*/}" "$top_srcdir/man/local.mk"
+done
+if command -v mandoc > /dev/null; then
+    for page in "$top_srcdir"/man/*.[1-8]; do
+        ok "${page##*/} has no warnings" mandoc -T lint -W warning "$page"
+    done
+else
+    skip "the pages have no warnings" "no mandoc"
+fi
+
+run tp-run --version
+out_has "features:" "--version lists the features"
+run tp-run generate --no-such
+status_is 2 "a wrong option is a usage error"
+err_lines 2 "a usage error is two lines"
+run tp-run generat
+err_has "did you mean 'generate'" "a misspelt command is put right"
+if [ -w /dev/full ]; then
+    status=0
+    tp-run --help > /dev/full 2> err || status=$?
+    status_is 4 "output that cannot be written is an error of the machine"
+fi
+
+# hardened programs, where the build was to make them
+if command -v readelf > /dev/null && grep -q '^HARDEN_LDFLAGS = .*-z,now' "$top_builddir/Makefile"; then
+    for program in "$top_builddir"/bin/*; do
+        readelf -hdlW "$program" > elf 2>&1
+        ok "${program##*/} is bound before it runs, and its tables are read-only then" \
+            sh -c 'grep -q "BIND_NOW\|Flags:.* NOW" elf && grep -q GNU_RELRO elf'
+        ok "${program##*/} may lie anywhere" grep -q 'Type: *DYN' elf
+    done
+else
+    skip "programs are hardened" "not in this build"
+fi
+done_testing

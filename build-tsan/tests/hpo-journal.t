@@ -1,0 +1,167 @@
+#!/bin/sh
+# hpo-journal.t - studies in Optuna's journal file
+. "${top_srcdir:?}/tests/lib.sh"
+cat > s.yaml << 'END'
+method: random
+metric: {name: loss, goal: minimize}
+parameters:
+  x: {min: 0.0, max: 1.0}
+END
+j=journal:j.log
+
+# a study of our own
+run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
+status_is 0 "a sweep is kept in a journal"
+ok "of lines of JSON" grep -q '^{"op_code":0,' j.log
+ok "no lock is left" test ! -L j.log.lock
+trials -S $j > out
+ok "five trials are there" test "$(grep -c COMPLETE out)" = 5
+run hpo-sweep run -q -S $j --trials 5 s.yaml -- echo '{x}'
+status_is 0 "and is done"
+hpo-sweep run -q -S $j --trials 7 s.yaml -- echo '{x}'
+ok "more trials are appended" test "$(trials -S $j | grep -c COMPLETE)" = 7
+
+# by hand
+number() { hpo-sweep ask -S $j --json s.yaml | sed 's/.*"trial": *\([0-9]*\).*/\1/'; }
+t=$(number)
+ok "ask gives the next number" test "$t" = 7
+run hpo-sweep report -S $j "$t" 0 0.5
+status_is 0 "it is reported on"
+run hpo-sweep tell -S $j "$t" 0.0
+status_is 0 "and told"
+ok "and is the best" test "$(hpo-sweep best -S $j | awk '{ print $1 }')" = 7
+
+# what a dead writer left is cut off
+printf '{"op_code":4,"worker_id":"dead","stu' >> j.log
+run hpo-sweep show -S $j
+status_is 0 "a line that has no end is not read"
+ok "nor does it hide the others" test "$(grep -c COMPLETE out)" = 8
+run hpo-sweep run -q -S $j --trials 9 s.yaml -- echo '{x}'
+status_is 0 "the next writer cuts it off"
+ok "and goes on" test "$(trials -S $j | grep -c COMPLETE)" = 9
+ok "leaving whole lines" sh -c '! grep -qv "^{.*}$" j.log'
+
+# but nothing of a file that is no journal
+for text in 'a note' 'two
+notes' '[1,
+2]'; do
+    printf '%s' "$text" > note
+    run hpo-sweep ask -S journal:note s.yaml
+    status_is 3 "a file that is no journal is refused"
+    err_has "note: " "by its name"
+    ok "and not touched" test "$(cat note)" = "$text"
+done
+printf '{"op_co' > torn
+run hpo-sweep ask -S journal:torn s.yaml
+status_is 0 "a journal whose first line is torn is begun again"
+run hpo-sweep ask -S journal:nowhere/j s.yaml
+status_is 4 "a journal in no directory cannot be made"
+
+# a writer killed while it draws, which takes it most of its time
+hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 100 -- echo 1
+for i in 1 2 3 4 5; do
+    hpo-sweep run s.yaml -S journal:kill.log --study kill --sampler tpe:candidates=10000 --trials 9999 -j 8 -- echo 1 &
+    pid=$!
+    sleep 0.4
+    kill -KILL $pid
+    wait $pid 2> err
+    rm -f kill.log.lock
+done
+hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 1 -- echo 1
+trials -S journal:kill.log > out
+ok "no trial is there without what tells whose it is" sh -c '! grep RUNNING out'
+
+# many at once
+for w in 1 2 3 4 5 6 7 8; do
+    (for k in 1 2 3 4 5; do
+        n=$(hpo-sweep ask -S journal:w.log --json s.yaml | sed 's/.*"trial": *\([0-9]*\).*/\1/')
+        hpo-sweep tell -S journal:w.log "$n" 0.5
+    done) &
+done
+wait
+trials -S journal:w.log > out
+ok "8 workers make 40 trials, each number once" \
+    test "$(awk '$2 == "COMPLETE" { print $1 }' out | sort -un | wc -l)" = 40
+
+# what Optuna wrote (tests/oracle/make-studies.py)
+cat > one.json << 'END'
+{"x": {"name": "FloatDistribution", "attributes": {"low": 0.0001, "high": 1.0, "log": true}},
+ "n": {"name": "IntDistribution", "attributes": {"low": 1, "high": 9, "step": 2}},
+ "q": {"name": "FloatDistribution", "attributes": {"low": 0.0, "high": 1.0, "step": 0.25}},
+ "k": {"name": "CategoricalDistribution", "attributes": {"choices": ["a", 0.5, true, null]}}}
+END
+for version in 4.9 5.0; do
+    cp "$data/sweep/optuna-$version.jsonl" o.log
+    chmod u+w o.log
+    hpo-sweep show -S journal:o.log --study one --json > out
+    out_has '"state": "COMPLETE", "values": ["Infinity"]' "an infinite value is read ($version)"
+    out_has '"state": "PRUNED", "values": ["-Infinity"]' "a pruned trial"
+    out_has '"state": "RUNNING"' "one that is not finished"
+    out_has '"state": "WAITING"' "an enqueued one"
+    ok "all six" test "$(wc -l < out)" = 6
+    run hpo-sweep pareto -S journal:o.log --study two
+    ok "of two objectives one trial is best in both" test "$(wc -l < out)" = 1
+    run hpo-sweep show -S journal:o.log
+    ok "one of three studies must be named" test "$status" != 0
+    hpo-sweep best -S journal:o.log --study one > out
+    ok "its best is Optuna's" test "$(awk '{ print $1 }' out)" = 0
+    run hpo-sweep run -q --storage journal:o.log one.json --trials 8 -- echo '{x}'
+    status_is 0 "it is run on"
+    trials -S journal:o.log --study one > out
+    out_has "0.25  0.25         3  0.5   null" "with what was enqueued first"
+    ok "and what was running stays" test "$(awk '{ print $2 }' out | tr '\n' ' ')" = \
+        "COMPLETE COMPLETE PRUNED COMPLETE RUNNING COMPLETE COMPLETE COMPLETE "
+done
+
+# times without a zone are local, as Optuna before version 5 writes and every version reads them
+for version in 4.9 5.0; do
+    cp "$data/sweep/optuna-$version.jsonl" o.log
+    chmod u+w o.log
+    hpo-sweep show -S journal:o.log --study one --json > utc
+    TZ=XYZ5 hpo-sweep show -S journal:o.log --study one --json > west
+    started=$(sed -n '1s/.*"start": "[^ ]* \(..\):.*/\1/p' west)
+    case $version in
+    4.9)
+        ok "a time without a zone is local" test "$started" = 13
+        ok "and goes on so" sh -c "TZ=XYZ5 hpo-sweep tell -S journal:o.log --study one 4 1 &&
+            tail -n 1 o.log | grep -q '\"datetime_complete\":\"[-0-9]*T[0-9:.]*\"'"
+        ;;
+    *)
+        ok "a time with a zone is what it says" cmp utc west
+        ok "and goes on so" sh -c "TZ=XYZ5 hpo-sweep tell -S journal:o.log --study one 4 1 &&
+            tail -n 1 o.log | grep -q '\"datetime_complete\":\"[-0-9]*T[0-9:.]*+00:00\"'"
+        ;;
+    esac
+    late=$(TZ=XYZ5 hpo-sweep show -S journal:o.log --study one --json | sed -n '5s/.*"complete": "\([^.]*\).*/\1/p')
+    ok "the end is shown in UTC" near "$(date -u +%s)" "$(date -u -d "$late" +%s)" 10
+done
+
+# trouble
+echo '{"op_code":99,"worker_id":"w"}' > bad.log
+run hpo-sweep show -S journal:bad.log
+status_is 3 "an operation that is not known is refused"
+err_has "bad.log: line 1" "with its line"
+run hpo-sweep show -S journal:none.log
+status_is 3 "a journal that is not there is bad input"
+if [ "$(id -u)" != 0 ]; then
+    mkdir ro
+    chmod a-w ro
+    run hpo-sweep run -q -S journal:ro/j.log --trials 1 s.yaml -- echo 1
+    status_is 4 "a directory that cannot be written is an error of the machine"
+else
+    skip "a directory that cannot be written is an error of the machine" "root may write"
+fi
+mkdir sub
+printf 'x: uniform(0, 1)\n' > sub.yaml
+run hpo-sweep run --storage journal:sub/s.jsonl --study s --trials 2 sub.yaml -- sh -c 'echo {x}'
+status_is 0 "a journal may lie in another directory"
+ok "with its lock beside it" test -e sub/s.jsonl.lck
+
+# another's lock
+ln -s s.jsonl sub/s.jsonl.lock
+(sleep 2 && rm sub/s.jsonl.lock) &
+run hpo-sweep enqueue --storage journal:sub/s.jsonl --study s sub.yaml x=0.5
+wait
+status_is 0 "another's lock is waited for"
+err_is "hpo-sweep: sub/s.jsonl.lock: waiting for another's lock" "which is told after a second"
+done_testing

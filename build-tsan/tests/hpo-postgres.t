@@ -1,0 +1,145 @@
+#!/bin/sh
+# hpo-postgres.t - studies in a PostgreSQL database, of a server that runs for this test
+. "${top_srcdir:?}/tests/lib.sh"
+for bin in /usr/lib/postgresql/*/bin /usr/local/bin /usr/bin; do
+    [ ! -x "$bin/initdb" ] || break
+done
+if ! [ -x "$bin/initdb" ] || ! ldconfig -p 2> /dev/null | grep -q 'libpq\.so\.5'; then
+    skip "a sweep is kept in a database" "no PostgreSQL server"
+    done_testing
+    exit
+fi
+
+server=$(mktemp -d "${TMPDIR:-/tmp}/pg.XXXXXX")
+# the server does not run as root
+owner() {
+    if [ "$(id -u)" -eq 0 ]; then
+        (cd "$server" && setpriv --reuid=65534 --regid=65534 --clear-groups "$@")
+    else
+        (cd "$server" && "$@")
+    fi
+}
+[ "$(id -u)" -ne 0 ] || chown 65534:65534 "$server"
+trap 'owner "$bin/pg_ctl" -D "$server/data" -m immediate stop > /dev/null 2>&1; rm -rf "$server" "$scratch"' EXIT
+if ! owner "$bin/initdb" -D "$server/data" -U me -A trust --no-sync > server.out 2>&1 ||
+    ! owner "$bin/pg_ctl" -D "$server/data" -l "$server/log" -w \
+        -o "-k '$server' -c listen_addresses= -c fsync=off" start > server.out 2>&1; then
+    fail "the server starts" "$(cat server.out "$server/log" 2> /dev/null)"
+    done_testing
+    exit
+fi
+sql() {
+    "$bin/psql" -qtA -h "$server" -U me -d "$1" -c "$2"
+}
+sql postgres 'CREATE DATABASE one'
+sql postgres 'CREATE DATABASE two'
+export PGUSER=me
+db="postgresql:///one?host=$server"
+two="postgresql:///two?host=$server"
+
+cat > s.yaml << 'END'
+method: random
+metric: {name: loss, goal: minimize}
+parameters:
+  x: {min: 0.0, max: 1.0}
+  kind: {values: [a, "b'c", 3]}
+END
+
+# a sweep, whole
+run hpo-sweep show -S "$db"
+status_is 3 "an empty database has no studies"
+run hpo-sweep run -q -S "$db" --seed 1 --trials 5 s.yaml -- echo '{x}'
+status_is 0 "a sweep is kept in a database"
+run hpo-sweep run -q -S "$db" --trials 5 s.yaml -- echo '{x}'
+status_is 0 "and is done"
+hpo-sweep run -q -S file.db --study s --seed 1 --trials 5 s.yaml -- echo '{x}'
+hpo-sweep show -S file.db > expected
+run hpo-sweep show -S "$db"
+ok "its trials are those of a file" cmp out expected
+ok "with times that have their decimals" \
+    sh -c "hpo-sweep show --json -S '$db' | grep -c 'start.*:[0-9][0-9]\.[0-9]\{6\}\"' | grep -qx 5"
+ok "in Optuna's own types" test "$(sql one 'SELECT DISTINCT pg_typeof(state) FROM trials')" = trialstate
+ok "and revision" test "$(sql one 'SELECT version_num FROM alembic_version')" = v3.2.0.a
+
+# by hand
+for study in a b; do
+    hpo-sweep ask -S "$db" --study $study s.yaml > ask
+done
+run hpo-sweep show -S "$db"
+err_has "holds 3 studies: choose one" "of several studies one is chosen"
+run hpo-sweep report -S "$db" --study a 0 1 inf
+status_is 0 "an infinity is reported"
+hpo-sweep report -S "$db" --study a 0 2 nan
+hpo-sweep report -S "$db" --study a 0 2 0.1
+hpo-sweep report -S "$db" --study a 0 3 -inf
+hpo-sweep report -S "$db" --study a 0 4 nan
+run hpo-sweep tell -S "$db" --study a 0 0.30000000000000004
+status_is 0 "a trial is told"
+hpo-sweep show -S "$db" --study a --json > out
+out_has '0.30000000000000004' "to the last digit"
+ok "with its reports" test "$(sql one "SELECT string_agg(intermediate_value_type::text || coalesce(intermediate_value, -1), ' ' ORDER BY step) FROM trial_intermediate_values")" = "INF_POS-1 FINITE0.1 INF_NEG-1 NAN-1"
+run hpo-sweep enqueue -S "$db" --study a s.yaml x=0.5 kind="b'c"
+status_is 0 "a trial is enqueued"
+hpo-sweep ask -S "$db" --study a s.yaml > out
+out_has "b'c" "and drawn, quotes and all"
+
+# there and back
+hpo-sweep export -S "$db" studies.journal
+run hpo-sweep import -S "$two" studies.journal
+status_is 0 "studies are exported, and imported into another database"
+for study in s a b; do
+    hpo-sweep show -S "$db" --study $study > expected
+    run hpo-sweep show -S "$two" --study $study
+    ok "$study is there" cmp out expected
+done
+
+# many workers
+cat > worker << 'END'
+for i in 1 2 3 4 5; do
+    number=$(hpo-sweep ask -S "$1" --study many s.yaml | head -n 1 | cut -f 2)
+    hpo-sweep tell -S "$1" --study many "$number" "$number" || exit
+done
+END
+pids=
+for w in 1 2 3 4 5 6 7 8; do
+    sh worker "$db" 2>> worker.err &
+    pids="$pids $!"
+done
+# shellcheck disable=SC2086 # a list of numbers
+wait $pids
+ok "8 workers make 40 trials, each number once" test "$(sql one "SELECT count(*), count(DISTINCT number), max(number), count(DISTINCT value) FROM trials JOIN studies USING (study_id) JOIN trial_values USING (trial_id) WHERE study_name = 'many'")" = "40|40|39|40"
+ok "without a word" test ! -s worker.err
+
+# one run at a time, of a study
+hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- sleep 30 &
+pid=$!
+while ! [ -f long.trials/000000/params.json ]; do sleep 0.1; done
+run hpo-sweep run -v -S "$db" --study long --trials 3 s.yaml -- echo 1
+status_is 75 "a second run of a study ends with 75"
+err_has "another run holds study 'long'" "and with -v says why"
+run hpo-sweep run -q -S "$db" --study short --trials 3 s.yaml -- echo 1
+status_is 0 "another study's run goes on"
+kill -KILL $pid
+wait $pid 2> /dev/null
+run hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- echo 1
+status_is 0 "after SIGKILL the next run goes on"
+ok "and takes the dead trial for failed" test "$(trials -S "$db" --study long | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 3 COMPLETE 1 FAIL "
+
+# what is wrong
+run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"
+status_is 4 "a database that is not there is an error of the machine"
+err_lines 1 "in one line"
+ok "that does not tell the password" sh -c '! grep -q secret err'
+run hpo-sweep show -S "postgresql://me:sec@ret@/none?host=$server&password=secret"
+ok "even one with an @ in it, or among the parameters" sh -c '! grep -q "sec@\|secret" err'
+run hpo-sweep show -S "postgresql+psycopg2:///one?host=$server" --study s
+status_is 0 "SQLAlchemy's way to name a driver is understood"
+sql two "UPDATE alembic_version SET version_num = 'v9.9.9'"
+run hpo-sweep show -S "$two"
+status_is 3 "an unknown revision is refused"
+err_has "optuna storage upgrade" "with the upgrade hint"
+owner "$bin/pg_ctl" -D "$server/data" -m immediate stop > server.out 2>&1
+run hpo-sweep ask -S "$db" --study a s.yaml
+status_is 4 "so is a server that is gone an error of the machine"
+err_lines 1 "in one line as well"
+done_testing

@@ -1,0 +1,287 @@
+# tests - TAP, through automake's driver
+TEST_EXTENSIONS = .t
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+T_LOG_DRIVER = $(LOG_DRIVER)
+T_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+    top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
+    top_builddir='$(abs_top_builddir)'; export top_builddir; \
+    PATH="$(abs_top_builddir)/bin:$$PATH"; export PATH; \
+    LC_ALL=C.UTF-8; export LC_ALL; \
+    LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
+    export LSAN_OPTIONS;
+test_libs = lib/libshardutils.a
+EXTRA_DIST += %D%/lib.sh %D%/lsan.supp %D%/tap.h
+
+# unit tests: unit-NAME.c
+unit_tests = \
+    %D%/unit-base \
+    %D%/unit-bubble \
+    %D%/unit-comm \
+    %D%/unit-cpu \
+    %D%/unit-device \
+    %D%/unit-engine \
+    %D%/unit-gradient \
+    %D%/unit-keys \
+    %D%/unit-model \
+    %D%/unit-partition \
+    %D%/unit-program \
+    %D%/unit-pruner \
+    %D%/unit-sampling \
+    %D%/unit-sequence \
+    %D%/unit-space \
+    %D%/unit-train
+check_PROGRAMS += $(unit_tests)
+TESTS += $(unit_tests)
+tests_unit_base_LDADD = $(test_libs)
+tests_unit_bubble_LDADD = $(test_libs)
+tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
+tests_unit_comm_LDADD = $(test_libs)
+tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
+tests_unit_device_LDADD = $(program_libs)
+tests_unit_engine_LDADD = $(program_libs)
+tests_unit_gradient_LDADD = $(program_libs)
+tests_unit_partition_LDADD = $(test_libs)
+tests_unit_keys_LDADD = $(test_libs)
+tests_unit_model_LDADD = $(test_libs)
+tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
+tests_unit_program_LDADD = $(program_libs)
+tests_unit_pruner_LDADD = $(test_libs)
+tests_unit_sampling_LDADD = $(test_libs)
+tests_unit_sequence_LDADD = $(program_libs)
+tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
+tests_unit_train_LDADD = $(program_libs)
+
+# The CUDA backend without a GPU: its kernels compiled as C++ (*.emo), over a runtime in the host's
+# memory.  In front of the library, this one has its backends.
+EMU_CXXFLAGS = -std=c++17 -fno-exceptions -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
+EMU_CPPFLAGS =
+EXTRA_DIST += %D%/emu/barriers.sh
+emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
+gpu_emulated = $(gpu_kernels:.cu=.emo)
+AM_V_EMU = $(am__v_EMU_@AM_V@)
+am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
+am__v_EMU_0 = @echo "  EMU     " $@;
+am__v_EMU_1 =
+.cu.emo:
+	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
+	    -x c++ -c -o $@ $<
+$(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
+EXTRA_DIST += $(emu_sources) %D%/gpu-models.c %D%/unit-gpu.c
+if HAVE_CXX
+check_LIBRARIES += %D%/libgpu-emu.a
+tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) $(AM_CPPFLAGS)
+tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
+CLEANFILES += $(gpu_emulated)
+gpu_tests = %D%/gpu-models %D%/unit-gpu
+check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
+TESTS += $(gpu_tests)
+tests_unit_gpu_LDADD = %D%/libgpu-emu.a $(test_libs)
+tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
+tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
+tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
+tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+endif
+
+# programs and pipelines, and what they are compared with
+check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
+tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
+tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
+tests_try_options_LDADD = $(program_libs)
+# preloaded, to let one call fail
+check_PROGRAMS += %D%/fail-io.so
+tests_fail_io_so_SOURCES = %D%/fail-io.c
+# it defines functions that the checks of FORTIFY would put before it
+tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
+tests_fail_io_so_LDFLAGS = -shared
+EXTRA_DIST += %D%/data %D%/oracle
+shell_tests = \
+    %D%/calibration.t \
+    %D%/completion.t \
+    %D%/examples.t \
+    %D%/experts.t \
+    %D%/families.t \
+    %D%/first-hour.t \
+    %D%/fuzz/fuzz.t \
+    %D%/gpu.t \
+    %D%/heads.t \
+    %D%/hostile-files.t \
+    %D%/house.t \
+    %D%/keys.t \
+    %D%/score.t \
+    %D%/mem-cases.t \
+    %D%/mem-emit.t \
+    %D%/mem-estimate.t \
+    %D%/mem-peak.t \
+    %D%/mem-plan.t \
+    %D%/hpo-analysis.t \
+    %D%/hpo-examples.t \
+    %D%/hpo-journal.t \
+    %D%/hpo-postgres.t \
+    %D%/hpo-running.t \
+    %D%/hpo-slurm.t \
+    %D%/hpo-disk.t \
+    %D%/hpo-transfer.t \
+    %D%/hpo-workers.t \
+    %D%/hpo-sweep-run.t \
+    %D%/hpo-sweep.t \
+    %D%/models.t \
+    %D%/options.t \
+    %D%/plot.t \
+    %D%/pp-partition.t \
+    %D%/pp-schedule.t \
+    %D%/quantised.t \
+    %D%/roundtrip.t \
+    %D%/stacks.t \
+    %D%/terminal.t \
+    %D%/tokenizer.t \
+    %D%/tp-run-input.t \
+    %D%/tp-run-mpi.t \
+    %D%/tp-run-program.t \
+    %D%/tp-run-sequence.t \
+    %D%/tp-run-stages.t \
+    %D%/tp-run.t \
+    %D%/tp-shard-layouts.t \
+    %D%/tp-shard-configs.t \
+    %D%/tp-shard-disk.t \
+    %D%/tp-shard-export.t \
+    %D%/tp-shard-keep.t \
+    %D%/tp-shard-memory.t \
+    %D%/tp-shard-pad.t \
+    %D%/tp-shard-pickle.t \
+    %D%/tp-shard-rows.t \
+    %D%/tp-shard-safety.t \
+    %D%/tp-shard-trust.t \
+    %D%/tp-shard.t
+dist_check_SCRIPTS += $(shell_tests)
+TESTS += $(shell_tests)
+
+# fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
+# of it in `make fuzz`
+fuzz_names = calibration checkpoint config devices family index journal json layout manifest measure pickle safetensors \
+    schedule space study tokenizer
+fuzz_programs = \
+    %D%/fuzz/fuzz-calibration \
+    %D%/fuzz/fuzz-checkpoint \
+    %D%/fuzz/fuzz-config \
+    %D%/fuzz/fuzz-devices \
+    %D%/fuzz/fuzz-family \
+    %D%/fuzz/fuzz-index \
+    %D%/fuzz/fuzz-journal \
+    %D%/fuzz/fuzz-json \
+    %D%/fuzz/fuzz-layout \
+    %D%/fuzz/fuzz-manifest \
+    %D%/fuzz/fuzz-measure \
+    %D%/fuzz/fuzz-pickle \
+    %D%/fuzz/fuzz-safetensors \
+    %D%/fuzz/fuzz-schedule \
+    %D%/fuzz/fuzz-space \
+    %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-tokenizer
+check_PROGRAMS += $(fuzz_programs)
+tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
+tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_layout_SOURCES = %D%/fuzz/fuzz-layout.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
+tests_fuzz_fuzz_layout_LDADD = $(program_libs)
+tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
+tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
+tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
+LDADD = $(test_libs)
+EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh
+
+# A build with other flags, in a directory beside this one: TREE and TREE_FLAGS.  Its sources are
+# copies, so that it may stand in a source tree that is configured itself.
+tree:
+	rm -rf $(TREE).new
+	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=$(TREE).new
+	mkdir -p $(TREE) && chmod -R u+w $(TREE).new && cp -Rpu $(TREE).new/. $(TREE)
+	rm -rf $(TREE).new
+	cd $(TREE) && { test -f Makefile || ./configure -q $(TREE_FLAGS); }
+
+# the tests again under AddressSanitizer and UBSan
+sanitize = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer
+asan-tree:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="CFLAGS='$(sanitize)' CXXFLAGS='$(sanitize)'"
+check-asan: asan-tree
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
+
+# Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
+# makes a target fail is left in the build's crash-*.  Another FUZZ_SEED than 0 changes them in the
+# same way every time; FUZZ_RUNS of them end a target as well.
+FUZZ_SECONDS = 60
+FUZZ_SEED = 0
+FUZZ_RUNS = -1
+has_libfuzzer = echo 'int LLVMFuzzerTestOneInput(char *p, long n) { return n && !p; }' | \
+    clang -x c -fsanitize=fuzzer,address,undefined -o libfuzzer.tmp - > /dev/null 2>&1
+fuzz:
+	if $(has_libfuzzer); then target=fuzz-engine; else target=fuzz-driver; fi; \
+	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
+
+fuzz-engine:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="CC=clang CPPFLAGS=-DLIBFUZZER \
+	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
+	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
+	for n in $(fuzz_names); do \
+	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
+	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -seed=$(FUZZ_SEED) \
+        -artifact_prefix=crash-$$n- \
+	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
+	        { tail -n 40 fuzz-$$n.log; exit 1; }; \
+	    grep -e executed_units fuzz-$$n.log; done
+
+fuzz-driver: asan-tree
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
+	for n in $(fuzz_names); do \
+	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
+	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || exit; grep '^#' fuzz-$$n.log; done
+
+# the kernels of the CUDA backend on the CPU, and, by ThreadSanitizer, races between their threads;
+# the emulation itself is not watched, and tells it who waits for whom
+check-emu: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(gpu_tests) %D%/gpu.t'
+tsan-tree:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan TREE_FLAGS="--without-cuda CFLAGS='-O1 -g' \
+	    CXXFLAGS='-O1 -g -fsanitize=thread'"
+tsan_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
+check-tsan: tsan-tree
+	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) $(tsan_flags) check TESTS='$(gpu_tests)'
+# each barrier taken away: what then passes all tests is not needed, or not tested
+check-emu-barriers: tsan-tree
+	cd build-tsan && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(tsan_flags) -- $(gpu_kernels)
+.PHONY: check-emu check-emu-barriers check-tsan tsan-tree
+
+check-valgrind: all $(unit_tests)
+	for t in $(unit_tests); do \
+	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
+.PHONY: asan-tree check-asan check-valgrind fuzz fuzz-driver fuzz-engine tree
+
+# measured as ratios within one run; never part of a test
+bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
+EXTRA_PROGRAMS = $(bench_programs)
+CLEANFILES += $(bench_programs)
+EXTRA_DIST += %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+    %D%/bench/tp-shard.sh
+tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
+    %D%/bench/objectives.c %D%/bench/objectives.h
+tests_bench_bench_sampler_LDADD = $(test_libs) $(YAML_LIBS)
+bench: all $(bench_programs)
+	for b in $(srcdir)/%D%/bench/*.sh; do \
+	    echo "== $$b"; top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' sh "$$b" || exit; done
+.PHONY: bench

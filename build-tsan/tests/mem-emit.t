@@ -1,0 +1,161 @@
+#!/bin/sh
+# mem-emit.t - plans written as commands, and what becomes of them when they are run
+. "${top_srcdir:?}/tests/lib.sh"
+
+for name in llama-3-8b llama-3.1-405b mixtral-8x7b; do shape $name; done
+cp -r "$bard" bard
+chmod -R u+w bard
+tp-run generate --prompt 'ROMEO:' --max-tokens 12 -q bard > text
+
+# emit FORMAT OPTION... - the best plan for bard as FORMAT
+emit() {
+    emit_format=$1
+    shift
+    mem-estimate plan --gpu h100-80g --seq 64 --emit "$emit_format" "$@" bard
+}
+
+# sh: every kind of layout gives the text of one rank
+for layout in tp=1 tp=2 pp=2 sp=2 dp=2 tp=3,pp=2 tp=2,sp=2; do
+    n=$(printf '%s\n' "$layout" | awk -F '[=,]' '{ print $2 * ($4 ? $4 : 1) }')
+    emit sh --gpus "$n" --mesh "$layout" --global-batch 2 > run.sh
+    ok "a script of $layout generates the model's text" sh -c \
+        'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+done
+ok "it cuts the model once" sh -c 'rm bard/model.safetensors && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+rm -rf bard
+cp -r "$bard" bard
+chmod -R u+w bard
+emit sh --gpus 1 > run.sh
+ok "one rank needs no cut" sh -c '! grep -q tp-shard run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+emit sh --gpus 2 --mesh tp=2 --weights f32 > run.sh
+ok "weights of another type are stored so" sh -c 'grep -q -e "--dtype f32" run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+tp-shard split -q --tp 2 bard cut.tp2
+mem-estimate plan --gpu h100-80g --gpus 2 --mesh pp=2 --emit sh cut.tp2 > run.sh
+ok "a checkpoint is cut anew" sh -c 'grep -q "tp-shard reshard" run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh cut.tp2 > run.sh
+ok "or run as it is" sh -c '! grep -q tp-shard run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+mkdir "it's a model"
+cp -r bard "it's a model/bard \$x"
+mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh "it's a model/bard \$x" > run.sh
+ok "names are quoted" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+cp -r bard ./-bard
+mem-estimate plan --gpu h100-80g --gpus 2 --mesh tp=2 --emit sh -- -bard > run.sh
+ok "and are no options" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+tp-shard families llama | sed '1,5s/"llama"/"mine"/g' > "my family.json"
+cp -r bard mine
+sed 's/"model_type": *"llama"/"model_type":"mine"/' bard/config.json > mine/config.json
+for n in 1 2; do
+    mem-estimate plan --gpu h100-80g --gpus $n --mesh tp=$n --family "my family.json" --emit sh mine > run.sh
+    ok "a family of one's own is handed on ($n ranks)" sh -c 'sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+done
+run mem-estimate plan --gpu h100-80g --gpus 2 --family "my family.json" --emit make mine
+status_is 2 "make cannot name it with a space"
+err_has "it cannot name 'my family.json'" "which is told"
+
+# other kinds of models: of each the greedy continuation, or an encoder's logits
+for dir in "$data"/models/gpt2-hub "$data"/models/qwen3 "$data"/models/falcon-groups "$data"/models/bert-mlm "$data"/stacks/t5; do
+    use_model "$dir"
+    set -- --ids 1,2,3 --max-tokens 3
+    case $name in
+    bert-mlm) set -- --ids 1,2,3 --output bert.safetensors ;;
+    t5) set -- --source-ids 1,2,3 --max-tokens 3 ;;
+    esac
+    command=generate
+    [ "$name" != bert-mlm ] || command=logits
+    tp-run $command -q "$@" "$dir" > want
+    [ $command = generate ] || cp bert.safetensors want
+    for mesh in tp=2 pp=2; do
+        mem-estimate plan --gpu l4 --gpus 2 --seq 16 --mesh $mesh --emit sh "$dir" > run.sh
+        run sh run.sh -q "$@"
+        if [ $command = generate ]; then
+            ok "$name in $mesh continues as on one rank" cmp want out
+        else
+            ok "$name in $mesh has the logits of one rank" "$top_builddir/tests/compare-tensors" want bert.safetensors 1e-5 logits
+        fi
+    done
+done
+
+# make
+emit make --gpus 2 --mesh tp=2 > run.mk
+rm -rf bard.tp2
+ok "a makefile does the same" sh -c 'MAKEFLAGS="" make -s -f run.mk ARGS="--prompt ROMEO: --max-tokens 12 -q" > got && cmp text got'
+ok "and cuts the model once" sh -c 'MAKEFLAGS="" make -n -f run.mk > out && ! grep -q tp-shard out'
+run mem-estimate plan --gpu h100-80g --gpus 2 --emit make "it's a model/bard \$x"
+status_is 2 "what make cannot name is refused"
+err_has "it cannot name" "and that is said"
+
+# several nodes: launchers that tell what they are asked
+mkdir tools
+for tool in mpirun srun; do
+    printf '#!/bin/sh\necho "%s $*"\n' $tool > tools/$tool
+    chmod +x tools/$tool
+done
+emit sh --gpus 2 --gpus-per-node 1 --mesh pp=2 > run.sh
+run env PATH="$PWD/tools:$PATH" HOSTFILE=hosts sh run.sh --prompt x
+out_is "mpirun --hostfile hosts -n 2 --map-by ppr:1:node tp-run generate --prompt x bard.pp2" "nodes are reached by mpirun"
+emit make --gpus 2 --gpus-per-node 1 --mesh pp=2 > run.mk
+run env PATH="$PWD/tools:$PATH" MAKEFLAGS= make -s -f run.mk ARGS=--quiet
+out_is "mpirun -n 2 --map-by ppr:1:node tp-run generate --quiet bard.pp2" "from make, too"
+emit slurm --gpus 4 --gpus-per-node 2 --mesh pp=2,tp=2 > run.sh
+run env PATH="$PWD/tools:$PATH" sh run.sh --prompt x
+out_is "srun --mpi=pmix --kill-on-bad-exit tp-run generate --prompt x bard.tp2pp2" "and by srun in a job"
+ok "which asks for them" sh -c 'grep -qx "#SBATCH --nodes=2" run.sh && grep -qx "#SBATCH --ntasks-per-node=2" run.sh'
+emit slurm --gpus 2 --mesh tp=2 > run.sh
+ok "on one node tp-run starts its ranks itself" sh -c '! grep -q srun run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
+if command -v sbatch > /dev/null && command -v sinfo > /dev/null && sinfo > /dev/null 2>&1; then
+    ok "Slurm runs it" sh -c 'sbatch --wait -o job.out run.sh --prompt ROMEO: --max-tokens 12 -q && cmp text job.out'
+else
+    skip "Slurm runs it" "no Slurm"
+fi
+
+# estimate-only
+while read -r format command; do
+    run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --weights bf16 --seq 2048 --emit "$format" llama-3-8b.json
+    status_is 0 "training is planned as $format"
+    out_has "# estimate-only: tp-run does not train" "and marked"
+    mv out run.$format
+    # shellcheck disable=SC2086 # words are wanted
+    run env MAKEFLAGS= $command run.$format
+    ok "which ends with a failure" test "$status" = "$([ "$format" = make ] && echo 2 || echo 1)"
+    err_has "estimate-only: tp-run does not train" "and says why"
+done << 'END'
+sh sh
+make make -f
+slurm sh
+END
+mem-estimate plan --gpu h100-80g --gpus 2 --weights bf16 --emit sh llama-3-8b.json > run.sh
+ok "so are models without weights" grep -q '^# estimate-only: .* has no weights' run.sh
+emit sh --gpus 2 --weights nf4 > run.sh
+ok "and types that are not stored" grep -q '^# estimate-only: .* as nf4' run.sh
+run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 --emit sh llama-3.1-405b.json
+status_is 1 "when nothing fits there is no script"
+ok "not a byte of it" test ! -s out
+err_has "nothing fits" "but that"
+ok "a script that cannot be written is an error" sh -c 'mem-estimate plan --gpu h100-80g --gpus 2 --emit sh bard > /dev/full; test $? = 4'
+run mem-estimate plan --gpu h100-80g --gpus 2 --emit sh --json bard
+status_is 2 "a script is no JSON"
+
+# the estimate in the comment is the plan's: the same bytes in every kind of layout
+# same OPTION... - of the largest rank
+same() {
+    mem-estimate plan --gpu h100-80g --json --top 1 "$@" | sed -n 's/.*"memory":\([0-9]*\).*/\1/p' > want
+    mem-estimate plan --gpu h100-80g --emit sh "$@" | sed -n 's/^# \(mem-estimate .*\)/\1 --json/p' > told
+    sh told | sed 's/.*"peak":\([0-9]*\).*/\1/' > got
+    test -s want && cmp want got
+}
+for schedule in 1f1b interleaved zb-h1 zb-h2 zb-v; do
+    ok "the estimate beside a plan of $schedule has its bytes" same --mode train --weights bf16 --gpus 64 \
+        --global-batch 256 --seq 8192 --schedule $schedule --mesh tp=4,pp=4,sp=2 llama-3-8b.json
+done
+ok "and one without stages" same --mode train --weights bf16 --gpus 16 --global-batch 64 --seq 8192 --flash off llama-3-8b.json
+ok "and one of experts that are dealt" same --mode train --weights bf16 --gpus 64 --global-batch 256 --seq 4096 --mesh ep=8 mixtral-8x7b.json
+mem-estimate plan --gpu h100-80g --gpus 2 --global-batch 8 --mesh ep=2 --emit sh "$data/models/mixtral" > run.sh
+ok "which tp-run does not do" grep -q '^# estimate-only: .* experts' run.sh
+ok "and one of inference" same --weights bf16 --gpus 8 --global-batch 32 --seq 8192 llama-3-8b.json
+
+# the example: measured here, planned, run
+mkdir work && cd work || exit 99
+run sh "$top_srcdir/examples/machines/plan.sh" ../bard 2 --prompt 'ROMEO:' --max-tokens 12 -q
+status_is 0 "examples/machines/plan.sh runs what it has planned for this machine"
+ok "which gives the text of one rank" cmp out ../text
+done_testing

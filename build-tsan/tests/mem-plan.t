@@ -1,0 +1,366 @@
+#!/bin/sh
+# mem-plan.t - layouts of clusters: what fits, what is fastest, and why the rest is not there
+. "${top_srcdir:?}/tests/lib.sh"
+
+for name in llama-3-8b llama-2-13b llama-3-70b llama-3.1-405b smollm2-135m; do shape $name; done
+
+# The guide that most of this follows knows neither ranks that share a sequence nor orders without bubbles
+guide="--mesh sp=1 --schedule 1f1b"
+
+# best OPTION... - tp, pp, dp, zero of the fastest
+# shellcheck disable=SC2086 # words are wanted
+best() {
+    mem-estimate plan --json --weights bf16 $guide "$@" | head -n 1 |
+        sed 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*/\1 \3 \2 \4/'
+}
+
+# search OPTION... - all layouts that fit, fastest first, as lines of tp pp dp zero size number seconds
+# shellcheck disable=SC2086 # words are wanted
+search() {
+    mem-estimate plan --json --weights bf16 $guide --top 100000 "$@" > all.json
+    sed -n 's/.*"tp":\([0-9]*\),.*"dp":\([0-9]*\),"pp":\([0-9]*\)},"zero":\([0-9]\).*"micro_batch":\([0-9]*\),"micro_batches":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \3 \2 \4 \5 \6 \7/p' all.json > plans
+}
+
+# fastest CONDITION - seconds of the fastest layout of the last search for which awk's CONDITION holds
+fastest() { awk '{ tp = $1; pp = $2; dp = $3; zero = $4 } '"$1"' { print $7; exit }' plans; }
+# Each kind of parallelism alone
+zero='tp == 1 && pp == 1 && zero > 0'
+stages='tp == 1 && dp == 1'
+tensors='pp == 1 && dp == 1'
+# faster A B - A seconds are fewer, and both are there
+faster() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a + 0 < b + 0) }'; }
+# every CONDITION - it holds for all layouts of the last search, and there are some
+every() { awk '{ tp = $1; pp = $2; dp = $3; zero = $4 } !('"$1"') { bad = 1 } END { exit bad || !NR }' plans; }
+# first CONDITION - it holds for the fastest of them
+first() { head -n 1 plans > one && mv one plans && every "$1"; }
+
+# The guide: "Efficient Training on Multiple GPUs" of Hugging Face's transformers, scalability strategy.
+# On a node, case 1: what fits one device is replicated
+ok "what fits one device is trained in replicas" \
+    test "$(best --mode train --gpu h100-80g --gpus 8 --global-batch 64 --seq 1024 smollm2-135m.json | cut -d' ' -f1-3)" = "1 1 8"
+# Case 2: what does not takes stages, ZeRO or tp, by and large equal where links are fast ...
+search --mode train --gpu a100-80g --gpus 8 --global-batch 16 --seq 2048 llama-3-8b.json
+ok "what does not is sharded or cut" every 'zero > 0 || tp > 1 || pp > 1'
+search --mode train --gpu a100-80g --gpus 8 --global-batch 64 --seq 2048 llama-2-13b.json
+ok "over NVLink the slowest kind takes less than half again the time of the fastest" \
+    awk -v all="$(fastest "$stages") $(fastest "$zero") $(fastest "$tensors")" 'BEGIN {
+        n = split(all, t, " "); low = high = t[1]
+        for (i = 2; i <= n; i++) { if (t[i] < low) low = t[i]; if (t[i] > high) high = t[i] }
+        exit n != 3 || high > 1.5 * low }'
+# ... while without such links stages are faster than tp and ZeRO
+for batch in 8 16 32 64 128; do
+    search --mode train --gpu l40s --gpus 8 --global-batch $batch --seq 2048 llama-2-13b.json
+    ok "without NVLink stages are faster than tp for $batch sequences" faster "$(fastest "$stages")" "$(fastest "$tensors")"
+    ok "and than ZeRO" faster "$(fastest "$stages")" "$(fastest "$zero")"
+    search --mode train --gpu a100-80g-pcie --gpus 8 --global-batch $batch --seq 2048 llama-2-13b.json
+    ok "with more memory, too, faster than tp" faster "$(fastest "$stages")" "$(fastest "$tensors")"
+    ok "and than ZeRO" faster "$(fastest "$stages")" "$(fastest "$zero")"
+done
+# Case 3: a layer larger than a device.  8 layers of 17.2 billion parameters: 34 GB of weights each, 69 with
+# their gradients, 275 to train
+cat > wide.json << 'END'
+{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":32768,"intermediate_size":131072,"vocab_size":32000,
+"num_hidden_layers":8,"num_attention_heads":256,"num_key_value_heads":256,"max_position_embeddings":2048,"torch_dtype":"bfloat16"}
+END
+search --mode train --gpu h200 --gpus 128 --global-batch 128 --seq 2048 wide.json
+ok "a layer that does not fit is cut over tp unless there is ZeRO" every 'tp > 1 || zero > 0'
+ok "with which it need not be" test -n "$(fastest 'tp == 1 && zero == 3')"
+search --mode train --gpu h100-80g --gpus 128 --global-batch 128 --seq 2048 wide.json
+ok "one that ZeRO cannot gather either is cut over tp always" every 'tp > 1'
+search --gpu t4 --gpus 32 --global-batch 8 --seq 512 wide.json
+ok "stages alone do not answer with such a layer" every 'tp > 1'
+
+# Between nodes.  A fast network: ZeRO, or stages with tp and replicas
+search --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 2048 --net 400Gbit llama-2-13b.json
+ok "over a fast network what fits is trained by ZeRO" first "$zero"
+search --mode train --gpu a100-40g --gpus 48 --global-batch 480 --seq 2048 --net 400Gbit llama-3-70b.json
+ok "and what barely fits in replicas of stages cut over tp" first 'tp > 1 && pp > 1 && dp > 1'
+# A slow one and little memory: replicas of stages cut over tp, and ZeRO
+while read -r gpu gpus batch model; do
+    search --mode train --gpu "$gpu" --gpus "$gpus" --global-batch "$batch" --seq 2048 --net 10Gbit "$model.json"
+    ok "over a slow network ZeRO alone trains $model slower than stages" \
+        faster "$(fastest 'pp > 1')" "$(fastest "$zero" | awk '{ print $1 / 1.25 }')"
+    ok "and little memory asks for all of dp, pp, tp and ZeRO" first 'dp > 1 && pp > 1 && tp > 1 && zero > 0'
+done << 'END'
+a100-40g 64 256 llama-3-70b
+v100-32g 32 128 llama-2-13b
+END
+# shellcheck disable=SC2046 # words are wanted
+set -- $(best --mode train --gpu h100-80g --gpus 16 --global-batch 64 --seq 2048 --net 400Gbit llama-3-8b.json)
+ok "over a fast network replicas are preferred to stages" test "$2" = 1
+# shellcheck disable=SC2046 # words are wanted
+set -- $(best --mode train --gpu h100-80g --gpus 16 --global-batch 64 --seq 2048 --net 1Gbit llama-3-8b.json)
+ok "over a slow one stages are preferred to replicas" test "$2" -gt 1
+ok "a large model on a node is cut over tp to answer fast" \
+    test "$(best --gpu a100-80g --gpus 8 --global-batch 1 --seq 4096 llama-3-70b.json | cut -d' ' -f1)" = 8
+
+# 405B on 1,024 devices
+# shellcheck disable=SC2086 # words are wanted
+run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 $guide --top 1000 --json llama-3.1-405b.json
+status_is 0 "405B on 1,024 devices is planned"
+ok "tp never leaves a node" awk '!/"plan"/ { next } { match($0, /"tp":[0-9]+/); n = substr($0, RSTART + 5, RLENGTH - 5) + 0 }
+    n > 8 { exit 1 }' out
+ok "all devices are used, and the whole batch" awk '!/"plan"/ { next } {
+    text = $0
+    while (match(text, /"(tp|sp|ep|dp|pp|micro_batch|micro_batches)":[0-9]+/)) {
+        split(substr(text, RSTART, RLENGTH), f, /[":]+/)
+        v[f[2]] = f[3]
+        text = substr(text, RSTART + RLENGTH)
+    }
+    if (v["tp"] * v["sp"] * v["ep"] * v["dp"] * v["pp"] != 1024) exit bad = 1
+    if (v["dp"] * v["micro_batch"] * v["micro_batches"] != 2048) exit bad = 1
+    n++ } END { exit bad || !n }' out
+ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
+    for (i = 1; i < NF; i++) { gsub(/[{}"]/, "", $i); v[$i] = $(i + 1) }
+    d = v["seconds"] - v["compute"] - v["tensor"] - v["exchange"] - v["pipeline"] - v["data"]
+    if (d * d > 1e-12 * v["seconds"] * v["seconds"]) exit 1 }' out
+ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"tensor":0,/ { bad = 1 } END { exit bad || !n }' out
+ok "the fastest come first" sh -c "sed -n '/\"plan\"/s/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"
+ok "every layout fits" awk '/"plan"/ { match($0, /"memory":[0-9]+/); if (substr($0, RSTART + 9, RLENGTH - 9) + 0 > 84933000000) exit 1 }' out
+ok "and why others do not is counted" grep -q '"too large for the memory":[1-9]' out
+# The space, counted anew: all divisors, stages of at least one of 126 layers, micro-batches that divide what
+# a replica gets of the batch, four stages of ZeRO (where there are replicas, the second without stages) and two recomputations
+# (a third, which saves nothing beside flash attention, is refused once)
+# counts: tried evaluated simulated fit, and a number for each rule
+tail -n 1 out | tr ',{}' '\n' | sed -n 's/.*":\([0-9][0-9]*\)$/\1/p' | tr '\n' ' ' > counts
+awk 'BEGIN {
+    for (tp = 1; tp <= 1024; tp *= 2) {
+        if (tp > 8) { node++; continue }
+        for (pp = 1; pp * tp <= 1024; pp *= 2) {
+            dp = 1024 / tp / pp
+            if (pp > 126) { model++; continue }
+            stages = dp == 1 ? 1 : pp > 1 ? 3 : 4
+            states += 2 * stages
+            for (size = 1; size <= 2048 / dp; size *= 2) { ways += 2 * stages; zero += 4 - stages }
+        }
+    }
+    print node + model + zero + ways + 1, states, ways, model, node, 0, zero }' > space
+ok "no layout of the space is left out" awk 'NR == FNR { tried = $1; ways = $3; rules = $4 " " $5 " " $6 " " $7; next }
+    { exit $1 != tried || $5 " " $6 " " $7 " " $8 != rules || $4 + $9 != ways }' space counts
+ok "a layout is reckoned again with a larger micro-batch only if it has fitted" \
+    awk 'NR == FNR { states = $2; next } { exit $2 > $4 + states }' space counts
+ok "which spares two of three" awk 'NR == FNR { ways = $3; next } { exit 3 * $2 > ways }' space counts
+
+ok "every layout that fits is printed" awk 'NR == FNR { fit = $4; next } /"plan"/ { n++ } END { exit n != fit }' counts out
+
+# agreed BATCH TP PP - the plan has just those micro-batches that train says fit
+agreed() {
+    for way in none full; do
+        for size in 1 2 4 8 16 32 64; do
+            mem-estimate train --weights bf16 --gpu l40s --seq 2048 --sequence-parallel --tp "$2" --pp "$3" --recompute $way \
+                --micro-batch $size --micro-batches $(($1 / size)) llama-2-13b.json > /dev/null && echo $way $size
+        done
+    done > want
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate plan --mode train --weights bf16 --gpu l40s --gpus 8 $guide --global-batch "$1" --seq 2048 --top 10000 --json llama-2-13b.json |
+        sed -n 's/.*"tp":'"$2"',.*"dp":1,"pp":'"$3"'},.*"recompute":"\([a-z]*\)","micro_batch":\([0-9]*\),.*/\1 \2/p' |
+        sort -k1,1r -k2,2n > got
+    test -s want && diff want got
+}
+ok "tensor ranks fit with the micro-batches that train says" agreed 64 8 1
+ok "and stages" agreed 64 1 8
+ok "and both" agreed 64 2 4
+
+# Layers that differ: stages between the first and the last may be the largest
+shape deepseek-moe-16b
+mem-estimate plan --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --json deepseek-moe-16b.json > out
+ok "the largest of all stages is told" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = \
+    "$(mem-estimate infer --weights bf16 --seq 4096 --pp 8 --micro-batches 1 --json deepseek-moe-16b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+mem-estimate plan --mode train --weights bf16 --gpu a100-80g --gpus 8 --seq 4096 --mesh pp=8 --schedule 1f1b --recompute none --zero 0 \
+    --micro-batch 1 --json deepseek-moe-16b.json > out
+ok "and must fit" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = "$(mem-estimate train --weights bf16 --seq 4096 --pp 8 \
+    --micro-batches 8 --json deepseek-moe-16b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+
+shape qwen2.5-7b
+mem-estimate plan --weights bf16 --gpu l4 --gpus 7 --seq 2048 --mesh tp=7 --json qwen2.5-7b.json > out
+ok "so is the largest of the tensor ranks, which unevenly dealt heads make another than the first" \
+    test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' out)" = \
+    "$(mem-estimate infer --weights bf16 --seq 2048 --tp 7 --json qwen2.5-7b.json | sed 's/.*"peak":\([0-9]*\).*/\1/')"
+
+# Micro-batches: whatever divides the batch
+mem-estimate plan --weights bf16 --gpu h100-80g --gpus 1 --global-batch 1000 --seq 128 --json smollm2-135m.json > out
+ok "many answers at once are one micro-batch, which reads weights once" \
+    sh -c 'awk "/micro_batch\":1000,/" out | grep -q "\"rank\":[01],"'
+ok "sizes need not be powers of two" grep -q '"micro_batch":125,' out
+run mem-estimate plan --weights bf16 --gpu h100-80g --gpus 2 --global-batch 2 --micro-batch 4 --seq 128 smollm2-135m.json
+status_is 1 "a micro-batch that is larger than the batch is refused"
+out_has "the batch does not divide" "which is told"
+run mem-estimate plan --mode train --weights bf16 --gpu h100-80g --gpus 2 --mesh pp=2 --schedule 1f1b --model-chunks 2 --seq 128 smollm2-135m.json
+status_is 1 "chunks that the order does not have are refused"
+out_has "for the order" "which is told, too"
+
+# The whole space: sp, orders, selective recomputation
+whole="--mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 8192 --weights bf16 --json llama-3-70b.json"
+# whole [OPTION...] - one search of it
+# shellcheck disable=SC2086 # words are wanted
+whole() { mem-estimate plan "$@" $whole; }
+# seconds - of the fastest of standard input
+seconds() { sed -n '1s/.*"seconds":\([0-9.e-]*\).*/\1/p'; }
+whole > out
+sed -n 's/.*"choice":"\([^"]*\)".*"other":"\([^"]*\)","seconds":\([0-9.e-]*\)}/\1 \3 \2/p' out > others
+ok "other choices of all kinds are told" test "$(cut -d' ' -f1 others | tr '\n' ' ')" = "tp sp pp zero recompute micro_batch schedule "
+while read -r choice seconds other chunks; do
+    case $choice in
+    tp | sp | pp) option="--mesh=$choice=$other" ;;
+    micro_batch) option=--micro-batch=$other ;;
+    *) option=--$choice=$other ;;
+    esac
+    ok "$choice $other $chunks takes the time that is told" \
+        near "$(whole "$option" ${chunks:+--model-chunks "${chunks#x}"} | seconds)" "$seconds" 1e-6
+done < others
+for order in zb-h2 zb-h1 1f1b naive; do
+    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --recompute full --gpu-mem 1TiB --schedule $order | seconds
+done > spans
+ok "orders with less idle time take less" sort -gc spans
+ok "the pipeline of 4 equal stages idles for three of 128 micro-batches" near 3 "128 * $(whole --mesh tp=8,sp=1,pp=4,dp=2 --micro-batch 1 --zero 1 \
+    --recompute none --gpu-mem 1TiB --schedule 1f1b | sed -n '1s/.*"compute":\([0-9.e-]*\),"tensor":\([0-9.e-]*\),.*"pipeline":\([0-9.e-]*\),.*/\3 \/ (\1 + \2)/p')" 0.1
+ok "a sequence that is too long for a device is shared" test "$(mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 1 \
+    --seq 131072 --weights bf16 --json llama-3-8b.json | sed -n '1s/.*"sp":\([0-9]*\).*/\1/p')" -gt 1
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 8 --seq 1001 --weights bf16 --json llama-3-8b.json
+ok "one that does not divide is not" grep -q '"the sequence does not divide":[1-9]' out
+for way in none selective full; do
+    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --flash off --schedule 1f1b --recompute $way | sed -n '1s/.*"memory":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \2/p'
+done > ways
+ok "selective recomputation takes time and memory between none and full where scores are kept" \
+    sh -c 'test "$(wc -l < ways)" -ge 2 && sort -k1,1rg ways | cmp - ways && sort -k2,2g ways | cmp - ways'
+run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 8192 --weights bf16 --recompute selective llama-3-70b.json
+status_is 1 "and is refused where they are not"
+out_has "flash attention keeps no scores" "with the reason"
+run mem-estimate plan --gpu h100-80g --gpus 8 --mesh ep=2 llama-3-8b.json
+status_is 1 "ep needs experts"
+out_has "no experts to deal over ep" "which is said"
+for mesh in tp=3 tp=16 tp=2,sp=1,ep=1,dp=2,pp=1; do
+    run mem-estimate plan --gpu h100-80g --gpus 8 --mesh $mesh llama-3-8b.json
+    status_is 1 "8 devices are no $mesh"
+    out_has "the axes that are kept do not divide the devices" "and that is said"
+done
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --seq 2048 --mesh pp=8 --schedule interleaved --model-chunks 5 --global-batch 8 llama-3-8b.json
+out_has "too few layers" "chunks need layers"
+# Rates.  one KEY MODEL OPTION... - of training on one device that has the memory
+one() {
+    key=$1 model=$2
+    shift 2
+    mem-estimate plan --mode train --gpu h100-80g --gpus 1 --gpu-mem 10TiB --weights bf16 --json "$@" "$model.json" |
+        sed -n '1s/.*"'"$key"'":\([0-9.e-]*\)[,}].*/\1/p'
+}
+ok "products of narrow models reach less of the peak" \
+    faster "$(one mfu smollm2-135m --seq 2048 --global-batch 8)" "$(one mfu llama-3-8b --seq 2048 --global-batch 8)"
+ok "and those of few tokens" faster "$(one mfu llama-3-8b --seq 128 --global-batch 1)" "$(one mfu llama-3-8b --seq 128 --global-batch 16)"
+ok "attention reaches less than products" faster "$(one mfu llama-3-8b --seq 65536 --global-batch 1)" "$(one mfu llama-3-8b --seq 8192 --global-batch 1)"
+# The last of an MLP's three products, 0.27 of a layer's weights, is not made again
+ok "full recomputation ends at the last value that is read" \
+    near 0.25 "$(one compute llama-3-8b --seq 2048 --global-batch 8 --recompute full) / $(one compute llama-3-8b --seq 2048 --global-batch 8 --recompute none) - 1" 0.05
+awk 'BEGIN { for (n = 1; n <= 2; n++) {
+    print "{\"type\":\"calibration\",\"version\":1,\"tokens\":1,\"memory_read\":3e12,\"product\":" n "e15,\"prefill_share\":0.7,\"decode_share\":1," > (n ".json")
+    print "\"message\":0,\"parts\":[{\"prefill\":0,\"decode\":0},{\"prefill\":0,\"decode\":0}]}" > (n ".json") } }'
+for n in 1 2; do one compute llama-3-8b --calibration $n.json --seq 1048576 --global-batch 1; done > both
+ok "products of fewer bits do not hasten attention" near 1 "$(tr '\n' '/' < both) 1" 0.02
+# experts
+shape mixtral-8x7b
+# flops EP - of a step of training, whatever the mesh
+flops() {
+    mem-estimate plan --mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 4096 --weights bf16 --mesh ep="$1" --json mixtral-8x7b.json |
+        sed -n '1s/.*"seconds":\([0-9.e-]*\),.*"mfu":\([0-9.e-]*\).*/\1 * \2/p'
+}
+ok "dealt experts work as much as undealt ones" near 1 "($(flops 1)) / ($(flops 8))" 1e-9
+ok "a router that all tensor ranks have counts once" near 1 "($(flops 1,tp=2)) / ($(flops 1,tp=1))" 1e-9
+# 12.88e9 parameters for a token, three products each, and 32 layers of attention to half of 4,096 tokens
+ok "which is what the parameters of a token ask for" near 1 "($(flops 8)) * 64 * 989e12 / (256 * 4096 * 6 * (12.75e9 + 32 * 4096 * 4096))" 0.005
+# of an answer's tokens: 7.505e9 parameters, two operations each, and 32 layers of attention to 2,048 keys
+for mesh in dp=8 tp=8 sp=8 pp=8; do
+    ok "the work of an answer is the model's in $mesh" near 1 "$(mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 2048 --weights bf16 \
+        --mesh $mesh --json llama-3-8b.json | sed -n '1s/.*"seconds":\([0-9.e-]*\),.*"mfu":\([0-9.e-]*\).*/\1 * \2/p') * 8 * 989e12 / 64 / (2 * 7.505e9 + 32 * 4 * 4096 * 2048)" 0.001
+done
+run mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 4096 --weights bf16 --json mixtral-8x7b.json
+ok "many answers at once deal experts" test "$(sed -n '1s/.*"ep":\([0-9]*\).*/\1/p' out)" -gt 1
+ok "not over more ranks than there are" test "$(mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --mesh ep=16 --json mixtral-8x7b.json | tail -n 1 |
+    sed 's/.*"the model cannot be cut so":\([0-9]*\).*/\1/')" -gt 0
+# what is assumed is told, what is given is not
+run mem-estimate plan --gpu h100-80g --gpus 8 llama-3-8b.json
+ok "all that was assumed is told" sh -c 'for w in "seq " "batch " "runtime " "products " "attention " "links " "network " "a hop" "8 devices a node"; do
+    sed -n 2p out | grep -qe "$w" || exit 1; done'
+run mem-estimate plan --gpu h100-80g --gpus 8 --gpus-per-node 8 --net 50GB --seq 2048 --global-batch 8 --weights bf16 llama-3-8b.json
+ok "and nothing that was given" sh -c '! sed -n 2p out | grep -e "seq " -e "batch " -e "network " -e "devices a node" -e weights'
+
+# What would fit fits when it is tried: a global batch stays what it is, other ranks than the checkpoint's are named
+# try OPTION... - each way out of an estimate that does not fit
+try() {
+    run mem-estimate "$@"
+    status_is 1 "it does not fit ($*)"
+    sed '1,/^what would fit/d; s/^[0-9]* ranks: //; s/: [^:]*$//' out > ways
+    ok "and something would" test -s ways
+    while read -r way; do
+        # shellcheck disable=SC2086 # words are wanted
+        ok "$way does" mem-estimate "$@" $way
+    done < ways
+}
+try infer --global-batch 48 --weights bf16 --gpu-mem 40GiB llama-3-8b.json
+try infer --global-batch 48 --micro-batch 1 --gpu-mem 40GiB llama-3-8b.json
+try train --global-batch 48 --micro-batches 2 --seq 1024 --gpu-mem 40GiB llama-3-8b.json
+ok "the largest size that divides the batch is found" test "$(mem-estimate solve --for batch --mode train --weights bf16 --pp 2 --seq 1024 \
+    --global-batch 48 --gpu-mem 80GiB llama-3-8b.json)" = "--micro-batch 3"
+ok "and fits" mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 3 --gpu-mem 80GiB llama-3-8b.json
+run mem-estimate train --weights bf16 --pp 2 --seq 1024 --global-batch 48 --micro-batch 4 --gpu-mem 80GiB llama-3-8b.json
+status_is 1 "the next does not"
+tp-shard split -q --pp 2 "$bard" bard.pp2
+n=$(mem-estimate solve --for gpus --runtime 0 --gpu-mem 4MiB --seq 64 bard.pp2)
+# shellcheck disable=SC2086 # words are wanted
+ok "a checkpoint's own axes are replaced" test "${n%% *}" = "$(mem-estimate infer ${n#*: } --seq 64 --json bard.pp2 |
+    sed 's/.*"mesh":{"tp":\([0-9]*\),"sp":\([0-9]*\),"ep":1,"dp":1,"pp":\([0-9]*\)}.*/\1 \2 \3/' | awk '{ print $1 * $2 * $3 }')"
+run mem-estimate train --pp 32 --schedule zb-v llama-3-8b.json
+status_is 1 "chunks without layers are impossible"
+out_has "32 x 2 chunks need as many layers, of 32" "which is told"
+
+# Options are taken as they are or refused
+for bad in "plan --gpus 2 --zero 3" "plan --gpus 2 --recompute full" "plan --gpus 2 --optimizer sgd" "solve --for seq --lora 8" \
+    "solve --for batch --mode train --kv-dtype fp8"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate $bad --gpu l4 llama-3-8b.json
+    status_is 2 "the other mode's options are refused ($bad)"
+    err_has " is an option of " "by name"
+done
+# half of 32 layers, a table and a head of 128,256 rows each, and a norm
+ok "a folded pipeline has table and head on one stage" test "$(rank0 weights mem-estimate infer --pp 2 --schedule zb-v --weights bf16 --seq 512 llama-3-8b.json)" = \
+    $((6979584000 + 2 * (2 * 128256 * 4096 + 4096)))
+for bad in "--seq 0" "--gpu-mem 0"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate infer $bad llama-3-8b.json
+    status_is 2 "$bad is refused, not left out"
+done
+for name in "V100-PCIE-32GB v100-32g" "rtx4080 rtx4090"; do
+    run mem-estimate infer --gpu "${name% *}" llama-3-8b.json
+    status_is 2 "'${name% *}' is no device"
+    err_has "nearest is '${name#* }'" "and the nearest is told"
+done
+mem-estimate infer --tp 2 --sp 2 --pp 2 --dp 100 llama-3-8b.json | grep -e "^rank" -e "^tp" > out
+ok "columns stand under their names, however long a rank's is" awk 'NR > 1 && length() != n { bad = 1 } { n = length() } END { exit bad || NR != 3 }' out
+run mem-estimate train --json --explain --tp 2 llama-3-8b.json
+ok "an explanation is part of the JSON" sh -c '[ "$(wc -l < out)" = 1 ] && grep -q "\"explanation\":\[\"weights .*\],\"assumed\"" out'
+run mem-estimate train --json --explain --tp 99 llama-3-8b.json
+status_is 1 "what is impossible is not explained"
+out_has '"explanation":[]' "in so many lines"
+shape deepseek-v3
+sed 's/"num_experts_per_tok": *[0-9]*,//' deepseek-v3.json > lacks.json
+run mem-estimate infer lacks.json
+status_is 3 "a key that only the forward pass needs must be there, too"
+err_has "deepseek_v3.json:13:55: lacks.json: 'top' (num_experts_per_tok): expected a whole number from 1 to 256" "which is told by name"
+sed 's/LlamaForCausalLM/LlamaForSequenceClassification/' llama-3-8b.json > classifier.json
+run mem-estimate infer classifier.json
+out_has "assumed: the head of a language model, unlike LlamaForSequenceClassification" "a head that the family does not know is told"
+run mem-estimate train --lora 16 --optimizer sgd smollm2-135m.json
+out_has "gradients" "options of training without a layout are answered for one rank"
+run mem-estimate train smollm2-135m.json
+ok "without any options the table of types stands alone" sh -c '! grep -q gradients out'
+
+sed 's/"latency":[^,]*,"bandwidth":[^,]*/"latency":null,"bandwidth":null/' "$data/calibration/uneven.json" > alone.json
+run mem-estimate plan --gpu l4 --gpus 2 --calibration alone.json --seq 64 "$bard"
+out_has "links at 80 % of 31 GB/s" "links that were not measured are the device's, which is told"
+
+run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
+status_is 1 "when nothing fits the status is 1"
+out_has "0 fit" "and that is said"
+run mem-estimate plan --gpu h100-80g llama-3-8b.json
+status_is 2 "the number of devices must be given"
+run mem-estimate plan --gpu h100-80g --gpus 8 --net 400 llama-3-8b.json
+status_is 2 "a rate needs its unit"
+done_testing

@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+"""config-keys.py - what tp-run makes of every key of every class, beside transformers
+
+    config-keys.py [--bin DIR] [-o DIR] [TYPE...]
+
+Takes a tiny model of each shipped family's model type, changes one key of its config.json
+at a time to each value of a table (every member of an enumeration, both booleans, two
+numbers, null), gives `transformers` and `tp-run logits` the same directory, and writes to
+DIR (tests/data/keys)
+
+    base.json     {type: the config.json that is changed}
+    verdicts.tsv  type, key, value (JSON), verdict:
+                  same     the logits of transformers, to 1e-4 of the largest
+                  refused  by tp-run, status 3
+                  fails    transformers itself cannot load or run it
+
+Any other outcome is an error, and nothing is written.  With TYPEs, their lines alone are
+made anew.  tests/keys.t holds the library
+against the table without Python.  (transformers 5.23.0, torch 2.13)
+"""
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+HERE = os.path.dirname(os.path.abspath(__file__))
+spec = importlib.util.spec_from_file_location("models", os.path.join(HERE, "make-models.py"))
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+CAUSAL, MLM = "AutoModelForCausalLM", "AutoModelForMaskedLM"
+SEQ2SEQ = "AutoModelForSeq2SeqLM"
+SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
+             vocab_size=64, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
+GROUPED = dict(SMALL, num_key_value_heads=3)
+OLD = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=64)
+EXPERTS = dict(GROUPED, num_experts_per_tok=2)
+LATENT = dict(SMALL, num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=16, qk_nope_head_dim=8,
+              qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=20, n_routed_experts=8,
+              n_group=4, topk_group=2, first_k_dense_replace=1, num_experts_per_tok=2,
+              n_shared_experts=1)
+T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=6,
+          vocab_size=60, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+          decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+
+# type: (class, settings)
+BASE = {
+    "llama": (CAUSAL, GROUPED), "mistral": (CAUSAL, dict(GROUPED, sliding_window=8)),
+    "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
+    "gemma": (CAUSAL, dict(GROUPED, head_dim=8)),
+    "gemma2": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8)),
+    "gemma3_text": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8, sliding_window_pattern=2)),
+    "gpt2": (CAUSAL, OLD), "gpt_bigcode": (CAUSAL, OLD),
+    "gpt_neox": (CAUSAL, dict(SMALL, hidden_size=48)),
+    "falcon": (CAUSAL, dict(SMALL, intermediate_size=None)),
+    "bert": (MLM, SMALL), "roberta": (MLM, dict(SMALL, max_position_embeddings=70)),
+    "xlm-roberta": (MLM, dict(SMALL, max_position_embeddings=70)),
+    "bloom": (CAUSAL, dict(hidden_size=24, n_layer=2, n_head=6, vocab_size=64)),
+    "codegen": (CAUSAL, dict(OLD, rotary_dim=4)), "gptj": (CAUSAL, dict(OLD, rotary_dim=4)),
+    "cohere": (CAUSAL, GROUPED),
+    "deepseek_v2": (CAUSAL, dict(LATENT, topk_method="group_limited_greedy")),
+    "deepseek_v3": (CAUSAL, LATENT),
+    "mixtral": (CAUSAL, dict(EXPERTS, num_local_experts=4)),
+    "mpt": (CAUSAL, dict(d_model=24, n_layers=2, n_heads=6, vocab_size=64, max_seq_len=64)),
+    "olmo": (CAUSAL, GROUPED), "olmo2": (CAUSAL, GROUPED),
+    "olmoe": (CAUSAL, dict(EXPERTS, num_experts=4)),
+    "opt": (CAUSAL, dict(SMALL, ffn_dim=40, word_embed_proj_dim=24, intermediate_size=None)),
+    "phi": (CAUSAL, GROUPED), "phi3": (CAUSAL, dict(GROUPED, pad_token_id=0)),
+    "qwen2_moe": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20,
+                               shared_expert_intermediate_size=28)),
+    "qwen3_moe": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20, head_dim=8)),
+    "starcoder2": (CAUSAL, GROUPED), "t5": (SEQ2SEQ, T5), "mt5": (SEQ2SEQ, T5),
+}
+ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
+TOKENS = 40
+
+# ---- values ---------------------------------------------------------------------------
+
+ACTIVATIONS = ["gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python",
+               "quick_gelu", "relu", "relu2", "relu6", "silu", "swish", "tanh", "sigmoid",
+               "mish", "linear", "laplace", "leaky_relu", "gelu_10", "xielu"]
+ROPES = [
+    {"rope_type": "default", "rope_theta": 500.0},
+    {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},
+    {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 2.0},
+    {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0,
+     "original_max_position_embeddings": 16},
+    {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 4.0, "beta_slow": 0.5,
+     "mscale": 1.0, "mscale_all_dim": 0.4, "truncate": False,
+     "original_max_position_embeddings": 16},
+    {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "attention_factor": 0.7,
+     "original_max_position_embeddings": 16},
+    {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+     "high_freq_factor": 4.0, "original_max_position_embeddings": 48},
+    {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.5], "long_factor": [2.5],
+     "original_max_position_embeddings": 16},
+    {"rope_type": "proportional", "rope_theta": 500.0, "factor": 2.0},
+    {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
+    {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0, "partial_rotary_factor": 0.5},
+    {"type": "linear", "factor": 2.0}, {}, None,
+]
+ENUMS = {
+    "hidden_act": ACTIVATIONS, "hidden_activation": ACTIVATIONS, "activation": ACTIVATIONS,
+    "activation_function": ACTIVATIONS,
+    "feed_forward_proj": ["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu", "silu",
+                          "gelu_new", "gated-gelu_new"],
+    "summary_type": ["last", "first", "mean", "cls_index", "attn"],
+    "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
+    "attn_config.attn_type": ["multihead_attention", "multiquery_attention"],
+    "attn_config.attn_impl": ["torch", "triton"],
+    "norm_type": ["low_precision_layernorm", "layernorm"],
+    "init_device": ["cpu", "meta"],
+    "dtype": ["float32", "bfloat16"],
+    "problem_type": ["regression", "single_label_classification"],
+    "mlp_only_layers": [[], [0], [1]],
+    "rope_parameters": ROPES, "rope_scaling": ROPES,
+    "dense_act_fn": ["relu", "gelu_new"], "summary_activation": ["tanh"],
+    "id2label": [{"0": "a", "1": "b", "2": "c"}], "label2id": [{"a": 0, "b": 1}],
+    "architectures": [],
+}
+LAYERS = [["full_attention", "full_attention"], ["sliding_attention", "full_attention"],
+          ["full_attention", "sliding_attention"], ["sliding_attention"] * 2,
+          ["chunked_attention", "full_attention"]]
+NUMBERS = {
+    "vocab_size": [70, 80], "hidden_size": [48, 96], "d_model": [48, 96], "n_embd": [64, 96],
+    "num_attention_heads": [3, 12], "n_head": [2, 8], "n_heads": [3, 12], "num_heads": [3, 4],
+    "num_key_value_heads": [1, 6], "num_kv_heads": [1, 3], "head_dim": [4, 16],
+    "rotary_dim": [8, 2], "max_position_embeddings": [64, 128], "n_positions": [64, 128],
+    "n_ctx": [64, 128], "max_seq_len": [64, 128], "sliding_window": [5, 64],
+    "num_experts_per_tok": [1, 3], "num_local_experts": [2, 6], "num_experts": [2, 6],
+    "n_routed_experts": [4, 12], "n_group": [1, 2], "topk_group": [1, 2], "d_kv": [4, 8],
+    "num_ln_in_parallel_attn": [1, 2], "word_embed_proj_dim": [16, 24],
+    "max_window_layers": [0, 1], "n_inner": [40, 50], "ffn_hidden_size": [40, 50],
+    "logit_scale": [0.5, 2.0], "clip_qkv": [0.3, 0.6], "attn_config.clip_qkv": [0.3, 0.6],
+    "attn_config.softmax_scale": [0.3, 0.6], "attn_config.alibi_bias_max": [4, 16],
+    "final_logit_softcapping": [5.0, 20.0], "attn_logit_softcapping": [2.0, 20.0],
+    "layer_norm_epsilon": [1e-3, 0.1], "layer_norm_eps": [1e-3, 0.1],
+    "rms_norm_eps": [1e-3, 0.1], "norm_epsilon": [1e-3, 0.1],
+    "original_max_position_embeddings": [16, 64], "rope_theta": [100.0, 5e5],
+    "partial_rotary_factor": [0.5, 1.0], "rotary_pct": [0.5, 1.0],
+    "rotary_emb_base": [100, 5000], "sliding_window_pattern": [1, 2],
+    "_sliding_window_pattern": [1, 2], "rope_local_base_freq": [100.0, 5000.0],
+    "seq_length": [64, 128], "qk_rope_head_dim": [8, 2], "type_vocab_size": [1, 3],
+    "decoder_sparse_step": [1, 2], "pad_token_id": [0, 3], "q_lora_rank": [8, 20],
+}
+BOOLS = {"tie_word_embeddings", "use_bidirectional_attention", "tie_encoder_decoder"}
+# names that classes convert, and that old files have
+LEGACY = {
+    "rope": ["rope_theta", "rope_scaling", "partial_rotary_factor",
+             "original_max_position_embeddings"],
+    "gpt_neox": ["rotary_pct", "rotary_emb_base"],
+    "gemma3_text": ["sliding_window_pattern", "rope_local_base_freq", "rope_theta",
+                    "rope_scaling"],
+    "bloom": ["seq_length", "n_embed"], "falcon": ["n_embed"],
+}
+ALIAS_OF = {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
+            "max_position_embeddings": "n_positions"}
+# names and descriptions, which are no settings
+SKIP = {"model_type", "transformers_version", "_name_or_path", "attribute_map", "architectures"}
+
+
+def values(key, base, cls_map):
+    """The values that KEY, now BASE, is changed to."""
+    name = key.split(".")[-1]
+    target = cls_map.get(name)
+    if key == "layer_types":
+        return LAYERS + [None]
+    for table in (ENUMS, NUMBERS):
+        for k in (key, name, target):
+            if k in table:
+                return [v for v in table[k] if v != base] + ([None] if table is NUMBERS else [])
+    if isinstance(base, bool) or name in BOOLS:
+        return [True, False, None]
+    if isinstance(base, int):
+        return [base + 1, base + 2, None]
+    if isinstance(base, float):
+        return [base * 0.5 + 0.1, base * 2 + 0.2, None]
+    return [1, True, None]
+
+
+# ---- one trial ------------------------------------------------------------------------
+
+def with_key(config, key, value):
+    out = json.loads(json.dumps(config))
+    at = out
+    *parents, last = key.split(".")
+    for p in parents:
+        at = at.setdefault(p, {})
+    at[last] = value
+    return out
+
+
+def expand_longrope(config, rope):
+    """As many factors as the model has frequencies."""
+    if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
+        dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        n = dim // 2
+        return {**rope, "short_factor": [1.5 + 0.1 * i for i in range(n)],
+                "long_factor": [2.5 + 0.1 * i for i in range(n)]}
+    return rope
+
+
+def logits(path, kind, ids, attention):
+    model, report = getattr(transformers, kind).from_pretrained(
+        path, dtype=torch.float64, experts_implementation="eager",
+        attn_implementation=attention, output_loading_info=True)
+    model.eval()
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise ValueError(f"missing {report}")
+    with torch.no_grad():
+        given = {"input_ids": torch.tensor([ids])}
+        if kind == SEQ2SEQ:
+            given["decoder_input_ids"] = torch.tensor([[0] + ids[:9]])
+        elif kind == CAUSAL:
+            given["use_cache"] = False
+        return model(**given).logits[0]
+
+
+def make(path, kind, config, seed):
+    """A directory with CONFIG as it is and weights of the shapes that its class gives."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+
+    def write():
+        with open(os.path.join(path, "config.json"), "w") as f:
+            json.dump(config, f, indent=1)
+
+    write()
+    model = getattr(transformers, kind).from_config(transformers.AutoConfig.from_pretrained(path))
+    models.fill(model, seed)
+    model.to(torch.float32)
+    model.save_pretrained(path)
+    for extra in ("generation_config.json",):
+        if os.path.exists(os.path.join(path, extra)):
+            os.remove(os.path.join(path, extra))
+    write()
+
+
+def run(program, path, kind, ids):
+    out = os.path.join(path, "got.safetensors")
+    words = [program, "logits", "-q", "-o", out]
+    if kind == SEQ2SEQ:
+        words += ["--source-ids", ",".join(map(str, ids)),
+                  "--ids", ",".join(map(str, [0] + ids[:9]))]
+    else:
+        words += ["--ids", ",".join(map(str, ids))]
+    done = subprocess.run(words + [path], capture_output=True, text=True)
+    if done.returncode:
+        return done.returncode, done.stderr.strip()
+    return 0, load_file(out)["logits"].double()
+
+
+def verdict(program, path, name, config):
+    kind = BASE[name][0]
+    rng = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x51)
+    ids = rng.randint(4, 60, TOKENS).tolist()
+    try:
+        make(path, kind, config, name)
+        want = logits(path, kind, ids, ATTENTION.get(name, "eager"))
+        if not torch.isfinite(want).all():
+            return "fails", "not finite"
+    except Exception as e:  # whatever its validation or its arithmetic raises
+        return "fails", str(e).strip().split("\n")[-1][:100]
+    status, got = run(program, path, kind, ids)
+    if status == 3:
+        return "refused", got
+    if status:
+        return f"STATUS {status}", got
+    if got.shape != want.shape:
+        return "SHAPE", f"{tuple(got.shape)} for {tuple(want.shape)}"
+    off = ((got - want).abs().max() / want.abs().max()).item()
+    return ("same", "") if off < 1e-4 else ("DIFFERENT", f"{off:.2g}")
+
+
+def base_config(name):
+    kind, settings = BASE[name]
+    settings = {k: v for k, v in settings.items() if v is not None}
+    config = CONFIG_MAPPING[name](**settings)
+    path = tempfile.mkdtemp()
+    getattr(transformers, kind).from_config(config).save_pretrained(path)
+    with open(os.path.join(path, "config.json")) as f:
+        out = json.load(f)
+    shutil.rmtree(path)
+    if "num_mtp_layers" in out:
+        out.pop("num_mtp_layers")
+    return out
+
+
+def keys_of(name, base):
+    """The keys that a config of this type may have, with their values in BASE."""
+    config = CONFIG_MAPPING[name]()
+    out = {k: base.get(k, v) for k, v in config.to_dict().items() if k not in SKIP}
+    nested = out.pop("attn_config", None)
+    if nested:
+        common = set(transformers.PreTrainedConfig().to_dict())
+        out.update({f"attn_config.{k}": base["attn_config"].get(k, v)
+                    for k, v in nested.items() if k not in common | SKIP})
+    if "rope_parameters" in out and name != "gemma3_text":
+        for k in LEGACY["rope"]:
+            out.setdefault(k, None)
+    for k in LEGACY.get(name, []) + list(config.attribute_map):
+        out.setdefault(k, None)
+    return out
+
+
+def gemma3_ropes(rope):
+    if rope is None:
+        return [None]
+    return [{"full_attention": rope, "sliding_attention": {"rope_type": "default"}},
+            {"sliding_attention": rope, "full_attention": {"rope_type": "default"}}]
+
+
+def trials(name, base):
+    cls_map = CONFIG_MAPPING[name].attribute_map
+    for key, now in sorted(keys_of(name, base).items()):
+        for v in values(key, now, {k: cls_map.get(k) for k in [key]}):
+            if key in ("rope_parameters", "rope_scaling"):
+                v = expand_longrope(base, v)
+            if name == "gemma3_text" and key == "rope_parameters":
+                for each in gemma3_ropes(v):
+                    yield key, each
+            elif v != now or type(v) is not type(now):
+                yield key, v
+
+
+def write_tables(out, bases, lines):
+    """Replace what the tables say of the types in BASES."""
+    os.makedirs(out, exist_ok=True)
+    base, table = (os.path.join(out, name) for name in ("base.json", "verdicts.tsv"))
+    if os.path.exists(base):
+        with open(base) as f:
+            bases = {**json.load(f), **bases}
+        with open(table) as f:
+            old = [tuple(line.rstrip("\n").split("\t")) for line in f]
+        new = {line[0] for line in lines}
+        lines = [line for line in old if line[0] not in new] + lines
+    order = list(BASE)
+    with open(base, "w") as f:
+        f.write("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(bases[n], sort_keys=True)}"
+                                   for n in order if n in bases) + "\n}\n")
+    with open(table, "w") as f:
+        for line in sorted(lines, key=lambda line: order.index(line[0])):
+            f.write("\t".join(line) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bin", default=os.path.join(HERE, "..", "..", "bin"))
+    parser.add_argument("-o", dest="out", default=os.path.join(HERE, "..", "data", "keys"))
+    parser.add_argument("types", nargs="*")
+    args = parser.parse_args()
+    names = args.types or list(BASE)
+    scratch = tempfile.mkdtemp()
+    bases, lines, bad = {}, [], 0
+    for name in names:
+        bases[name] = base_config(name)
+        v, why = verdict(os.path.join(args.bin, "tp-run"), scratch, name, bases[name])
+        if v != "same":
+            print(f"{name}\t-\t-\t{v}\t{why}", flush=True)
+            bad += 1
+            continue
+        for key, value in trials(name, bases[name]):
+            v, why = verdict(os.path.join(args.bin, "tp-run"), scratch, name,
+                             with_key(bases[name], key, value))
+            lines.append((name, key, json.dumps(value), v))
+            if v not in ("same", "fails"):
+                print(f"{name}\t{key}\t{json.dumps(value)[:60]}\t{v}\t{why}", flush=True)
+            bad += v not in ("same", "refused", "fails")
+    shutil.rmtree(scratch)
+    count = {v: sum(line[3] == v for line in lines) for v in ("same", "refused", "fails")}
+    print(count, f"refused {count['refused'] / max(1, count['refused'] + count['same']):.1%}",
+          f"{bad} wrong")
+    if bad:
+        sys.exit(1)
+    write_tables(args.out, bases, lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,638 @@
+#!/usr/bin/env python3
+"""make-models.py - write the tiny models of tests/data/models and what they answer
+
+    make-models.py [-o DIR] [NAME...]
+
+Each model is a Hugging Face directory (config.json and safetensors, written by
+save_pretrained of PyTorch `transformers`, then brought by hand to the older form of file
+that it stands for) with random weights and, computed from that directory by `transformers`
+in float64 with eager attention:
+
+    expected.safetensors   input_ids [T] i64; f32 logits [T, vocab] of a causal model;
+                           last_hidden_state [T, hidden] with pooler_output [hidden] or
+                           logits of an encoder, and again as typed.* under token_type_ids
+    expected.json          ids (the same input), token_type_ids, nll (mean over all targets),
+                           windowed (nll in windows of `window` tokens), greedy (a prompt,
+                           its continuation, the smallest gap between first and second
+                           logit on the way), f32_spread (how far `transformers` in float32
+                           lies from float64, relative to the largest absolute logit)
+
+Weights come from numpy's RandomState, whose stream is frozen, seeded by the model's name,
+so a second run writes the same bytes (transformers 5.23, torch 2.13, safetensors 0.8).
+"""
+import argparse
+import json
+import math
+import os
+import shutil
+import sys
+import zlib
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, BertConfig, GPT2Config, LlamaConfig, MistralConfig
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+
+# --- weights -------------------------------------------------------------------------
+
+def fill(model, name):
+    """Random weights large enough that every tensor matters to the result."""
+    rng = np.random.RandomState(zlib.crc32(name.encode()))
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            draw = torch.from_numpy(rng.standard_normal(tuple(p.shape)))
+            if "norm" in key.lower() or "ln_" in key:
+                draw = draw * 0.25 + (1.0 if key.endswith("weight") else 0.0)
+            elif p.dim() == 1:
+                draw = draw * 0.25
+            elif "embed" in key or "wte" in key or "wpe" in key:
+                draw = draw * 0.7
+            else:
+                conv1d = key.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
+                draw = draw * (1.3 / math.sqrt(p.shape[0 if conv1d else 1]))
+            p.copy_(draw.to(p.dtype))
+        for key, b in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                b.copy_(torch.from_numpy(rng.standard_normal(tuple(b.shape)) * 0.25).to(b.dtype))
+
+
+# --- forms of config.json ------------------------------------------------------------
+
+def read_config(path):
+    with open(os.path.join(path, "config.json")) as f:
+        return json.load(f)
+
+
+def write_config(path, config):
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
+        f.write("\n")
+
+
+def old_form(path, drop=(), **extra):
+    """config.json as transformers 4 wrote it: torch_dtype, rope_theta, rope_scaling."""
+    c = read_config(path)
+    c["torch_dtype"] = c.pop("dtype")
+    rope = c.pop("rope_parameters", None)
+    if rope:
+        c["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        c["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
+    c["transformers_version"] = "4.30.2"
+    for key in drop:
+        c.pop(key)
+    c.update(extra)
+    write_config(path, c)
+
+
+def weights(path):
+    return os.path.join(path, "model.safetensors")
+
+
+def rewrite(path, edit):
+    """Pass the name -> tensor map of PATH's weight file through EDIT."""
+    tensors = edit(load_file(weights(path)))
+    save_file({k: t.contiguous() for k, t in tensors.items()}, weights(path),
+              metadata={"format": "pt"})
+
+
+# --- the models ----------------------------------------------------------------------
+
+def llama(**kw):
+    base = dict(hidden_size=32, intermediate_size=80, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=2, vocab_size=112,
+                max_position_embeddings=64, rms_norm_eps=1e-5, bos_token_id=1,
+                eos_token_id=2)
+    base.update(kw)
+    return LlamaConfig(**base)
+
+
+def rope(kind, theta=10000.0, **kw):
+    return dict(rope_type=kind, rope_theta=theta, **kw)
+
+
+def small_rope(parameters, **kw):
+    """Four frequencies or more, in a model whose file stays small."""
+    return llama(hidden_size=24, intermediate_size=40, head_dim=16, vocab_size=100,
+                 rope_parameters=parameters, **kw)
+
+
+def gpt2(**kw):
+    base = dict(n_embd=32, n_head=4, n_layer=2, n_positions=40, vocab_size=104,
+                bos_token_id=103, eos_token_id=103)
+    base.update(kw)
+    return GPT2Config(**base)
+
+
+def bert(**kw):
+    base = dict(hidden_size=32, intermediate_size=76, num_hidden_layers=2,
+                num_attention_heads=4, vocab_size=108, max_position_embeddings=48)
+    base.update(kw)
+    return BertConfig(**base)
+
+
+def hub_gpt2(path):
+    """Names without `transformer.`, with the causal masks that old files carry."""
+    def edit(tensors):
+        out = {}
+        for key, t in tensors.items():
+            key = key.removeprefix("transformer.")
+            out[key] = t
+            if key.endswith("attn.c_attn.weight"):
+                block = key.removesuffix("c_attn.weight")
+                out[block + "bias"] = torch.tril(torch.ones(1, 1, 40, 40))
+                out[block + "masked_bias"] = torch.tensor(-1e4)
+        return out
+    rewrite(path, edit)
+    old_form(path, drop=("add_cross_attention", "n_inner", "pad_token_id",
+                         "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx",
+                         "scale_attn_weights", "tie_word_embeddings", "torch_dtype"),
+             n_ctx=40, task_specific_params={"text-generation": {"do_sample": True}})
+
+
+def stored_twice(pairs):
+    def edit(tensors):
+        for new, old in pairs.items():
+            tensors[new] = tensors[old].clone()
+        return tensors
+    return lambda path: rewrite(path, edit)
+
+
+def hub_bert(path):
+    """As the first BERT files on the hub: gamma and beta, heads of pretraining, a buffer."""
+    rng = np.random.RandomState(7)
+
+    def edit(tensors):
+        out = {}
+        for key, t in tensors.items():
+            key = key.replace("LayerNorm.weight", "LayerNorm.gamma")
+            out[key.replace("LayerNorm.bias", "LayerNorm.beta")] = t
+        h = tensors["bert.embeddings.word_embeddings.weight"].shape[1]
+        for key, shape in (("bert.pooler.dense.weight", (h, h)),
+                           ("bert.pooler.dense.bias", (h,)),
+                           ("cls.seq_relationship.weight", (2, h)),
+                           ("cls.seq_relationship.bias", (2,))):
+            out[key] = torch.from_numpy(rng.standard_normal(shape)).float()
+        out["bert.embeddings.position_ids"] = torch.arange(48).reshape(1, 48)
+        return out
+    rewrite(path, edit)
+    old_form(path, drop=("add_cross_attention", "bos_token_id", "eos_token_id",
+                         "is_decoder", "tie_word_embeddings", "torch_dtype"),
+             position_embedding_type="absolute", gradient_checkpointing=False)
+
+
+def plain_bert(path):
+    old_form(path, drop=("add_cross_attention", "bos_token_id", "eos_token_id",
+                         "is_decoder", "tie_word_embeddings"))
+
+
+SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=6, vocab_size=64, max_position_embeddings=64,
+             bos_token_id=1, eos_token_id=None)
+
+
+def small(kind, **kw):
+    """A tiny model of KIND, with grouped heads and no stop id."""
+    return getattr(transformers, kind + "Config")(
+        **{**SMALL, "num_key_value_heads": 3, **kw})
+
+
+def plain(kind, **kw):
+    """The same without grouped heads."""
+    return getattr(transformers, kind + "Config")(**{**SMALL, **kw})
+
+
+LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+              moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
+              first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
+
+
+def one_token_ahead(tensors):
+    """With something of the layer that predicts one more token; transformers skips it."""
+    return {**tensors, "model.layers.3.enorm.weight": torch.ones(24, dtype=torch.bfloat16)}
+
+
+def old_gpt(kind, **kw):
+    base = dict(n_embd=24, n_layer=2, n_head=6, n_positions=64, vocab_size=64,
+                bos_token_id=1, eos_token_id=None)
+    return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+def as_internlm2(path):
+    """A Llama under InternLM2's names, q, k and v in one tensor by groups of heads."""
+    c = read_config(path)
+    heads, kv, h = (c[k] for k in ("num_attention_heads", "num_key_value_heads", "hidden_size"))
+
+    def edit(tensors):
+        out = {}
+        for key, t in tensors.items():
+            for old, new in (("embed_tokens", "tok_embeddings"), ("input_layernorm", "attention_norm"),
+                             ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj", "attention.wo"),
+                             ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
+                             ("mlp.down_proj", "feed_forward.w2"), ("lm_head", "output")):
+                key = key.replace(old, new)
+            if "self_attn" not in key:
+                out[key] = t
+            elif "q_proj" in key:
+                block = key.split("self_attn")[0]
+                q, k, v = (tensors[f"{block}self_attn.{x}_proj.weight"] for x in "qkv")
+                parts = [x.reshape(kv, -1, h // heads, h) for x in (q, k, v)]
+                out[block + "attention.wqkv.weight"] = torch.cat(parts, 1).reshape(-1, h)
+        return out
+    rewrite(path, edit)
+    for drop in ("attention_bias", "mlp_bias", "head_dim"):
+        c.pop(drop, None)
+    write_config(path, {**c, "model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": False})
+
+
+CAUSAL, MLM, CLASSIFY, ENCODE = ("AutoModelForCausalLM", "AutoModelForMaskedLM",
+                                 "AutoModelForSequenceClassification", "AutoModel")
+SEQ2SEQ = "AutoModelForSeq2SeqLM"
+
+# name: (class, config, {dtype, tokens, shard}, what is done to the directory afterwards)
+MODELS = {
+    "llama-gqa": (CAUSAL, llama(num_attention_heads=8, num_key_value_heads=4), {}, None),
+    "llama-awkward": (
+        CAUSAL, llama(hidden_size=42, num_attention_heads=7, num_key_value_heads=7,
+                      head_dim=10, intermediate_size=53, vocab_size=131,
+                      attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+        {"dtype": torch.float16},
+        lambda path: old_form(path, drop=("num_key_value_heads",))),
+    "llama-groups": (
+        CAUSAL, llama(hidden_size=36, num_attention_heads=6, num_key_value_heads=2,
+                      head_dim=8, intermediate_size=70, vocab_size=131),
+        {"dtype": torch.bfloat16}, None),
+    "llama-linear": (CAUSAL, small_rope(rope("linear", factor=2.0)), {}, old_form),
+    "llama-dynamic": (
+        CAUSAL, small_rope(rope("dynamic", factor=2.0), max_position_embeddings=16),
+        {"tokens": 30}, old_form),
+    "llama-llama3": (
+        CAUSAL, small_rope(rope("llama3", 500.0, factor=8.0, low_freq_factor=1.0,
+                                high_freq_factor=4.0,
+                                original_max_position_embeddings=48),
+                           max_position_embeddings=384),
+        {"tokens": 40}, None),
+    "llama-yarn": (
+        CAUSAL, small_rope(rope("yarn", factor=4.0, original_max_position_embeddings=16)),
+        {"tokens": 40},
+        lambda path: old_form(path, drop=("head_dim", "mlp_bias", "attention_bias"),
+                              head_dim=16)),
+    "llama-yarn-tuned": (
+        CAUSAL, small_rope(rope("yarn", 300.0, factor=2.0, beta_fast=4.0, beta_slow=0.5,
+                                mscale=1.0, mscale_all_dim=0.4, truncate=False,
+                                original_max_position_embeddings=32)),
+        {"tokens": 40}, None),
+    "llama-sharded": (
+        CAUSAL, llama(hidden_size=40, num_attention_heads=5, num_key_value_heads=5,
+                      num_hidden_layers=3, intermediate_size=90, vocab_size=120,
+                      eos_token_id=119),
+        {"dtype": torch.bfloat16, "shard": "40KB"}, None),
+    "smollm": (
+        CAUSAL, llama(hidden_size=36, num_attention_heads=9, num_key_value_heads=3,
+                      intermediate_size=96, vocab_size=128, tie_word_embeddings=True),
+        {"dtype": torch.bfloat16},
+        lambda path: old_form(path, drop=("head_dim",), rope_interleaved=False,
+                              is_llama_config=True)),
+    "mistral-window": (
+        CAUSAL, MistralConfig(hidden_size=32, intermediate_size=72, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2,
+                              vocab_size=110, max_position_embeddings=64,
+                              sliding_window=8),
+        {"dtype": torch.float16, "tokens": 40},
+        lambda path: old_form(path, drop=("head_dim",))),
+    "gpt2-hub": (CAUSAL, gpt2(), {}, hub_gpt2),
+    "gpt2-awkward": (
+        CAUSAL, gpt2(n_embd=35, n_head=5, n_inner=77, vocab_size=101, bos_token_id=100,
+                     eos_token_id=100, activation_function="relu",
+                     scale_attn_by_inverse_layer_idx=True, n_layer=3),
+        {"dtype": torch.bfloat16},
+        stored_twice({"lm_head.weight": "transformer.wte.weight"})),
+    "gpt2-untied": (
+        CAUSAL, gpt2(n_embd=24, n_head=3, n_positions=33, vocab_size=97, bos_token_id=96,
+                     eos_token_id=96, activation_function="gelu",
+                     scale_attn_weights=False, tie_word_embeddings=False),
+        {"tokens": 33}, None),
+    "bert-pooler": (ENCODE, bert(), {}, plain_bert),
+    "bert-mlm": (
+        MLM, bert(hidden_size=35, num_attention_heads=5, intermediate_size=61,
+                  vocab_size=103, hidden_act="gelu_new"),
+        {}, stored_twice({
+            "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+            "cls.predictions.decoder.bias": "cls.predictions.bias"})),
+    "bert-classify": (
+        CLASSIFY, bert(num_attention_heads=2, type_vocab_size=3, hidden_act="relu",
+                       id2label={0: "left", 1: "none", 2: "right"},
+                       label2id={"left": 0, "none": 1, "right": 2}), {}, None),
+    "bert-legacy": (MLM, bert(), {}, hub_bert),
+    "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,
+                                   max_window_layers=1), {}, None),
+    "qwen3": (CAUSAL, small("Qwen3", head_dim=8), {"dtype": torch.bfloat16}, None),
+    "neox": (CAUSAL, plain("GPTNeoX", hidden_size=48), {}, None),
+    "neox-serial": (CAUSAL, plain("GPTNeoX", hidden_size=48, use_parallel_residual=False,
+                                  vocab_size=50), {"dtype": torch.float16}, None),
+    "falcon-one": (CAUSAL, plain("Falcon", multi_query=True, new_decoder_architecture=False,
+                                 parallel_attn=True, bias=False), {"attn": "sdpa"}, None),
+    "falcon-groups": (CAUSAL, plain("Falcon", num_kv_heads=3, new_decoder_architecture=True,
+                                    bias=True), {"attn": "sdpa"}, None),
+    "falcon-alibi": (CAUSAL, plain("Falcon", multi_query=False, new_decoder_architecture=False,
+                                   parallel_attn=False, bias=True, alibi=True),
+                     {"attn": "sdpa"}, None),
+    "codegen": (CAUSAL, old_gpt("CodeGen", n_embd=32, n_head=8, rotary_dim=4, n_ctx=64), {}, None),
+    "gptj": (CAUSAL, old_gpt("GPTJ", n_embd=32, n_head=8, rotary_dim=4), {}, None),
+    "olmo": (CAUSAL, small("Olmo"), {}, None),
+    "olmo-clip": (CAUSAL, small("Olmo", clip_qkv=0.4), {}, None),
+    "olmo2": (CAUSAL, small("Olmo2"), {}, None),
+    "phi": (CAUSAL, small("Phi", partial_rotary_factor=0.5), {}, None),
+    "phi-normed": (CAUSAL, plain("Phi", partial_rotary_factor=0.5, qk_layernorm=True), {}, None),
+    "phi3": (CAUSAL, small("Phi3", sliding_window=9, pad_token_id=0), {}, None),
+    "gemma": (CAUSAL, small("Gemma", head_dim=8), {}, None),
+    "gemma2": (CAUSAL, small("Gemma2", head_dim=8, sliding_window=8, num_hidden_layers=3), {}, None),
+    "gemma3": (CAUSAL, small("Gemma3Text", head_dim=8, sliding_window=8, num_hidden_layers=7,
+                             intermediate_size=24), {"dtype": torch.bfloat16}, None),
+    "cohere": (CAUSAL, small("Cohere"), {}, None),
+    "bigcode": (CAUSAL, old_gpt("GPTBigCode"), {}, None),
+    "bigcode-heads": (CAUSAL, old_gpt("GPTBigCode", multi_query=False), {}, None),
+    "starcoder2": (CAUSAL, small("Starcoder2", sliding_window=8), {}, None),
+    "opt": (CAUSAL, plain("OPT", ffn_dim=40, word_embed_proj_dim=24), {}, None),
+    "opt-narrow": (CAUSAL, plain("OPT", ffn_dim=40, word_embed_proj_dim=16,
+                                 do_layer_norm_before=False), {}, None),
+    "bloom": (CAUSAL, plain("Bloom", n_layer=2, n_head=6), {}, None),
+    "mpt": (CAUSAL, transformers.MptConfig(d_model=24, n_layers=2, n_heads=6, vocab_size=64,
+                                           max_seq_len=64), {}, None),
+    "mpt-clip": (CAUSAL, transformers.MptConfig(d_model=24, n_layers=2, n_heads=6, vocab_size=64,
+                                                max_seq_len=64, attn_config={"clip_qkv": 0.4}),
+                 {}, None),
+    "internlm2": (CAUSAL, small("Llama"), {"last": as_internlm2}, None),
+    "mixtral": (CAUSAL, small("Mixtral", num_local_experts=5, num_experts_per_tok=2,
+                              sliding_window=9), {}, None),
+    "qwen2-moe": (CAUSAL, small("Qwen2Moe", moe_intermediate_size=20, num_experts=6,
+                                shared_expert_intermediate_size=28, num_experts_per_tok=3,
+                                mlp_only_layers=[0], num_hidden_layers=3, qkv_bias=False,
+                                use_sliding_window=True, sliding_window=8), {}, None),
+    "qwen3-moe": (CAUSAL, small("Qwen3Moe", head_dim=8, moe_intermediate_size=20, num_experts=6,
+                                num_experts_per_tok=2, norm_topk_prob=True,
+                                decoder_sparse_step=2, use_sliding_window=True,
+                                sliding_window=8), {"dtype": torch.bfloat16}, None),
+    "olmoe": (CAUSAL, small("Olmoe", num_key_value_heads=1, num_experts=6,
+                            num_experts_per_tok=2), {}, None),
+    "olmoe-clip": (CAUSAL, small("Olmoe", num_key_value_heads=3, num_experts=3,
+                                 num_experts_per_tok=2, clip_qkv=0.4), {}, None),
+    "deepseek-v2": (CAUSAL, plain("DeepseekV2", **LATENT, q_lora_rank=None, n_shared_experts=2,
+                                  topk_method="group_limited_greedy", num_experts_per_tok=3,
+                                  routed_scaling_factor=1.5), {}, None),
+    "deepseek-v2-greedy": (CAUSAL, plain("DeepseekV2", **LATENT, q_lora_rank=16,
+                                         n_shared_experts=1, topk_method="greedy",
+                                         num_experts_per_tok=2), {}, None),
+    "deepseek-v3": (CAUSAL, plain("DeepseekV3", **LATENT, q_lora_rank=16, n_shared_experts=1,
+                                  num_experts_per_tok=2,
+                                  rope_parameters=rope("yarn", factor=4.0, mscale=1.0,
+                                                       mscale_all_dim=0.7,
+                                                       original_max_position_embeddings=16)),
+                    {"dtype": torch.bfloat16, "tokens": 40},
+                    lambda path: rewrite(path, one_token_ahead)),
+    "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
+                               pad_token_id=1), {}, None),
+    "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
+                                         pad_token_id=1, num_labels=3), {}, None),
+}
+
+
+def untied_t5(path):
+    """A head of its own, as T5 v1.1 has it: under tie_word_embeddings false, unscaled."""
+    rng = np.random.RandomState(11)
+
+    def edit(tensors):
+        shape = tuple(tensors["shared.weight"].shape)
+        draw = torch.from_numpy(rng.standard_normal(shape)).to(torch.float32)
+        return {**tensors, "lm_head.weight": draw * (1.3 / math.sqrt(shape[1]))}
+
+    rewrite(path, edit)
+    config = read_config(path)
+    config["tie_word_embeddings"] = False
+    config.pop("scale_decoder_outputs", None)
+    write_config(path, config)
+
+
+T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=6,
+          vocab_size=60, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+          decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+# models of two stacks, in tests/data/stacks: expected.json has source_ids as well
+STACKS = {
+    "t5": (SEQ2SEQ, transformers.T5Config(**T5), {}, None),
+    "t5-gated": (SEQ2SEQ, transformers.T5Config(
+        **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {}, untied_t5),
+}
+
+
+TAGS, ANSWERS = "AutoModelForTokenClassification", "AutoModelForQuestionAnswering"
+# decoders without the head of a language model, in tests/data/heads: expected.safetensors
+# has input_ids and the one output; expected.json is not written
+HEADS = {
+    "llama-bare": (ENCODE, small("Llama"), {}, None),
+    "qwen2-score": (CLASSIFY, small("Qwen2", num_labels=3, pad_token_id=0), {}, None),
+    "mistral-tags": (TAGS, small("Mistral", num_labels=3), {}, None),
+    "mixtral-bare": (ENCODE, small("Mixtral", num_local_experts=4, num_experts_per_tok=2), {}, None),
+    "llama-answers": (ANSWERS, small("Llama"), {}, None),
+    "gemma2-score": (CLASSIFY, small("Gemma2", head_dim=8, num_labels=1, pad_token_id=0), {}, None),
+    "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
+    "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
+}
+
+
+def write_heads(path, name):
+    """The output under the name that tp-run gives it; a score is a row of its own."""
+    kind, _, how, _ = HEADS[name]
+    ids = np.random.RandomState(zlib.crc32(name.encode())).randint(3, 60, 20).tolist()
+    if kind == CLASSIFY:
+        ids += [0, 0]  # padding at the end is passed over
+    model = getattr(transformers, kind).from_pretrained(
+        path, dtype=torch.float64, experts_implementation="eager",
+        attn_implementation=how.get("attn", "eager")).eval()
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([ids]))
+    tensors = {"input_ids": torch.tensor(ids)}
+    if kind == ENCODE:
+        tensors["last_hidden_state"] = f32(out.last_hidden_state[0])
+    elif kind == ANSWERS:
+        tensors["logits"] = f32(torch.stack([out.start_logits[0], out.end_logits[0]], 1))
+    else:
+        tensors["logits"] = f32(out.logits if kind == CLASSIFY else out.logits[0])
+    save_file(tensors, os.path.join(path, "expected.safetensors"))
+    with open(os.path.join(path, "ids"), "w") as f:
+        f.write(",".join(map(str, ids)) + "\n")
+
+
+def stacks(model, source, ids, tensors, facts):
+    """A decoder that has read SOURCE: its logits for IDS, and what it says itself."""
+    ids[0] = model.config.decoder_start_token_id
+    inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([ids])}
+    with torch.no_grad():
+        logits = model(**inputs, use_cache=False).logits
+    tensors["logits"] = f32(logits[0])
+    facts["source_ids"] = source
+    facts["nll"] = torch.nn.functional.cross_entropy(
+        logits[0, :-1], torch.tensor(ids[1:])).item()
+    out = model.generate(torch.tensor([source]), max_new_tokens=12, do_sample=False, use_cache=False,
+                         eos_token_id=None, output_logits=True, return_dict_in_generate=True)
+    gaps = [(lambda top: (top[0] - top[1]).item())(step[0].topk(2).values)
+            for step in out.logits]
+    facts["greedy"] = {"prompt_ids": ids[:1], "ids": out.sequences[0, 1:].tolist(),
+                       "smallest_gap": min(gaps)}
+    return inputs, logits
+
+
+def write_model(path, name):
+    kind, config, how, after = {**MODELS, **STACKS, **HEADS}[name]
+    shutil.rmtree(path, ignore_errors=True)
+    model = getattr(transformers, kind).from_config(config)
+    fill(model, name)
+    model.to(how.get("dtype", torch.float32))
+    model.config.dtype = how.get("dtype", torch.float32)
+    model.save_pretrained(path, max_shard_size=how.get("shard", "1GB"))
+    if after:
+        after(path)
+
+
+# --- what they answer ----------------------------------------------------------------
+
+def f32(t):
+    return t.detach().to(torch.float32).contiguous()
+
+
+def nll(model, ids, window):
+    """Mean negative log-likelihood of every id but the first, windows not overlapping."""
+    total = 0.0
+    with torch.no_grad():  # a short input makes dynamic rope forget longer ones
+        model(torch.tensor([ids[:1]]), use_cache=False)
+    for at in range(0, len(ids) - 1, window):
+        inputs = ids[at:min(at + window, len(ids) - 1)]
+        targets = torch.tensor(ids[at + 1:at + 1 + len(inputs)])
+        with torch.no_grad():
+            logits = model(torch.tensor([inputs]), use_cache=False).logits[0]
+        total += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+    return total / (len(ids) - 1)
+
+
+def greedy(model, prompt, n):
+    """N ids after PROMPT, the smallest gap of first to second logit on the way."""
+    out = model.generate(torch.tensor([prompt]), max_new_tokens=n, do_sample=False,
+                         eos_token_id=None, pad_token_id=0, output_logits=True,
+                         return_dict_in_generate=True)
+    gaps = [(lambda top: (top[0] - top[1]).item())(step[0].topk(2).values)
+            for step in out.logits]
+    return out.sequences[0, len(prompt):].tolist(), min(gaps)
+
+
+def spread(path, kind, inputs, wide, attn):
+    """Relative distance of transformers' own float32 from float64."""
+    model = getattr(transformers, kind).from_pretrained(
+        path, dtype=torch.float32, experts_implementation="eager", attn_implementation=attn).eval()
+    with torch.no_grad():
+        narrow = model(**inputs)[0]
+    return ((narrow.double() - wide).abs().max() / wide.abs().max()).item()
+
+
+def causal(model, ids, tensors, facts):
+    inputs = {"input_ids": torch.tensor([ids])}
+    with torch.no_grad():
+        logits = model(**inputs, use_cache=False).logits
+    tensors["logits"] = f32(logits[0])
+    facts["nll"] = nll(model, ids, len(ids))
+    facts["windowed"] = {"window": 7, "nll": nll(model, ids, 7)}
+    new, gap = greedy(model, ids[:10], 20)
+    if model.config.eos_token_id in new:
+        sys.exit(f"the greedy ids hold the stop id: {new}")
+    facts["greedy"] = {"prompt_ids": ids[:10], "ids": new, "smallest_gap": gap}
+    return inputs, logits
+
+
+def encoder(model, ids, tensors, facts, rng):
+    types = (np.sort(rng.randint(0, model.config.type_vocab_size, len(ids)))).tolist()
+    tensors["token_type_ids"] = torch.tensor(types)
+    facts["token_type_ids"] = types
+    for prefix, given in (("", None), ("typed.", types)):
+        inputs = {"input_ids": torch.tensor([ids])}
+        if given:
+            inputs["token_type_ids"] = torch.tensor([given])
+        with torch.no_grad():
+            out = model(**inputs, output_hidden_states=True)
+        tensors[prefix + "last_hidden_state"] = f32(out.hidden_states[-1][0])
+        if "pooler_output" in out:
+            tensors[prefix + "pooler_output"] = f32(out.pooler_output[0])
+        if "logits" in out:
+            tensors[prefix + "logits"] = f32(out.logits[0])
+    return inputs, out[0]
+
+
+def one_line_lists(text):
+    """json.dump puts each element of a list on a line of its own; ids are read whole."""
+    out, depth = [], 0
+    for line in text.split("\n"):
+        if depth:
+            out[-1] += line.strip() + (" " if line.rstrip().endswith(",") else "")
+        else:
+            out.append(line)
+        depth += line.count("[") - line.count("]")
+    return "\n".join(out) + "\n"
+
+
+def write_expected(path, name):
+    kind, _, how, _ = {**MODELS, **STACKS}[name]
+    attn = how.get("attn", "eager")  # eager Falcon adds ALiBi twice
+    rng = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5)
+    config = AutoConfig.from_pretrained(path)
+    ids = rng.randint(3, config.vocab_size - 1, how.get("tokens", 24)).tolist()
+    model, report = getattr(transformers, kind).from_pretrained(
+        path, dtype=torch.float64, experts_implementation="eager", attn_implementation=attn,
+        output_loading_info=True)
+    model.eval()
+    if report["missing_keys"] or report["mismatched_keys"]:
+        sys.exit(f"{name}: transformers did not find all weights: {report}")
+    tensors = {"input_ids": torch.tensor(ids)}
+    facts = {"ids": ids}
+    if kind == SEQ2SEQ:
+        source = rng.randint(3, config.vocab_size - 1, 61).tolist()
+        inputs, wide = stacks(model, source, ids, tensors, facts)
+    elif kind == CAUSAL:
+        inputs, wide = causal(model, ids, tensors, facts)
+    else:
+        inputs, wide = encoder(model, ids, tensors, facts, rng)
+    facts["f32_spread"] = spread(path, kind, inputs, wide, attn)
+    save_file(tensors, os.path.join(path, "expected.safetensors"))
+    if "last" in how:
+        how["last"](path)
+    for entry in os.scandir(path):
+        os.chmod(entry.path, 0o644)
+    with open(os.path.join(path, "expected.json"), "w") as f:
+        f.write(one_line_lists(json.dumps(facts, indent=1)))
+    return facts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "..", "data", "models"))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args()
+    for name in args.names or [*MODELS, *STACKS, *HEADS]:
+        path = os.path.join(args.out, "../stacks" if name in STACKS else
+                            "../heads" if name in HEADS else "", name)
+        write_model(path, name)
+        if name in HEADS:
+            write_heads(path, name)
+            continue
+        facts = write_expected(path, name)
+        gap = facts.get("greedy", {}).get("smallest_gap", math.inf)
+        print(f"{name}: f32 spread {facts['f32_spread']:.1e}, greedy gap {gap:.3g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+#!/bin/sh
+# tokenizer.t - kinds of tokenizer.json against other engines
+. "$top_srcdir/tests/lib.sh"
+tokenize=$top_builddir/tests/tokenize
+
+gzip -dc "$data/tokenizer/gpt2.json.gz" > gpt2.json
+"$tokenize" gpt2.json < "$data/tokenizer/gpt2.inp" > got
+ok "GPT-2: all 46 cases have the ids of llama.cpp, and decode to their text" \
+    cmp got "$data/tokenizer/gpt2.out"
+"$tokenize" gpt2.json < "$data/tokenizer/random.inp" > got
+ok "GPT-2: 300 texts of odd characters have the ids of Python's tokenizers" \
+    cmp got "$data/tokenizer/random.out"
+
+
+# kind NAME MESSAGE - tests/oracle/tokenizer-kinds.py made the files
+kind() {
+    "$tokenize" -d "$data/tokenizer/kinds/$1.json" < "$data/tokenizer/kinds/$1.inp" > got
+    ok "$1: $2" cmp got "$data/tokenizer/kinds/$1.out"
+}
+kind digits "add_prefix_space is for every piece that an earlier stage has cut"
+kind strips "added tokens strip Unicode's white space, know its words, and are decoded"
+kind normalized "added tokens are sought in the text before or after it is normalized"
+kind bare "without a decoder a space is put between tokens, and without an unknown token characters drop out"
+kind patterns "patterns mean what they mean to Oniguruma"
+kind scripts "a script is its own characters, not what is used with it"
+kind llama3 "ignore_merges, and a template in a sequence"
+kind nfc "NFC"
+kind nfkc "NFKC"
+kind changes "NFKD, accents, lower case, replacements, white space and what is put before"
+kind roberta "RoBERTa's tokens around the text"
+kind framed "BERT's tokens around the text"
+kind llama2 "bytes for what has no token, spaces by normalizers"
+kind metaspace "spaces by Metaspace"
+kind metaspace-first "spaces by Metaspace, one before the first piece alone"
+kind gemma "nothing is put before the text"
+kind suffix "the ends of words, as CLIP's"
+kind bert "WordPiece, with BERT's own stages"
+kind bert-cased "WordPiece, with capitals and accents"
+kind unigram "Unigram's likeliest pieces"
+kind unigram-bytes "Unigram, with bytes for what it does not know"
+kind precompiled "SentencePiece's compiled rules, in a file that does not name its model"
+
+printf '%s' '{"model":{"type":"BPE","vocab":{"a":0,"\u0000":1},"merges":[]},"decoder":{"type":"Fuse"}}' > nul.json
+printf '%s\n' '"a\u0000a"' > nul.inp
+run sh -c '"$1" -d nul.json < nul.inp' - "$tokenize"
+out_is ' 0 1 0	"a\u0000a"	"a\u0000a"' "a token that is a NUL is found, and is one again"
+
+# -12.130167007446289 is read by tokenizers as the double beside it
+printf '%s' '{"model":{"type":"Unigram","unk_id":0,"vocab":[["?",0.0],["-",-5.129043102264404],
+    ["---",-12.130167007446289]]}}' > dashes.json
+for n in 7 8 10 11 13 17; do printf '"%*s"\n' "$n" '' | tr ' ' '-'; done > dashes.inp
+"$tokenize" -d dashes.json < dashes.inp | cut -f 1 > got
+printf ' %s\n' '2 2 1' '1 1 2 2' '2 2 1 2' '2 2 1 2 1' '2 2 1 2 2' '2 2 1 2 1 2 2' > want
+ok "equally likely pieces are chosen as by tokenizers, whose scores are rounded twice" cmp got want
+
+# refused CODE MESSAGE - a pattern that cannot be said to PCRE2
+refused() {
+    printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"%s"},"behavior":"Isolated"},"model":{"type":"BPE"}}' \
+        "$1" > pattern.json
+    run "$tokenize" pattern.json
+    out_has "$2 is not known" "the pattern '$1' is refused by name"
+}
+refused 'a[b&&c]' "byte 3 of 'a[b&&c]': an intersection of classes"
+refused '[a[^b]]' 'such a class in a class'
+refused '[\\W]' 'this escape in a class'
+refused 'a(?i)b|c' 'this group'
+refused 'a:(?i)b|c' 'this group'
+refused '(?i:(a)ß)' 'either case of letters that are one character'
+refused '(?i)[xß]' 'either case of letters that are one character'
+refused '(?i:[\\p{Lu}])' 'either case of letters of one'
+refused '(?i)first' 'either case of letters that are one character'
+refused '\\y' 'this escape'
+refused '(?#a)+' 'a quantifier behind a comment'
+refused '[[:alpha:]]' 'this POSIX class'
+refused '\\xe2' 'a byte of a character'
+
+# unknown STAGE TYPE JSON
+unknown() {
+    printf '%s' "$3" > unknown.json
+    run "$tokenize" unknown.json
+    out_is "unknown.json: $1 of type '$2' is not known" "the $1 $2 is refused by name"
+}
+unknown model WordLevel '{"model":{"type":"WordLevel","vocab":{}}}'
+unknown normalizer Nmt '{"normalizer":{"type":"Nmt"},"model":{"type":"BPE"}}'
+unknown pre_tokenizer UnicodeScripts '{"pre_tokenizer":{"type":"UnicodeScripts"},"model":{"type":"BPE"}}'
+unknown post_processor Other '{"post_processor":{"type":"Sequence","processors":[{"type":"Other"}]},"model":{"type":"BPE"}}'
+unknown decoder CTC '{"decoder":{"type":"CTC"},"model":{"type":"BPE"}}'
+printf '{"model":{"type":"BPE","dropout":0.1,"vocab":{},"merges":[]}}' > dropout.json
+run "$tokenize" dropout.json
+out_is "dropout.json: BPE with dropout is not known" "ids that chance decides are refused"
+printf '{"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAA"},"model":{"type":"BPE"}}' > map.json
+run "$tokenize" map.json
+out_is "map.json: normalizer: a bad precompiled_charsmap" "compiled rules that are none are refused"
+printf '{"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}}' > unigram.json
+run "$tokenize" unigram.json
+out_is "unigram.json: unk_id is not in the vocabulary" "an unknown piece beyond the vocabulary is refused"
+printf '{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}}' > merge.json
+run "$tokenize" merge.json
+out_is "merge.json: merges: number 0 is not in the vocabulary" "a merge of unknown symbols is refused"
+printf '{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{"type":"BPE"}}' \
+    > pattern.json
+run "$tokenize" pattern.json
+out_has "pattern.json: pre_tokenizer: pattern, byte 1 of" "a bad pattern is refused with its place"
+added() {
+    printf '{"added_tokens":[%s],"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}}' "$1" > added.json
+    run "$tokenize" added.json
+}
+added '{"id":2,"content":"X"},{"id":4,"content":"Y"}'
+out_is "added.json: added_tokens: 'Y' has the id 4 where 3 follows" "a gap between added tokens is refused"
+added '{"id":2,"content":"a"}'
+out_is "added.json: added_tokens: 'a' has the id 2 where 0 follows" "an added token that has another id in the vocabulary is refused"
+head -c 1000 gpt2.json > short.json
+run "$tokenize" short.json
+out_is "short.json: not valid JSON" "a truncated file is refused"
+done_testing

@@ -1,0 +1,105 @@
+#!/bin/sh
+# tp-run-input.t - lines that are prompts: their format, and those that cannot be used
+. "${top_srcdir:?}/tests/lib.sh"
+heldout=$bard/heldout.txt
+
+# what begins as JSON and is none
+printf '%s\n' '"Hello," said she.' 'and went' > said
+for command in "generate --max-tokens 2" score "logits -o l"; do
+    # shellcheck disable=SC2086 # an option and its value
+    run tp-run $command --input said "$bard"
+    status_is 2 "${command%% *}: a first line that begins as JSON and is none is a usage error"
+    err_has "tp-run: said:1: begins as JSON and is none; --input-format text takes lines as they are" \
+        "which says what to give"
+    ok "and nothing is run" test ! -s out
+done
+run tp-run score --json --input-format text --input said "$bard"
+status_is 0 "--input-format text takes it as text"
+printf '%s' '"Hello," said she.' > one
+tp-run score --json one "$bard" > whole
+ok "all of it" test "$(json out nll | head -n 1)" = "$(json whole nll)"
+run tp-run score --input-format json --input said "$bard"
+status_is 3 "--input-format json takes no such line"
+run tp-run score --input-format xml --input said "$bard"
+status_is 2 "there is no third format"
+printf '%s\n' '' '{"text":"Q: what"} ' > blank
+run tp-run score --input blank "$bard"
+status_is 0 "the first line that is not empty decides"
+out_has "blank:2: " "and lines keep their numbers"
+
+# later lines
+printf '%s\n' '"ROMEO: what"' 'ROMEO: what' '{"ids":[1,2' '{"ids":[5000]}' '{}' '{"text":"Q"} x' '"Q"' > lines
+run tp-run generate --max-tokens 3 --input lines "$bard"
+status_is 3 "bad lines are bad input"
+err_is "tp-run: lines:2: not valid JSON
+tp-run: lines:3: not valid JSON
+tp-run: lines:4: id 5000 is not in the vocabulary of 1024
+tp-run: lines:5: neither a text nor an object with 'text' or 'ids'
+tp-run: lines:6: not valid JSON" "each is told in a line"
+ok "the others are continued, and bad ones are empty lines" \
+    test "$(sed 's/..*/x/' out | paste -sd, - | sed 's/.*x,,,,,,x.*/yes/')" = yes
+for mesh in tp=1 tp=2 pp=2 dp=2 dp=3,pp=2; do
+    run tp-run generate --json --max-tokens 3 --mesh $mesh --input lines "$bard"
+    sed 's/.*"type":"\([a-z]*\)".*"line":\([0-9]*\).*/\1 \2/' out > seen
+    ok "--json says which ($mesh)" test "$(paste -sd, seen)" = \
+        "generation 1,error 2,error 3,error 4,error 5,error 6,generation 7"
+    ok "with status 3" test "$status" -eq 3
+    run tp-run score --json --mesh $mesh --input lines "$bard"
+    sed 's/.*"type":"\([a-z]*\)".*"line":\([0-9]*\).*/\1 \2/' out > seen
+    ok "score too" test "$(paste -sd, seen)" = \
+        "score 1,error 2,error 3,error 4,error 5,error 6,error 7"
+    run tp-run logits -o l.$mesh --mesh $mesh --input lines "$bard"
+    status_is 3 "and logits"
+    ok "which writes those of the good lines" test "$(grep -ao '"[0-9]*.logits"' l.$mesh | paste -sd, -)" = \
+        '"0.logits","6.logits"'
+done
+run tp-run generate --json --max-tokens 3 --input lines "$bard"
+out_has '{"type":"error","file":"lines:2","line":2}' "the file is named"
+printf '%s\n' '{}' '{}' > none
+run tp-run generate --json --input none "$bard"
+status_is 3 "nothing but bad lines"
+ok "is nothing but errors" test "$(grep -c '"type":"error"' out)" -eq 2
+
+# prompts and the context
+model=$data/models/llama-gqa
+context=$(sed -n 's/.*"max_position_embeddings": *\([0-9]*\).*/\1/p' "$model/config.json")
+full=$(seq -s, 1 "$context" | sed 's/[0-9]*/3/g')
+run tp-run generate --json --ids "$full" "$model"
+status_is 0 "a prompt that fills the context"
+ok "gets the token that its last logits allow" test "$(json out ids | tr -cd , | wc -c)" -eq 0
+out_has '"finish":"context"' "and ends there"
+run tp-run generate --ids "$full,3" "$model"
+err_is "tp-run: the prompt has $((context + 1)) tokens, the model takes $context" \
+    "a longer one is refused"
+printf '{"ids":[%s]}\n' 3,4 "$full,3" 3,4 > long
+run tp-run generate --input long --max-tokens 2 "$model"
+status_is 3 "so is a longer one of many"
+err_is "tp-run: long:2: the prompt has $((context + 1)) tokens, the model takes $context" \
+    "alone, and by its line"
+ok "the others are made" test "$(grep -c . out)" -eq 2
+
+# sampling
+for option in --top-k=5 --top-p=0.9; do
+    run tp-run generate --prompt Q $option --max-tokens 2 "$bard"
+    status_is 2 "${option%=*} without a temperature is a usage error"
+    err_has "tp-run: ${option%=*} needs --temperature" "that says so"
+    run tp-run generate --prompt Q $option --temperature 0 --max-tokens 2 "$bard"
+    status_is 0 "with one of 0 it is greedy"
+done
+run tp-run generate --temperature 1 --max-tokens 12 --prompt Q: --prompt Q: "$bard"
+ok "the same prompt twice gives two samples" test "$(sed -n '$=' out)" -ge 2
+tp-run generate --json --temperature 1 --max-tokens 12 --prompt Q: --prompt Q: "$bard" |
+    sed 's/.*"ids"/"ids"/; s/,"text.*//' > two
+ok "that differ" test "$(sort -u two | wc -l)" -eq 2
+tp-run generate --json --temperature 1 --max-tokens 12 --prompt Q: --prompt Q: --dp 2 "$bard" |
+    sed 's/.*"ids"/"ids"/; s/,"text.*//' > twodp
+ok "and are the same on any layout" cmp two twodp
+
+# no tokenizer
+run tp-run score "$heldout" "$model"
+err_is "tp-run: $heldout: $model: no tokenizer.json; give --ids-file" "score without a tokenizer names --ids-file"
+printf '%s\n' '{"ids":[1,2,3]}' 'x' '{"ids":[3,4]}' > ids
+run tp-run score --input ids "$model"
+status_is 3 "lines of ids need no tokenizer"
+ok "and a bad one ends no other" test "$(grep -c nll out)" -eq 2
+done_testing

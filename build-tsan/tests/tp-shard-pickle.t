@@ -1,0 +1,51 @@
+#!/bin/sh
+# tp-shard-pickle.t - files of torch.save are read without being run
+. "$top_srcdir/tests/lib.sh"
+pickles=$data/pickles
+
+for name in types types-legacy types-new views views-legacy training nested; do
+    run tp-shard diff "$pickles/$name.pt" "$pickles/$name.safetensors"
+    status_is 0 "$name.pt has the tensors that torch.load gives"
+done
+run tp-shard show "$pickles/views.pt"
+out_has "every.second" "tensors have the names of their keys"
+
+rm -f /tmp/pickle-was-run
+for name in empty module negated plain short system system-legacy; do
+    run tp-shard show "$pickles/refused-$name.pt"
+    status_is 3 "refused-$name.pt is refused"
+    err_lines 1 "refused-$name.pt is refused in one line"
+done
+run tp-shard show "$pickles/refused-system.pt"
+err_is "tp-shard: $pickles/refused-system.pt: refused: its pickle names posix.system" \
+    "what a refused pickle names is told"
+run tp-shard show "$pickles/refused-negated.pt"
+err_has "a tensor that is negated or conjugated when it is read" "as is why values would be wrong"
+ok "nothing in it was run" test ! -e /tmp/pickle-was-run
+
+# a model in this form
+run tp-shard split -q --tp 3 "$pickles/model" cut
+status_is 0 "pytorch_model.bin is cut"
+tp-shard verify -q --against "$pickles/model" cut > out
+status_is 0 "and agrees with its rank files"
+run tp-shard merge -q cut whole
+ok "merging writes safetensors" test -f whole/model.safetensors
+run tp-shard diff whole "$data/models/llama-gqa"
+status_is 0 "with the values of the model, transposed and shared ones too"
+run tp-shard split -q --tp 5 "$pickles/model-shards" cut5
+status_is 0 "shards with an index are cut"
+run tp-shard merge -q cut5 whole5
+ok "and merged to as many shards with an index" \
+    grep -q model-00002-of-00002.safetensors whole5/model.safetensors.index.json
+run tp-shard diff whole5 whole
+status_is 0 "which have the same values"
+rm -rf again again5
+tp-shard split -q --tp 5 whole5 again5 && tp-shard merge -q again5 again
+ok "what was merged is a model directory like any other" diff -r whole5 again
+
+mkdir attack
+cp "$pickles/model-shards/config.json" attack
+printf '{"weight_map":{"a":"../x.bin"}}' > attack/pytorch_model.bin.index.json
+run tp-shard show attack
+status_is 3 "an index that leaves the directory is refused"
+done_testing

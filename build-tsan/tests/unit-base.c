@@ -1,0 +1,356 @@
+/* unit-base - the foundation: strings, JSON, types, sums, random numbers, files */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/dtype.h"
+#include "lib/base/err.h"
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/json.h"
+#include "lib/base/jsonplain.h"
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/base/str.h"
+#include "tests/tap.h"
+
+static void test_err(void)
+{
+    struct err err = { 0 };
+
+    tap_ok(err_set(&err, ERR_INPUT, "%s: bad\nthing", "a\033b") == -1,
+           "err_set returns -1");
+    tap_is(err.text, "a\\x1bb: bad\\nthing", "an error's text is one printable line");
+    err_prefix(&err, "%s", "file");
+    tap_is(err.text, "file: a\\x1bb: bad\\nthing", "a prefix goes in front");
+    tap_ok(err.kind == ERR_INPUT, "a prefix keeps the kind");
+}
+
+static void test_numbers(void)
+{
+    uint64_t u = 7;
+    int64_t i = 7;
+    double d = 7;
+    int n = 7;
+
+    tap_ok(str_u64("18446744073709551615", &u) && u == UINT64_MAX, "2^64 - 1 is read");
+    tap_ok(!str_u64("18446744073709551616", &u) && u == UINT64_MAX, "2^64 is refused");
+    tap_ok(!str_u64("", &u) && !str_u64("1 ", &u) && !str_u64("-1", &u),
+           "a number is read whole");
+    tap_ok(str_i64("-9223372036854775808", &i) && i == INT64_MIN, "-2^63 is read");
+    tap_ok(!str_i64("9223372036854775808", &i), "2^63 is refused as a signed number");
+    tap_ok(!str_int("2147483648", &n) && n == 7, "an int out of range is refused");
+    tap_ok(str_double("-1.5e3", &d) && d == -1500, "a decimal number is read");
+    tap_ok(!str_double("nan", &d) && !str_double("0x10", &d) &&
+               !str_double("1e999", &d),
+           "NaN, hexadecimal and infinity are refused");
+    tap_ok(str_size("1.5GiB", &u) && u == UINT64_C(1610612736),
+           "1.5GiB is 1610612736 bytes");
+    tap_ok(str_size("80GB", &u) && u == UINT64_C(80000000000), "80GB is decimal");
+    tap_ok(str_size("4K", &u) && u == 4096, "a bare K is 1024");
+    tap_ok(!str_size("4 Q", &u) && !str_size("GB", &u), "an unknown unit is refused");
+    tap_ok(!str_size("99999999TiB", &u), "a size that overflows is refused");
+}
+
+static void test_text(void)
+{
+    struct str s = { 0 };
+    char buf[32];
+
+    str_add_jsonn(&s, "a\"\\\n\x01\xff\xc3\xa9", 8);
+    tap_is(s.s, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\"",
+           "text becomes a JSON string, ill-formed bytes U+FFFD");
+    str_reset(&s);
+    str_add_jsonn(&s,
+                  "\xe2\x80"
+                  "A"
+                  "\xf0\x9f\x98",
+                  6);
+    tap_is(s.s,
+           "\"\xef\xbf\xbd"
+           "A"
+           "\xef\xbf\xbd\"",
+           "the start of a character becomes one U+FFFD");
+    str_reset(&s);
+    str_add_jsonn(&s, "\xe0\x80\xed\xa0", 4);
+    tap_is(s.s, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"",
+           "what starts no character, one for each byte");
+    str_reset(&s);
+    str_add_double(&s, 0.1);
+    str_addc(&s, ' ');
+    str_add_double(&s, 1e300 * 10);
+    str_addc(&s, ' ');
+    str_add_double(&s, (double)INFINITY);
+    tap_is(s.s, "0.1 1e+301 \"Infinity\"",
+           "a number is written as the shortest that reads back");
+    str_clear(&s);
+    tap_is(str_human(buf, 1536), "1.50 KiB", "1536 bytes are 1.50 KiB");
+    tap_is(str_human(buf, 1023), "1023 B", "1023 bytes are bytes");
+    tap_ok(str_is_utf8("\xf0\x9f\x98\x80", 4), "an emoji is UTF-8");
+    tap_ok(!str_is_utf8("\xc0\x80", 2) && !str_is_utf8("\xed\xa0\x80", 3) &&
+               !str_is_utf8("\xf4\x90\x80\x80", 4),
+           "overlong forms, surrogates and what is beyond U+10FFFF are not UTF-8");
+    tap_ok(str_distance("spilt", "split") == 1, "a transposition counts once");
+}
+
+/* The error of parsing TEXT, or "". */
+static const char *json_fault(const char *text)
+{
+    static struct err err;
+    struct json_doc doc;
+
+    err = (struct err){ 0 };
+    if (json_parse(&doc, "f", text, strlen(text), &err) == 0)
+        json_clear(&doc);
+    return err.text;
+}
+
+static void test_json(void)
+{
+    static const char text[] =
+        "{\"a\": [1, -2.5e1, true, null],\n \"b\": \"\\ud83d\\ude00\\n\"}";
+    struct str s = { 0 };
+    struct json_doc doc;
+    uint64_t u;
+    double d;
+
+    tap_ok(json_parse(&doc, "f", text, strlen(text), NULL) == 0, "a document is read");
+    tap_ok(json_u64(json_get(doc.root, "a")->first, &u) && u == 1,
+           "an element is found");
+    tap_ok(json_double(json_get(doc.root, "a")->first->next, &d) && d == -25,
+           "a number is read");
+    tap_is(json_string(json_get(doc.root, "b")), "\xf0\x9f\x98\x80\n",
+           "a surrogate pair is one");
+    tap_ok(json_get(doc.root, "b")->line == 2 && json_get(doc.root, "b")->col == 7,
+           "a value knows its line and column");
+    json_print(&s, doc.root);
+    tap_is(s.s, "{\"a\":[1,-2.5e1,true,null],\"b\":\"\xf0\x9f\x98\x80\\n\"}",
+           "a document is printed in short");
+    str_clear(&s);
+    json_clear(&doc);
+    tap_is(json_fault("{\"a\":1,\n\"a\":2}"), "f:2:5: duplicate key \"a\"",
+           "a duplicate key is refused where it stands");
+    tap_is(json_fault("[1,]"), "f:1:4: expected a value",
+           "a trailing comma is refused");
+    tap_is(json_fault("[01]"), "f:1:2: bad number", "a leading zero is refused");
+    tap_is(json_fault("\"\\ud800\""), "f:1:2: bad escape in a string",
+           "half a surrogate pair is refused");
+    tap_is(json_fault("1 2"), "f:1:3: text after the end of the document",
+           "a second value is refused");
+    tap_is(json_fault("NaN"), "f:1:1: expected a value", "NaN is refused");
+    tap_is(json_fault(""), "f:1:1: unexpected end", "an empty text is refused");
+}
+
+static void test_plain_json(void)
+{
+    static const struct {
+        const char *text, *printed; /* NULL: left to json_parse */
+    } cases[] = {
+        { "{\"op_code\":5, \"v\":-0.5e+3,\"d\":\"{\\\"a\\\": \\\\}\"}",
+          "{\"op_code\":5,\"v\":-0.5e+3,\"d\":\"{\\\"a\\\": \\\\}\"}" },
+        { "[1, [], {}, null , true,false]\t", "[1,[],{},null,true,false]" },
+        { " 12 ", "12" },
+        { "\"\\n\"", NULL },
+        { "\"\xc3\xa9\"", NULL },
+        { "{\"a\":1,\"a\":2}", NULL },
+        { "[1,]", NULL },
+        { "[,1]", NULL },
+        { "[", NULL },
+        { "[01]", NULL },
+        { "[1.]", NULL },
+        { "{\"a\":NaN}", NULL },
+        { "1 2", NULL },
+        { "\"a", NULL },
+        { "\"a\\", NULL },
+        { "", NULL },
+        { "[[[[[[[[[0]]]]]]]]]", NULL },
+        { "[1,2,3,4,5,6,7,8]", NULL },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char text[80];
+        struct json nodes[8];
+        struct str s = { 0 };
+
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        if (jsonplain_parse(nodes, 8, text, strlen(text)))
+            json_print(&s, nodes);
+        tap_ok(!strcmp(str_text(&s), cases[i].printed ? cases[i].printed : ""),
+               cases[i].printed ? "plain JSON is read in place: %s"
+                                : "other JSON is left to the strict reader: %s",
+               cases[i].text);
+        str_clear(&s);
+    }
+}
+
+static void test_json_limits(void)
+{
+    struct str s = { 0 };
+    struct json_doc doc;
+    struct err err = { 0 };
+
+    for (int i = 0; i < 65; i++)
+        str_addc(&s, '[');
+    tap_is(json_fault(s.s), "f:1:65: nested deeper than 64", "deep nesting is refused");
+    str_reset(&s);
+    for (int i = 0; i < 100000; i++)
+        str_addf(&s, "%s\"key%d\":%d", i ? "," : "{", i, i);
+    str_add(&s, ",\"key99\":0}");
+    tap_ok(json_parse(&doc, "f", s.s, s.len, &err) < 0 && strstr(err.text, "key99"),
+           "one repeated key among 100,000 is found");
+    s.s[s.len - 9] = 'q';
+    tap_ok(json_parse(&doc, "f", s.s, s.len, &err) == 0 && doc.root->n == 100001,
+           "an object of 100,001 members is read");
+    json_clear(&doc);
+    str_clear(&s);
+}
+
+static void test_dtype(void)
+{
+    bool same16 = true, same_bf16 = true;
+    uint64_t bytes;
+    enum dtype t;
+    uint8_t byte;
+
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = dtype_f16_to_f32((uint16_t)h), b = dtype_bf16_to_f32((uint16_t)h);
+
+        same16 &= isnan(f) || dtype_f32_to_f16(f) == h;
+        same_bf16 &= isnan(b) || dtype_f32_to_bf16(b) == h;
+    }
+    tap_ok(same16, "every half goes to f32 and back");
+    tap_ok(same_bf16, "every bfloat16 goes to f32 and back");
+    tap_ok(dtype_f32_to_f16(65519.0f) == 0x7bff && dtype_f32_to_f16(65520.0f) == 0x7c00,
+           "half rounds to nearest and overflows to infinity");
+    tap_ok(dtype_f32_to_f16(0x1.002p-14f) == 0x0400 &&
+               dtype_f32_to_f16(0x1p-25f) == 0 && dtype_f32_to_f16(0x1.8p-25f) == 1,
+           "half rounds ties to even, subnormals too");
+    tap_ok(dtype_f32_to_bf16(0x1.01p0f) == 0x3f80 &&
+               dtype_f32_to_bf16(0x1.03p0f) == 0x3f82,
+           "bfloat16 rounds ties to even");
+    tap_ok(isnan(dtype_bf16_to_f32(dtype_f32_to_bf16(NAN))), "NaN stays NaN");
+    tap_ok(dtype_parse(&t, "bfloat16") && t == DTYPE_BF16, "PyTorch's names are known");
+    tap_ok(dtype_parse(&t, "f8_e4m3") && t == DTYPE_F8_E4M3, "case does not matter");
+    tap_ok(!dtype_parse(&t, "f7"), "an unknown type is refused");
+    tap_ok(dtype_bytes(&bytes, DTYPE_F4, 6) && bytes == 3, "two F4 fill a byte");
+    tap_ok(!dtype_bytes(&bytes, DTYPE_F4, 5), "five F4 fill no whole bytes");
+    tap_ok(!dtype_bytes(&bytes, DTYPE_F64, UINT64_MAX / 4),
+           "a size that overflows is refused");
+    byte = 0x7e;
+    tap_ok(dtype_get(DTYPE_F8_E4M3, &byte, 0) == 448, "the largest E4M3 is 448");
+    byte = 0x7b;
+    tap_ok(dtype_get(DTYPE_F8_E5M2, &byte, 0) == 57344, "the largest E5M2 is 57344");
+    byte = 0x01;
+    tap_ok(dtype_get(DTYPE_F8_E4M3, &byte, 0) == 0x1p-9, "the smallest E4M3 is 2^-9");
+}
+
+static void test_hash(void)
+{
+    static const char text[] = "123456789";
+    unsigned char big[1000];
+    bool same = true;
+
+    for (size_t i = 0; i < sizeof(big); i++)
+        big[i] = (unsigned char)(i * 7 + 3);
+    tap_ok(hash_crc32(0, text, 9) == 0xcbf43926,
+           "the check value of CRC-32 is cbf43926");
+    for (size_t n = 0; n <= sizeof(big); n += 13)
+        same &= hash_crc32_join(hash_crc32(0, big, n),
+                                hash_crc32(0, big + n, sizeof(big) - n),
+                                sizeof(big) - n) == hash_crc32(0, big, sizeof(big));
+    tap_ok(same, "sums of two pieces join to the sum of the whole");
+    same = true;
+    for (size_t n = 0; n < sizeof(big); n++) { /* byte by byte is the definition */
+        uint32_t crc = 0;
+
+        for (size_t i = n % 17; i < n; i++)
+            crc = hash_crc32(crc, big + i, 1);
+        same &= n % 17 > n ||
+                crc == hash_crc32(0, big + n % 17, n - (n % 17 < n ? n % 17 : n));
+    }
+    tap_ok(same, "sums of all lengths and alignments equal those made byte by byte");
+}
+
+static void test_rng(void)
+{
+    struct rng a, b;
+    double sum = 0, squares = 0;
+
+    rng_init(&a, 0, 0);
+    tap_ok(rng_u32(&a) == 0x6627e8d5 && rng_u32(&a) == 0xe169c58d &&
+               rng_u32(&a) == 0xbc57ac4c && rng_u32(&a) == 0x9b00dbd8,
+           "Philox gives the published words for zeros");
+    rng_init(&a, UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e));
+    a.counter = UINT64_C(0x85a308d3243f6a88);
+    tap_ok(rng_u32(&a) == 0xd16cfe09 && rng_u32(&a) == 0x94fdcceb &&
+               rng_u32(&a) == 0x5001e420 && rng_u32(&a) == 0x24126ea1,
+           "Philox gives the published words for the digits of pi");
+    rng_init(&a, 1, 2);
+    rng_init(&b, 1, 3);
+    tap_ok(rng_u64(&a) != rng_u64(&b), "streams differ");
+    for (int i = 0; i < 100000; i++) {
+        double x = rng_normal(&a);
+
+        sum += x;
+        squares += x * x;
+    }
+    tap_ok(fabs(sum / 1e5) < 0.02 && fabs(squares / 1e5 - 1) < 0.02,
+           "normal draws have mean 0 and variance 1");
+    tap_ok(rng_below(&a, 1) == 0, "below 1 there is 0");
+}
+
+static void test_fs(void)
+{
+    struct err err = { 0 };
+    char dir[] = "/tmp/unit-base-XXXXXX", *path, *text;
+    char **names;
+    size_t n;
+
+    tap_ok(mkdtemp(dir) != NULL, "a scratch directory is made");
+    path = fs_join_dup(dir, "a/b");
+    tap_ok(fs_mkdirs(path, &err) == 0 && fs_is_dir(path),
+           "directories are made with their parents");
+    free(path);
+    path = fs_join_dup(dir, "file");
+    tap_ok(fs_write_file(path, "abc", 3, true, &err) == 0, "a file is written");
+    tap_ok(fs_read_file(&text, &n, path, 3, &err) == 0 && n == 3 &&
+               !strcmp(text, "abc"),
+           "and read");
+    free(text);
+    tap_ok(fs_read_file(&text, &n, path, 2, &err) < 0 && err.kind == ERR_INPUT,
+           "a file that is too large is refused");
+    tap_ok(fs_list(&names, &n, dir, &err) == 0 && n == 2 && !strcmp(names[0], "a"),
+           "nothing else is left in the directory");
+    fs_list_free(names, n);
+    tap_ok(fs_write_file("/dev/full", "abc", 3, false, &err) < 0 &&
+               err.kind == ERR_SYSTEM,
+           "a full device is an error of the machine");
+    tap_ok(fs_remove_tree(dir, &err) == 0 && !fs_exists(dir), "a tree is removed");
+    free(path);
+    tap_ok(fs_is_plain_name("a/b") && !fs_is_plain_name("../a") &&
+               !fs_is_plain_name("/a") && !fs_is_plain_name("a//b") &&
+               !fs_is_plain_name("") && !fs_is_plain_name("a/."),
+           "names that leave the directory are not plain");
+    path = fs_dirname_dup("a/b/");
+    tap_is(path, "a", "the directory of a/b/ is a");
+    free(path);
+    path = fs_dirname_dup("a");
+    tap_is(path, ".", "the directory of a name is .");
+    free(path);
+}
+
+int main(void)
+{
+    test_err();
+    test_numbers();
+    test_text();
+    test_json();
+    test_plain_json();
+    test_json_limits();
+    test_dtype();
+    test_hash();
+    test_rng();
+    test_fs();
+    return tap_done();
+}

@@ -1,0 +1,212 @@
+/* unit-comm - ranks that exchange values, and ranks that fail */
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/mem.h"
+#include "lib/comm/comm.h"
+#include "lib/run/launch.h"
+#include "tests/all-ranks.h"
+#include "tests/tap.h"
+
+/* ---- what every rank does; an error names what was wrong ---- */
+
+static int exchange(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    return exchange_all(c, err);
+}
+
+static int overlap(void *arg, struct comm *c, struct err *err)
+{
+    const unsigned *seed = arg;
+
+    return overlap_all(c, *seed, err);
+}
+
+static int start_alone(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    return wait_otherwise(c, err);
+}
+
+/* Wait for a sum that never comes. */
+static int wait_for_all(struct comm *c, struct err *err)
+{
+    float x = 0;
+
+    return comm_run(c, comm_all_reduce(&x, 1), err);
+}
+
+static int rank_1_fails(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    return c->rank == 1 ? err_set(err, ERR_INPUT, "rank 1 says why")
+                        : wait_for_all(c, err);
+}
+
+static int rank_1_is_killed(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 1)
+        raise(SIGKILL);
+    return wait_for_all(c, err);
+}
+
+static int rank_1_exits(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 1)
+        _exit(9);
+    return wait_for_all(c, err);
+}
+
+/* Has started what it never ends. */
+static int rank_1_is_killed_after_starts(void *arg, struct comm *c, struct err *err)
+{
+    enum { LONG = 1000000 };
+    float *x = xcalloc(3 * LONG, sizeof(*x));
+    int ret = 0;
+
+    (void)arg;
+    for (int i = 0; i < 3 && ret == 0; i++)
+        ret = comm_start(c, comm_all_reduce(x + i * LONG, LONG), err);
+    if (c->rank == 1)
+        raise(SIGKILL);
+    for (int i = 0; i < 3 && ret == 0; i++)
+        ret = comm_wait(c, err);
+    free(x);
+    return ret;
+}
+
+/* Rank 1 expects more of rank 0 than that sends. */
+static int counts_disagree(void *arg, struct comm *c, struct err *err)
+{
+    size_t out[] = { 1, 1 }, in[] = { c->rank ? 2 : 1, 1 };
+    float from[2] = { 0 }, to[3];
+
+    (void)arg;
+    return comm_run(c,
+                    comm_all_to_all(from, (struct comm_parts){ .count = out }, to,
+                                    (struct comm_parts){ .count = in }, sizeof(*to)),
+                    err);
+}
+
+static int asks_to_end(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 0)
+        kill(getppid(), SIGTERM);
+    for (;;)
+        if (c->rank == 0)
+            pause();
+        else if (wait_for_all(c, err) < 0)
+            return -1;
+}
+
+/* A rank that hears no request to end. */
+static int refuses_to_end(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 1)
+        return err_set(err, ERR_INPUT, "rank 1 says why");
+    signal(SIGTERM, SIG_IGN);
+    for (;;)
+        pause();
+}
+
+/* ---- the checks ---- */
+
+static void ranks_exchange(int n)
+{
+    struct err err = { .text = "" };
+    int sig, ret = launch_ranks(n, exchange, NULL, &sig, &err);
+
+    if (!tap_ok(ret == 0, "%d ranks exchange sums, parts and messages, also in groups",
+                n))
+        printf("# %s\n", err.text);
+}
+
+static void ranks_overlap(int n)
+{
+    struct err err = { .text = "" };
+    int sig, ret = 0;
+    unsigned seed = 0;
+
+    for (; seed < 4 && ret == 0; seed++)
+        ret = launch_ranks(n, overlap, &seed, &sig, &err);
+    if (!tap_ok(ret == 0, "%d ranks have several collectives under way, of all sizes",
+                n))
+        printf("# seed %u: %s\n", seed - 1, err.text);
+    if (!tap_ok(launch_ranks(n, start_alone, NULL, &sig, &err) == 0,
+                "%d ranks start without waiting, and go on whatever they wait for", n))
+        printf("# %s\n", err.text);
+}
+
+/* A wait for what another rank does not do ends when the group is given up. */
+static void wait_ends(void)
+{
+    struct err err = { .text = "" };
+    struct shm *shm;
+    float *x = xcalloc(1000000, sizeof(*x));
+    struct comm *c;
+
+    tap_ok(shm_open_group(&shm, 2, &err) == 0, "a group of two ranks");
+    c = comm_shm_open(shm, 0);
+    tap_ok(comm_start(c, comm_all_reduce(x, 1000000), &err) == 0 &&
+               comm_start(c, comm_all_reduce(x, 0), &err) == 0,
+           "a sum is started where nobody else is");
+    shm_abort(shm);
+    tap_ok(comm_wait(c, &err) == -1 && err.kind == ERR_SYSTEM,
+           "its wait ends with an error");
+    tap_is(err.text, "rank 0: another rank is gone", "that says why");
+    c->ops->close(c);
+    shm_close_group(shm);
+    free(x);
+}
+
+/* RANK_MAIN on N ranks ends with KIND and TEXT, within 5 seconds, with no child left.
+ */
+static void failure_is_told(const char *name, int n, rank_main main_of_rank,
+                            int want_signal, enum err_kind kind, const char *text)
+{
+    struct err err = { .text = "" };
+    time_t start = time(NULL);
+    int sig, ret = launch_ranks(n, main_of_rank, NULL, &sig, &err);
+
+    tap_ok(ret == -1 && err.kind == kind && sig == want_signal,
+           "%s: the kind of failure", name);
+    tap_is(err.text, text, name);
+    tap_ok(time(NULL) - start <= 5 && waitpid(-1, NULL, WNOHANG) == -1,
+           "%s: nobody is left after 5 seconds", name);
+}
+
+int main(void)
+{
+    for (int n = 1; n <= 8; n = n < 4 ? n + 1 : n * 2)
+        ranks_exchange(n);
+    for (int n = 1; n <= 5; n++)
+        ranks_overlap(n);
+    wait_ends();
+    failure_is_told("a rank's own error is passed on", 4, rank_1_fails, 0, ERR_INPUT,
+                    "rank 1 says why");
+    failure_is_told("a killed rank is named", 4, rank_1_is_killed, 0, ERR_SYSTEM,
+                    "rank 1 was killed by signal 9 (SIGKILL)");
+    failure_is_told("a rank killed with collectives under way is named", 4,
+                    rank_1_is_killed_after_starts, 0, ERR_SYSTEM,
+                    "rank 1 was killed by signal 9 (SIGKILL)");
+    failure_is_told("counts of an all-to-all that disagree are told", 2,
+                    counts_disagree, 0, ERR_SYSTEM,
+                    "rank 1: another count of elements is expected than rank 0 sends");
+    failure_is_told("a rank that exits is named", 4, rank_1_exits, 0, ERR_SYSTEM,
+                    "rank 1 ended with status 9");
+    failure_is_told("a signal ends all ranks", 4, asks_to_end, SIGTERM, ERR_SYSTEM,
+                    "ended by signal 15 (SIGTERM)");
+    failure_is_told("a rank that does not listen is killed", 4, refuses_to_end, 0,
+                    ERR_INPUT, "rank 1 says why");
+    return tap_done();
+}

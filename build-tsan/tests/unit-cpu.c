@@ -1,0 +1,696 @@
+/* unit-cpu - each operation of the CPU backend against sums in double precision */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/cpu/cpu.h"
+#include "tests/tap.h"
+
+static const int thread_counts[] = { 1, 2, 3, 7 };
+static const enum dtype dtypes[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+
+enum {
+    NTHREADS = sizeof(thread_counts) / sizeof(*thread_counts),
+    NDTYPES = sizeof(dtypes) / sizeof(*dtypes),
+};
+
+static struct device *team; /* for checks that are not about threads */
+
+static struct device *device_new(int threads)
+{
+    struct device *d;
+    struct err err;
+
+    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    return d;
+}
+
+/* ---- numbers ---- */
+
+static float *numbers_new(size_t n, uint64_t stream)
+{
+    float *x = xcalloc(n + 1, sizeof(*x));
+    struct rng r;
+
+    rng_init(&r, 7, stream);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)rng_normal(&r);
+    return x;
+}
+
+/* Random weights of type T; release data with free(). */
+static struct matrix matrix_new(enum dtype t, uint64_t rows, uint64_t cols,
+                                uint64_t stream)
+{
+    size_t n = (size_t)(rows * cols);
+    float *x = numbers_new(n, stream);
+    uint16_t *h;
+
+    if (t == DTYPE_F32)
+        return (struct matrix){ x, t, rows, cols };
+    h = xcalloc(n + 1, sizeof(*h));
+    for (size_t i = 0; i < n; i++)
+        h[i] = t == DTYPE_BF16 ? dtype_f32_to_bf16(x[i]) : dtype_f32_to_f16(x[i]);
+    free(x);
+    return (struct matrix){ h, t, rows, cols };
+}
+
+static void matrix_free(struct matrix *w)
+{
+    free((void *)w->data);
+}
+
+static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    return dtype_get(w->dtype, w->data, row * w->cols + col);
+}
+
+/* The largest |got - want| / (1 + |want|). */
+static double furthest(const float *got, const double *want, size_t n)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - want[i]) / (1 + fabs(want[i]));
+
+        if (!(d <= most)) /* NaN counts as far */
+            most = isnan(d) ? INFINITY : d;
+    }
+    return most;
+}
+
+/* ---- threads ---- */
+
+enum { TASKS = 1000 };
+
+static void count_task(void *arg, size_t task, int thread)
+{
+    int *seen = arg; /* [threads][TASKS] */
+
+    seen[(size_t)thread * TASKS + task]++;
+}
+
+static void tasks_run_once(int threads)
+{
+    struct device *d = device_new(threads);
+    int *seen = xcalloc((size_t)threads * TASKS, sizeof(*seen)), wrong = 0;
+
+    for (int round = 1; round <= 200; round++) {
+        size_t tasks = (size_t)(round * 7 % TASKS);
+
+        memset(seen, 0, (size_t)threads * TASKS * sizeof(*seen));
+        cpu_parallel(d, tasks, count_task, seen);
+        for (size_t t = 0; t < TASKS; t++) {
+            int times = 0;
+
+            for (int i = 0; i < threads; i++)
+                times += seen[(size_t)i * TASKS + t];
+            wrong += times != (t < tasks);
+        }
+    }
+    tap_ok(wrong == 0, "%d threads run every task once", threads);
+    free(seen);
+    backend_cpu.close(d);
+}
+
+/* ---- products ---- */
+
+typedef int product_fn(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, struct err *err);
+
+/* x w^T, or x w, over the length of the sums' terms: errors are relative to it. */
+static void product_by_hand(double *y, double *size, const float *x, size_t rows,
+                            const struct matrix *w, bool transposed)
+{
+    uint64_t in = transposed ? w->cols : w->rows, out = transposed ? w->rows : w->cols;
+
+    for (size_t i = 0; i < rows; i++)
+        for (uint64_t j = 0; j < out; j++) {
+            double sum = 0, squares = 0;
+
+            for (uint64_t k = 0; k < in; k++) {
+                double term = (double)x[i * in + k] *
+                              (transposed ? weight_at(w, j, k) : weight_at(w, k, j));
+
+                sum += term;
+                squares += term * term;
+            }
+            y[i * out + j] = sum;
+            size[i * out + j] = sqrt(squares);
+        }
+}
+
+struct product_result {
+    double error; /* the largest, relative to the terms */
+    bool same;    /* for every number of threads */
+    bool alone;   /* each row as when it is made by itself */
+};
+
+static struct product_result try_product(enum dtype t, bool transposed, size_t rows,
+                                         uint64_t in, uint64_t out)
+{
+    product_fn *product = transposed ? cpu_linear : cpu_matmul;
+    struct matrix w =
+        transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
+    size_t n = rows * (size_t)out;
+    float *x = numbers_new(rows * (size_t)in, 2),
+          *first = xcalloc(n + 1, sizeof(*first)), *y = xcalloc(n + 1, sizeof(*y));
+    double *want = xcalloc(n + 1, sizeof(*want)), *size = xcalloc(n + 1, sizeof(*size));
+    struct product_result r = { .same = true, .alone = true };
+    struct err err;
+
+    product_by_hand(want, size, x, rows, &w, transposed);
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        memset(y, 0xff, n * sizeof(*y));
+        if (product(d, i ? y : first, x, rows, &w, &err) < 0)
+            r.same = false;
+        if (i && memcmp(first, y, n * sizeof(*y)) != 0)
+            r.same = false;
+        for (size_t k = 0; k < rows && !i; k++) {
+            if (product(d, y, x + k * in, 1, &w, &err) < 0 ||
+                memcmp(first + k * out, y, out * sizeof(*y)) != 0)
+                r.alone = false;
+        }
+        backend_cpu.close(d);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)first[i] - want[i]) / (size[i] + 1e-30);
+
+        if (!(d <= r.error))
+            r.error = isnan(d) ? INFINITY : d;
+    }
+    matrix_free(&w);
+    free(x);
+    free(first);
+    free(y);
+    free(want);
+    free(size);
+    return r;
+}
+
+static void products_are_right(bool transposed)
+{
+    static const size_t rows[] = { 1, 2, 7, 8, 9, 33 };
+    static const uint64_t shape[][2] = { { 1, 1 },    { 3, 5 },     { 17, 33 },
+                                         { 64, 100 }, { 257, 130 }, { 1100, 40 },
+                                         { 40, 1100 } };
+    const char *name = transposed ? "linear" : "matmul";
+
+    for (int t = 0; t < NDTYPES; t++) {
+        double worst = 0;
+        bool same = true, alone = true;
+
+        for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
+            for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
+                struct product_result result = try_product(
+                    dtypes[t], transposed, rows[r], shape[s][0], shape[s][1]);
+
+                worst = result.error > worst ? result.error : worst;
+                if (!result.same)
+                    printf("# %s: %zu rows, %llu to %llu\n", name, rows[r],
+                           (unsigned long long)shape[s][0],
+                           (unsigned long long)shape[s][1]);
+                same &= result.same;
+                alone &= result.alone;
+            }
+        if (!tap_ok(worst < 5e-6, "%s in %s is the sum of products", name,
+                    dtype_name(dtypes[t])))
+            printf("# error %g\n", worst);
+        tap_ok(same, "%s in %s is the same for any number of threads", name,
+               dtype_name(dtypes[t]));
+        tap_ok(alone, "%s in %s gives a row the same bits alone and among others", name,
+               dtype_name(dtypes[t]));
+    }
+}
+
+/* Sums so long, and outputs so few, that a library would share out the sum. */
+static void long_sums_do_not_depend_on_threads(void)
+{
+    bool same = true;
+
+    for (int t = 0; t < NDTYPES; t++) {
+        same &= try_product(dtypes[t], true, 16, 9000, 24).same;
+        same &= try_product(dtypes[t], false, 16, 9000, 24).same;
+    }
+    tap_ok(same, "a long sum into few outputs is the same for any number of threads");
+}
+
+/* A panel of weights is widened at a time: more than one of them. */
+static void panels_join(void)
+{
+    double linear = 0, matmul = 0;
+
+    for (int t = 0; t < NDTYPES; t++) {
+        linear = fmax(linear, try_product(dtypes[t], true, 9, 3000, 700).error);
+        matmul = fmax(matmul, try_product(dtypes[t], false, 9, 3000, 700).error);
+    }
+    tap_ok(linear < 2e-5, "linear of a large weight joins its panels");
+    tap_ok(matmul < 2e-5, "matmul of a large weight joins its panels");
+}
+
+static void no_rows_give_nothing(void)
+{
+    struct matrix none = { "", DTYPE_F32, 0, 3 };
+    float y[6] = { 1, 1, 1, 1, 1, 1 };
+    struct err err;
+
+    tap_ok(cpu_matmul(team, y, NULL, 2, &none, &err) == 0 && y[0] == 0 && y[5] == 0,
+           "matmul by a part without rows is zero, a sum's share of nothing");
+    tap_ok(cpu_linear(team, NULL, y, 2, &none, &err) == 0,
+           "linear by a part without rows writes nothing");
+}
+
+/* Every 16-bit pattern goes through the vector loop, alone in a row of zeros. */
+static void every_pattern_is_widened(enum dtype t)
+{
+    enum { COUNT = 1 << 16, COLS = 64 };
+    uint16_t *h = xcalloc((size_t)COUNT * COLS, sizeof(*h));
+    float *y = xcalloc(COUNT, sizeof(*y)), x[COLS];
+    struct matrix w = { h, t, COUNT, COLS };
+    struct err err;
+    int wrong = 0;
+
+    for (int i = 0; i < COLS; i++)
+        x[i] = 1;
+    for (int i = 0; i < COUNT; i++)
+        h[i * COLS + i % COLS] = (uint16_t)i;
+    cpu_linear(team, y, x, 1, &w, &err);
+    for (int i = 0; i < COUNT; i++) {
+        float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
+                                    : dtype_bf16_to_f32((uint16_t)i);
+        bool subnormal = t == DTYPE_BF16 && !(i & 0x7f80);
+
+        if (!(isnan(want) ? isnan(y[i]) : y[i] == want) && !subnormal)
+            wrong++;
+    }
+    tap_is_int(wrong, 0,
+               t == DTYPE_F16 ? "every f16 is widened as it is"
+                              : "every bf16 is widened as it is");
+    free(h);
+    free(y);
+}
+
+/* ---- rows of a table, rotation ---- */
+
+static void embedding_takes_rows(void)
+{
+    static const int32_t index[] = { 4, 0, 6, 3 };
+
+    for (int t = 0; t < NDTYPES; t++) {
+        struct matrix w = matrix_new(dtypes[t], 4, 19, 3);
+        float y[4 * 19];
+        bool right = true;
+
+        cpu_embedding(team, y, &w, index, 4, 2, 5); /* rows 5 to 8 of the table */
+        for (int i = 0; i < 4; i++)
+            for (int k = 0; k < 19; k++) {
+                int row = index[i] + 2 - 5;
+                double want =
+                    row < 0 || row > 3 ? 0 : weight_at(&w, (uint64_t)row, (uint64_t)k);
+
+                right &= (double)y[i * 19 + k] == want;
+            }
+        tap_ok(right, "embedding in %s is the row, or zero where it is not held",
+               dtype_name(dtypes[t]));
+        matrix_free(&w);
+    }
+}
+
+static void rope_turns_pairs(bool interleaved)
+{
+    enum { ROWS = 3, HEADS = 2, HEAD = 10, DIM = 6, COLS = HEADS * HEAD };
+    const struct rope r = { .dim = DIM, .interleaved = interleaved };
+    float *x = numbers_new(ROWS * COLS, 4), y[ROWS * COLS];
+    float angles[ROWS * DIM];
+    double want[ROWS * COLS];
+
+    for (int i = 0; i < ROWS * DIM / 2; i++) {
+        float *row = angles + i / (DIM / 2) * DIM;
+
+        row[i % (DIM / 2)] = cosf((float)i);
+        row[DIM / 2 + i % (DIM / 2)] = sinf((float)i);
+    }
+    for (int i = 0; i < ROWS * COLS; i++)
+        want[i] = (double)x[i];
+    for (int row = 0; row < ROWS; row++)
+        for (int h = 0; h < HEADS; h++)
+            for (int k = 0; k < DIM / 2; k++) {
+                int base = row * COLS + h * HEAD;
+                int i = base + (interleaved ? 2 * k : k);
+                int j = base + (interleaved ? 2 * k + 1 : k + DIM / 2);
+                double angle = row * DIM / 2 + k, a = (double)x[i], b = (double)x[j];
+
+                want[i] = a * cos(angle) - b * sin(angle);
+                want[j] = a * sin(angle) + b * cos(angle);
+            }
+    cpu_rope(team, y, x, ROWS, COLS, HEAD, &r, angles);
+    tap_ok(furthest(y, want, ROWS * COLS) < 1e-6,
+           "rope turns %s pairs and leaves the rest of a head",
+           interleaved ? "neighbouring" : "half-apart");
+    free(x);
+}
+
+/* ---- norms and elements ---- */
+
+static void groups_are_normed(bool center, enum dtype t)
+{
+    enum { GROUPS = 5, WIDTH = 37, N = GROUPS * WIDTH };
+    struct matrix w = matrix_new(t, 1, WIDTH, 5), b = matrix_new(t, 1, WIDTH, 6);
+    float *x = numbers_new(N, 7), y[N];
+    double sum[GROUPS], square[GROUPS], want[N];
+
+    for (int i = 0; i < N; i++)
+        x[i] += 3;
+    for (int g = 0; g < GROUPS; g++) {
+        double mean = 0, variance = 0;
+
+        for (int i = 0; i < WIDTH && center; i++)
+            mean += (double)x[g * WIDTH + i] / WIDTH;
+        for (int i = 0; i < WIDTH; i++)
+            variance += pow((double)x[g * WIDTH + i] - mean, 2) / WIDTH;
+        for (int i = 0; i < WIDTH; i++)
+            want[g * WIDTH + i] = ((double)x[g * WIDTH + i] - mean) / sqrt(variance) *
+                                      (weight_at(&w, 0, (uint64_t)i) + 1) +
+                                  weight_at(&b, 0, (uint64_t)i);
+    }
+    cpu_group_sum(team, sum, x, NULL, GROUPS, WIDTH);
+    for (int g = 0; g < GROUPS; g++)
+        sum[g] = center ? sum[g] / WIDTH : 0;
+    cpu_group_sum(team, square, x, sum, GROUPS, WIDTH);
+    for (int g = 0; g < GROUPS; g++)
+        square[g] = 1 / sqrt(square[g] / WIDTH);
+    cpu_group_scale(team, y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
+    tap_ok(furthest(y, want, N) < 1e-6, "%s norm with weights in %s",
+           center ? "a layer" : "an RMS", dtype_name(t));
+    matrix_free(&w);
+    matrix_free(&b);
+    free(x);
+}
+
+static double activation_by_hand(enum activation act, double x)
+{
+    switch (act) {
+    case ACT_SILU:
+        return x / (1 + exp(-x));
+    case ACT_GELU:
+        return x * 0.5 * erfc(-x / sqrt(2));
+    case ACT_GELU_TANH:
+    case ACT_GELU_NEW:
+        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case ACT_RELU:
+        return fmax(x, 0);
+    case ACT_TANH:
+        return tanh(x);
+    case ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case ACT_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
+    }
+    return NAN;
+}
+
+static void activations_are_right(void)
+{
+    static const char *const name[] = { "silu", "gelu", "gelu_tanh", "gelu_new",
+                                        "relu", "tanh", "sigmoid",   "quick_gelu" };
+    enum { N = 40003 }; /* more than a thread's share, and no multiple of a vector */
+    float *x = numbers_new(N, 8), *y = xcalloc(N, sizeof(*y));
+    double *want = xcalloc(N, sizeof(*want));
+
+    for (int i = 0; i < N; i++)
+        x[i] *= i % 5 ? 4 : 60;
+    for (int a = ACT_SILU; a <= ACT_QUICK_GELU; a++) {
+        for (int i = 0; i < N; i++)
+            want[i] = activation_by_hand((enum activation)a, (double)x[i]);
+        cpu_activation(team, y, x, (enum activation)a, N);
+        tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", name[a]);
+    }
+    free(x);
+    free(y);
+    free(want);
+}
+
+static void elements_are_added_and_scaled(void)
+{
+    enum { ROWS = 6, COLS = 11, N = ROWS * COLS };
+    float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[6][N];
+    struct matrix w = matrix_new(DTYPE_BF16, 1, COLS, 11);
+    double want[6][N];
+
+    cpu_add(team, y[0], x, z, N);
+    cpu_mul(team, y[1], x, z, N);
+    cpu_scale(team, y[2], x, 0.37, N);
+    cpu_softcap(team, y[3], x, 1.5, N);
+    cpu_add_vector(team, y[4], x, &w, ROWS);
+    cpu_clip(team, y[5], x, 0.4, N);
+    for (int i = 0; i < N; i++) {
+        want[0][i] = (double)x[i] + (double)z[i];
+        want[1][i] = (double)x[i] * (double)z[i];
+        want[2][i] = (double)x[i] * 0.37;
+        want[3][i] = 1.5 * tanh((double)x[i] / 1.5);
+        want[4][i] = (double)x[i] + weight_at(&w, 0, (uint64_t)(i % COLS));
+        want[5][i] = fmax(-0.4, fmin(0.4, (double)x[i]));
+    }
+    tap_ok(furthest(y[0], want[0], N) < 1e-6, "values are added");
+    tap_ok(furthest(y[1], want[1], N) < 1e-6, "values are multiplied");
+    tap_ok(furthest(y[2], want[2], N) < 1e-6, "a value is scaled");
+    tap_ok(furthest(y[3], want[3], N) < 1e-6, "a soft cap is its formula");
+    tap_ok(furthest(y[4], want[4], N) < 1e-6, "a vector is added to every row");
+    tap_ok(furthest(y[5], want[5], N) < 1e-6, "a value is clipped on both sides");
+    matrix_free(&w);
+    free(x);
+    free(z);
+}
+
+/* ---- attention ---- */
+
+static void attention_by_hand(double *y, const float *q, const struct inst *inst,
+                              const struct attention_step *s)
+{
+    size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
+    size_t dim = inst->attention.head_dim, vdim = inst->attention.value_dim;
+    size_t cols = inst->attention.value_cols;
+    double *p = xcalloc(s->keys, sizeof(*p));
+
+    for (size_t i = 0; i < s->rows; i++)
+        for (size_t h = 0; h < heads; h++) {
+            size_t kv = h / (heads / kv_heads);
+            double total = 0, *out = y + (i * heads + h) * vdim;
+
+            for (size_t t = 0; t < s->keys; t++) {
+                long far = (long)(s->start + i) - (long)t;
+                double score = 0;
+
+                for (size_t k = 0; k < dim; k++)
+                    score += (double)q[(i * heads + h) * dim + k] *
+                             (double)s->k[(t * kv_heads + kv) * dim + k];
+                score *= inst->attention.scale;
+                if (inst->attention.softcap > 0)
+                    score =
+                        inst->attention.softcap * tanh(score / inst->attention.softcap);
+                p[t] = exp(score);
+                if ((inst->attention.causal && far < 0) ||
+                    (inst->attention.window &&
+                     labs(far) >= (long)inst->attention.window))
+                    p[t] = 0;
+                total += p[t];
+            }
+            for (size_t k = 0; k < vdim; k++)
+                out[k] = 0;
+            for (size_t t = 0; t < s->keys; t++)
+                for (size_t k = 0; k < vdim; k++)
+                    out[k] +=
+                        p[t] / total * (double)s->v[(t * kv_heads + kv) * cols + k];
+        }
+    free(p);
+}
+
+struct attention_case {
+    const char *name;
+    size_t rows, start; /* of the queries */
+    uint64_t heads, kv_heads, dim, value_dim, window;
+    double softcap;
+    bool causal;
+    uint64_t more; /* columns of a head in v that are no values */
+};
+
+/* The same keys and values in blocks that do not follow each other. */
+static void blocks_are_right(const struct attention_case *c, const struct inst *inst,
+                             const float *q, const struct attention_step *s,
+                             const double *want)
+{
+    enum { ROWS = 4, SKIP = 3 }; /* of a block; before the first key */
+    size_t n = c->rows * c->heads * c->value_dim;
+    size_t k_cols = c->kv_heads * c->dim,
+           v_cols = c->kv_heads * (c->value_dim + c->more);
+    size_t blocks = (SKIP + s->keys + ROWS - 1) / ROWS;
+    float *k = xcalloc(blocks * ROWS * k_cols, sizeof(*k)),
+          *v = xcalloc(blocks * ROWS * v_cols, sizeof(*v)), *y = xcalloc(n, sizeof(*y));
+    int32_t *block = xcalloc(blocks, sizeof(*block));
+    struct attention_step scattered = *s;
+    struct err err;
+    bool ok;
+
+    for (size_t i = 0; i < blocks; i++) /* pairs follow each other, backwards */
+        block[i] = (int32_t)((blocks - 1 - i) ^ (blocks % 2 == 0));
+    for (size_t t = 0; t < s->keys; t++) {
+        size_t row = (size_t)block[(SKIP + t) / ROWS] * ROWS + (SKIP + t) % ROWS;
+
+        memcpy(k + row * k_cols, s->k + t * k_cols, k_cols * sizeof(*k));
+        memcpy(v + row * v_cols, s->v + t * v_cols, v_cols * sizeof(*v));
+    }
+    scattered.k = k;
+    scattered.v = v;
+    scattered.key_row = SKIP;
+    scattered.block = block;
+    scattered.block_rows = ROWS;
+    ok = cpu_attention(team, y, q, inst, &scattered, &err) == 0;
+    tap_ok(ok && furthest(y, want, n) < 3e-6, "attention: %s: over scattered blocks",
+           c->name);
+    free(k);
+    free(v);
+    free(y);
+    free(block);
+}
+
+static void attention_is_right(const struct attention_case *c)
+{
+    struct inst inst = { .op = OP_ATTENTION,
+                         .attention = { .heads = c->heads,
+                                        .kv_heads = c->kv_heads,
+                                        .head_dim = c->dim,
+                                        .value_dim = c->value_dim,
+                                        .value_cols = c->value_dim + c->more,
+                                        .scale = 0.4,
+                                        .softcap = c->softcap,
+                                        .window = c->window,
+                                        .causal = c->causal } };
+    size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
+    float *q = numbers_new(c->rows * c->heads * c->dim, 12),
+          *k = numbers_new(keys * c->kv_heads * c->dim, 13),
+          *v = numbers_new(keys * c->kv_heads * (c->value_dim + c->more), 14),
+          *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
+    double *want = xcalloc(n, sizeof(*want));
+    struct attention_step s = {
+        .rows = c->rows, .start = c->start, .keys = keys, .k = k, .v = v
+    };
+    struct err err;
+    bool same = true;
+
+    attention_by_hand(want, q, &inst, &s);
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        memset(y, 0xff, n * sizeof(*y));
+        same &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
+        same &= !i || !memcmp(first, y, n * sizeof(*y));
+        backend_cpu.close(d);
+    }
+    if (!tap_ok(furthest(first, want, n) < 3e-6, "attention: %s", c->name))
+        printf("# error %g\n", furthest(first, want, n));
+    tap_ok(same, "attention: %s: the same for any number of threads", c->name);
+    blocks_are_right(c, &inst, q, &s, want);
+    free(q);
+    free(k);
+    free(v);
+    free(first);
+    free(y);
+    free(want);
+}
+
+static void attentions_are_right(void)
+{
+    static const struct attention_case cases[] = {
+        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0 },
+        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0 },
+        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0 },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0 },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0 },
+        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0 },
+        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0 },
+        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0 },
+        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0 },
+        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5 },
+        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5 },
+        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        attention_is_right(&cases[i]);
+}
+
+/* ---- experts ---- */
+
+static bool routes(const float *scores, const struct inst *inst, const float *bias,
+                   const float *want, size_t cols)
+{
+    struct matrix b = { .data = bias, .dtype = DTYPE_F32, .rows = 1, .cols = cols };
+    float y[16];
+
+    cpu_route(team, y, scores, 1, cols, inst, bias ? &b : NULL);
+    for (size_t i = 0; i < cols; i++)
+        if (fabsf(y[i] - want[i]) > 1e-6f)
+            return false;
+    return true;
+}
+
+static void experts_are_chosen(void)
+{
+    static const float scores[] = { 0.1f, 0.4f, 0.4f, 0.3f, 0.5f, 0.2f },
+                       bias[] = { 1, 0, 0, 0, 0, 0 };
+    struct inst inst = { .op = OP_ROUTE,
+                         .route = {
+                             .top = 2, .groups = 1, .of = 1, .best = 1, .scale = 1 } };
+
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0.4f, 0, 0, 0.5f, 0 }, 6),
+           "route: the largest scores, the first of equal ones");
+    tap_ok(routes(scores, &inst, bias, (float[]){ 0.1f, 0, 0, 0, 0.5f, 0 }, 6),
+           "route: a bias is for the choice alone");
+    inst.route.renorm = true;
+    inst.route.scale = 9;
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 4, 0, 0, 5, 0 }, 6),
+           "route: weights add up to the scale");
+    inst.route = (struct inst){
+        .route = { .top = 2, .groups = 3, .of = 1, .best = 1, .scale = 1 }
+    }.route;
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0, 0, 0, 0.5f, 0.2f }, 6),
+           "route: from the group with the best score");
+    inst.route.best = 2; /* sums 0.5, 0.7, 0.7 */
+    tap_ok(routes(scores, &inst, NULL, (float[]){ 0, 0, 0.4f, 0.3f, 0, 0 }, 6),
+           "route: from the group with the best two");
+}
+
+int main(void)
+{
+    team = device_new(2);
+    for (int i = 0; i < NTHREADS; i++)
+        tasks_run_once(thread_counts[i]);
+    products_are_right(true);
+    products_are_right(false);
+    long_sums_do_not_depend_on_threads();
+    panels_join();
+    no_rows_give_nothing();
+    every_pattern_is_widened(DTYPE_F16);
+    every_pattern_is_widened(DTYPE_BF16);
+    embedding_takes_rows();
+    rope_turns_pairs(false);
+    rope_turns_pairs(true);
+    for (int t = 0; t < NDTYPES; t++) {
+        groups_are_normed(false, dtypes[t]);
+        groups_are_normed(true, dtypes[t]);
+    }
+    activations_are_right();
+    elements_are_added_and_scaled();
+    attentions_are_right();
+    experts_are_chosen();
+    backend_cpu.close(team);
+    return tap_done();
+}

@@ -1,0 +1,129 @@
+/* unit-device - a backend whose memory none but its kernels and copies may touch
+ *
+ * Its kernels are the CPU's, on pages that are unreadable before and after each: an
+ * engine that reads or writes a value dies.  Every model runs on every axis, and what
+ * comes out is what comes out on the CPU, bit for bit. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lib/cpu/cpu.h"
+#include "tests/device-models.h"
+
+/* ---- the backend ---- */
+
+enum { PAGE = 4096, POOL = 1 << 28 };
+
+static char *pool;      /* [POOL] */
+static size_t pool_end; /* bytes that have been given out; all at once come back */
+static size_t kernels, copies;
+
+static void allow(int what)
+{
+    if (pool_end && mprotect(pool, pool_end, what) < 0)
+        abort();
+}
+
+static bool probe(void)
+{
+    return true;
+}
+
+static void *allocate(struct device *d, uint64_t size, const char *what,
+                      struct err *err)
+{
+    char *memory = pool + pool_end;
+
+    (void)d;
+    if (size > POOL - PAGE - pool_end) {
+        err_set(err, ERR_SYSTEM, "no memory for %s", what);
+        return NULL;
+    }
+    pool_end += (size + PAGE) / PAGE * PAGE;
+    allow(PROT_READ | PROT_WRITE);
+    memset(memory, 0xff, pool_end - (size_t)(memory - pool)); /* NaN */
+    allow(PROT_NONE);
+    return memory;
+}
+
+static void release(struct device *d, void *memory)
+{
+    (void)d;
+    (void)memory;
+}
+
+static int copy(struct device *d, void *to, const void *from, size_t bytes,
+                struct err *err)
+{
+    (void)d;
+    (void)err;
+    copies++;
+    allow(PROT_READ | PROT_WRITE);
+    if (bytes)
+        memcpy(to, from, bytes);
+    allow(PROT_NONE);
+    return 0;
+}
+
+static int wait(struct device *d, struct err *err)
+{
+    (void)d;
+    (void)err;
+    return 0;
+}
+
+static int run_kernel(struct device *d, const struct call *c, struct err *err)
+{
+    int ret;
+
+    kernels++;
+    allow(PROT_READ | PROT_WRITE);
+    ret = cpu_kernels[c->inst->op](d, c, err);
+    allow(PROT_NONE);
+    return ret;
+}
+
+static kernel *all_kernels[OP_COUNT];
+
+static const struct backend guarded = {
+    .name = "guarded",
+    .host_memory = false,
+    .probe = probe,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = allocate,
+    .release = release,
+    .copy_in = copy,
+    .copy_out = copy,
+    .copy = copy,
+    .wait = wait,
+    .kernel = all_kernels,
+};
+
+static void begin(void)
+{
+    pool_end = 0;
+}
+
+static bool has_run(void)
+{
+    return kernels && copies;
+}
+
+int main(void)
+{
+    const struct device_models models = { .ops = &guarded,
+                                          .begin = begin,
+                                          .has_run = has_run,
+                                          .claim =
+                                              "no value is touched but by kernels" };
+
+    pool =
+        mmap(NULL, POOL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (int op = 0; op < OP_COUNT; op++)
+        all_kernels[op] = cpu_kernels[op] ? run_kernel : NULL;
+    return device_models(&models);
+}

@@ -1,0 +1,415 @@
+/* unit-gradient - the reverse of every small causal model
+ *
+ * What each tensor's gradient is, by PyTorch in float64, stands in data/gradients.tsv
+ * (oracle/make-gradients.py says what is in it).  Every layout gives it, to the bit
+ * over threads; and along a direction it is the difference of the losses on both
+ * sides. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/run/launch.h"
+#include "lib/run/runner.h"
+#include "lib/train/parameters.h"
+#include "tests/tap.h"
+
+enum { MOST = 256, SHARED = 1 << 26, SUMS = 4 };
+
+/* What the ranks share. */
+struct shared {
+    double loss;
+    bool refused;
+    size_t at[4096]; /* of each tensor's gradient in x, plus 1; 0: not made */
+    float x[];
+};
+
+struct job {
+    struct checkpoint *c;
+    struct mesh mesh;
+    const int32_t *ids;
+    size_t n, begin; /* tokens; a rank of threads THREADS */
+    int threads;
+    bool differences;
+    struct shared *out;
+};
+
+static double sign(uint64_t i, unsigned k)
+{
+    uint32_t h = (uint32_t)(i * 0x9E3779B1u + k * 0x85EBCA77u);
+
+    h ^= h >> 15;
+    h *= 0x2C1B3C6Du;
+    return h >> 31 ? -1 : 1;
+}
+
+static size_t place(size_t n, unsigned k)
+{
+    return (size_t)((k * 7919u + 13u) * 104729ull % n);
+}
+
+/* ---- one rank ---- */
+
+struct rank {
+    const struct job *job;
+    struct program *program;
+    struct device *device;
+    struct parameters params;
+    struct engine *engine;
+    struct engine_groups groups;
+};
+
+static int open_rank(struct rank *r, const struct job *job, struct comm *world,
+                     struct err *err)
+{
+    struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    struct engine_limits limits = { .tokens = job->n, .context = job->n };
+    int coord[MESH_NAXES];
+
+    *r = (struct rank){ .job = job, .groups = { .across = 1 } };
+    mesh_coord(&job->mesh, world->rank, coord);
+    if (runner_group(&r->groups.tensor, world, &job->mesh, coord, MESH_TP, err) < 0 ||
+        runner_group(&r->groups.sequence, world, &job->mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.pipe, world, &job->mesh, coord, MESH_PP, err) < 0)
+        return -1;
+    if (program_build(&r->program, job->c->model, &job->mesh, coord, &options, err) <
+        0) {
+        job->out->refused |= err->kind == ERR_NO;
+        return -1;
+    }
+    if (backend_cpu.open(&r->device, job->threads, 0, err) < 0 ||
+        parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device, err) <
+            0 ||
+        engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
+                    &r->groups, &limits, err) < 0)
+        return -1;
+    engine_differentiate(r->engine, r->params.gradient, 1 / (float)(job->n - 1));
+    return 0;
+}
+
+static void close_rank(struct rank *r)
+{
+    struct comm *all[] = { r->groups.tensor, r->groups.sequence, r->groups.pipe };
+
+    engine_free(r->engine);
+    parameters_close(&r->params);
+    backend_cpu.close(r->device);
+    program_free(r->program);
+    for (int i = 0; i < 3; i++)
+        if (all[i])
+            all[i]->ops->close(all[i]);
+}
+
+/* Run the ids; the mean likelihood of their targets, where it is made. */
+static int step(struct rank *r, bool reverse, double *loss, struct err *err)
+{
+    const struct job *job = r->job;
+    int32_t target[MOST];
+    struct segment s = { .ids = job->ids, .targets = target, .n = job->n };
+    const float *nll;
+    size_t rows;
+
+    for (size_t i = 0; i < job->n; i++)
+        target[i] = i + 1 < job->n ? job->ids[i + 1] : -1;
+    if (engine_forward(r->engine, &s, 1, err) < 0)
+        return -1;
+    if (r->program->output[0].stage == r->program->coord[MESH_PP]) {
+        if (engine_output(r->engine, 0, &nll, &rows, err) < 0)
+            return -1;
+        *loss = 0;
+        for (size_t i = 0; i + 1 < rows; i++)
+            *loss += (double)nll[i] / (double)(job->n - 1);
+    }
+    return reverse ? engine_reverse(r->engine, err) : 0;
+}
+
+struct giving {
+    float *here, *whole;
+};
+
+static void give_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct giving *g = arg;
+
+    if (owned)
+        memcpy(g->whole + whole, g->here + here, n * sizeof(float));
+}
+
+/* Rank 0 of all lays the tensors out: every rank knows all of the model's. */
+static void give(struct rank *r)
+{
+    for (int i = 0; i < r->program->nweights; i++) {
+        size_t tensor = r->program->weight[i].tensor;
+        struct giving g = { r->params.gradient + r->params.at[i],
+                            r->job->out->x + r->job->out->at[tensor] - 1 };
+
+        parameters_runs(&r->params, i, give_run, &g);
+    }
+}
+
+/* The loss along a direction, on both sides of where it is. */
+static int difference(struct rank *r, double *found, double *wanted, double *size,
+                      struct err *err)
+{
+    const float h = 3e-4f;
+    size_t n = r->params.at[r->program->nweights];
+    float *old = xmalloc(n * sizeof(*old) + 1);
+    double loss[2];
+    int ret = 0;
+
+    memcpy(old, r->params.weight, n * sizeof(*old));
+    *wanted = *size = 0;
+    for (size_t i = 0; i < n; i++) {
+        *wanted += sign(i, 9) * (double)r->params.gradient[i];
+        *size += (double)r->params.gradient[i] * (double)r->params.gradient[i];
+    }
+    *size = sqrt(*size);
+    for (int side = 0; side < 2 && ret == 0; side++) {
+        for (size_t i = 0; i < n; i++)
+            r->params.weight[i] = old[i] + (side ? h : -h) * (float)sign(i, 9);
+        ret = step(r, false, &loss[side], err);
+    }
+    *found = (loss[1] - loss[0]) / (2 * (double)h);
+    free(old);
+    return ret;
+}
+
+static int run_rank(void *arg, struct comm *world, struct err *err)
+{
+    const struct job *job = arg;
+    struct rank r;
+    double found, wanted, size, loss = -1;
+    int ret = -1;
+
+    if (open_rank(&r, job, world, err) < 0 || step(&r, true, &loss, err) < 0 ||
+        parameters_sum(&r.params, r.groups.tensor, err) < 0 ||
+        parameters_tie(&r.params, r.groups.pipe, err) < 0)
+        goto out;
+    if (loss >= 0)
+        job->out->loss = loss;
+    give(&r);
+    ret = 0;
+    if (job->differences && !r.program->nmixtures) { /* a choice jumps */
+        if (difference(&r, &found, &wanted, &size, err) < 0)
+            ret = -1;
+        else if (!(fabs(found - wanted) < 0.04 * size + 3e-3))
+            ret = err_set(err, ERR_INPUT, "%.6g along a direction, not %.6g (of %.3g)",
+                          wanted, found, size);
+    }
+out:
+    close_rank(&r);
+    return ret;
+}
+
+/* ---- one model ---- */
+
+struct line {
+    char name[40], tensor[200];
+    size_t n;
+    double most, sum[SUMS], some[SUMS];
+};
+
+static bool read_line(FILE *f, struct line *l)
+{
+    char text[600];
+
+    return fgets(text, sizeof(text), f) &&
+           sscanf(text, "%39s %199s %zu %lf %lf %lf %lf %lf %lf %lf %lf %lf", l->name,
+                  l->tensor, &l->n, &l->most, &l->sum[0], &l->sum[1], &l->sum[2],
+                  &l->sum[3], &l->some[0], &l->some[1], &l->some[2], &l->some[3]) == 12;
+}
+
+static int read_ids(const char *path, int32_t *ids)
+{
+    char *file = fs_join_dup(path, "expected.json"), *text;
+    struct json_doc doc;
+    struct err err;
+    size_t size;
+    int n = 0;
+
+    if (fs_read_file(&text, &size, file, 1 << 24, &err) < 0)
+        abort();
+    if (json_parse(&doc, file, text, size, &err) < 0)
+        abort();
+    for (const struct json *j = json_get(doc.root, "ids")->first; j && n < MOST;
+         j = j->next) {
+        double x;
+
+        json_double(j, &x);
+        ids[n++] = (int32_t)x;
+    }
+    json_clear(&doc);
+    free(text);
+    free(file);
+    return n;
+}
+
+/* Lay out room for every tensor; bytes in all. */
+static void lay_out(struct shared *s, const struct model *m)
+{
+    size_t end = 0;
+
+    memset(s->at, 0, sizeof(s->at));
+    for (size_t i = 0; i < m->ntensors; i++) {
+        size_t n = 1;
+
+        for (int k = 0; k < m->tensor[i].ndim; k++)
+            n *= (size_t)m->tensor[i].axis[k]->size;
+        s->at[i] = end + 1;
+        end += n;
+    }
+    if (end * sizeof(float) > SHARED - sizeof(*s))
+        abort();
+    memset(s->x, 0, end * sizeof(float));
+}
+
+/* How far the gradient is from what LINE says, in parts of its largest element, or of
+ * LEAST: a key's bias moves nothing. */
+static double distance(const struct line *l, double least, const float *x)
+{
+    double off = 0, sum[SUMS] = { 0 }, most = l->most > least ? l->most : least;
+
+    for (size_t i = 0; i < l->n; i++)
+        for (unsigned k = 0; k < SUMS; k++)
+            sum[k] += sign(i, k) * (double)x[i];
+    for (unsigned k = 0; k < SUMS; k++) {
+        double a = fabs(sum[k] - l->sum[k]) / sqrt((double)l->n);
+        double b = fabs((double)x[place(l->n, k)] - l->some[k]);
+
+        off = !(a <= off) ? a : off;
+        off = !(b <= off) ? b : off;
+    }
+    return off / most;
+}
+
+static const struct layout {
+    const char *name;
+    int tp, pp, threads;
+} layouts[] = {
+    { "one rank", 1, 1, 1 }, { "three threads", 1, 1, 3 }, { "tp 2", 2, 1, 1 },
+    { "tp 3", 3, 1, 1 },     { "pp 2", 1, 2, 1 },          { "tp 2 pp 2", 2, 2, 1 },
+};
+
+/* Compare with the lines of the model; the worst tensor's in *text. */
+static double compare(const struct checkpoint *c, const struct shared *out,
+                      const struct line *line, size_t n, char **text)
+{
+    double worst = 0, most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = line[i].most > most ? line[i].most : most;
+    free(*text);
+    *text = NULL;
+    for (size_t i = 0; i < n; i++) {
+        long t = model_find(c->model, line[i].tensor);
+        double off;
+
+        if (t < 0)
+            continue; /* what no model reads */
+        if (c->model->tensor[t].tied >= 0)
+            t = c->model->tensor[t].tied;
+        off = distance(&line[i], most * 1e-2, out->x + out->at[t] - 1);
+        if (!(off <= worst) || !*text) {
+            worst = off;
+            free(*text);
+            *text = str_dupf("%s is off by %.2g of the largest", line[i].tensor, off);
+        }
+    }
+    return worst;
+}
+
+static void try_layout(struct job *job, const struct layout *l, const struct line *line,
+                       size_t n, float **one)
+{
+    int size[MESH_NAXES] = { [MESH_TP] = l->tp, [MESH_PP] = l->pp };
+    const struct model *m = job->c->model;
+    struct err err = { .text = "" };
+    char *text = NULL;
+    size_t end = 0;
+    double off;
+    int sig, ret;
+
+    if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
+        model_check_mesh(m, &job->mesh, &err) < 0)
+        return;
+    lay_out(job->out, m);
+    for (size_t i = 0; i < m->ntensors; i++)
+        end = job->out->at[i] > end ? job->out->at[i] : end;
+    job->threads = l->threads;
+    job->differences = job->mesh.nranks == 1 && l->threads == 1;
+    job->out->refused = false;
+    ret = launch_ranks(job->mesh.nranks, run_rank, job, &sig, &err);
+    if (ret < 0) {
+        tap_ok(false, "%s on %s", line->name, l->name);
+        printf("# %s\n", err.text);
+        return;
+    }
+    off = compare(job->c, job->out, line, n, &text);
+    if (!tap_ok(off < 1e-5, "%s on %s: gradients as PyTorch's", line->name, l->name))
+        printf("# %s\n", text ? text : "");
+    free(text);
+    if (l->threads > 1 && *one)
+        tap_ok(!memcmp(*one, job->out->x, end * sizeof(float)),
+               "%s: the same bits on more threads", line->name);
+    if (!*one) {
+        *one = xmalloc(end * sizeof(float) + 1);
+        memcpy(*one, job->out->x, end * sizeof(float));
+    }
+}
+
+static void try_model(const char *models, const struct line *line, size_t n,
+                      struct shared *out)
+{
+    char *path = fs_join_dup(models, line->name);
+    struct checkpoint_options options = { 0 };
+    struct err err = { .text = "" };
+    int32_t ids[MOST];
+    struct job job = { .ids = ids, .out = out };
+    float *one = NULL;
+
+    if (checkpoint_open(&job.c, path, &options, &err) < 0) {
+        tap_ok(false, "%s: %s", line->name, err.text);
+        free(path);
+        return;
+    }
+    job.n = (size_t)read_ids(path, ids);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+        try_layout(&job, &layouts[i], line, n, &one);
+    free(one);
+    checkpoint_close(job.c);
+    free(path);
+}
+
+int main(int argc, char **argv)
+{
+    char *models = str_dupf("%s/tests/data/models", getenv("top_srcdir"));
+    char *file = str_dupf("%s/tests/data/gradients.tsv", getenv("top_srcdir"));
+    struct shared *out =
+        mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    FILE *f = fopen(file, "r");
+    struct line *line = NULL, next;
+    size_t n = 0, cap = 0;
+    bool more = f && read_line(f, &next);
+
+    while (more) {
+        line = xgrow(line, &cap, n + 1, sizeof(*line));
+        line[n++] = next;
+        more = read_line(f, &next);
+        if (!more || strcmp(next.name, line->name) != 0) {
+            if (argc < 2 || !strcmp(argv[1], line->name))
+                try_model(models, line, n, out);
+            n = 0;
+        }
+    }
+    fclose(f);
+    free(line);
+    free(file);
+    free(models);
+    return tap_done();
+}

@@ -1,0 +1,330 @@
+/* unit-program - what programs cost: FLOPs, bytes and collectives counted by hand, and
+ * the same in all that counts them */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/pp-partition/stages.h"
+#include "lib/base/mem.h"
+#include "lib/estimate/work.h"
+#include "lib/program/print.h"
+#include "tests/tap.h"
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 2,"
+    " \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"intermediate_size\": "
+    "12,"
+    " \"vocab_size\": 16, \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6}";
+static const char mixtral[] =
+    "{\"model_type\": \"mixtral\", \"hidden_size\": 8, \"num_hidden_layers\": 2,"
+    " \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"intermediate_size\": "
+    "12,"
+    " \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"vocab_size\": 16,"
+    " \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6, \"sliding_window\": 4}";
+static const char deepseek[] =
+    "{\"model_type\": \"deepseek_v2\", \"hidden_size\": 8, \"num_hidden_layers\": 2,"
+    " \"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"intermediate_size\": "
+    "12,"
+    " \"moe_intermediate_size\": 6, \"n_routed_experts\": 4, \"n_shared_experts\": 1,"
+    " \"num_experts_per_tok\": 2, \"first_k_dense_replace\": 1, \"moe_layer_freq\": 1,"
+    " \"topk_method\": \"greedy\", \"scoring_func\": \"softmax\","
+    " \"routed_scaling_factor\": 1.0, \"norm_topk_prob\": false, \"n_group\": 1,"
+    " \"topk_group\": 1, \"q_lora_rank\": null, \"kv_lora_rank\": 4,"
+    " \"qk_nope_head_dim\": 4, \"qk_rope_head_dim\": 2, \"v_head_dim\": 4,"
+    " \"vocab_size\": 16, \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6}";
+static const char olmo2[] =
+    "{\"model_type\": \"olmo2\", \"hidden_size\": 8, \"num_hidden_layers\": 2,"
+    " \"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"intermediate_size\": "
+    "12,"
+    " \"vocab_size\": 16, \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6}";
+
+/* Without what is tested there is nothing to test. */
+static void give_up(const struct err *err)
+{
+    printf("Bail out! %s\n", err->text);
+    exit(99);
+}
+
+static struct model *open_model(const char *config)
+{
+    struct model *m = NULL;
+    struct err err = { 0 };
+
+    if (model_open(&m, "config.json", config, NULL, NULL, &err) < 0)
+        give_up(&err);
+    return m;
+}
+
+/* The program of rank RANK of TP that ends in the likelihood. */
+static struct program *build(const struct model *m, int tp, int rank)
+{
+    const struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    const int size[MESH_NAXES] = { [MESH_TP] = tp };
+    const int coord[MESH_NAXES] = { [MESH_TP] = rank };
+    struct program *p = NULL;
+    struct err err = { 0 };
+    struct mesh mesh;
+
+    if (mesh_set(&mesh, size, NULL, &err) < 0 ||
+        program_build(&p, m, &mesh, coord, &opt, &err) < 0)
+        give_up(&err);
+    return p;
+}
+
+/* ---- by hand ---- */
+
+enum { TOKENS = 10 };
+
+static void check_flops(const char *name, const char *config, double products,
+                        double attention)
+{
+    struct model *m = open_model(config);
+    struct program *p = build(m, 1, 0);
+    struct cost_step token = cost_token(TOKENS), all = cost_prompt(TOKENS);
+    struct cost c = cost_program(p, &token), whole;
+
+    all.rows[ROWS_WANTED] = TOKENS;
+    whole = cost_program(p, &all);
+    tap_ok(c.products == products && c.attention == attention,
+           "%s: FLOPs of a token: %g %g, by hand %g %g", name, c.products, c.attention,
+           products, attention);
+    tap_ok(fabs(whole.products - TOKENS * products) < 1e-6 &&
+               fabs(whole.attention - TOKENS * attention) < 1e-6,
+           "%s: a prompt costs its tokens", name);
+    program_free(p);
+    model_free(m);
+}
+
+static void test_flops(void)
+{
+    /* q and o are 8 x 8, k and v 4 x 8; gate, up and down 12 x 8; the head 16 x 8 */
+    double gqa = 2 * 8 * 8 + 2 * 4 * 8, mlp = 3 * 12 * 8, head = 16 * 8;
+    /* 2 heads of q k^T and of the weighted sum over 4 columns each; a row of 10 sees
+     * 10 / 2 keys in the mean */
+    double keys = TOKENS / 2.0, each = 2 * 2 * (4 + 4);
+
+    check_flops("llama", llama, 2 * (2 * (gqa + mlp) + head), 2 * each * keys);
+    /* the router is 4 x 8; 2 of 4 experts; of a window of 4: 4 - 4 * 4 / (2 * 10) */
+    check_flops("mixtral", mixtral, 2 * (2 * (gqa + 4 * 8 + 2 * mlp) + head),
+                2 * each * (4 - 16 / 20.0));
+    /* q 2 * (4 + 2) x 8, the latent and the turned key 4 + 2 x 8; each head's 4 columns
+     * of q to the latent's 4, and its result back; o 8 x 8.  One layer is dense; the
+     * other has a router, 2 experts and the shared one of 6 x 8.  Scores are over 4 + 2
+     * columns of the latent, and its 4 are summed. */
+    check_flops("deepseek_v2", deepseek,
+                2 * (2 * (12 * 8 + 6 * 8 + 2 * (2 * 4 * 4) + 8 * 8) + mlp + 4 * 8 +
+                     3 * (3 * 6 * 8) + head),
+                2 * (2 * 2 * (6 + 4)) * keys);
+    check_flops("olmo2", olmo2, 2 * (2 * (4 * 8 * 8 + mlp) + head), 2 * each * keys);
+}
+
+static void test_bytes(void)
+{
+    struct model *m = open_model(llama);
+    struct program *p = build(m, 1, 0);
+    struct cost_step token = cost_token(TOKENS);
+    struct cost c = cost_program(p, &token);
+    /* elements: what each reads, then what it writes */
+    double q = 8 + 8 + (8 + 4 + 8), k = 8 + 4 + (4 + 4 + 4) + (4 + 4);
+    double v = 8 + 4 + (4 + 4), a = 8 + 4 + 4 + 8, o = 8 + 8 + (8 + 8 + 8);
+    double norm = 8 + 8, gate = 8 + 12 + (12 + 12), up = 8 + 12;
+    double mul = 12 + 12 + 12, down = 12 + 8 + (8 + 8 + 8);
+    double layer = norm + q + k + v + a + o + norm + gate + up + mul + down;
+    /* the angles' cosines and sines; the embedding's row; rows that are wanted are
+     * taken before the last norm; statistics are 4 of f64 */
+    double all = 4 + 8 + 2 * layer + (8 + 8) + norm + (8 + 16) + 16 + 1;
+    double statistics = 4 + 4;
+
+    tap_ok(c.sharded + c.whole == 4 * all + 8 * statistics,
+           "llama: bytes moved for a token: %g, by hand %g", c.sharded + c.whole,
+           4 * all + 8 * statistics);
+    tap_ok(c.weights == 4 * (2 * (2 * 64 + 2 * 32 + 3 * 96) + 128),
+           "llama: bytes of weights: %g", c.weights);
+    program_free(p);
+    model_free(m);
+}
+
+static void test_experts(void)
+{
+    struct model *m = open_model(mixtral);
+    struct program *p = build(m, 1, 0);
+    struct cost_step one = cost_prompt(1), two = cost_prompt(2),
+                     many = cost_prompt(500);
+    /* besides experts: q, o, k, v and the router of two layers, and the head */
+    double others = 2 * (2 * 64 + 2 * 32 + 32) + 128, expert = 3 * 12 * 8;
+
+    tap_ok(cost_program(p, &one).weights == 4 * (others + 2 * 2 * expert),
+           "mixtral: a token reads two experts of a layer");
+    tap_ok(cost_program(p, &two).weights == 4 * (others + 2 * 3 * expert),
+           "two tokens, each of two of four, read three in the mean");
+    tap_ok(cost_program(p, &many).weights == 4 * (others + 2 * 4 * expert),
+           "many read all four");
+    program_free(p);
+    model_free(m);
+}
+
+/* ---- collectives ---- */
+
+static void check_collectives(const char *name, const char *config, double reduces,
+                              double bytes)
+{
+    struct model *m = open_model(config);
+
+    for (int tp = 1; tp <= 2; tp++) {
+        struct cost_collective all[COLLECTIVE_KINDS][MESH_NAXES] = { 0 };
+        const struct cost_collective *sum = &all[COLLECTIVE_ALL_REDUCE][MESH_TP];
+        const struct cost_collective *gather = &all[COLLECTIVE_ALL_GATHER][MESH_TP];
+        struct program *p = build(m, tp, 0);
+        struct cost_step token = cost_token(TOKENS);
+
+        cost_collectives(all, p, &token);
+        tap_ok(sum->count == (tp > 1 ? reduces : 0) &&
+                   sum->bytes == (tp > 1 ? bytes : 0),
+               "%s at tp %d: %g all-reduces of %g bytes", name, tp, sum->count,
+               sum->bytes);
+        /* the likelihood's statistics: 4 of f64 from each rank */
+        tap_ok(gather->count == (tp > 1) && gather->bytes == (tp > 1 ? 2 * 4 * 8 : 0),
+               "%s at tp %d: %g all-gathers of %g bytes", name, tp, gather->count,
+               gather->bytes);
+        program_free(p);
+    }
+    model_free(m);
+}
+
+static void test_collectives(void)
+{
+    double row = 4 * 8;
+
+    /* the embedding; of each layer attention's and the MLP's result */
+    check_collectives("llama", llama, 1 + 2 * 2, 5 * row);
+    check_collectives("mixtral", mixtral, 1 + 2 * 2, 5 * row);
+    check_collectives("deepseek_v2", deepseek, 1 + 2 * 2, 5 * row);
+    /* and a sum of squares in f64 for the norms of q and of k: ten with the gather */
+    check_collectives("olmo2", olmo2, 1 + 2 * 4, 5 * row + 2 * 2 * 8);
+}
+
+/* The step-time model has them, each once, going forward. */
+static void test_step_time(void)
+{
+    struct model *m = open_model(olmo2);
+    const int size[MESH_NAXES] = { [MESH_TP] = 2 }, origin[MESH_NAXES] = { 0 };
+    struct memory_options o = {
+        .train = true, .flash = true, .compute_bytes = 2, .seq = TOKENS
+    };
+    struct profile *profile;
+    struct err err = { 0 };
+    struct anatomy *a;
+    const struct work *w;
+
+    if (mesh_set(&o.mesh, size, NULL, &err) < 0 ||
+        anatomy_open(&a, m, &o.mesh, origin, NULL, NULL, &err) < 0)
+        give_up(&err);
+    profile = profile_new(a, &o);
+    w = &profile->all[profile->depths];
+    tap_ok(w->reductions == 9 && w->gathers == 1,
+           "olmo2: the time of a step has ten collectives: %g sums, %g gathers",
+           w->reductions, w->gathers);
+    profile_free(profile);
+    anatomy_close(a);
+    model_free(m);
+}
+
+/* ---- whoever counts ---- */
+
+static void check_readers(const char *name, const char *config)
+{
+    struct model *m = open_model(config);
+    const int origin[MESH_NAXES] = { 0 };
+    struct memory_options o = {
+        .train = true, .flash = true, .compute_bytes = 2, .seq = model_context(m)
+    };
+    struct program *p = build(m, 1, 0);
+    struct cost_step token = cost_token((double)model_context(m));
+    struct cost c = cost_program(p, &token);
+    double flops = c.products + c.attention, stages;
+    struct stage_costs costs;
+    struct err err = { 0 };
+    struct profile *profile;
+    struct anatomy *a;
+    const struct work *w;
+    struct mesh one;
+
+    mesh_one(&one);
+    o.mesh = one;
+    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &err) < 0 ||
+        stage_costs(&costs, m, "flops", &err) < 0)
+        give_up(&err);
+    profile = profile_new(a, &o);
+    w = &profile->all[profile->depths];
+    tap_ok(fabs(w->products + w->attention - flops) < 1e-6,
+           "%s: mem-estimate counts %g FLOPs, the program has %g", name,
+           w->products + w->attention, flops);
+    stages = (double)costs.first + (double)costs.last;
+    for (int i = 0; i < costs.nlayers; i++)
+        stages += (double)costs.layer[i];
+    tap_ok(fabs(stages - flops) <= 2, "%s: so does pp-partition: %g", name, stages);
+    stage_costs_clear(&costs);
+    profile_free(profile);
+    anatomy_close(a);
+    program_free(p);
+    model_free(m);
+}
+
+/* ---- printing ---- */
+
+static bool has(const struct str *s, const char *text)
+{
+    return strstr(str_text(s), text) != NULL;
+}
+
+static void test_print(void)
+{
+    struct model *m = open_model(llama);
+    struct program *p = build(m, 2, 1);
+    struct cost_step token = cost_token(TOKENS);
+    struct str text = { 0 }, json = { 0 };
+    int lines = 0, objects = 0;
+
+    print_program(&text, p, &token);
+    print_program_json(&json, p, &token, 1);
+    tap_ok(has(&text, "%3 [tokens][4 of 8] f32 sharded = linear(%2 [tokens][8] f32 "
+                      "replicated, model.layers.0.self_attn.q_proj.weight [4][8]); "
+                      "rows 1, bytes 176, FLOPs 64\n"),
+           "a product: result, operands, rows, bytes and FLOPs");
+    tap_ok(has(&text, "%1 [tokens][8] f32 replicated = all-reduce(%0 [tokens][8] f32 "
+                      "partial) over tp; rows 1, bytes 32, FLOPs 0\n"),
+           "a collective: its group, and the bytes of its result");
+    tap_ok(has(&text, "collectives: 5 all-reduce over tp of 2, bytes 160\n"),
+           "collectives are summed");
+    for (const char *c = str_text(&text); *c; c++)
+        lines += *c == '\n';
+    for (const char *c = str_text(&json); *c; c++)
+        objects += *c == '\n';
+    tap_is_int(lines, p->ninsts + 3, "a line each, two of collectives and the total");
+    tap_is_int(objects, p->ninsts + 1, "an object each, and one of the sums");
+    tap_ok(has(&json, "{\"type\":\"instruction\",\"rank\":1,\"index\":2,"
+                      "\"op\":\"all-reduce\",\"result\":{\"value\":1,\"row_kind\":"
+                      "\"tokens\",\"rows\":1,\"columns\":8,\"whole_columns\":8,"
+                      "\"dtype\":\"f32\",\"placement\":\"replicated\"}"),
+           "objects of JSON");
+    str_clear(&text);
+    str_clear(&json);
+    program_free(p);
+    model_free(m);
+}
+
+int main(void)
+{
+    test_flops();
+    test_bytes();
+    test_experts();
+    test_collectives();
+    test_step_time();
+    check_readers("llama", llama);
+    check_readers("mixtral", mixtral);
+    check_readers("deepseek_v2", deepseek);
+    check_readers("olmo2", olmo2);
+    test_print();
+    return tap_done();
+}

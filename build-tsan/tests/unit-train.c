@@ -1,0 +1,360 @@
+/* unit-train - steps of training against a plain loop of PyTorch
+ *
+ * oracle/make-training.py says what data/training.tsv and data/adamw.tsv are.  Every
+ * layout has the loop's losses and norms, and in the end its weights; a pipeline's
+ * order and the number of threads change no bit. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/run/launch.h"
+#include "lib/train/schedule.h"
+#include "lib/train/trainer.h"
+#include "tests/tap.h"
+
+enum { STEPS = 6, GLOBAL = 12, MOST = 16, SUMS = 4, SHARED = 1 << 22 };
+
+static double sign(uint64_t i, unsigned k)
+{
+    uint32_t h = (uint32_t)(i * 0x9E3779B1u + k * 0x85EBCA77u);
+
+    h ^= h >> 15;
+    h *= 0x2C1B3C6Du;
+    return h >> 31 ? -1 : 1;
+}
+
+/* ---- the optimizer by itself ---- */
+
+struct state {
+    float p, g, m, v;
+};
+
+static void try_adamw(const char *file)
+{
+    enum { N = 200 };
+    static struct state s[4][N];
+    const struct adamw a = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01 };
+    FILE *f = fopen(file, "r");
+    size_t n[4] = { 0 }, off = 0, moments = 0, far = 0;
+    struct state row;
+    int step;
+
+    while (f && fscanf(f, "%d %a %a %a %a", &step, &row.p, &row.g, &row.m, &row.v) == 5)
+        s[step][n[step]++] = row;
+    if (f)
+        fclose(f);
+    tap_ok(n[0] == N && n[3] == N, "the states of PyTorch's AdamW are there");
+    for (uint64_t t = 1; t < 4; t++)
+        for (size_t i = 0; i < N; i++) {
+            struct state now = s[t - 1][i], *want = &s[t][i];
+
+            adamw_update(&a, 1e-3, t, 1, &now.p, &want->g, &now.m, &now.v, 1);
+            moments += now.m != want->m || now.v != want->v;
+            off += now.p != want->p;
+            far += fabsf(now.p - want->p) > fabsf(want->p) * 2e-7f;
+        }
+    tap_ok(moments == 0, "AdamW has PyTorch's moments to the bit");
+    if (!tap_ok(off <= N / 100 && !far,
+                "and its weights, but where its root is rounded otherwise"))
+        printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
+}
+
+static void try_rates(void)
+{
+    tap_ok(schedule_rate(SCHEDULE_LINEAR, 1, 0, 2, 10) == 0 &&
+               schedule_rate(SCHEDULE_LINEAR, 1, 1, 2, 10) == 0.5 &&
+               schedule_rate(SCHEDULE_LINEAR, 1, 2, 2, 10) == 1 &&
+               schedule_rate(SCHEDULE_LINEAR, 1, 6, 2, 10) == 0.5 &&
+               schedule_rate(SCHEDULE_LINEAR, 1, 10, 2, 10) == 0,
+           "a linear rate warms up and falls to 0");
+    tap_ok(fabs(schedule_rate(SCHEDULE_COSINE, 2, 5, 0, 10) - 1) < 1e-12 &&
+               schedule_rate(SCHEDULE_INVERSE_SQRT, 1, 16, 4, 100) == 0.5 &&
+               schedule_rate(SCHEDULE_CONSTANT, 1, 0, 4, 10) == 1 &&
+               schedule_rate(SCHEDULE_CONSTANT_WITH_WARMUP, 1, 1, 4, 10) == 0.25 &&
+               fabs(schedule_rate(SCHEDULE_POLYNOMIAL, 1, 5, 0, 10) - 0.50000005) <
+                   1e-12,
+           "the other rates are those of their formulas");
+}
+
+/* ---- one model on one mesh ---- */
+
+struct shared {
+    struct trainer_result result[STEPS];
+    size_t at[2048]; /* of each tensor in x, plus 1 */
+    float x[];
+};
+
+struct job {
+    struct checkpoint *c;
+    struct mesh mesh;
+    enum order order;
+    int threads;
+    struct shared *out;
+};
+
+static void make_batch(int step, uint64_t vocab, struct sample *sample,
+                       int32_t (*ids)[MOST], int32_t (*targets)[MOST])
+{
+    for (int i = 0; i < GLOBAL; i++) {
+        int n = 9 + (i * 5 + step) % 7;
+
+        for (int k = 0; k < n; k++)
+            ids[i][k] =
+                3 + (step * 131 + i * 31 + k * k * 7 + k * 11) % (int)(vocab - 4);
+        for (int k = 0; k < n; k++)
+            targets[i][k] = k + 1 < n && k + 1 > i % 3 ? ids[i][k + 1] : -1;
+        sample[i] = (struct sample){ ids[i], targets[i], (size_t)n };
+    }
+}
+
+struct giving {
+    float *here, *whole;
+};
+
+static void give_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct giving *g = arg;
+
+    if (owned)
+        memcpy(g->whole + whole, g->here + here, n * sizeof(float));
+}
+
+static int run_rank(void *arg, struct comm *world, struct err *err)
+{
+    const struct job *job = arg;
+    const struct trainer_options options = {
+        .length = MOST,
+        .micro_batch = 2,
+        .global = GLOBAL,
+        .order = job->order,
+        .adamw = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1 },
+        .clip = 1.5,
+    };
+    struct runner_machine machine = { .ops = &backend_cpu, .threads = job->threads };
+    int32_t ids[GLOBAL][MOST], targets[GLOBAL][MOST];
+    struct sample sample[GLOBAL];
+    struct trainer t;
+    double vocab;
+
+    if (trainer_open(&t, job->c, &job->mesh, &machine, world, &options, err) < 0)
+        return -1;
+    model_number(job->c->model, "vocab", &vocab);
+    for (int step = 0; step < STEPS; step++) {
+        struct trainer_result result;
+
+        make_batch(step, (uint64_t)vocab, sample, ids, targets);
+        if (trainer_step(&t, sample,
+                         schedule_rate(SCHEDULE_COSINE, 3e-3, (uint64_t)step, 1, STEPS),
+                         &result, err) < 0) {
+            trainer_close(&t);
+            return -1;
+        }
+        if (world->rank == 0)
+            job->out->result[step] = result;
+    }
+    for (int i = 0; i < t.program->nweights; i++) {
+        struct giving g = { t.parameters.weight + t.parameters.at[i],
+                            job->out->x + job->out->at[t.program->weight[i].tensor] -
+                                1 };
+
+        parameters_runs(&t.parameters, i, give_run, &g);
+    }
+    trainer_close(&t);
+    return 0;
+}
+
+/* Room for every tensor; floats in all. */
+static size_t lay_out(struct shared *s, const struct model *m)
+{
+    size_t end = 0;
+
+    for (size_t i = 0; i < m->ntensors; i++) {
+        size_t n = 1;
+
+        for (int k = 0; k < m->tensor[i].ndim; k++)
+            n *= (size_t)m->tensor[i].axis[k]->size;
+        s->at[i] = end + 1;
+        end += n;
+    }
+    if (sizeof(*s) + end * sizeof(float) > SHARED)
+        abort();
+    memset(s->x, 0, end * sizeof(float));
+    return end;
+}
+
+/* ---- what it should be ---- */
+
+struct wanted {
+    char name[40];
+    struct {
+        double loss, norm, rate;
+    } step[STEPS];
+    struct {
+        char name[160];
+        double spread, sum[SUMS];
+    } tensor[200];
+    size_t n;
+};
+
+/* The lines of the next model. */
+static bool read_wanted(FILE *f, struct wanted *w)
+{
+    long at;
+
+    memset(w, 0, sizeof(*w));
+    for (int i = 0; i < STEPS; i++)
+        if (fscanf(f, "%39s %*d %lf %lf %lf", w->name, &w->step[i].loss,
+                   &w->step[i].norm, &w->step[i].rate) != 4)
+            return false;
+    for (at = ftell(f);; at = ftell(f)) {
+        char name[40];
+        double *sum = w->tensor[w->n].sum;
+
+        if (fscanf(f, "%39s %159s %lf %lf %lf %lf %lf", name, w->tensor[w->n].name,
+                   &w->tensor[w->n].spread, &sum[0], &sum[1], &sum[2], &sum[3]) != 7 ||
+            strcmp(name, w->name) != 0)
+            break;
+        w->n++;
+    }
+    fseek(f, at, SEEK_SET);
+    return true;
+}
+
+/* Why the run is not the loop's: a fresh text, or NULL. */
+static char *differs(const struct job *job, const struct wanted *w)
+{
+    for (int i = 0; i < STEPS; i++) {
+        const struct trainer_result *r = &job->out->result[i];
+
+        if (!(fabs(r->loss - w->step[i].loss) < 1e-5 * w->step[i].loss))
+            return str_dupf("step %d: loss %.9g, not %.9g", i + 1, r->loss,
+                            w->step[i].loss);
+        if (!(fabs(r->norm - w->step[i].norm) < 1e-4 * w->step[i].norm))
+            return str_dupf("step %d: norm %.9g, not %.9g", i + 1, r->norm,
+                            w->step[i].norm);
+    }
+    for (size_t i = 0; i < w->n; i++) {
+        long t = model_find(job->c->model, w->tensor[i].name);
+        const struct model_tensor *m;
+        size_t n = 1;
+
+        if (t < 0)
+            continue;
+        if (job->c->model->tensor[t].tied >= 0)
+            t = job->c->model->tensor[t].tied;
+        m = &job->c->model->tensor[t];
+        for (int k = 0; k < m->ndim; k++)
+            n *= (size_t)m->axis[k]->size;
+        for (unsigned k = 0; k < SUMS; k++) {
+            const float *x = job->out->x + job->out->at[t] - 1;
+            double sum = 0, most;
+
+            for (size_t j = 0; j < n; j++)
+                sum += sign(j, k) * (double)x[j];
+            most = (10 * w->tensor[i].spread + 1e-6) * sqrt((double)n);
+            if (!(fabs(sum - w->tensor[i].sum[k]) <= most))
+                return str_dupf("%s: sum %.9g, not %.9g +- %.2g", w->tensor[i].name,
+                                sum, w->tensor[i].sum[k], most);
+        }
+    }
+    return NULL;
+}
+
+static const struct layout {
+    const char *name;
+    int tp, dp, pp, threads;
+    enum order order;
+    int same_as; /* layout that has the same bits, or -1 */
+} layouts[] = {
+    { "one rank", 1, 1, 1, 1, ORDER_GPIPE, -1 },
+    { "three threads", 1, 1, 1, 3, ORDER_GPIPE, 0 },
+    { "tp 2", 2, 1, 1, 1, ORDER_GPIPE, -1 },
+    { "tp 3", 3, 1, 1, 1, ORDER_GPIPE, -1 },
+    { "dp 2", 1, 2, 1, 1, ORDER_GPIPE, -1 },
+    { "pp 2, gpipe", 1, 1, 2, 1, ORDER_GPIPE, -1 },
+    { "pp 2, 1f1b", 1, 1, 2, 1, ORDER_1F1B, 5 },
+    { "tp 2 dp 2 pp 2", 2, 2, 2, 1, ORDER_1F1B, -1 },
+};
+enum { LAYOUTS = sizeof(layouts) / sizeof(*layouts) };
+
+static void try_model(const char *models, const struct wanted *w, struct shared *out)
+{
+    char *path = fs_join_dup(models, w->name);
+    struct checkpoint_options options = { 0 };
+    struct err err = { .text = "" };
+    struct job job = { .out = out };
+    float *made[LAYOUTS] = { NULL };
+    size_t n;
+
+    if (checkpoint_open(&job.c, path, &options, &err) < 0) {
+        tap_ok(false, "%s: %s", w->name, err.text);
+        free(path);
+        return;
+    }
+    for (int i = 0; i < LAYOUTS; i++) {
+        const struct layout *l = &layouts[i];
+        int size[MESH_NAXES] = {
+            [MESH_TP] = l->tp, [MESH_DP] = l->dp, [MESH_PP] = l->pp
+        };
+        char *why;
+        int sig;
+
+        if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||
+            model_check_mesh(job.c->model, &job.mesh, &err) < 0)
+            continue;
+        n = lay_out(out, job.c->model);
+        job.order = l->order;
+        job.threads = l->threads;
+        if (launch_ranks(job.mesh.nranks, run_rank, &job, &sig, &err) < 0) {
+            tap_ok(false, "%s on %s: %s", w->name, l->name, err.text);
+            continue;
+        }
+        why = differs(&job, w);
+        if (!tap_ok(!why, "%s on %s: losses, norms and weights as PyTorch's", w->name,
+                    l->name))
+            printf("# %s\n", why);
+        free(why);
+        made[i] = xmalloc(n * sizeof(float) + 1);
+        memcpy(made[i], out->x, n * sizeof(float));
+        if (l->same_as >= 0 && made[l->same_as])
+            tap_ok(!memcmp(made[i], made[l->same_as], n * sizeof(float)),
+                   "%s: %s has the bits of %s", w->name, l->name,
+                   layouts[l->same_as].name);
+    }
+    for (int i = 0; i < LAYOUTS; i++)
+        free(made[i]);
+    checkpoint_close(job.c);
+    free(path);
+}
+
+int main(int argc, char **argv)
+{
+    char *data = str_dupf("%s/tests/data", getenv("top_srcdir"));
+    char *models = fs_join_dup(data, "models");
+    char *training = fs_join_dup(data, "training.tsv");
+    char *adamw = fs_join_dup(data, "adamw.tsv");
+    struct shared *out =
+        mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct wanted *w = xmalloc(sizeof(*w));
+    FILE *f = fopen(training, "r");
+
+    try_adamw(adamw);
+    try_rates();
+    while (f && read_wanted(f, w))
+        if (argc < 2 || !strcmp(argv[1], w->name))
+            try_model(models, w, out);
+    if (f)
+        fclose(f);
+    free(w);
+    free(adamw);
+    free(training);
+    free(models);
+    free(data);
+    return tap_done();
+}

@@ -1,0 +1,267 @@
+/* blas - large products by cuBLASLt, where it is there */
+#include "lib/gpu/blas.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "config.h"
+#include "lib/base/mem.h"
+#include "lib/gpu/cublaslt.h"
+
+enum {
+    LEAST = 32,           /* rows for which our own kernels are not as good */
+    WORKSPACE = 32 << 20, /* what cuBLAS asks for on newer GPUs */
+    ALIGN = 16,
+    SHAPES = 64 /* that are remembered */
+};
+
+struct blas {
+    void *library, *lt;
+#define FUNCTION(name, arguments) int(*name) arguments;
+    LT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    void *workspace;
+    void *parts; /* device: x in two parts */
+    uint64_t room;
+    /* the algorithm of a shape is chosen once */
+    struct shape {
+        uint64_t rows, in, out;
+        int type;
+        bool plain, none;
+        struct lt_algo algo;
+        size_t workspace;
+    } shape[SHAPES];
+    int nshapes;
+};
+
+/* By name, and where CUDA was when this was built. */
+static void *load(void)
+{
+    static const char *const names[] = {
+        "libcublasLt.so.13",
+        "libcublasLt.so.12",
+#ifdef CUDA_LIBDIR
+        CUDA_LIBDIR "/libcublasLt.so.13",
+        CUDA_LIBDIR "/libcublasLt.so.12",
+#endif
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+
+        if (library)
+            return library;
+    }
+    return NULL;
+}
+
+size_t blas_version(void)
+{
+    void *library = load();
+    size_t (*get)(void) = NULL, version;
+
+    if (!library)
+        return 0;
+    *(void **)&get = dlsym(library, "cublasLtGetVersion");
+    version = get ? get() : 0;
+    dlclose(library);
+    return version;
+}
+
+struct blas *blas_open(void)
+{
+    void *library = load();
+    struct blas *b;
+    bool all = true;
+
+    if (!library)
+        return NULL;
+    b = xcalloc(1, sizeof(*b));
+    b->library = library;
+#define FUNCTION(name, arguments)               \
+    *(void **)&b->name = dlsym(library, #name); \
+    all = all && b->name;
+    LT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    if (!all || b->cublasLtCreate(&b->lt) != 0) {
+        b->lt = NULL;
+        blas_close(b);
+        return NULL;
+    }
+    return b;
+}
+
+void blas_close(struct blas *b)
+{
+    if (!b)
+        return;
+    if (b->lt)
+        b->cublasLtDestroy(b->lt);
+    cudaFree(b->workspace);
+    cudaFree(b->parts);
+    dlclose(b->library);
+    free(b);
+}
+
+/* ---- one product ---- */
+
+/* Column-major, as cuBLAS sees it: y [out][rows] = op(w) x, x [in][rows]; w is
+ * [in][out] and transposed, or [out][in]. */
+struct problem {
+    void *desc, *w, *x, *y;
+};
+
+static void close_problem(struct blas *b, struct problem *q)
+{
+    if (q->desc)
+        b->cublasLtMatmulDescDestroy(q->desc);
+    if (q->w)
+        b->cublasLtMatrixLayoutDestroy(q->w);
+    if (q->x)
+        b->cublasLtMatrixLayoutDestroy(q->x);
+    if (q->y)
+        b->cublasLtMatrixLayoutDestroy(q->y);
+}
+
+static bool open_problem(struct blas *b, struct problem *q, const struct products *p,
+                         int type)
+{
+    int32_t w = p->plain ? LT_OP_N : LT_OP_T, x = LT_OP_N;
+
+    *q = (struct problem){ 0 };
+    return b->cublasLtMatmulDescCreate(&q->desc, LT_COMPUTE_32F, LT_REAL_32F) == 0 &&
+           b->cublasLtMatmulDescSetAttribute(q->desc, LT_DESC_TRANSA, &w, sizeof(w)) ==
+               0 &&
+           b->cublasLtMatmulDescSetAttribute(q->desc, LT_DESC_TRANSB, &x, sizeof(x)) ==
+               0 &&
+           b->cublasLtMatrixLayoutCreate(&q->w, type, p->plain ? p->out : p->in,
+                                         p->plain ? p->in : p->out,
+                                         (int64_t)p->w_stride) == 0 &&
+           b->cublasLtMatrixLayoutCreate(&q->x, type, p->in, p->rows.most,
+                                         (int64_t)p->x_stride) == 0 &&
+           b->cublasLtMatrixLayoutCreate(&q->y, LT_REAL_32F, p->out, p->rows.most,
+                                         (int64_t)p->y_stride) == 0;
+}
+
+/* No part of a sum is added to another in an order that nobody knows. */
+static bool choose(struct blas *b, const struct problem *q, struct shape *s)
+{
+    uint32_t align = ALIGN, reduction = LT_REDUCTION_NONE;
+    uint64_t room = WORKSPACE;
+    struct lt_heuristic h = { .state = -1 };
+    void *pref = NULL;
+    int found = 0;
+    bool fine;
+
+    if (b->cublasLtMatmulPreferenceCreate(&pref) != 0)
+        return false;
+    fine = b->cublasLtMatmulPreferenceSetAttribute(pref, LT_PREF_MAX_WORKSPACE, &room,
+                                                   sizeof(room)) == 0 &&
+           b->cublasLtMatmulPreferenceSetAttribute(pref, LT_PREF_REDUCTION_MASK,
+                                                   &reduction, sizeof(reduction)) == 0;
+    for (int i = 0; i < 4; i++)
+        fine = fine && b->cublasLtMatmulPreferenceSetAttribute(
+                           pref, LT_PREF_ALIGN_A + i, &align, sizeof(align)) == 0;
+    fine = fine &&
+           b->cublasLtMatmulAlgoGetHeuristic(b->lt, q->desc, q->w, q->x, q->y, q->y,
+                                             pref, 1, &h, &found) == 0 &&
+           found && h.state == 0;
+    b->cublasLtMatmulPreferenceDestroy(pref);
+    s->algo = h.algo;
+    s->workspace = h.workspace;
+    return fine;
+}
+
+/* The shape of P, or NULL when cuBLASLt has no way to make it. */
+static const struct shape *shape_of(struct blas *b, const struct problem *q,
+                                    const struct products *p, int type)
+{
+    struct shape *s;
+
+    for (int i = 0; i < b->nshapes; i++) {
+        s = &b->shape[i];
+        if (s->rows == p->rows.most && s->in == p->in && s->out == p->out &&
+            s->type == type && s->plain == p->plain)
+            return s->none ? NULL : s;
+    }
+    if (b->nshapes == SHAPES)
+        b->nshapes = 0;
+    s = &b->shape[b->nshapes++];
+    *s = (struct shape){ .rows = p->rows.most,
+                         .in = p->in,
+                         .out = p->out,
+                         .type = type,
+                         .plain = p->plain };
+    s->none = !choose(b, q, s);
+    return s->none ? NULL : s;
+}
+
+/* Room for the work, and for x in two parts where they are wanted. */
+static int make_room(struct device *d, struct blas *b, uint64_t parts, struct err *err)
+{
+    if (!b->workspace) {
+        b->workspace = backend_cuda.alloc(d, WORKSPACE, "cuBLASLt's work", err);
+        if (!b->workspace)
+            return -1;
+    }
+    if (parts <= b->room)
+        return 0;
+    cudaFree(b->parts);
+    b->room = 0;
+    b->parts = backend_cuda.alloc(d, parts, "a product's rows in bf16", err);
+    if (!b->parts)
+        return -1;
+    b->room = parts;
+    return 0;
+}
+
+static bool multiply(struct device *d, struct blas *b, const struct problem *q,
+                     const struct shape *s, const struct products *p, const void *x,
+                     bool add)
+{
+    static const float one = 1, nothing = 0;
+
+    return b->cublasLtMatmul(b->lt, q->desc, &one, p->w[0], q->w, x, q->x,
+                             add ? &one : &nothing, p->y, q->y, p->y, q->y, &s->algo,
+                             b->workspace, s->workspace, d->stream) == 0;
+}
+
+static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
+{
+    return (uintptr_t)p % ALIGN == 0 && stride * unit % ALIGN == 0;
+}
+
+int blas_product(struct device *d, struct blas *b, const struct products *p,
+                 struct err *err)
+{
+    bool narrow = p->dtype == DTYPE_BF16;
+    uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
+    int type = narrow ? LT_REAL_16BF : LT_REAL_32F, ret = 0;
+    const struct shape *s;
+    struct problem q;
+
+    if (!b || p->rows.expert || p->n != 1 || p->rows.most < LEAST || !p->in ||
+        p->dtype == DTYPE_F16 || !is_aligned(p->w[0], p->w_stride, unit) ||
+        !is_aligned(p->x, p->x_stride, unit) || !is_aligned(p->y, p->y_stride, 4))
+        return 0;
+    if (make_room(d, b, narrow ? 2 * n * unit : 0, err) < 0)
+        return -1;
+    s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
+    if (s && narrow) {
+        gpu_split_bf16(b->parts, (char *)b->parts + n * unit, p->x, n, d->stream);
+        ret = multiply(d, b, &q, s, p, b->parts, false) &&
+                      multiply(d, b, &q, s, p, (char *)b->parts + n * unit, true)
+                  ? 1
+                  : -1;
+    } else if (s) {
+        ret = multiply(d, b, &q, s, p, p->x, false) ? 1 : -1;
+    }
+    close_problem(b, &q);
+    if (ret < 0)
+        err_set(err, ERR_SYSTEM,
+                "GPU %d: cuBLASLt cannot make a product of %zu x %llu "
+                "by %llu",
+                d->number, p->rows.most, (unsigned long long)p->in,
+                (unsigned long long)p->out);
+    return ret;
+}

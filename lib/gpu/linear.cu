@@ -1,0 +1,203 @@
+/* linear - y = x W^T, W [out][in], and y = x W, W [in][out]
+ *
+ * For few rows a warp makes an output, its lanes taking terms by turns, or, of y = x W,
+ * a thread; the weights are read once.  For many, a block of 16 x 16 threads makes a tile
+ * of 64 rows by 64 outputs, of 16 terms at a time.  Weights are widened as they are
+ * read; sums are f32. */
+#include "lib/gpu/device.cuh"
+
+enum { FEW = 16, ROWS = 4, TILE = 64, TERMS = 16, SIDE = 16, EACH = TILE / SIDE };
+
+/* The matrix and the first row of product blockIdx.z. */
+static __device__ const void *matrix_of(const struct products &p)
+{
+    return p.rows.expert ? p.w[blockIdx.z] : p.w[0];
+}
+
+/* y[t][j] for ROWS rows at a time, j this warp's. */
+template <int TYPE> static __global__ void dot_kernel(struct products p)
+{
+    unsigned lane = threadIdx.x % GPU_WARP;
+    uint64_t j = blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step;
+    const void *w = matrix_of(p);
+    int64_t end = end_row(p.rows, blockIdx.z);
+
+    if (j >= p.out)
+        return;
+    for (int64_t t = first_row(p.rows, blockIdx.z); t < end; t += ROWS) {
+        uint64_t at = blockIdx.z * p.w_step + j * p.w_stride;
+        float sum[ROWS] = { 0 };
+
+        for (uint64_t k = lane; k < p.in; k += GPU_WARP) {
+            float f = widen((enum dtype)TYPE, w, at + k);
+
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                if (t + i < end)
+                    sum[i] = fmaf(x[(t + i) * p.x_stride + k], f, sum[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float all = warp_sum(sum[i]);
+
+            if (lane == 0 && t + i < end)
+                y[(t + i) * p.y_stride + j] = all;
+        }
+    }
+}
+
+/* The same of y = x W, j this thread's. */
+template <int TYPE> static __global__ void column_kernel(struct products p)
+{
+    uint64_t j = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step;
+    const void *w = matrix_of(p);
+    int64_t end = end_row(p.rows, blockIdx.z);
+
+    if (j >= p.out)
+        return;
+    for (int64_t t = first_row(p.rows, blockIdx.z); t < end; t += ROWS) {
+        float sum[ROWS] = { 0 };
+
+        for (uint64_t k = 0; k < p.in; k++) {
+            float f = widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + k * p.w_stride + j);
+
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                if (t + i < end)
+                    sum[i] = fmaf(x[(t + i) * p.x_stride + k], f, sum[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (t + i < end)
+                y[(t + i) * p.y_stride + j] = sum[i];
+    }
+}
+
+/* Terms K to K + TERMS of TILE rows of x from T, and of TILE outputs from J; zeros where
+ * there are none. */
+template <int TYPE, bool PLAIN>
+static __device__ void load_tiles(float *xs, float *ws, const struct products &p,
+                                  const float *x, const void *w, int64_t t, int64_t end,
+                                  uint64_t j, uint64_t k)
+{
+    for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
+        unsigned row = i / TERMS, term = i % TERMS;
+        bool there = t + row < end && k + term < p.in;
+
+        xs[term * TILE + row] = there ? x[(t + row) * p.x_stride + k + term] : 0;
+    }
+    for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
+        unsigned out = PLAIN ? i % TILE : i / TERMS, term = PLAIN ? i / TILE : i % TERMS;
+        uint64_t at = PLAIN ? (k + term) * p.w_stride + j + out
+                            : (j + out) * p.w_stride + k + term;
+        bool there = j + out < p.out && k + term < p.in;
+
+        ws[term * TILE + out] =
+            there ? widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + at) : 0;
+    }
+}
+
+template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct products p)
+{
+    SHARED(float, xs, TILE * TERMS);
+    SHARED(float, ws, TILE * TERMS);
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step;
+    const void *w = matrix_of(p);
+    int64_t end = end_row(p.rows, blockIdx.z);
+    uint64_t j = blockIdx.y * (uint64_t)TILE;
+    unsigned tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
+
+    for (int64_t t = first_row(p.rows, blockIdx.z) + blockIdx.x * (int64_t)TILE; t < end;
+         t += gridDim.x * (int64_t)TILE) {
+        float sum[EACH][EACH] = { { 0 } };
+
+        for (uint64_t k = 0; k < p.in; k += TERMS) {
+            load_tiles<TYPE, PLAIN>(xs, ws, p, x, w, t, end, j, k);
+            __syncthreads();
+#pragma unroll
+            for (int c = 0; c < TERMS; c++)
+#pragma unroll
+                for (int a = 0; a < EACH; a++)
+#pragma unroll
+                    for (int b = 0; b < EACH; b++)
+                        sum[a][b] = fmaf(xs[c * TILE + ty + a * SIDE],
+                                         ws[c * TILE + tx + b * SIDE], sum[a][b]);
+            __syncthreads();
+        }
+        for (int a = 0; a < EACH; a++)
+            for (int b = 0; b < EACH; b++)
+                if (t + ty + a * SIDE < end && j + tx + b * SIDE < p.out)
+                    y[(t + ty + a * SIDE) * p.y_stride + j + tx + b * SIDE] = sum[a][b];
+    }
+}
+
+template <int TYPE> static void launch(const struct products &p, void *stream)
+{
+    unsigned tiles = (unsigned)((p.out + TILE - 1) / TILE);
+
+    if (p.rows.most > FEW && p.plain)
+        LAUNCH((tile_kernel<TYPE, true>), dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n),
+               SIDE * SIDE, stream, p);
+    else if (p.rows.most > FEW)
+        LAUNCH((tile_kernel<TYPE, false>),
+               dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
+    else if (p.plain)
+        LAUNCH(column_kernel<TYPE>,
+               dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
+               GPU_THREADS, stream, p);
+    else
+        LAUNCH(dot_kernel<TYPE>,
+               dim3((unsigned)((p.out * GPU_WARP + GPU_THREADS - 1) / GPU_THREADS), 1,
+                    p.n),
+               GPU_THREADS, stream, p);
+}
+
+/* To nearest even; a NaN stays one. */
+static __device__ uint16_t narrow_bf16(float x)
+{
+    uint32_t u = __float_as_uint(x);
+
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+/* hi = x, lo = x - hi; of an infinity only hi */
+static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
+                                         uint64_t n)
+{
+    uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+
+    for (; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
+        uint16_t h = narrow_bf16(x[i]);
+        float left = x[i] - widen_bf16(h);
+
+        hi[i] = h;
+        lo[i] = fabsf(widen_bf16(h)) < INFINITY ? narrow_bf16(left) : 0;
+    }
+}
+
+extern "C" void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n,
+                               void *stream)
+{
+    if (n)
+        LAUNCH(split_bf16_kernel, gpu_blocks(n, GPU_THREADS), GPU_THREADS, stream,
+               (uint16_t *)hi, (uint16_t *)lo, x, n);
+}
+
+extern "C" void gpu_product(struct products p, void *stream)
+{
+    if (!p.rows.most || !p.out || !p.n)
+        return;
+    if (p.dtype == DTYPE_F32)
+        launch<DTYPE_F32>(p, stream);
+    else if (p.dtype == DTYPE_BF16)
+        launch<DTYPE_BF16>(p, stream);
+    else
+        launch<DTYPE_F16>(p, stream);
+}

@@ -1,0 +1,34 @@
+# lib/gpu - the CUDA backend: one operation, or some that belong together, to a file.  The kernels are
+# compiled by nvcc where that is, and by g++ for the tests (tests/emu).
+gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h
+gpu_headers = %D%/device.cuh %D%/gpu.h
+gpu_kernels = \
+    %D%/attention.cu \
+    %D%/cache.cu \
+    %D%/columns.cu \
+    %D%/elementwise.cu \
+    %D%/embedding.cu \
+    %D%/linear.cu \
+    %D%/norm.cu \
+    %D%/result.cu \
+    %D%/rotate.cu \
+    %D%/route.cu \
+    %D%/sample.cu
+gpu_objects = $(gpu_kernels:.cu=.o)
+EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
+SUFFIXES = .cu .emo
+
+if HAVE_CUDA
+lib_libshardutils_a_SOURCES += $(gpu_sources)
+lib_libshardutils_a_LIBADD = $(gpu_objects)
+CLEANFILES += $(gpu_objects)
+endif
+
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+.cu.o:
+	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) -std=c++17 $(CUDA_GENCODE) -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-threadsafe-statics \
+	    -I$(top_srcdir) $(NVCCFLAGS) -c -o $@ $<
+$(gpu_objects): $(gpu_headers) %D%/../device/layout.h

@@ -1,0 +1,231 @@
+/* device-models - every model on two backends (device-models.h) */
+#define _GNU_SOURCE
+#include "tests/device-models.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/run/launch.h"
+#include "lib/run/runner.h"
+#include "tests/tap.h"
+
+enum { PAGE = 4096 };
+
+static const struct device_models *how;
+
+/* ---- one model on one mesh ---- */
+
+enum { PROMPT = 9, CONTEXT = PROMPT + 3, SOURCE = 5 };
+
+struct job {
+    struct checkpoint *c;
+    struct mesh mesh;
+    int across;
+    enum program_tail tail;
+    int *refused; /* shared: the ranks cannot run this */
+};
+
+struct outputs {
+    float *x;
+    size_t n, cap;
+};
+
+static int take(struct runner *r, struct outputs *out, struct err *err)
+{
+    for (int i = 0; i < r->program->noutputs; i++) {
+        const struct program_output *o = &r->program->output[i];
+        const float *x;
+        size_t rows, n;
+
+        if (o->stage != r->stage)
+            continue;
+        if (engine_output(r->engine, i, &x, &rows, err) < 0)
+            return -1;
+        n = rows * r->program->value[o->value].whole_cols;
+        out->x = xgrow(out->x, &out->cap, out->n + n + 1, sizeof(*x));
+        memcpy(out->x + out->n, x, n * sizeof(*x));
+        out->n += n;
+    }
+    return 0;
+}
+
+/* A prompt, then tokens one by one where the model is causal. */
+static int run_model(const struct job *job, const struct backend *ops,
+                     struct comm *world, struct outputs *out, struct err *err)
+{
+    bool taken = job->tail != TAIL_NONE;
+    struct program_options options = { .tail = job->tail, .wanted = taken };
+    struct engine_limits limits = {
+        .tokens = PROMPT, .wanted = 2, .context = CONTEXT, .source = SOURCE
+    };
+    struct runner_machine machine = { .ops = ops, .threads = 1, .across = job->across };
+    int32_t ids[CONTEXT + 1], wanted[2] = { PROMPT - 1, 0 }, first = 0;
+    struct draw draw[2] = { { .temperature = 1, .top_p = 0.9, .seed = 3 },
+                            { .temperature = 2, .top_p = 1, .top_k = 5 } };
+    struct runner r;
+    int ret = -1;
+
+    for (int i = 0; i <= CONTEXT; i++)
+        ids[i] = 3 + i * 5 % 11;
+    if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
+        0) {
+        *job->refused |= err->kind == ERR_NO || err->kind == ERR_INPUT;
+        return -1;
+    }
+    for (size_t at = 0; at < CONTEXT; at += at ? 1 : PROMPT) {
+        struct segment s = { .ids = ids + at,
+                             .targets = ids + at + 1,
+                             .n = at ? 1 : PROMPT,
+                             .source = at || !r.program->source ? NULL : ids,
+                             .nsource = at || !r.program->source ? 0 : SOURCE,
+                             .start = at,
+                             .wanted = at ? &first : wanted,
+                             .nwanted = !taken ? 0
+                                        : at   ? 1
+                                               : 2,
+                             .draw = draw };
+
+        if (at && !r.program->causal)
+            break;
+        if (engine_step(r.engine, &s, 1, err) < 0 || take(&r, out, err) < 0)
+            goto out;
+    }
+    ret = 0;
+out:
+    runner_close(&r);
+    return ret;
+}
+
+/* The results B are those of A, to the bound. */
+static int check(const struct outputs *a, const struct outputs *b, int rank,
+                 struct err *err)
+{
+    double largest = 0, apart = 0;
+
+    for (size_t i = 0; i < a->n; i++) {
+        double d = fabs((double)a->x[i] - (double)b->x[i]);
+
+        largest = fabs((double)a->x[i]) > largest ? fabs((double)a->x[i]) : largest;
+        apart = d > apart || d != d ? d : apart;
+    }
+    if (apart <= how->bound * largest)
+        return 0;
+    return err_set(err, ERR_INPUT, "rank %d: the outputs differ by %.3g of %.3g", rank,
+                   apart, largest);
+}
+
+static int compare(void *arg, struct comm *world, struct err *err)
+{
+    const struct job *job = arg;
+    struct outputs a = { 0 }, b = { 0 };
+    int ret = -1;
+
+    if (run_model(job, &backend_cpu, world, &a, err) < 0 ||
+        run_model(job, how->ops, world, &b, err) < 0)
+        goto out;
+    if (!how->has_run())
+        err_set(err, ERR_INPUT, "rank %d: nothing was run", world->rank);
+    else if (a.n != b.n)
+        err_set(err, ERR_INPUT, "rank %d: %zu outputs, and %zu", world->rank, a.n, b.n);
+    else
+        ret = check(&a, &b, world->rank, err);
+out:
+    free(a.x);
+    free(b.x);
+    return ret;
+}
+
+static const struct {
+    const char *name;
+    int tp, sp, pp, across;
+    enum program_tail tail;
+} layouts[] = {
+    { "one rank", 1, 1, 1, 0, TAIL_NONE },
+    { "tp 2, sampled", 2, 1, 1, 0, TAIL_SAMPLE },
+    { "tp 3, scored", 3, 1, 1, 0, TAIL_NLL },
+    { "pp 2", 1, 1, 2, 0, TAIL_ARGMAX },
+    { "sp 2 by heads", 1, 2, 1, 2, TAIL_NONE },
+    { "sp 2 in a ring", 1, 2, 1, 1, TAIL_ARGMAX },
+};
+
+/* On several ranks? */
+static bool is_wanted(const char *name)
+{
+    for (size_t i = 0; how->some && how->some[i]; i++)
+        if (!strcmp(how->some[i], name))
+            return true;
+    return !how->some;
+}
+
+static void try_model(const char *name, const char *path, int *refused)
+{
+    struct checkpoint_options options = { 0 };
+    struct err err = { .text = "" };
+    struct checkpoint *c;
+
+    if (checkpoint_open(&c, path, &options, &err) < 0) {
+        tap_ok(false, "%s: %s", name, err.text);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        int size[MESH_NAXES] = { [MESH_TP] = layouts[i].tp,
+                                 [MESH_SP] = layouts[i].sp,
+                                 [MESH_PP] = layouts[i].pp };
+        struct job job = { .c = c,
+                           .across = layouts[i].across,
+                           .tail = layouts[i].tail,
+                           .refused = refused };
+        int sig, ret;
+
+        *refused = 0;
+        if (how->begin)
+            how->begin();
+        err = (struct err){ .text = "" };
+        if (i && !is_wanted(name))
+            continue;
+        if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||
+            model_check_mesh(c->model, &job.mesh, &err) < 0)
+            continue;
+        ret = launch_ranks(job.mesh.nranks, compare, &job, &sig, &err);
+        if (ret < 0 && *refused)
+            continue;
+        if (!tap_ok(ret == 0, "%s on %s: %s", name, layouts[i].name, how->claim))
+            printf("# %s\n", err.text);
+    }
+    checkpoint_close(c);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+int device_models(const struct device_models *d)
+{
+    char *models = str_dupf("%s/tests/data/models", getenv("top_srcdir"));
+    struct dirent **entry;
+    int n = scandir(models, &entry, NULL, by_name);
+    int *refused =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    how = d;
+    for (int i = 0; i < n; i++) {
+        char *path = fs_join_dup(models, entry[i]->d_name);
+        char *config = fs_join_dup(path, "config.json");
+
+        if (entry[i]->d_name[0] != '.' && fs_exists(config))
+            try_model(entry[i]->d_name, path, refused);
+        free(config);
+        free(path);
+        free(entry[i]);
+    }
+    free(n < 0 ? NULL : entry);
+    free(models);
+    return tap_done();
+}

@@ -1,0 +1,24 @@
+/* device-models - every model of the tests on the CPU and on another backend
+ *
+ * On one rank and on each axis, by as many processes; what comes out is compared. */
+#ifndef TESTS_DEVICE_MODELS_H
+#define TESTS_DEVICE_MODELS_H
+
+#include <stdbool.h>
+
+#include "lib/device/device.h"
+
+struct device_models {
+    const struct backend *ops;
+    double bound;            /* results differ by at most so much of the largest */
+    void (*begin)(void);     /* before a model; or NULL */
+    bool (*has_run)(void);   /* the backend, in this process */
+    const char *claim;       /* of a test's name */
+    const char *const *some; /* models that run on several ranks, NULL at the end; NULL:
+                                all */
+};
+
+/* A test for each model and layout; returns a program's status. */
+int device_models(const struct device_models *d);
+
+#endif

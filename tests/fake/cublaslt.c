@@ -1,0 +1,232 @@
+/* cublaslt - what lib/gpu uses of cuBLASLt, in the host's memory (cudart.h)
+ *
+ * Matrices are column-major; a product is put into the stream.  What has no divisor of
+ * 16 for a stride in bytes has no algorithm, and neither have wrong sizes.  In place of
+ * the library it is "loaded" unless the environment has FAKE_BLAS=0. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/gpu/cublaslt.h"
+#include "tests/fake/cudart.h"
+
+struct desc {
+    int32_t a, b;
+};
+
+struct layout {
+    int type;
+    uint64_t rows, cols;
+    int64_t stride;
+};
+
+struct product {
+    struct desc desc;
+    struct layout a, b, d;
+    const void *a_at, *b_at;
+    float *d_at;
+    float alpha, beta;
+};
+
+static int make(void **out, size_t size)
+{
+    if (fake_fails())
+        return 3;
+    *out = calloc(1, size);
+    fake_live(1);
+    return 0;
+}
+
+static int release(void *p)
+{
+    free(p);
+    fake_live(-1);
+    return 0;
+}
+
+static int create(void **lt)
+{
+    return make(lt, 1);
+}
+
+static int desc_create(void **desc, int compute, int scale)
+{
+    return compute == LT_COMPUTE_32F && scale == LT_REAL_32F
+               ? make(desc, sizeof(struct desc))
+               : 7;
+}
+
+static int desc_set(void *desc, int attribute, const void *value, size_t size)
+{
+    struct desc *d = desc;
+
+    if (size != sizeof(int32_t))
+        return 7;
+    memcpy(attribute == LT_DESC_TRANSA ? &d->a : &d->b, value, size);
+    return 0;
+}
+
+static int layout_create(void **layout, int type, uint64_t rows, uint64_t cols,
+                         int64_t stride)
+{
+    if (make(layout, sizeof(struct layout)) != 0)
+        return 3;
+    *(struct layout *)*layout = (struct layout){ type, rows, cols, stride };
+    return 0;
+}
+
+static int preference_create(void **pref)
+{
+    return make(pref, 1);
+}
+
+static int preference_set(void *pref, int attribute, const void *value, size_t size)
+{
+    (void)pref;
+    (void)value;
+    return size == (attribute == LT_PREF_MAX_WORKSPACE ? 8 : 4) ? 0 : 7;
+}
+
+static size_t unit(const struct layout *l)
+{
+    return l->type == LT_REAL_32F ? 4 : 2;
+}
+
+static bool fits(const struct desc *desc, const struct layout *a,
+                 const struct layout *b, const struct layout *d)
+{
+    uint64_t m = desc->a == LT_OP_T ? a->cols : a->rows;
+    uint64_t k = desc->a == LT_OP_T ? a->rows : a->cols;
+
+    return desc->b == LT_OP_N && m == d->rows && k == b->rows && b->cols == d->cols &&
+           a->type == b->type && d->type == LT_REAL_32F &&
+           (uint64_t)a->stride >= a->rows && (uint64_t)b->stride >= b->rows &&
+           (uint64_t)d->stride >= d->rows && a->stride * (int64_t)unit(a) % 16 == 0 &&
+           b->stride * (int64_t)unit(b) % 16 == 0;
+}
+
+static int get_heuristic(void *lt, void *desc, void *a, void *b, void *c, void *d,
+                         void *pref, int most, struct lt_heuristic *out, int *found)
+{
+    (void)lt;
+    (void)c;
+    (void)pref;
+    if (fake_fails())
+        return 15;
+    *found = most > 0 && fits(desc, a, b, d);
+    if (!*found)
+        return 15;
+    *out = (struct lt_heuristic){ .workspace = 1 << 20 };
+    out->algo.data[0] = 42;
+    return 0;
+}
+
+static float element(const void *p, const struct layout *l, uint64_t row, uint64_t col)
+{
+    uint64_t i = col * (uint64_t)l->stride + row;
+    uint32_t bits;
+    float f;
+
+    if (l->type == LT_REAL_32F)
+        return ((const float *)p)[i];
+    bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+static void multiply(void *arg)
+{
+    const struct product *p = arg;
+
+    for (uint64_t j = 0; j < p->d.cols; j++)
+        for (uint64_t i = 0; i < p->d.rows; i++) {
+            float *at = p->d_at + j * (uint64_t)p->d.stride + i, sum = 0;
+
+            for (uint64_t k = 0; k < p->b.rows; k++)
+                sum += element(p->a_at, &p->a, p->desc.a == LT_OP_T ? k : i,
+                               p->desc.a == LT_OP_T ? i : k) *
+                       element(p->b_at, &p->b, k, j);
+            *at = p->alpha * sum + (p->beta != 0 ? p->beta * *at : 0);
+        }
+}
+
+static int matmul(void *lt, void *desc, const void *alpha, const void *a,
+                  void *a_layout, const void *b, void *b_layout, const void *beta,
+                  const void *c, void *c_layout, void *d, void *d_layout,
+                  const struct lt_algo *algo, void *workspace, size_t bytes,
+                  void *stream)
+{
+    struct product p = { .desc = *(struct desc *)desc,
+                         .a = *(struct layout *)a_layout,
+                         .b = *(struct layout *)b_layout,
+                         .d = *(struct layout *)d_layout,
+                         .a_at = a,
+                         .b_at = b,
+                         .d_at = d,
+                         .alpha = *(const float *)alpha,
+                         .beta = *(const float *)beta };
+
+    (void)lt;
+    if (fake_fails())
+        return 13;
+    if (algo->data[0] != 42 || !workspace || bytes != 1 << 20 || c != d ||
+        c_layout != d_layout || !fits(&p.desc, &p.a, &p.b, &p.d) || (uintptr_t)a % 16 ||
+        (uintptr_t)b % 16 || (uintptr_t)d % 16)
+        return 7;
+    fake_count_product();
+    fake_enqueue(stream, multiply, &p, sizeof(p));
+    return 0;
+}
+
+static size_t get_version(void)
+{
+    return 130002;
+}
+
+/* ---- loading ---- */
+
+void *fake_dlopen(const char *name, int flags)
+{
+    static char library;
+    const char *on = getenv("FAKE_BLAS");
+
+    (void)flags;
+    return !strcmp(name, "libcublasLt.so.13") && (!on || strcmp(on, "0") != 0)
+               ? &library
+               : NULL;
+}
+
+void *fake_dlsym(void *library, const char *name)
+{
+    static const struct {
+        const char *name;
+        void *function;
+    } all[] = {
+        { "cublasLtCreate", (void *)create },
+        { "cublasLtDestroy", (void *)release },
+        { "cublasLtMatmulDescCreate", (void *)desc_create },
+        { "cublasLtMatmulDescDestroy", (void *)release },
+        { "cublasLtMatmulDescSetAttribute", (void *)desc_set },
+        { "cublasLtMatrixLayoutCreate", (void *)layout_create },
+        { "cublasLtMatrixLayoutDestroy", (void *)release },
+        { "cublasLtMatmulPreferenceCreate", (void *)preference_create },
+        { "cublasLtMatmulPreferenceDestroy", (void *)release },
+        { "cublasLtMatmulPreferenceSetAttribute", (void *)preference_set },
+        { "cublasLtMatmulAlgoGetHeuristic", (void *)get_heuristic },
+        { "cublasLtMatmul", (void *)matmul },
+        { "cublasLtGetVersion", (void *)get_version },
+    };
+
+    (void)library;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (!strcmp(all[i].name, name))
+            return all[i].function;
+    return NULL;
+}
+
+int fake_dlclose(void *library)
+{
+    (void)library;
+    return 0;
+}

@@ -1,0 +1,107 @@
+#!/bin/sh
+# gpu.t - tp-run on GPUs that are made believe: the CUDA backend over tests/fake and tests/emu
+. "$top_srcdir/tests/lib.sh"
+fake=$top_builddir/tests/tp-run-fake
+
+run tp-run devices
+status_is 0 "tp-run devices answers on every machine"
+out_has "cpu: " "and names the CPU"
+run tp-run devices --json
+out_has '{"type":"backend","name":"cpu","devices":1,"cores":' "--json has an object a line"
+if [ ! -x "$fake" ]; then
+    skip "the CUDA backend" "no C++ compiler"
+    done_testing
+    exit
+fi
+models=$data/models
+FAKE_GPUS=4
+FAKE_LOG=$PWD/log
+export FAKE_GPUS FAKE_LOG
+
+run "$fake" devices
+out_is "cuda: 4 devices, driver 13.0, runtime 13.0, cuBLASLt 13.0.2
+cuda 0: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:01:00.0, reaches 1,2,3
+cuda 1: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:02:00.0, reaches 0,2,3
+cuda 2: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:03:00.0, reaches 0,1,3
+cuda 3: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:04:00.0, reaches 0,1,2
+cpu: $(getconf _NPROCESSORS_ONLN) cores" "GPUs are listed with what they are"
+run env FAKE_GPUS=0 "$fake" devices
+out_has "cuda: 0 devices (no CUDA-capable device is detected)" "no GPU is no failure"
+run env FAKE_DRIVER=12040 "$fake" devices --json
+out_has '"trouble":"the driver is for CUDA 12.4, and 13.0 or newer is needed"' \
+    "an old driver is named with the version that is needed"
+run env FAKE_GPUS=0 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$models/llama-gqa"
+status_is 4 "--backend cuda without a GPU ends with 4"
+err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
+    "and one line"
+run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
+status_is 0 "without one the CPU is the default"
+
+# what the CPU gives, and what GPUs give
+same() {
+    what=$1
+    shift
+    tp-run "$@" --backend cpu --json 2> err | sed 's/,"tokens_per.*//' > cpu.out
+    rm -f log
+    "$fake" "$@" --backend cuda --json 2> err | sed 's/,"tokens_per.*//' > cuda.out
+    ok "$what" sh -c 'test -s cpu.out && cmp cpu.out cuda.out'
+    ok "and all memory of GPUs is given back: $what" \
+        sh -c 'test -s log && ! grep -v "live 0 " log'
+}
+bard20="generate --ids 856,59,11,74,456,21,33,9,18,70,4,5,6,7,8,9,10,11 --max-tokens 4"
+same "greedy text is the CPU's" $bard20 "$bard"
+same "drawn text is the CPU's" generate --ids 8,59 --max-tokens 3 --temperature 1 --top-k 50 \
+    --top-p 0.9 --seed 5 "$models/stories260K/hf"
+same "plainly drawn text is the CPU's" generate --ids 8,9 --max-tokens 3 --temperature 1 --seed 7 \
+    "$models/stories260K/hf"
+for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
+    same "text on $layout is the CPU's" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 $layout \
+        "$models/llama-gqa"
+done
+same "experts give the CPU's text" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
+    "$models/mixtral"
+same "and on --ep 2" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 --ep 2 "$models/mixtral"
+
+# enough rows for cuBLASLt: of f32, and of bf16, whose rows go there in two parts
+long=$(seq -s, 1 40)
+same "greedy text after a long prompt is the CPU's" generate --ids "$long" --max-tokens 2 \
+    "$models/stories260K/hf"
+ok "and cuBLASLt has made products" grep -q 'products [1-9]' log
+same "of bf16, too" generate --ids "$long" --max-tokens 2 "$bard"
+ok "and they are cuBLASLt's" grep -q 'products [1-9]' log
+FAKE_BLAS=0 same "and without cuBLASLt" generate --ids "$long" --max-tokens 2 "$bard"
+ok "by our own kernels" grep -q 'products 0' log
+
+near_score() {
+    "$fake" score --backend "$1" --window 32 --json "$2" "$bard" > "$1.json" 2> err
+    json "$1.json" nll
+}
+head -n 3 "$bard/heldout.txt" > text
+ok "a score is the CPU's" near "$(near_score cpu text)" "$(near_score cuda text)" 1e-5
+
+run env FAKE_GPUS=1 "$fake" generate --backend cuda --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+status_is 4 "more ranks than GPUs are refused"
+err_is "tp-run: 1 GPUs are here, and this machine has 2 ranks or more: a rank needs one of its own" \
+    "with both numbers"
+run env FAKE_MEMORY=100000 "$fake" generate --backend cuda --ids 5 --max-tokens 1 "$models/llama-gqa"
+status_is 4 "a model too large for the GPU ends with 4"
+ok "and a line with bytes wanted and free, and who would have known" \
+    grep -Eqx "tp-run: GPU 0: no memory for [^:]*: [0-9]+ bytes are wanted, [0-9]+ of 100000 are free; 'mem-estimate infer' says what a layout needs" err
+
+# every call fails once: one line, status 4, nothing left
+rm -f log
+k=1
+handled=0
+while :; do
+    FAKE_FAIL=$k "$fake" generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa" \
+        > out 2> err && break
+    [ $? -eq 4 ] && [ "$(wc -l < err)" -eq 1 ] && grep -q '^tp-run: .*\(GPU\|--backend cuda\)' err &&
+        handled=$((handled + 1)) || { cp err bad.err; echo "$k" >> bad.err; }
+    # the first calls prepare, then they repeat
+    [ $k -lt 60 ] && k=$((k + 1)) || k=$((k + k / 5))
+    tried=$((${tried-0} + 1))
+done
+ok "of $tried calls that fail each is one true line and status 4" test "$handled" -eq "$tried"
+[ "$handled" -eq "$tried" ] || sed 's/^/# /' bad.err
+ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+done_testing

@@ -1,0 +1,396 @@
+/* unit-gpu - each kernel of the CUDA backend beside its twin on the CPU
+ *
+ * Compiled by g++ and run by the emulation: odd sizes, no rows, addresses that are
+ * aligned to an element alone, results that are NaN before, threads in several orders.
+ * What has one value only is compared to the bit, sums and functions within a bound. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/device/device.h"
+#include "tests/tap.h"
+
+enum {
+    GUARD = 16,
+    MOST = 8
+}; /* elements behind a result; blocks of memory of a trial */
+
+static struct device *cpu, *gpu;
+
+/* One run of an operation. */
+struct trial {
+    struct inst inst;
+    size_t rows;
+    uint64_t y_cols, x_cols[INST_SOURCES];
+    enum dtype y_type, x_type[INST_SOURCES]; /* 0: f32 */
+    struct matrix w, w2;                     /* of the host; data NULL: none */
+    const int32_t *index;                    /* [rows], host; or NULL */
+    double bound;                            /* of the largest; 0: to the bit */
+};
+
+/* ---- memory ---- */
+
+static void *numbers_new(size_t n, enum dtype type, uint64_t stream)
+{
+    size_t unit = (size_t)dtype_bits(type) / 8;
+    char *x = xcalloc(n + 1, unit);
+    struct rng r;
+
+    rng_init(&r, 1, stream);
+    for (size_t i = 0; i < n; i++) {
+        double v = rng_normal(&r);
+        float f = (float)v;
+        uint16_t h = type == DTYPE_F16 ? dtype_f32_to_f16(f) : dtype_f32_to_bf16(f);
+
+        if (type == DTYPE_F64)
+            v = v * v; /* sums of squares */
+        memcpy(x + i * unit,
+               type == DTYPE_F64   ? (void *)&v
+               : type == DTYPE_F32 ? (void *)&f
+                                   : &h,
+               unit);
+    }
+    return x;
+}
+
+static struct {
+    void *v[2 * MOST + 8];
+    size_t n;
+} owned;
+
+static struct err err;
+
+static void check(bool fine)
+{
+    if (fine)
+        return;
+    printf("Bail out! %s\n", err.text);
+    exit(1);
+}
+
+/* BYTES at HOST in device memory, UNIT behind an aligned address. */
+static void *copy_new(const void *host, size_t bytes, size_t unit)
+{
+    char *at = backend_cuda.alloc(gpu, bytes + unit, "a trial", &err);
+
+    check(at);
+    owned.v[owned.n++] = at;
+    check(backend_cuda.copy_in(gpu, at + unit, host, bytes, &err) == 0);
+    return at + unit;
+}
+
+static size_t unit_of(enum dtype type)
+{
+    return (size_t)dtype_bits(type) / 8;
+}
+
+static enum dtype type_of(enum dtype type)
+{
+    return type ? type : DTYPE_F32;
+}
+
+static struct matrix matrix_copy(const struct matrix *w)
+{
+    struct matrix m = *w;
+
+    m.data =
+        copy_new(w->data, w->rows * w->cols * unit_of(w->dtype), unit_of(w->dtype));
+    return m;
+}
+
+/* ---- comparing ---- */
+
+/* Within the bound, and nothing written behind. */
+static bool agree(const struct trial *t, const char *want, const char *got, size_t n)
+{
+    enum dtype type = type_of(t->y_type);
+    double largest = 0, apart = 0;
+
+    for (size_t i = 0; i < GUARD * unit_of(type); i++)
+        if (got[n * unit_of(type) + i] != (char)0xff)
+            return false;
+    if (t->bound == 0)
+        return !n || !memcmp(want, got, n * unit_of(type));
+    for (size_t i = 0; i < n; i++) {
+        double a = dtype_get(type, want, i), b = dtype_get(type, got, i);
+
+        largest = fabs(a) > largest ? fabs(a) : largest;
+        if (!(fabs(a - b) <= apart))
+            apart = fabs(a - b);
+    }
+    return apart <= t->bound * largest;
+}
+
+static bool run(const struct trial *t)
+{
+    enum dtype type = type_of(t->y_type);
+    size_t n = t->rows * t->y_cols, bytes = (n + GUARD) * unit_of(type);
+    int32_t rows = (int32_t)t->rows;
+    struct value value = { .rows = ROWS_TOKENS };
+    struct program program = { .value = &value };
+    struct step_view view = { 0 }, far_view = { 0 };
+    struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
+    struct matrix w, w2;
+    char *y = xmalloc(bytes), *got = xmalloc(bytes);
+    void *x[INST_SOURCES] = { 0 };
+    bool same;
+
+    memset(y, 0xff, bytes);
+    owned.n = 0;
+    c.y = (struct buffer){ y, &rows, t->rows, t->y_cols, type };
+    view.output = view.index[INDEX_IDS] = t->index;
+    if (t->w.data)
+        c.w = &t->w;
+    if (t->w2.data)
+        c.w2 = &t->w2;
+    d = c;
+    d.step = &far_view;
+    d.y.data = copy_new(y, bytes, unit_of(type));
+    d.y.rows = copy_new(&rows, sizeof(rows), sizeof(rows));
+    for (int k = 0; k < t->inst.nsrc; k++) {
+        enum dtype of = type_of(t->x_type[k]);
+        size_t some = t->rows * t->x_cols[k];
+
+        x[k] = numbers_new(some, of, (uint64_t)k + 2);
+        c.x[k] = (struct buffer){ x[k], &rows, t->rows, t->x_cols[k], of };
+        d.x[k] = c.x[k];
+        d.x[k].data = copy_new(x[k], some * unit_of(of), unit_of(of));
+        d.x[k].rows = d.y.rows;
+    }
+    if (t->index)
+        far_view.output = far_view.index[INDEX_IDS] =
+            copy_new(t->index, t->rows * sizeof(*t->index), sizeof(*t->index));
+    if (c.w) {
+        w = matrix_copy(c.w);
+        d.w = &w;
+    }
+    if (c.w2) {
+        w2 = matrix_copy(c.w2);
+        d.w2 = &w2;
+    }
+    check(backend_cpu.kernel[t->inst.op](cpu, &c, &err) == 0);
+    check(backend_cuda.kernel[t->inst.op](gpu, &d, &err) == 0);
+    check(backend_cuda.copy_out(gpu, got, d.y.data, bytes, &err) == 0);
+    same = agree(t, y, got, n);
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    for (int k = 0; k < INST_SOURCES; k++)
+        free(x[k]);
+    free(y);
+    free(got);
+    return same;
+}
+
+static const char *const orders[] = { "0", "1", "7" };
+
+/* In several orders of threads. */
+static bool run_all(const struct trial *t)
+{
+    bool same = true;
+
+    for (size_t i = 0; i < sizeof(orders) / sizeof(*orders) && same; i++) {
+        setenv("EMU_ORDER", orders[i], 1);
+        same = run(t);
+        if (!same)
+            printf("# %s, %zu rows, %llu columns of %llu, order %s\n",
+                   op_table[t->inst.op].name, t->rows, (unsigned long long)t->y_cols,
+                   (unsigned long long)t->x_cols[0], orders[i]);
+    }
+    return same;
+}
+
+/* ---- the operations ---- */
+
+static const size_t sizes[] = { 1, 31, 33, 1023 }, counts[] = { 0, 1, 9 };
+
+#define EACH_SIZE(rows, cols)       \
+    for (size_t i_ = 0, rows, cols; \
+         i_ < 12 && (rows = counts[i_ % 3], cols = sizes[i_ / 3], true); i_++)
+
+static struct matrix weight(uint64_t rows, uint64_t cols, enum dtype type)
+{
+    return (struct matrix){ numbers_new(rows * cols, type, 1), type, rows, cols };
+}
+
+static void release(struct matrix *m)
+{
+    free((void *)(uintptr_t)m->data);
+}
+
+static struct trial plain(enum op op, int nsrc, size_t rows, uint64_t cols)
+{
+    struct trial t = { .inst = { .op = op, .nsrc = nsrc, .weight = -1, .weight2 = -1 },
+                       .rows = rows,
+                       .y_cols = cols };
+
+    for (int k = 0; k < nsrc; k++)
+        t.x_cols[k] = cols;
+    return t;
+}
+
+static void try_elementwise(void)
+{
+    static const struct {
+        enum op op;
+        int nsrc;
+        double bound;
+    } all[] = { { OP_ADD, 2, 0 },        { OP_MUL, 2, 0 },  { OP_SCALE, 1, 0 },
+                { OP_SOFTCAP, 1, 2e-7 }, { OP_CLIP, 1, 0 }, { OP_SOFTMAX, 1, 3e-7 } };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        bool same = true;
+
+        EACH_SIZE(rows, cols)
+        {
+            struct trial t = plain(all[i].op, all[i].nsrc, rows, cols);
+
+            t.inst.number = 0.7;
+            t.bound = all[i].bound;
+            same = run_all(&t) && same;
+        }
+        tap_ok(same, "%s is the CPU's", op_table[all[i].op].name);
+    }
+    for (int act = ACT_SILU; act <= ACT_SQRT_SOFTPLUS; act++) {
+        bool same = true;
+
+        EACH_SIZE(rows, cols)
+        {
+            struct trial t = plain(OP_ACTIVATION, 1, rows, cols);
+
+            t.inst.act = (enum activation)act;
+            t.bound = 3e-7;
+            same = run_all(&t) && same;
+        }
+        tap_ok(same, "activation %d is the CPU's", act);
+    }
+}
+
+static void try_rows(void)
+{
+    static const int32_t index[] = { 3, -1, 0, 8, 8, 1, 700, 2, 5 };
+    bool vector = true, rows_too = true, table = true, part = true, take = true;
+
+    for (int type = DTYPE_F32; type <= DTYPE_F32; type++)
+        EACH_SIZE(rows, cols)
+        {
+            static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+            struct trial t = plain(OP_ADD_VECTOR, 1, rows, cols);
+            int32_t some[9];
+
+            for (int k = 0; k < 3; k++) {
+                t.w = weight(1, cols, types[k]);
+                vector = run_all(&t) && vector;
+                release(&t.w);
+                t.w.data = NULL;
+            }
+            t = plain(OP_MUL_ROWS, 2, rows, cols);
+            t.x_cols[1] = 1;
+            rows_too = run_all(&t) && rows_too;
+            t = plain(OP_EMBEDDING, 0, rows, cols);
+            t.inst.embedding.offset = 2;
+            t.inst.embedding.first = 3;
+            t.index = index;
+            for (int k = 0; k < 3; k++) {
+                t.w = weight(7, cols, types[k]);
+                table = run_all(&t) && table;
+                release(&t.w);
+            }
+            t = plain(OP_SEGMENT, 1, rows, cols);
+            t.x_cols[0] = cols + 5;
+            t.inst.segment.first = 3;
+            part = run_all(&t) && part;
+            t = plain(OP_TAKE, 1, rows, cols);
+            for (size_t i = 0; i < 9; i++)
+                some[i] = rows ? index[i] % (int32_t)rows : 0;
+            t.index = some;
+            take = run_all(&t) && take;
+        }
+    tap_ok(vector, "add_vector is the CPU's, of every type");
+    tap_ok(rows_too, "mul_rows is the CPU's");
+    tap_ok(table, "embedding is the CPU's, also of rows that are not there");
+    tap_ok(part, "segment is the CPU's");
+    tap_ok(take, "take is the CPU's, also of another rank's rows");
+}
+
+static void try_norms(void)
+{
+    static const enum op ops[] = { OP_RMSNORM,     OP_LAYERNORM, OP_ROW_SUM,
+                                   OP_ROW_SQUARES, OP_RMS_APPLY, OP_LAYER_APPLY };
+
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+        bool same = true, sums = ops[i] == OP_ROW_SUM || ops[i] == OP_ROW_SQUARES;
+
+        EACH_SIZE(rows, cols)
+        for (uint64_t groups = 1; groups < (i < 2 ? 4 : 2); groups += 2) {
+            struct trial t = plain(ops[i], 1, rows, cols * groups);
+            enum dtype type = groups == 1 ? DTYPE_BF16 : DTYPE_F32;
+
+            t.inst.norm.width = cols;
+            t.inst.norm.whole_width = cols + (i < 2 ? 0 : 7);
+            t.inst.norm.eps = 1e-5;
+            t.inst.norm.plus_one = groups > 1;
+            t.inst.norm.owned = cols != 31;
+            if (ops[i] != OP_ROW_SUM && i > 1)
+                t.inst.nsrc = ops[i] == OP_LAYER_APPLY ? 3 : 2;
+            for (int k = 1; k < t.inst.nsrc; k++) {
+                t.x_cols[k] = 1;
+                t.x_type[k] = DTYPE_F64;
+            }
+            t.bound = 3e-7;
+            if (sums) {
+                t.y_cols = 1;
+                t.y_type = DTYPE_F64;
+                t.bound = 1e-13;
+            } else {
+                t.w = weight(1, cols * (cols % 2 ? groups : 1), type);
+                if (ops[i] == OP_LAYERNORM || ops[i] == OP_LAYER_APPLY)
+                    t.w2 = weight(1, t.w.cols, DTYPE_F16);
+            }
+            same = run_all(&t) && same;
+            release(&t.w);
+            release(&t.w2);
+        }
+        tap_ok(same, "%s is the CPU's", op_table[ops[i]].name);
+    }
+}
+
+static void try_products(void)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const size_t rows[] = { 0, 1, 3, 5, 17, 65 }, ins[] = { 1, 31, 33, 130 },
+                        outs[] = { 1, 33, 65 };
+
+    for (int k = 0; k < 6; k++) {
+        bool same = true, is_plain = k >= 3;
+
+        for (size_t i = 0; i < 6 * 4 * 3; i++) {
+            struct trial t =
+                plain(is_plain ? OP_MATMUL : OP_LINEAR, 1, rows[i % 6], outs[i / 24]);
+
+            t.x_cols[0] = ins[i / 6 % 4];
+            t.w = is_plain ? weight(t.x_cols[0], t.y_cols, types[k % 3])
+                           : weight(t.y_cols, t.x_cols[0], types[k % 3]);
+            t.bound = 1e-6;
+            same = run_all(&t) && same;
+            release(&t.w);
+        }
+        tap_ok(same, "%s is the CPU's, of %s", is_plain ? "matmul" : "linear",
+               dtype_name(types[k % 3]));
+    }
+}
+
+int main(void)
+{
+    check(backend_cpu.open(&cpu, 1, 0, &err) == 0 &&
+          backend_cuda.open(&gpu, 1, 0, &err) == 0);
+    try_elementwise();
+    try_rows();
+    try_norms();
+    try_products();
+    backend_cuda.close(gpu);
+    backend_cpu.close(cpu);
+    return tap_done();
+}
