@@ -106,6 +106,22 @@ ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --
 tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
 ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
 
+# ---- from nothing ----
+
+mkdir config
+cp "$model/config.json" config
+train --init -o begun config
+train --init --tp 2 --pp 2 -o begun2 config
+ok "--init begins with the same weights on every layout" same_losses begun begun2 2e-5
+losses begun > a.losses
+ok "whose loss is that of a guess" near 4.8752 "$(head -n 1 a.losses)" 0.05
+tp-shard merge -q begun2/step-000008 made
+tp-shard show made | sed 's/  .*//' | sort > got
+tp-shard show "$model" | sed 's/  .*//' | sort > want
+ok "and what is made has the tensors of the model" cmp got want
+run tp-run train -q --resume --steps 9 --threads 1 -o begun2
+status_is 0 "and goes on"
+
 # ---- going on ----
 
 train --tp 2 --dp 2 -o whole "$model"
@@ -192,6 +208,8 @@ status_is 0 "--skip-spikes goes on"
 tp-run train -q --data ids.jsonl --seq 24 --threads 1 --steps 100000 --tp 2 -o long "$model" 2> err &
 pid=$!
 wait_for_step long 3
+run tp-run train -q --resume --steps 100001 -o long
+status_is 75 "a run is not taken up while it is under way"
 kill -TERM $pid
 status=0
 wait $pid || status=$?
@@ -209,6 +227,21 @@ status_is 4 "a rank that dies ends the run with 4"
 ok "in one line" grep -q 'rank . was killed by signal 9 (SIGKILL)' err
 run tp-run train -q --resume --steps 9 -o dead
 status_is 0 "which goes on from its last checkpoint"
+
+mkdir small
+if mount -t tmpfs -o size=600k tmpfs small 2> mount.err; then
+    trap 'umount "$scratch/small"; rm -rf "$scratch"' EXIT
+    run train --save-every 2 -o small/run "$model"
+    status_is 4 "a full disk ends the run with 4"
+    err_has "No space left on device" "which is said"
+    err_lines 1 "in one line"
+    ok "the checkpoint before is whole" tp-shard verify small/run/step-000002
+    ok "nothing half-written is left" sh -c "! ls small/run | grep partial"
+    umount small
+    trap 'rm -rf "$scratch"' EXIT
+else
+    skip "a full disk ends the run with 4" "cannot mount"
+fi
 
 # ---- a picture ----
 

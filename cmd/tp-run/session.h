@@ -18,6 +18,7 @@ struct session_options {
     const char *family, *sp_mode, *launcher, *backend;
     int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
+    bool draw; /* weights are drawn, not read */
     bool memory, same_bits;
 };
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/tp-run/commands.h"
 #include "lib/base/fs.h"
@@ -37,6 +38,7 @@ enum {
     S_EVAL,
     S_SAVE,
     S_SPIKES,
+    S_INIT,
     SETTINGS
 };
 
@@ -46,6 +48,7 @@ struct request {
     struct opt_list data, eval;
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
+    bool init;
     struct action_table table;
     struct train_files files;
     const char *model; /* to open */
@@ -382,6 +385,8 @@ static int begin_dir(struct request *r, struct err *err)
 
     if (!t->dir)
         return 0;
+    if (train_dir_lock(&t->lock, t->dir, err) < 0)
+        return -1;
     if (r->force && !t->resumed && train_dir_is_run(t->dir) && !r->resume &&
         train_dir_remove(t->dir, err) < 0)
         return -1;
@@ -458,7 +463,7 @@ static int check_shares(const struct request *r, struct err *err)
 }
 
 static int prepare(struct request *r, const struct cmd *cmd,
-                   const struct session_options *opt, struct err *err)
+                   struct session_options *opt, struct err *err)
 {
     struct train *t = &r->t;
     int ret;
@@ -466,8 +471,12 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
         return -1;
+    opt->draw = t->o.init && !t->resumed;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
+    if (opt->draw && t->session->checkpoint->sharded)
+        return err_set(err, ERR_USAGE, "--init: %s has been cut; give its original",
+                       r->model);
     ret = check_model(r, err);
     if (ret == 0)
         ret = check_program(t->session, err);
@@ -501,6 +510,8 @@ static void clear(struct request *r)
     data_close(r->t.eval);
     action_table_clear(&r->table);
     train_files_clear(&r->files);
+    if (r->t.lock >= 0)
+        close(r->t.lock);
     free(r->newest);
     free(r->t.dir);
 }
@@ -510,6 +521,7 @@ int train_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { .launcher.err_fd = -1 };
     struct request r = { .t = { .session = &session,
+                                .lock = -1,
                                 .o = { .global = 8,
                                        .micro = 1,
                                        .lr = 5e-5,
@@ -547,10 +559,12 @@ int train_main(const char *program, int argc, char **argv)
         [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
         [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
         [S_SPIKES] = { SETTING_DOUBLE, "skip-spikes", &o->spikes, NULL, false, false },
+        [S_INIT] = { SETTING_INT, "init", &o->init, NULL, false, true },
     };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "data", &r.data, "FILE", "learn the documents in FILE", NULL,
           NULL },
+        { OPT_FLAG, '\0', "init", &r.init, NULL, NULL, NULL, &set[S_INIT].given },
         { OPT_LIST, '\0', "eval-data", &r.eval, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "eval-fraction", &o->eval_fraction, "X", NULL, NULL,
           &set[S_FRACTION].given },
@@ -623,6 +637,7 @@ int train_main(const char *program, int argc, char **argv)
     int status;
 
     r.t.setting = set;
+    o->init = r.init;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
     if (prepare(&r, &cmd, &opt, &err) < 0)

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/pipe/simulate.h"
 #include "lib/run/cache.h"
+#include "lib/train/init.h"
 
 /* ---- opening ---- */
 
@@ -261,6 +262,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         trainer_check(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
+        (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
         make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
         make_scored(t, c->model, mesh, coord, err) < 0) {
