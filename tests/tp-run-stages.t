@@ -119,6 +119,23 @@ if [ -r "/proc/$$/task/$$/children" ]; then
     wait "$pid" || status=$?
     status_is 4 "a killed stage ends the run"
     err_is "tp-run: rank 2 was killed by signal 9 (SIGKILL)" "with one line"
+    # the first process, which can tell nobody
+    : > out
+    tp-run generate --temperature 1 --max-tokens 500 --input many --pp 3 "$bard" > out 2> err &
+    pid=$!
+    while [ ! -s out ] && kill -0 "$pid" 2> kill.err; do sleep 0.01; done
+    kids=$(cat "/proc/$pid/task/$pid/children")
+    kill -KILL "$pid"
+    wait "$pid" 2> kill.err
+    # those that run still; what has ended may wait for ever to be reaped
+    running() {
+        for kid in $kids; do sed 's/.*) //' "/proc/$kid/stat" 2> /dev/null; done | grep -c '^[^ZX]'
+    }
+    tries=30
+    until [ "$(running)" = 0 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
+    ok "no rank outlives the process that has started it" test "$kids:$(running)" = "${kids:-none}:0"
+    # shellcheck disable=SC2086 # a list of numbers
+    [ "$(running)" = 0 ] || kill -KILL $kids
 else
     skip "a killed stage ends the run" "no list of children"
 fi

@@ -96,6 +96,15 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
         # shellcheck disable=SC2086
         failing $which dcp merge -q --export dcp want
     done
+    at=0
+    while [ $((at += 1)) -lt 100 ]; do
+        run env LD_PRELOAD="$shim" FAIL_CALL=sync FAIL_AT=$at tp-shard split -q --tp 4 "$bard" out.d
+        [ "$status" -ne 0 ] || break
+        cp err last.err
+        rm -rf out.d*
+    done
+    rm -rf out.d
+    ok "the last sync is that of the directory which holds the output" grep -qx 'tp-shard: \.: Input/output error' last.err
     run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify -j 1 want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"

@@ -48,4 +48,19 @@ cp "$pickles/model-shards/config.json" attack
 printf '{"weight_map":{"a":"../x.bin"}}' > attack/pytorch_model.bin.index.json
 run tp-shard show attack
 status_is 3 "an index that leaves the directory is refused"
+
+# archives whose directory lies
+LC_ALL=C sed 's,/data/1,/data/0,g' "$pickles/types.pt" > twice.pt
+run tp-shard show twice.pt
+status_is 3 "an archive with two members of a name is refused"
+err_has "two members of one name" "which is told"
+cp "$pickles/types.pt" beyond.pt
+chmod u+w beyond.pt
+at=$(LC_ALL=C grep -obUaP 'PK\x01\x02' beyond.pt | sed -n '2s/:.*//p')
+for field in 20 24; do
+    printf '\377\377\377\000' | dd of=beyond.pt bs=1 seek=$((at + field)) conv=notrunc 2> dd.err
+done
+run tp-shard show beyond.pt
+status_is 3 "so is one whose member goes beyond the file"
+err_lines 1 "in one line"
 done_testing
