@@ -145,9 +145,9 @@ struct function {
 };
 
 static const struct function functions[] = {
-    { "sqrt", 1, sqrt, NULL }, { "floor", 1, floor, NULL }, { "ceil", 1, ceil, NULL },
-    { "log", 1, log, NULL },   { "pow", 2, NULL, pow },     { "min", 2, NULL, fmin },
-    { "max", 2, NULL, fmax },  { "len", 1, NULL, NULL },    { "ends", 2, NULL, NULL },
+    { "sqrt", 1, sqrt, NULL },  { "floor", 1, floor, NULL }, { "ceil", 1, ceil, NULL },
+    { "log", 1, log, NULL },    { "pow", 2, NULL, pow },     { "min", 2, NULL, fmin },
+    { "max", 2, NULL, fmax },   { "len", 1, NULL, NULL },    { "ends", 2, NULL, NULL },
     { "given", 1, NULL, NULL },
 };
 
