@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -320,6 +321,10 @@ static void refuse_value(const struct cmd *cmd, const struct opt *o, const char 
             str_addf(&all, "%s%s", i ? ", " : "", o->choices[i]);
         cmd_usage(cmd, "--%s: '%s' is none of %s", o->long_name, text, str_text(&all));
         str_clear(&all);
+    } else if ((o->type == OPT_INT || o->type == OPT_COUNT) &&
+               !text[strspn(text, "0123456789")] && str_double(text, &(double){ 0 }) &&
+               strtod(text, NULL) > INT_MAX) {
+        cmd_usage(cmd, "--%s: '%s' is more than %d", o->long_name, text, INT_MAX);
     } else {
         cmd_usage(cmd, "--%s: '%s' is not %s", o->long_name, text, bad_value(o));
     }

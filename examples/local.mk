@@ -3,5 +3,6 @@ EXTRA_DIST += %D%/demo.sh \
     %D%/bard/README %D%/bard/config.json %D%/bard/generation_config.json %D%/bard/heldout.txt \
     %D%/bard/model.safetensors %D%/bard/reference.json %D%/bard/tokenizer.json \
     %D%/bard/tokenizer_config.json \
-    %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/plan.sh \
+    %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/train.sbatch %D%/machines/train.sh %D%/machines/plan.sh \
+    %D%/train/lr.yaml %D%/train/train.mk \
     %D%/sweep/best.mk %D%/sweep/crontab %D%/sweep/require %D%/sweep/window.yaml

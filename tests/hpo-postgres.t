@@ -108,7 +108,7 @@ done
 # shellcheck disable=SC2086 # a list of numbers
 wait $pids
 ok "8 workers make 40 trials, each number once" test "$(sql one "SELECT count(*), count(DISTINCT number), max(number), count(DISTINCT value) FROM trials JOIN studies USING (study_id) JOIN trial_values USING (trial_id) WHERE study_name = 'many'")" = "40|40|39|40"
-ok "without a word" test ! -s worker.err
+ok "without a word, but that they wait" sh -c "! grep -v \"waiting for another's lock\" worker.err"
 
 # one run at a time, of a study
 hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- sleep 30 &
@@ -124,6 +124,16 @@ wait $pid 2> /dev/null
 run hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- echo 1
 status_is 0 "after SIGKILL the next run goes on"
 ok "and takes the dead trial for failed" test "$(trials -S "$db" --study long | awk '{ print $2 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 3 COMPLETE 1 FAIL "
+
+# another's lock
+{ echo 'BEGIN; LOCK TABLE studies, trials IN EXCLUSIVE MODE; SELECT pg_sleep(2.5); COMMIT'; } |
+    "$bin/psql" -qtA -h "$server" -U me -d one > psql.out 2>&1 &
+tries=100
+until [ $((tries -= 1)) = 0 ] || [ "$(sql one "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'studies'::regclass")" = 1 ]; do sleep 0.05; done
+run hpo-sweep enqueue -S "$db" s.yaml x=0.5 kind=3
+wait $!
+status_is 0 "another's lock is waited for"
+err_has "waiting for another's lock" "which is told after a second"
 
 # what is wrong
 run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"

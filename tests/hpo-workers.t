@@ -99,4 +99,23 @@ if sqlite3 -version > version 2>&1; then
 else
     skip "a trial that runs is not started again" "no sqlite3"
 fi
+# another's lock on a database
+if sqlite3 -version > version 2>&1; then
+    printf 'x: uniform(0, 1)\n' > locked.yaml
+    hpo-sweep ask -S locked.db locked.yaml > /dev/null
+    {
+        echo 'BEGIN IMMEDIATE; CREATE TABLE lock_is_held (x);'
+        echo '.shell touch held'
+        sleep 2.5
+        echo 'ROLLBACK;'
+    } | sqlite3 locked.db &
+    tries=100
+    until [ -e held ] || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done
+    run hpo-sweep enqueue -S locked.db locked.yaml x=0.5
+    wait $!
+    status_is 0 "another's lock on a database is waited for"
+    err_is "hpo-sweep: locked.db: waiting for another's lock" "which is told after a second"
+else
+    skip "another's lock on a database is waited for" "no sqlite3"
+fi
 done_testing

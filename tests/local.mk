@@ -151,6 +151,8 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/train-examples.t \
+    %D%/train.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
@@ -302,13 +304,18 @@ check-emu-barriers: races-tree
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \
 	    valgrind -q --error-exitcode=9 --leak-check=full ./$$t > /dev/null || exit; done
-.PHONY: asan-tree check-asan check-builds check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
+
+# changes to the sources that a test must notice; many minutes
+EXTRA_DIST += %D%/mutants/list %D%/mutants/run
+check-mutants: all $(check_PROGRAMS)
+	top_builddir=$(abs_builddir) $(srcdir)/%D%/mutants/run
+.PHONY: asan-tree check-asan check-builds check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/hardening %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

@@ -179,6 +179,14 @@ v3 --mesh sp=1 > best
 ok "and not much slower than what is planned" near 1.15 \
     "$(sed -n '1s/.*"seconds":\([0-9.e+]*\),"compute.*/\1/p' own) / $(sed -n '1s/.*"seconds":\([0-9.e+]*\),"compute.*/\1/p' best)" 0.15
 
+# What programs read has codes beside its texts
+run mem-estimate plan --gpu h100 --gpus 2 --seq 512 --json llama-3-8b.json
+ok "rejections have codes" sh -c 'tail -n 1 out | grep -q "\"rejections\":\[{\"code\":\"model\",\"count\":[0-9]*,\"text\":\"the model cannot be cut so\"}"'
+ok "as many of them as of texts" test "$(tail -n 1 out | grep -o '"code":"[a-z_]*","text"' | wc -l)" = \
+    "$(tail -n 1 out | sed 's/.*"assumed":"\([^"]*\)".*/\1/' | tr -cd ';' | wc -c | awk '{ print $1 + 1 }')"
+run mem-estimate train --seq 64 --json llama-3-8b.json
+out_has '"assumptions":[{"code":"weights","text":"' "and so have assumptions of an estimate"
+
 # Rates by type
 for type in f32 tf32 bf16 fp8; do
     mem-estimate plan --mode train --gpu h100 --gpus 8 --mesh tp=1,sp=1,pp=1 --micro-batch 1 --zero 3 --recompute full --seq 4096 --weights f32 --compute $type \

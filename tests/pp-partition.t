@@ -153,4 +153,30 @@ sed 's/"stages":\[1,3,2\]/"stages":[1,3,3]/' uneven/checkpoint.json > changed
 cp changed uneven/checkpoint.json
 run tp-shard merge uneven never
 status_is 3 "a manifest that was changed is refused"
+# Costs of one's own: results are in their units, from a pipe as well
+printf '5\n17.5\n17.5\n9\n5\n0\n3\n9\n' > own-costs
+run pp-partition plan --pp 3 --balance own-costs --json "$bard"
+ok "the largest stage and the mean are in the file's units" grep -q '"max":26,"mean":22,' out
+mkfifo pipe
+cat own-costs > pipe &
+run pp-partition plan --pp 3 --balance pipe --json "$bard"
+wait
+ok "which may be a pipe" grep -q '"max":26,"mean":22,' out
+printf '0\n0\n0\n0\n0\n0\n0\n0\n' > nothing
+run pp-partition plan --pp 3 --balance nothing "$bard"
+status_is 3 "costs of nothing are refused"
+err_has "nothing: all costs are 0" "and named"
+echo '{"model_type":"llama"}' > empty.json
+run pp-partition plan --pp 2 empty.json
+status_is 3 "a config without keys is refused"
+for name in hidden_size num_hidden_layers num_attention_heads intermediate_size vocab_size; do
+    err_has "$name" "and $name is among what it lacks"
+done
+for times in "--forward 1e308" "--forward 0" "--bandwidth 0" "--forward inf"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run pp-partition schedule --pp 4 $times
+    status_is 2 "no pipeline has $times"
+done
+run pp-partition schedule --pp 4 --micro-batches 1000000000000
+err_has "'1000000000000' is more than 2147483647" "a number that is too large is told so"
 done_testing

@@ -48,7 +48,7 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     dir=${dir%/}
     [ -f "$dir/config.json" ] || continue
     model=${dir#"$data/models/"}
-    heads=$(sed -n 's/^ *"\(num_attention_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
+    heads=$(sed -n 's/^ *"\(num_attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
     at_every_tp "$model: a cut model answers as one cut at load, at tp 1 to $heads" answer
     at_every_tp "$model: merging gives the files back byte for byte" merge
     at_every_tp "$model: resharding equals merging and splitting" reshard

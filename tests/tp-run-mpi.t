@@ -192,6 +192,28 @@ else
     skip "ranks on two hosts with their own addresses and files run together" "needs root and network namespaces"
     skip "a plan for two nodes runs on two hosts" "needs root and network namespaces"
 fi
+# training
+small=$data/models/llama-groups
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"ids\":[%d,4,5,6,%d,8,9,%d]}\n", 3 + i, 40 + i, 90 - i }' > ids.jsonl
+run sh "$top_srcdir/examples/machines/train.sh" "$small" ids.jsonl far 4 --tp 2 --dp 2 --seq 16 --steps 3 --threads 1
+status_is 0 "examples/machines/train.sh trains"
+tp-run train -q --tp 2 --dp 2 --data ids.jsonl --seq 16 --steps 3 --threads 1 -o near "$small"
+ok "ranks of mpirun and local ones train to the same bits" \
+    cmp far/step-000003/rank-tp1-pp0.safetensors near/step-000003/rank-tp1-pp0.safetensors
+mpirun --oversubscribe -n 2 tp-run train -q --tp 2 --data ids.jsonl --seq 16 --steps 100000 --threads 1 \
+    -o told "$small" > out 2> err < /dev/null &
+pid=$!
+tries=0
+while ! grep -qs '"step":3,' told/log.jsonl && [ $tries -lt 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -USR1 $pid
+status=0
+wait $pid || status=$?
+status_is 138 "SIGUSR1 ends them all after a step"
+ok "with a whole checkpoint" sh -c "tp-shard verify told/step-*"
+
 # examples/machines
 ln -s "$(cd "$bard" && pwd)" bard
 run sh "$top_srcdir/examples/machines/mpirun.sh" a "$heldout" 2

@@ -12,7 +12,7 @@
 #include "lib/program/program.h"
 #include "tests/tap.h"
 
-/* A copy of BASE with the member at PATH ("a.b") set to the JSON text VALUE. */
+/* A copy of BASE with the member at PATH ("a.b") set to the JSON text VALUE, or without it. */
 static char *change(const cJSON *base, const char *path, const char *value)
 {
     cJSON *config = cJSON_Duplicate(base, true), *at = config;
@@ -27,7 +27,8 @@ static char *change(const cJSON *base, const char *path, const char *value)
         path = dot + 1;
     }
     cJSON_DeleteItemFromObjectCaseSensitive(at, path);
-    cJSON_AddItemToObject(at, path, cJSON_Parse(value));
+    if (strcmp(value, "absent") != 0)
+        cJSON_AddItemToObject(at, path, cJSON_Parse(value));
     text = cJSON_PrintUnformatted(config);
     cJSON_Delete(config);
     return text;

@@ -47,7 +47,7 @@ static bool holds_study(const char *url)
     char **names = NULL;
     size_t n = 0;
 
-    if (storage_open(&st, url, false, NULL) < 0)
+    if (storage_open(&st, url, false, NULL, NULL) < 0)
         return false;
     if (st->ops->begin(st, false, NULL) == 0) {
         if (st->ops->list(st, &names, &n, NULL) < 0)

@@ -94,9 +94,8 @@ int session_open(struct session *s, const struct where *w, bool change, struct e
     if (!url)
         return err_set(err, ERR_USAGE, "which study? give --storage");
     s->url = xstrdup(url);
-    if (storage_open(&s->st, url, false, err) < 0)
+    if (storage_open(&s->st, url, false, say_waiting, err) < 0)
         goto fail;
-    s->st->waits = say_waiting;
     if (s->st->ops->begin(s->st, change, err) < 0)
         goto fail;
     s->open = true;
@@ -362,9 +361,8 @@ int session_open_study(struct session *s, const struct wish *w, struct err *err)
     const char *seed;
     int wider;
 
-    if (storage_open(&s->st, s->url, true, err) < 0)
+    if (storage_open(&s->st, s->url, true, say_waiting, err) < 0)
         return -1;
-    s->st->waits = say_waiting;
     if (s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;

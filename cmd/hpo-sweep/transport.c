@@ -24,8 +24,8 @@ static int copy(const char *to_url, const char *from_url, const char *name,
     size_t count;
     int ret = -1;
 
-    if (storage_open(&from, from_url, false, err) == 0 &&
-        storage_open(&to, to_url, true, err) == 0)
+    if (storage_open(&from, from_url, false, NULL, err) == 0 &&
+        storage_open(&to, to_url, true, NULL, err) == 0)
         ret = transfer_studies(to, from, name, &count, err);
     storage_close(to);
     storage_close(from);

@@ -9,9 +9,12 @@
 #include "cmd/mem-estimate/cluster.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/mem-estimate/request.h"
 #include "lib/base/mem.h"
 #include "lib/pipe/calibration.h"
 
@@ -50,32 +53,42 @@ static bool parse_rate(const char *text, double *out)
     return false;
 }
 
-/* Where the next assumption is to be written. */
-static struct str *next(struct str *assumed)
+/* Where assumptions are written. */
+struct notes {
+    struct str *text, *codes;
+};
+
+__attribute__((format(printf, 3, 4))) static void
+note(const struct notes *n, const char *code, const char *fmt, ...)
 {
-    if (assumed->len)
-        str_add(assumed, "; ");
-    return assumed;
+    char what[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    assumption_add(n->text, n->codes, code, what);
 }
 
-static void set_link(struct machine *m, const struct gpu *gpu, struct str *assumed)
+static void set_link(struct machine *m, const struct gpu *gpu,
+                     const struct notes *notes)
 {
     m->link = gpu->link_rate * LINK_SHARE;
-    str_addf(next(assumed), "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
-             gpu->link_rate / 1e9);
+    note(notes, "links", "links at %.0f %% of %g GB/s", 100 * LINK_SHARE,
+         gpu->link_rate / 1e9);
 }
 
 static void set_device(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
-                       struct str *assumed)
+                       const struct notes *notes)
 {
     m->peak = gpu->tflops[rate] * 1e12;
     m->product = m->peak * gpu_share(gpu, rate);
     m->memory = gpu->memory_rate * MEMORY_SHARE;
-    str_addf(next(assumed), "%s products at %.0f %% of %g TFLOP/s",
-             gpu_rate_names[rate], 100 * gpu_share(gpu, rate), gpu->tflops[rate]);
-    str_addf(next(assumed), "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
-             gpu->memory_rate / 1e9);
-    set_link(m, gpu, assumed);
+    note(notes, "products", "%s products at %.0f %% of %g TFLOP/s",
+         gpu_rate_names[rate], 100 * gpu_share(gpu, rate), gpu->tflops[rate]);
+    note(notes, "memory_rate", "memory at %.0f %% of %g GB/s", 100 * MEMORY_SHARE,
+         gpu->memory_rate / 1e9);
+    set_link(m, gpu, notes);
 }
 
 /* Rates as they were measured; those between ranks only where there were several. */
@@ -102,7 +115,7 @@ static int set_measured(struct machine *m, const char *path, bool *links,
 
 /* No calibration tells of attention; where products are of fewer bits it is not. */
 static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
-                          bool second, struct str *assumed)
+                          bool second, const struct notes *notes)
 {
     if (gpu) {
         double peak, share;
@@ -111,19 +124,20 @@ static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rat
 
         peak = gpu->tflops[rate < GPU_BF16 ? rate : gpu_rate_of(gpu, GPU_BF16)];
         m->attention = peak * 1e12 * share;
-        str_addf(next(assumed), "attention at %.0f %% of %g TFLOP/s", 100 * share,
-                 peak);
+        note(notes, "attention", "attention at %.0f %% of %g TFLOP/s", 100 * share,
+             peak);
     } else {
         m->attention = m->product * ATTENTION_SHARE;
-        str_addf(next(assumed), "attention at %.0f %% of products",
-                 100 * ATTENTION_SHARE);
+        note(notes, "attention", "attention at %.0f %% of products",
+             100 * ATTENTION_SHARE);
     }
 }
 
 int cluster_machine(struct machine *m, const struct cluster_options *o,
                     const struct gpu *gpu, enum gpu_rate rate, bool train,
-                    struct str *assumed, struct err *err)
+                    struct str *assumed, struct str *codes, struct err *err)
 {
+    const struct notes all = { assumed, codes }, *notes = &all;
     bool links = false;
 
     if (gpu)
@@ -143,27 +157,26 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                        "(bytes)",
                        o->net);
     if (gpu && !o->calibration)
-        set_device(m, gpu, rate, assumed);
+        set_device(m, gpu, rate, notes);
     if (o->calibration && set_measured(m, o->calibration, &links, err) < 0)
         return -1;
     if (o->calibration && gpu && !links)
-        set_link(m, gpu, assumed);
-    set_attention(m, gpu, rate, o->flash2, assumed);
+        set_link(m, gpu, notes);
+    set_attention(m, gpu, rate, o->flash2, notes);
     if (m->link <= 0) {
         m->link = m->net;
-        str_addf(next(assumed), "links as the network");
+        note(notes, "links", "links as the network");
     }
     if (m->link_latency < 0) {
         m->link_latency = LINK_LATENCY;
-        str_addf(next(assumed), "%g us a hop in a node", LINK_LATENCY * 1e6);
+        note(notes, "link_latency", "%g us a hop in a node", LINK_LATENCY * 1e6);
     }
     if (!o->per_node)
-        str_addf(next(assumed), "%d devices a node", PER_NODE);
+        note(notes, "gpus_per_node", "%d devices a node", PER_NODE);
     if (!o->net)
-        str_addf(next(assumed), "network %g GB/s", NET / 1e9);
-    str_addf(next(assumed), "%g us a hop between nodes", NET_LATENCY * 1e6);
+        note(notes, "net", "network %g GB/s", NET / 1e9);
+    note(notes, "net_latency", "%g us a hop between nodes", NET_LATENCY * 1e6);
     if (train)
-        str_addf(next(assumed), "%.0f %% of exchanges hidden by products",
-                 100 * HIDDEN);
+        note(notes, "hidden", "%.0f %% of exchanges hidden by products", 100 * HIDDEN);
     return 0;
 }

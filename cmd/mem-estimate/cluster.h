@@ -14,9 +14,10 @@ struct cluster_options {
 };
 
 /* Fill *m for devices of GPU (which may be NULL where there is a calibration) and
- * products of RATE, and append to ASSUMED what was not given. */
+ * products of RATE, and append to ASSUMED, and with codes to CODES, what was not given.
+ */
 MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
                                const struct gpu *gpu, enum gpu_rate rate, bool train,
-                               struct str *assumed, struct err *err);
+                               struct str *assumed, struct str *codes, struct err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* plan - the best layouts of a cluster */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,8 @@ static void print_others(const struct planner_result *r, bool json)
         putchar('\n');
 }
 
-static void summarise_json(const struct planner_result *r, const char *assumed)
+static void summarise_json(const struct planner_result *r, const char *assumed,
+                           const char *codes)
 {
     struct str s = { 0 };
 
@@ -163,7 +165,11 @@ static void summarise_json(const struct planner_result *r, const char *assumed)
                  r->rejected[i]);
     str_add(&s, "},\"assumed\":");
     str_add_json(&s, assumed);
-    str_addc(&s, '}');
+    str_add(&s, ",\"rejections\":[");
+    for (int i = 0; i < RULES; i++)
+        str_addf(&s, "%s{\"code\":\"%s\",\"count\":%" PRIu64 ",\"text\":\"%s\"}",
+                 i ? "," : "", planner_codes[i], r->rejected[i], planner_rules[i]);
+    str_addf(&s, "],\"assumptions\":[%s]}", codes);
     puts(s.s);
     str_clear(&s);
 }
@@ -213,6 +219,18 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
     return 0;
 }
 
+__attribute__((format(printf, 3, 4))) static void
+note(struct request *r, const char *code, const char *fmt, ...)
+{
+    char what[160];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    assumption_add(&r->assumed, &r->codes, code, what);
+}
+
 /* What R leaves to the search, and what is assumed besides. */
 static void set_start(struct planner_options *p, struct request *r, int batch,
                       const struct kept *kept)
@@ -226,19 +244,16 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
         p->start.weights = p->start.other;
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)
-        str_addf(&r->assumed, "%sglobal batch %" PRIu64, r->assumed.len ? "; " : "",
-                 p->global_batch);
-    str_addf(&r->assumed, "%sfragmentation %g %%", r->assumed.len ? "; " : "",
-             100 * p->start.fragmentation);
+        note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
+    note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
     if (!kept->margin_given)
-        str_addf(&r->assumed, "; %g %% of the memory left free", kept->margin);
+        note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
-        str_addf(&r->assumed, "; runtime %.2f GiB",
-                 (double)p->start.runtime / (1 << 30));
+        note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
     if (train && !kept->flash_given)
-        str_add(&r->assumed, "; flash attention");
+        note(r, "flash", "flash attention");
     if (train && p->gpus > 1)
-        str_add(&r->assumed, "; values that are whole over tp cut by tokens");
+        note(r, "sequence_parallel", "values that are whole over tp cut by tokens");
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,
@@ -263,7 +278,7 @@ static void print(const struct planner_options *p, const struct planner_result *
     for (size_t i = 0; i < result->n; i++)
         print_json(&result->plan[i], i);
     print_others(result, true);
-    summarise_json(result, str_text(&r->assumed));
+    summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
 }
 
 /* FORMAT is that of a script, or -1. */
@@ -304,8 +319,7 @@ int plan_main(const char *program, int argc, char **argv)
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
           NULL, NULL },
-        { OPT_TOKENS, '\0', "seq", &o.seq, "N", "tokens of a sequence", NULL,
-          &o.seq_given },
+        { OPT_TOKENS, '\0', "seq", &o.seq, "N", NULL, NULL, &o.seq_given },
         { OPT_COUNT, '\0', "top", &p.top, "N", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
           "write the best as a script: sh, make or slurm", emit_names, &emitting },
@@ -411,7 +425,7 @@ int plan_main(const char *program, int argc, char **argv)
     set_start(&p, &r, batch, &kept);
     cluster.flash2 = o.flash == 2;
     if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, mode == 1, &r.assumed,
-                        &err) < 0 ||
+                        &r.codes, &err) < 0 ||
         planner_search(&result, r.outline.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;

@@ -136,6 +136,7 @@ void report_json(const struct report *r)
     }
     str_add(&s, ",\"assumed\":");
     str_add_json(&s, str_text(&q->assumed));
+    str_addf(&s, ",\"assumptions\":[%s]", str_text(&q->codes));
     str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);

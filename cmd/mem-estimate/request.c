@@ -29,8 +29,17 @@ enum { PREFILL = 8192, TP_RUN_PREFILL = 512 };
 
 static const uint64_t GIB = UINT64_C(1) << 30;
 
-__attribute__((format(printf, 2, 3))) static void assume(struct request *r,
-                                                         const char *fmt, ...)
+void assumption_add(struct str *text, struct str *codes, const char *code,
+                    const char *what)
+{
+    str_addf(text, "%s%s", text->len ? "; " : "", what);
+    str_addf(codes, "%s{\"code\":\"%s\",\"text\":", codes->len ? "," : "", code);
+    str_add_json(codes, what);
+    str_addc(codes, '}');
+}
+
+__attribute__((format(printf, 3, 4))) static void
+assume(struct request *r, const char *code, const char *fmt, ...)
 {
     char text[160];
     va_list ap;
@@ -38,7 +47,7 @@ __attribute__((format(printf, 2, 3))) static void assume(struct request *r,
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    str_addf(&r->assumed, "%s%s", r->assumed.len ? "; " : "", text);
+    assumption_add(&r->assumed, &r->codes, code, text);
 }
 
 /* ---- types ---- */
@@ -127,7 +136,7 @@ static int set_types(struct request *r, const struct request_options *o,
     } else if (!r->stored) {
         weights = own;
         if (r->outline.dtype_known)
-            assume(r, "weights %s", own->name);
+            assume(r, "weights", "weights %s", own->name);
     }
     if ((o->compute && set_compute(r, o->compute, err) < 0) ||
         (o->kv_dtype &&
@@ -137,8 +146,8 @@ static int set_types(struct request *r, const struct request_options *o,
         return -1;
     request_set_weights(r, weights);
     if (!r->outline.dtype_known && r->memory.other == own)
-        assume(r, "%sweights %s (the config names no type)", o->weights ? "other " : "",
-               own->name);
+        assume(r, "weights", "%sweights %s (the config names no type)",
+               o->weights ? "other " : "", own->name);
     return 0;
 }
 
@@ -185,9 +194,9 @@ static int set_batch(struct request *r, const struct request_options *o,
     if (derive_batch(r, err) < 0)
         return -1;
     if (!r->batch.size && !(r->batch.global && r->batch.number))
-        assume(r, "micro-batch 1");
+        assume(r, "micro_batch", "micro-batch 1");
     if (!r->batch.number && !r->batch.global && m->micro_batches > 1)
-        assume(r, "%" PRIu64 " micro-batches", m->micro_batches);
+        assume(r, "micro_batches", "%" PRIu64 " micro-batches", m->micro_batches);
     m->seq = o->seq;
     if (!m->seq && o->seq_given)
         return err_set(err, ERR_USAGE, "--seq 0: no tokens");
@@ -195,14 +204,15 @@ static int set_batch(struct request *r, const struct request_options *o,
         m->seq = model_context(r->outline.model);
         if (!m->seq)
             m->seq = 2048;
-        assume(r, "seq %" PRIu64 "%s", m->seq,
+        assume(r, "seq", "seq %" PRIu64 "%s", m->seq,
                model_context(r->outline.model) ? " (the model's maximum)" : "");
     }
     m->prefill = o->prefill                         ? (uint64_t)o->prefill
                  : m->framework == FRAMEWORK_TP_RUN ? TP_RUN_PREFILL
                                                     : PREFILL;
     if (!m->train && !o->prefill && m->micro_batch * m->seq > m->prefill)
-        assume(r, "%" PRIu64 " tokens of prompts at once", m->prefill);
+        assume(r, "prefill_tokens", "%" PRIu64 " tokens of prompts at once",
+               m->prefill);
     if (m->seq > UINT32_MAX)
         return err_set(err, ERR_USAGE, "--seq %" PRIu64 ": more than %u", m->seq,
                        UINT32_MAX);
@@ -252,13 +262,14 @@ static int set_training(struct request *r, const struct request_options *o,
     if (!m->train)
         return 0;
     if (o->optimizer == OPTIMIZER_ADAMW)
-        assume(r, "optimizer adamw");
+        assume(r, "optimizer", "optimizer adamw");
     if (m->master && m->other->block_bytes < 4)
-        assume(r, "master weights f32");
+        assume(r, "master", "master weights f32");
     if (!m->eager)
-        assume(r, "fused operations");
+        assume(r, "fused", "fused operations");
     if (m->framework == FRAMEWORK_TORCHTITAN && m->mesh.size[MESH_TP] > 1)
-        assume(r, "values that are whole over tp sharded by tokens");
+        assume(r, "sequence_parallel",
+               "values that are whole over tp sharded by tokens");
     return o->lora ? set_lora(r, o, err) : 0;
 }
 
@@ -334,7 +345,8 @@ static int find_device(struct request *r, const char *name, struct err *err)
         for (size_t i = 0; i < n; i++)
             if (match[i] != *out)
                 str_addf(&names, "%s%s", names.len ? ", " : "", match[i]->name);
-        assume(r, "%s, the SXM form, not %s", (*out)->name, str_text(&names));
+        assume(r, "gpu_form", "%s, the SXM form, not %s", (*out)->name,
+               str_text(&names));
     } else if (!*out && n) {
         for (size_t i = 0; i < n; i++)
             str_addf(&names, "%s%s", i ? ", " : "", match[i]->name);
@@ -386,7 +398,7 @@ static int set_device(struct request *r, const struct request_options *o,
     if (!o->runtime_given) {
         r->runtime_follows = true;
         r->memory.runtime = default_runtime(r->memory.mesh.nranks);
-        assume(r, "runtime %s",
+        assume(r, "runtime", "runtime %s",
                r->memory.mesh.nranks > 1 ? "1.75 GiB a rank" : "0.75 GiB");
     }
     return 0;
@@ -511,7 +523,8 @@ static void assume_head(struct request *r)
     if (anatomy_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
         return;
     if (a->vocab)
-        assume(r, "the head of a language model, unlike %.80s", name->valuestring);
+        assume(r, "head", "the head of a language model, unlike %.80s",
+               name->valuestring);
     anatomy_close(a);
 }
 
@@ -602,6 +615,7 @@ void request_close(struct request *r)
     free(r->inflight);
     free(r->lora_targets);
     str_clear(&r->assumed);
+    str_clear(&r->codes);
 }
 
 int request_estimate(const struct request *r, struct memory_estimate *e,

@@ -134,12 +134,16 @@ struct request {
     bool runtime_follows;  /* as of that many ranks */
     bool layout;           /* some axis of the mesh was named */
     bool detailed;         /* that, a device, or what else a rank's bytes depend on */
-    struct str assumed;    /* what was not given, "; " between */
+    struct str assumed;    /* what was not given, "; " between, */
+    struct str codes;      /* and the same as JSON objects with stable codes */
 };
 
 /* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes
  * that, or 0. */
 const char *request_gpu_name(const char *text, int *n);
+/* Append WHAT, which is assumed, to TEXT, and with its CODE to CODES. */
+void assumption_add(struct str *text, struct str *codes, const char *code,
+                    const char *what);
 /* What a device's context and libraries take where it was not measured: a communicator
  * as well where there are peers. */
 uint64_t default_runtime(int ranks);

@@ -54,6 +54,22 @@ static uint64_t part_cost(const struct plan *p, const struct stage_costs *c, int
     return sum;
 }
 
+/* The same in the units of the file that it is from, if any. */
+static double exact_cost(const struct plan *p, const struct stage_costs *c, int s)
+{
+    bool last = s == p->mesh.size[MESH_PP] - 1;
+    int first, count;
+    double sum;
+
+    if (!c->exact)
+        return (double)part_cost(p, c, s);
+    sum = (s == 0 ? c->exact[0] : 0) + (last ? c->exact[c->nlayers + 1] : 0);
+    mesh_stage(&p->mesh, c->nlayers, s, &first, &count);
+    for (int i = first; i < first + count; i++)
+        sum += c->exact[i + 1];
+    return sum;
+}
+
 static bool holds(const struct plan *p, int s, size_t i)
 {
     struct slice slice;
@@ -141,7 +157,7 @@ static void print_summary(const struct plan *p, bool json)
         double all = 0; /* its chunks */
 
         for (int k = s; k < stages * p->chunks; k += stages)
-            all += (double)(p->costed ? part_cost(p, &p->cost, k) : part_params(p, k));
+            all += p->costed ? exact_cost(p, &p->cost, k) : (double)part_params(p, k);
         most = all > most ? all : most;
         sum += all;
     }
@@ -167,8 +183,12 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
 {
     int size[MESH_NAXES] = { 0 };
 
-    if (stages_choose(&p->stages, &size[MESH_PP], o, p->chunks, p->outline.model, err) <
-            0 ||
+    p->balance = o->balance ? o->balance : "params";
+    p->costed = strcmp(p->balance, "params") != 0;
+    if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
+        return -1;
+    if (stages_choose(&p->stages, &size[MESH_PP], o, p->chunks, p->outline.model,
+                      p->costed ? &p->cost : NULL, err) < 0 ||
         mesh_set(&p->mesh, size, NULL, err) < 0)
         return -1;
     p->mesh.stages = p->stages;
@@ -182,10 +202,6 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
         if (cutter_open(&p->cutter[s], p->outline.model, &p->mesh, coord, err) < 0)
             return -1;
     }
-    p->balance = o->balance ? o->balance : "params";
-    p->costed = strcmp(p->balance, "params") != 0;
-    if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
-        return -1;
     return stage_costs(&p->flops, p->outline.model, "flops", err);
 }
 

@@ -1,5 +1,6 @@
 /* schedule - simulate the order in which stages work */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@ static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
                                               "zb",          NULL };
 enum { SEARCHED = ORDERS };
 
+/* Of any time, so that sums of many are numbers. */
+static const double LONGEST = 1e100;
+
 struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
@@ -30,7 +34,7 @@ struct settings {
     const char *memory_cap; /* NULL: none; it is either of: */
     int cap_count;          /* micro-batches of a whole stage */
     uint64_t cap_bytes;     /* of a stage */
-    bool json, csv, compare;
+    bool json, csv, compare, bandwidth_given;
     const char *plot;
 };
 
@@ -61,13 +65,14 @@ static int parse_list(double **out, const char *option, const char *text, int ra
     for (;; p++) {
         size_t len = strcspn(p, ",");
         char *word = xstrndup(p, len);
-        bool ok = n < ranks && str_double(word, &v[n]) && v[n] >= 0;
+        bool ok = n < ranks && str_double(word, &v[n]) && v[n] >= 0 && v[n] <= LONGEST;
 
         free(word);
         if (!ok) {
             free(v);
-            return err_set(err, ERR_USAGE, "%s: '%s' is not one time or %d times",
-                           option, text, ranks);
+            return err_set(err, ERR_USAGE,
+                           "%s: '%s' is not one time or %d times, none above %g",
+                           option, text, ranks, LONGEST);
         }
         n++;
         p += len;
@@ -175,14 +180,26 @@ static int take_calibration(struct settings *s, struct err *err)
 static int parse_times(struct times *out, const struct settings *s,
                        const struct action_table *t, struct err *err)
 {
-    if (s->latency < 0 || s->bandwidth < 0 || s->message < 0)
+    double sum = 0;
+
+    if (!(s->latency >= 0 && s->latency <= LONGEST && s->message >= 0 &&
+          s->message <= LONGEST))
         return err_set(err, ERR_USAGE,
-                       "--latency, --bandwidth and --message: none is negative");
+                       "--latency and --message: none is negative or above %g",
+                       LONGEST);
+    if (s->bandwidth_given && !(s->bandwidth > 0 && isfinite(s->bandwidth)))
+        return err_set(err, ERR_USAGE, "--bandwidth %g: nothing would arrive",
+                       s->bandwidth);
     if (s->plan || s->calibration)
         return plan_times(out, s, t, err);
     if (parse_list(&out->forward, "--forward", s->forward ? s->forward : "1", t->ranks,
                    err) < 0)
         return -1;
+    for (int r = 0; r < t->ranks; r++)
+        sum += out->forward[r];
+    if (sum <= 0)
+        return err_set(err, ERR_USAGE, "--forward %s: no stage takes any time",
+                       s->forward);
     return parse_backward(out, s, t->ranks, err);
 }
 
@@ -596,7 +613,8 @@ int schedule_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
-        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL,
+          &s.bandwidth_given },
         { OPT_DOUBLE, '\0', "message", &s.message, "BYTES", NULL, NULL, NULL },
         { OPT_STRING, '\0', "memory-cap", &s.memory_cap, "N|SIZE",
           "micro-batches, or bytes, that a stage can hold", NULL, NULL },

@@ -38,7 +38,8 @@ int split_main(const char *program, int argc, char **argv)
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                 operand[0]);
         status = cmd_fail(&cmd, &err);
-    } else if (stages_choose(&stages, &size[MESH_PP], &o, 1, ckpt->model, &err) < 0 ||
+    } else if (stages_choose(&stages, &size[MESH_PP], &o, 1, ckpt->model, NULL, &err) <
+                   0 ||
                mesh_set(&mesh, size, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);
     } else {

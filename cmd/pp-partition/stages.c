@@ -139,6 +139,9 @@ static int calibrated_costs(struct stage_costs *out, const char *path, const cha
     for (int i = 0; i < c.nlayers; i++)
         out->layer[i] = scaled(c.part[i + 1].prefill, most);
     out->last = scaled(c.part[c.nlayers + 1].prefill, most);
+    out->exact = xcalloc((size_t)c.nlayers + 2, sizeof(*out->exact));
+    for (int i = 0; i < c.nlayers + 2; i++)
+        out->exact[i] = c.part[i].prefill;
     calibration_clear(&c);
     return 0;
 }
@@ -161,7 +164,7 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
     for (char *p = text, *line; (line = strsep(&p, "\n")) != NULL;) {
         if (!*line)
             continue;
-        if (i == n || !str_double(line, &v[i]) || v[i] < 0) {
+        if (i == n || !str_double(line, &v[i]) || !(v[i] >= 0 && v[i] <= 1e100)) {
             err_set(err, ERR_INPUT, "%s:%d: %s", path, i + 1,
                     i == n ? "more costs than embedding, layers and head"
                            : "is no cost");
@@ -175,12 +178,16 @@ static int read_costs(struct stage_costs *out, const char *path, struct err *err
                 out->nlayers);
         goto out;
     }
-    for (i = 0; i < n; i++)
-        v[i] = (double)scaled(v[i], most);
-    out->first = (uint64_t)v[0];
-    out->last = (uint64_t)v[n - 1];
+    if (most <= 0) {
+        err_set(err, ERR_INPUT, "%s: all costs are 0", path);
+        goto out;
+    }
+    out->first = scaled(v[0], most);
+    out->last = scaled(v[n - 1], most);
     for (i = 0; i < out->nlayers; i++)
-        out->layer[i] = (uint64_t)v[i + 1];
+        out->layer[i] = scaled(v[i + 1], most);
+    out->exact = v;
+    v = NULL;
     ret = 0;
 out:
     free(text);
@@ -233,6 +240,7 @@ fail:
 void stage_costs_clear(struct stage_costs *c)
 {
     free(c->layer);
+    free(c->exact);
     *c = (struct stage_costs){ 0 };
 }
 
@@ -389,10 +397,11 @@ static int check_given(const int *stages, int parts, int want,
 /* ---- choosing ---- */
 
 static int balance(int *out, int parts, const struct stage_options *o,
-                   const struct model *m, struct err *err)
+                   const struct model *m, const struct stage_costs *costs,
+                   struct err *err)
 {
     const char *what = o->balance ? o->balance : "params";
-    struct stage_costs c;
+    struct stage_costs c = { 0 };
     int ret;
 
     if (!strcmp(what, "layers")) {
@@ -402,16 +411,18 @@ static int balance(int *out, int parts, const struct stage_options *o,
         partition_deal(out, model_layers(m), parts, (enum remainder)o->remainder);
         return 0;
     }
-    if (stage_costs(&c, m, what, err) < 0)
+    if (!costs && stage_costs(&c, m, what, err) < 0)
         return -1;
-    ret = partition_balance(out, c.layer, c.nlayers, c.first, c.last, parts, o->empty,
-                            err);
+    costs = costs ? costs : &c;
+    ret = partition_balance(out, costs->layer, costs->nlayers, costs->first,
+                            costs->last, parts, o->empty, err);
     stage_costs_clear(&c);
     return ret;
 }
 
 int stages_choose(int **out, int *parts, const struct stage_options *o, int chunks,
-                  const struct model *m, struct err *err)
+                  const struct model *m, const struct stage_costs *costs,
+                  struct err *err)
 {
     int *made = NULL, n = o->pp * chunks;
 
@@ -434,7 +445,7 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
         if (n > MAX_PARTS)
             return err_set(err, ERR_USAGE, "--pp %d: too many", o->pp);
         made = xcalloc((size_t)n, sizeof(*made));
-        if (balance(made, n, o, m, err) < 0) {
+        if (balance(made, n, o, m, costs, err) < 0) {
             free(made);
             return -1;
         }
@@ -488,7 +499,7 @@ int stages_times(double **out, double **bytes, const char *path, int ranks, int 
     if (outline.checkpoint && chunks == 1)
         mesh = outline.checkpoint->mesh;
     if (mesh.size[MESH_PP] != ranks * chunks) {
-        if (stages_choose(&stages, &parts, &o, chunks, outline.model, err) < 0)
+        if (stages_choose(&stages, &parts, &o, chunks, outline.model, NULL, err) < 0)
             goto out;
         mesh.size[MESH_PP] = parts;
         mesh.stages = stages;

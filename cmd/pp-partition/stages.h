@@ -41,6 +41,7 @@ struct stage_costs {
     uint64_t *layer; /* [nlayers] */
     int nlayers;
     uint64_t first, last; /* before all layers, and after them */
+    double *exact;        /* [nlayers + 2]: as a file has them; NULL: as above */
 };
 
 /* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
@@ -50,10 +51,12 @@ MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
                            const char *what, struct err *err);
 void stage_costs_clear(struct stage_costs *c);
 
-/* Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
+/* COSTS are what is balanced, or NULL: they are made.
+ * Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
  * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
 MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
-                             int chunks, const struct model *m, struct err *err);
+                             int chunks, const struct model *m,
+                             const struct stage_costs *costs, struct err *err);
 
 /* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
  * *out, and the bytes of activations that one sequence of the model's context keeps on

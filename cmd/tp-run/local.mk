@@ -10,6 +10,7 @@ bin_tp_run_SOURCES = \
     %D%/launcher.c %D%/launcher.h \
     %D%/logits.c \
     %D%/main.c \
+    %D%/plot.c \
     %D%/program.c \
     %D%/score.c \
     %D%/session.c %D%/session.h \

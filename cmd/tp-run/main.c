@@ -8,6 +8,7 @@ int main(int argc, char **argv)
         { "generate", "continue text", generate_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
         { "train", "train a model", train_main },
+        { "plot", "draw the losses of trainings", plot_main },
         { "bench", "measure the machine at hand with a model", bench_main },
         { "logits", "write the outputs for some tokens", logits_main },
         { "tokens", "write the token ids of texts for training", tokens_main },

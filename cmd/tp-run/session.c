@@ -302,7 +302,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
         const struct source_file *f = &c->source.file[i];
 
         str_addf(&all, "%" PRIu64 "\n", f->size);
-        if (add_samples(&all, f->path, f->size, err) < 0)
+        if (f->path && add_samples(&all, f->path, f->size, err) < 0)
             ret = -1;
     }
     if (!c->sharded && c->source.config)
@@ -320,6 +320,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
+                                          .draw = opt->draw,
                                           .family_path = family_path(s->cmd) };
 
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)

@@ -20,6 +20,7 @@ struct session_options {
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
+    bool draw; /* weights are drawn, not read */
     bool memory, same_bits;
 };
 

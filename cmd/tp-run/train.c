@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/tp-run/commands.h"
 #include "lib/base/fs.h"
@@ -26,6 +27,7 @@ enum {
     S_BETA2,
     S_EPS,
     S_CLIP,
+    S_DROPOUT,
     S_GLOBAL,
     S_MICRO,
     S_SEQ,
@@ -36,6 +38,7 @@ enum {
     S_EVAL,
     S_SAVE,
     S_SPIKES,
+    S_INIT,
     SETTINGS
 };
 
@@ -45,6 +48,7 @@ struct request {
     struct opt_list data, eval;
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
+    bool init;
     struct action_table table;
     struct train_files files;
     const char *model; /* to open */
@@ -149,6 +153,9 @@ static int check_numbers(const struct request *r, struct err *err)
             return err_set(err, ERR_USAGE, "--%s %g: must be at least 0%s",
                            range[i].name, range[i].x,
                            range[i].below == 1 ? " and less than 1" : "");
+    if (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0 && o->dropout < 1))
+        return err_set(err, ERR_USAGE,
+                       "--dropout %g: must be at least 0 and less than 1", o->dropout);
     if (o->spikes > 0 && o->spikes <= 1)
         return err_set(err, ERR_USAGE, "--skip-spikes %g: must be above 1", o->spikes);
     if (r->eval.n && o->eval_fraction > 0)
@@ -356,6 +363,21 @@ static int check_model(struct request *r, struct err *err)
     return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
 }
 
+/* Can the first stage be trained? */
+static int check_program(const struct session *s, struct err *err)
+{
+    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const int coord[MESH_NAXES] = { 0 };
+    struct program *p;
+    int ret;
+
+    if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        return -1;
+    ret = trainer_check(p, err);
+    program_free(p);
+    return ret;
+}
+
 /* Rank 0: a new run's directory, or what is to go on. */
 static int begin_dir(struct request *r, struct err *err)
 {
@@ -363,6 +385,8 @@ static int begin_dir(struct request *r, struct err *err)
 
     if (!t->dir)
         return 0;
+    if (train_dir_lock(&t->lock, t->dir, err) < 0)
+        return -1;
     if (r->force && !t->resumed && train_dir_is_run(t->dir) && !r->resume &&
         train_dir_remove(t->dir, err) < 0)
         return -1;
@@ -439,7 +463,7 @@ static int check_shares(const struct request *r, struct err *err)
 }
 
 static int prepare(struct request *r, const struct cmd *cmd,
-                   const struct session_options *opt, struct err *err)
+                   struct session_options *opt, struct err *err)
 {
     struct train *t = &r->t;
     int ret;
@@ -447,9 +471,15 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
         return -1;
+    opt->draw = t->o.init && !t->resumed;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
+    if (opt->draw && t->session->checkpoint->sharded)
+        return err_set(err, ERR_USAGE, "--init: %s has been cut; give its original",
+                       r->model);
     ret = check_model(r, err);
+    if (ret == 0)
+        ret = check_program(t->session, err);
     if (ret == 0)
         ret = check_shares(r, err);
     if (ret == 0)
@@ -480,6 +510,8 @@ static void clear(struct request *r)
     data_close(r->t.eval);
     action_table_clear(&r->table);
     train_files_clear(&r->files);
+    if (r->t.lock >= 0)
+        close(r->t.lock);
     free(r->newest);
     free(r->t.dir);
 }
@@ -489,6 +521,7 @@ int train_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { .launcher.err_fd = -1 };
     struct request r = { .t = { .session = &session,
+                                .lock = -1,
                                 .o = { .global = 8,
                                        .micro = 1,
                                        .lr = 5e-5,
@@ -496,6 +529,7 @@ int train_main(const char *program, int argc, char **argv)
                                        .beta2 = 0.999,
                                        .eps = 1e-8,
                                        .clip = 1,
+                                       .dropout = -1,
                                        .save_every = SAVE_AT_END },
                                 .state.best = (double)INFINITY,
                                 .nsettings = SETTINGS } };
@@ -512,6 +546,7 @@ int train_main(const char *program, int argc, char **argv)
         [S_BETA2] = { SETTING_DOUBLE, "beta2", &o->beta2, NULL, false, true },
         [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
         [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
+        [S_DROPOUT] = { SETTING_DOUBLE, "dropout", &o->dropout, NULL, false, true },
         [S_GLOBAL] = { SETTING_INT, "global-batch", &o->global, NULL, false, true },
         [S_MICRO] = { SETTING_INT, "micro-batch", &o->micro, NULL, false, false },
         [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
@@ -524,10 +559,12 @@ int train_main(const char *program, int argc, char **argv)
         [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
         [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
         [S_SPIKES] = { SETTING_DOUBLE, "skip-spikes", &o->spikes, NULL, false, false },
+        [S_INIT] = { SETTING_INT, "init", &o->init, NULL, false, true },
     };
     const struct opt opts[] = {
         { OPT_LIST, '\0', "data", &r.data, "FILE", "learn the documents in FILE", NULL,
           NULL },
+        { OPT_FLAG, '\0', "init", &r.init, NULL, NULL, NULL, &set[S_INIT].given },
         { OPT_LIST, '\0', "eval-data", &r.eval, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "eval-fraction", &o->eval_fraction, "X", NULL, NULL,
           &set[S_FRACTION].given },
@@ -544,6 +581,8 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_DOUBLE, '\0', "beta2", &o->beta2, "X", NULL, NULL, &set[S_BETA2].given },
         { OPT_DOUBLE, '\0', "eps", &o->eps, "X", NULL, NULL, &set[S_EPS].given },
         { OPT_DOUBLE, '\0', "clip", &o->clip, "X", NULL, NULL, &set[S_CLIP].given },
+        { OPT_DOUBLE, '\0', "dropout", &o->dropout, "X", NULL, NULL,
+          &set[S_DROPOUT].given },
         { OPT_COUNT, '\0', "global-batch", &o->global, "N", NULL, NULL,
           &set[S_GLOBAL].given },
         { OPT_COUNT, '\0', "micro-batch", &o->micro, "N", NULL, NULL,
@@ -599,6 +638,7 @@ int train_main(const char *program, int argc, char **argv)
 
     opt.usual_backend = "cpu"; /* the only one with kernels for training */
     r.t.setting = set;
+    o->init = r.init;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
     if (prepare(&r, &cmd, &opt, &err) < 0)

@@ -15,9 +15,11 @@ enum { SAVE_AT_END = INT32_MAX }; /* steps from one checkpoint to the next */
 struct train_options {
     int steps, global, micro, warmup, eval_every, save_every;
     uint64_t seed, seq;
+    double dropout; /* below 0: the config's */
     double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, pack, order;
     bool deterministic;
+    int init;       /* weights are drawn */
     int keep;       /* newest checkpoints; 0: all */
     bool keep_best; /* and the one with the least evaluation's loss */
     bool log_samples;
@@ -54,6 +56,7 @@ struct train {
     char *dir;                   /* of the run; NULL: nothing is kept */
     const char *log;             /* --log, or NULL */
     const char *report, *result; /* hpo-sweep's files, or NULL */
+    int lock;                    /* the run's directory, open and locked; -1: none */
     bool resumed;
     struct train_state state; /* to begin with */
 };
@@ -62,6 +65,9 @@ struct train {
 
 /* The file that makes DIR a run's. */
 bool train_dir_is_run(const char *dir);
+/* Make DIR where it is not there, and lock it until *fd is closed.  ERR_LOCKED when
+ * another run is in it. */
+MUST_CHECK int train_dir_lock(int *fd, const char *dir, struct err *err);
 /* The path of checkpoint STEP; and the newest that is whole, a fresh text, NULL: none.
  */
 char *train_step_dup(const char *dir, uint64_t step);

@@ -1,10 +1,12 @@
 /* traindir - the directory of a run: its settings, log and checkpoints */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "cmd/tp-run/train.h"
@@ -25,6 +27,18 @@ bool train_dir_is_run(const char *dir)
 
     free(path);
     return is;
+}
+
+int train_dir_lock(int *fd, const char *dir, struct err *err)
+{
+    if (fs_mkdirs(dir, err) < 0)
+        return -1;
+    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return err_errno(err, "%s", dir);
+    if (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return err_set(err, ERR_LOCKED, "%s: another training is in it", dir);
+    return 0; /* a file system without locks is used without */
 }
 
 /* ---- checkpoints ---- */
@@ -365,8 +379,10 @@ static int add_model(struct str *out, const struct train *t, const char *model,
     str_add(out, ",\n\"model\":");
     str_add_json(out, model);
     for (size_t i = 0; ret == 0 && i < (c->sharded ? 1 : c->source.nfiles); i++) {
-        char *path = c->sharded ? fs_join_dup(c->path, MANIFEST_NAME)
-                                : xstrdup(c->source.file[i].path);
+        char *path = c->sharded
+                         ? fs_join_dup(c->path, MANIFEST_NAME)
+                         : xstrdup(c->source.file[i].path ? c->source.file[i].path
+                                                          : c->source.config_path);
 
         ret = train_files_add(&v, &n, path, err);
         free(path);

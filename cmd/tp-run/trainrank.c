@@ -174,6 +174,7 @@ static int step(struct work *w, struct err *err)
     }
     w->trainer.most_norm =
         o->spikes > 0 && w->state.updates >= SETTLED ? o->spikes * w->state.norm : 0;
+    w->trainer.first = first;
     if (trainer_step(&w->trainer, w->sample, told.rate, r, err) < 0)
         return -1;
     w->state.step++;
@@ -241,6 +242,8 @@ static int open_work(struct work *w, struct err *err)
         .order = t->pipeline,
         .table = t->table,
         .deterministic = o->deterministic,
+        .dropout = o->dropout,
+        .seed = o->seed,
         .adamw = { o->beta1, o->beta2, o->eps, o->decay },
         .clip = o->clip,
     };

@@ -482,6 +482,69 @@ int source_open(struct source *s, const char *path, struct err *err)
     return ret;
 }
 
+bool source_has_weights(const char *dir)
+{
+    static const char *const names[] = { "model.safetensors",
+                                         "model.safetensors.index.json",
+                                         "pytorch_model.bin",
+                                         "pytorch_model.bin.index.json" };
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
+        char *path = fs_join_dup(dir, names[i]);
+
+        found = fs_exists(path);
+        free(path);
+    }
+    return found;
+}
+
+int source_open_bare(struct source *s, const char *path, struct err *err)
+{
+    struct source made = { .path = xstrdup(path) };
+    size_t n;
+
+    made.config_path = fs_join_dup(path, CONFIG);
+    if ((fs_exists(made.config_path) &&
+         fs_read_regular(&made.config, &n, made.config_path, MAX_JSON, err) < 0) ||
+        find_small(&made, path, err) < 0) {
+        source_clear(&made);
+        return -1;
+    }
+    made.file = xcalloc(1, sizeof(*made.file));
+    *s = made;
+    return 0;
+}
+
+int source_promise(struct source *s, const struct tensor *t, size_t n, struct err *err)
+{
+    static const char name[] = "model.safetensors";
+    struct safetensors_header h;
+    int ret = -1;
+
+    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
+    for (size_t i = 0; i < n; i++)
+        safetensors_header_add(&h, t[i].name, t[i].dtype, t[i].ndim, t[i].shape,
+                               t[i].size);
+    if (safetensors_header_finish(&h, name, err) == 0) {
+        s->file[0] =
+            (struct source_file){ .name = name,
+                                  .size = h.text.len + h.end,
+                                  .whole = h.text.len + h.end,
+                                  .data = h.text.len,
+                                  .header = pool_strndup(&s->pool, h.text.s + 8,
+                                                         h.text.len - 8) };
+        s->nfiles = 1;
+        s->tensor = xcalloc(n + 1, sizeof(*s->tensor));
+        for (size_t i = 0; i < n; i++)
+            s->tensor[i] = t[i];
+        s->n = n;
+        ret = 0;
+    }
+    safetensors_header_clear(&h);
+    return ret;
+}
+
 void source_clear(struct source *s)
 {
     free(s->path);

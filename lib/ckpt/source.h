@@ -23,13 +23,13 @@
 struct source_file {
     const char *name;   /* "model-00001-of-00002.safetensors" */
     const char *origin; /* the file's own name; NULL when it is that */
-    const char *path;
-    uint64_t size;    /* bytes of the file on disk */
-    uint64_t whole;   /* bytes of its safetensors form: the same, but for a pickle */
-    uint64_t data;    /* offset of the first data byte in that form */
-    char *header;     /* of a pickle's form, without the length; else NULL */
-    int64_t mtime_ns; /* of its last change, to notice one */
-    int64_t ctime_ns; /* and of its inode's */
+    const char *path;   /* NULL: there is none yet, only its header */
+    uint64_t size;      /* bytes of the file on disk */
+    uint64_t whole;     /* bytes of its safetensors form: the same, but for a pickle */
+    uint64_t data;      /* offset of the first data byte in that form */
+    char *header;       /* of a pickle's form, without the length; else NULL */
+    int64_t mtime_ns;   /* of its last change, to notice one */
+    int64_t ctime_ns;   /* and of its inode's */
     uint64_t inode;
 };
 
@@ -51,6 +51,15 @@ struct source {
  * clearing. */
 MUST_CHECK int source_open(struct source *s, const char *path, struct err *err);
 void source_clear(struct source *s);
+
+/* Are there weights in the directory DIR? */
+bool source_has_weights(const char *dir);
+/* Open a directory that has a config.json and no weights: .file[0] and .tensor are the
+ * caller's to fill, by source_promise. */
+MUST_CHECK int source_open_bare(struct source *s, const char *path, struct err *err);
+/* The N tensors at T, whose names stay, are what its one file is to have. */
+MUST_CHECK int source_promise(struct source *s, const struct tensor *t, size_t n,
+                              struct err *err);
 
 /* The text of the index that a merge of S needs and S has not (a fresh one): that of
  * several files of torch.save.  NULL otherwise. */

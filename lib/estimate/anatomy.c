@@ -476,6 +476,24 @@ static int build_program(struct anatomy *a, const struct mesh *mesh,
     return program_build(&a->program, a->model, mesh, coord, &opt, err);
 }
 
+static bool same_unit(const struct unit *u, const struct unit *v)
+{
+    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
+           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
+           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
+           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
+           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
+           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
+           !memcmp(u->cache, v->cache, sizeof(u->cache));
+}
+
+static void find_alike(struct anatomy *a)
+{
+    for (int i = 0; i < a->nunits; i++)
+        a->unit[i].like =
+            i && same_unit(&a->unit[i], &a->unit[i - 1]) ? a->unit[i - 1].like : i;
+}
+
 int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
                  const int coord[MESH_NAXES], const enum dtype *stored,
                  const struct anatomy_options *opt, struct err *err)
@@ -506,6 +524,7 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
     make_units(&b);
     sum_weights(&b, stored);
     read_program(&b);
+    find_alike(a);
     ret = 0;
 out:
     cutter_free(b.cutter);

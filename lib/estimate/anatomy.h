@@ -83,6 +83,7 @@ struct unit {
     uint64_t top, all; /* experts of a token, and of the unit */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;
+    int like; /* index of the first of the units before it that are all like it */
 };
 
 /* Tensors that belong to no layer: they are on every stage that reads them. */

@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/part.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
@@ -19,6 +20,14 @@ const char *const planner_rules[RULES] = {
     [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to deal over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
+};
+
+const char *const planner_codes[RULES] = {
+    [RULE_MODEL] = "model",       [RULE_NODE] = "node",
+    [RULE_BATCH] = "batch",       [RULE_ZERO] = "zero",
+    [RULE_MEMORY] = "memory",     [RULE_SEQUENCE] = "sequence",
+    [RULE_SCHEDULE] = "schedule", [RULE_RECOMPUTE] = "recompute",
+    [RULE_EXPERTS] = "experts",   [RULE_KEPT] = "kept_axes",
 };
 
 /* What is tried of a mesh and micro-batch. */
@@ -84,17 +93,6 @@ static bool stage_fits(const struct search *s, struct memory_options *o, int sta
     return true;
 }
 
-static bool same_unit(const struct unit *u, const struct unit *v)
-{
-    return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
-           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
-           !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
-           !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
-           !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&
-           !memcmp(u->worst, v->worst, sizeof(u->worst)) &&
-           !memcmp(u->cache, v->cache, sizeof(u->cache));
-}
-
 /* For each depth the first of those before it whose layers are all like its own, of
  * every rank; what stands between sections ends such a run. */
 static int *runs_new(const struct anatomies *ranks, int ndepths)
@@ -108,7 +106,7 @@ static int *runs_new(const struct anatomies *ranks, int ndepths)
             const struct unit *u = &a->unit[i], *v = i ? u - 1 : NULL;
             bool inner = u->depth > 0 && u->depth < ndepths - 1;
 
-            if (u->layer < 0 ? inner : !v || v->layer < 0 || !same_unit(u, v))
+            if (u->layer < 0 ? inner : !v || v->layer < 0 || u->like != v->like)
                 begins[u->depth] = true;
             if (u->layer < 0 && inner)
                 begins[u->depth + 1] = true;
@@ -119,18 +117,33 @@ static int *runs_new(const struct anatomies *ranks, int ndepths)
     return run;
 }
 
+/* Are all layers from FIRST to LAST alike? */
+static bool alike(const struct search *s, int first, int last)
+{
+    return first <= last && s->run[first] == s->run[last];
+}
+
 /* Has STAGE no more of anything than the one before it: layers like its, as many or
- * fewer, for as many micro-batches or fewer? */
+ * fewer, for as many micro-batches or fewer?  The first has what stands before and
+ * after the layers. */
 static bool is_less(const struct search *s, const struct memory_options *o, int stage)
 {
-    int first, count, before, many;
+    struct part now, before;
 
-    if (o->fold != FOLD_NONE || stage == 0 ||
+    if (stage < 1 + (o->fold != FOLD_NONE) ||
         (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
         return false;
-    mesh_stage(&o->mesh, s->nlayers, stage - 1, &before, &many);
-    mesh_stage(&o->mesh, s->nlayers, stage, &first, &count);
-    return count && count <= many && s->run[before] == s->run[first + count - 1];
+    now = part_of(anatomies_get(&s->ranks, 0), o, stage);
+    before = part_of(anatomies_get(&s->ranks, 0), o, stage - 1);
+    for (int k = 0; k < now.n; k++) {
+        const int *a = k ? now.first : before.first, *b = k ? before.first : now.first;
+        const int *n = k ? before.count : now.count;
+
+        if (!now.count[k] || now.count[k] > before.count[k] ||
+            !alike(s, a[k], b[k] + n[k] - 1))
+            return false;
+    }
+    return true;
 }
 
 /* The largest rank's bytes.  Mostly those of the first stage, which holds most

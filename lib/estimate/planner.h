@@ -71,6 +71,8 @@ enum planner_rule {
     RULES
 };
 extern const char *const planner_rules[RULES];
+/* Their names in output that programs read, which stay as they are. */
+extern const char *const planner_codes[RULES];
 
 struct planner_result {
     struct planned *plan; /* the fastest, best first: as many as were wanted */

@@ -193,7 +193,11 @@ void training_open(struct training *t, struct tally *over, const struct anatomy 
 
         if (!part_runs(p, &a->unit[i]))
             continue;
-        *u = bytes_of(over, o, &a->unit[i]);
+        if (i && a->unit[i].like == a->unit[i - 1].like &&
+            part_runs(p, &a->unit[i - 1]))
+            *u = t->unit[i - 1];
+        else
+            *u = bytes_of(over, o, &a->unit[i]);
         tally_add(&one, u->saved);
         t->again = u->again > t->again ? u->again : t->again;
         t->working = u->working > t->working ? u->working : t->working;

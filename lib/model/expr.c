@@ -148,6 +148,7 @@ static const struct function functions[] = {
     { "sqrt", 1, sqrt, NULL }, { "floor", 1, floor, NULL }, { "ceil", 1, ceil, NULL },
     { "log", 1, log, NULL },   { "pow", 2, NULL, pow },     { "min", 2, NULL, fmin },
     { "max", 2, NULL, fmax },  { "len", 1, NULL, NULL },    { "ends", 2, NULL, NULL },
+    { "given", 1, NULL, NULL },
 };
 
 static bool ends_with(const struct expr_value *word, const struct expr_value *end)
@@ -168,7 +169,7 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
     if (!f)
         return fail(r, at,
                     "no function of that name (min max sqrt pow floor ceil log "
-                    "len ends)");
+                    "len ends given)");
     do {
         if (n == 2)
             return fail(r, r->p, "too many arguments");
@@ -185,6 +186,9 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
     if (!f->one && !f->two) {
         if (n == 2)
             *out = boolean(ends_with(&arg[0], &arg[1]));
+        else if (!strcmp(f->name, "given"))
+            *out = boolean(arg[0].kind == EXPR_WORD &&
+                           r->env->given(r->env->arg, arg[0].word, arg[0].len));
         else if (arg[0].kind == EXPR_JSON)
             *out = number(cJSON_GetArraySize(arg[0].json));
         return 0;

@@ -5,7 +5,8 @@
  *
  * on numbers, 'words', true, false, null, and the lists and objects of a config.json.
  * A key that the config lacks is null; arithmetic with null is null; null is false.
- * Functions: min max sqrt pow floor ceil log len, and ends(word, 'end'). */
+ * Functions: min max sqrt pow floor ceil log len, ends(word, 'end'), and given('key'):
+ * does the config have KEY, if only as null? */
 #ifndef LIB_MODEL_EXPR_H
 #define LIB_MODEL_EXPR_H
 
@@ -30,6 +31,7 @@ struct expr_value {
 struct expr_env {
     int (*lookup)(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
+    bool (*given)(void *arg, const char *name, size_t len);
     void *arg;
 };
 

@@ -655,6 +655,17 @@ static int config_lookup(void *arg, const char *name, size_t len,
     return 0;
 }
 
+static bool config_given(void *arg, const char *name, size_t len)
+{
+    const cJSON *member;
+
+    cJSON_ArrayForEach(
+        member, (const cJSON *)arg) if (member->string &&
+                                        strlen(member->string) == len &&
+                                        !memcmp(member->string, name, len)) return true;
+    return false;
+}
+
 /* Does ITEM's "match" accept CONFIG?  1, 0, or -1 with *err set. */
 static int item_matches(const struct library_item *item, const cJSON *config,
                         const char *type, struct err *err)
@@ -662,7 +673,9 @@ static int item_matches(const struct library_item *item, const cJSON *config,
     const struct json *match = json_get(item->doc.root, "match");
     const struct json *types = json_get(match, "model_type"),
                       *when = json_get(match, "when");
-    struct expr_env env = { .lookup = config_lookup, .arg = (void *)config };
+    struct expr_env env = { .lookup = config_lookup,
+                            .given = config_given,
+                            .arg = (void *)config };
     struct expr_value v;
     bool found = false;
 

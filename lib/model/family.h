@@ -27,8 +27,8 @@ struct family_table {
     size_t n, cap;
 };
 
-/* "name = text", applied when WHEN (NULL: always) is true, and there is the tensor NEEDS
- * (NULL: none). */
+/* "name = text", applied when WHEN (NULL: always) is true, and there is the tensor
+ * NEEDS (NULL: none). */
 struct family_line {
     char *name, *text;
     const char *when, *needs;

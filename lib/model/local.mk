@@ -15,31 +15,52 @@ lib_libshardutils_a_SOURCES += \
 nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
+    %D%/families/arcee.json \
     %D%/families/bert.json \
+    %D%/families/biogpt.json \
     %D%/families/bloom.json \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
+    %D%/families/cohere2.json \
     %D%/families/deepseek.json \
     %D%/families/deepseek_v2.json \
     %D%/families/deepseek_v3.json \
+    %D%/families/dots1.json \
+    %D%/families/ernie4_5.json \
+    %D%/families/ernie4_5_moe.json \
+    %D%/families/exaone4.json \
     %D%/families/falcon.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
     %D%/families/gemma3.json \
+    %D%/families/glm.json \
+    %D%/families/glm4.json \
+    %D%/families/glm4_moe.json \
     %D%/families/gpt2.json \
     %D%/families/gpt_bigcode.json \
+    %D%/families/gpt_neo.json \
     %D%/families/gpt_neox.json \
     %D%/families/gpt_oss.json \
     %D%/families/gptj.json \
+    %D%/families/granite.json \
+    %D%/families/helium.json \
+    %D%/families/hunyuan_v1_dense.json \
+    %D%/families/hunyuan_v1_moe.json \
     %D%/families/internlm2.json \
     %D%/families/llama.json \
+    %D%/families/minimax_m2.json \
+    %D%/families/ministral.json \
     %D%/families/mistral.json \
     %D%/families/mixtral.json \
     %D%/families/mpt.json \
+    %D%/families/nemotron.json \
     %D%/families/olmo.json \
     %D%/families/olmo2.json \
+    %D%/families/olmo3.json \
     %D%/families/olmoe.json \
+    %D%/families/openai_gpt.json \
     %D%/families/opt.json \
+    %D%/families/persimmon.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
     %D%/families/qwen2.json \
@@ -47,6 +68,9 @@ family_files = \
     %D%/families/qwen3.json \
     %D%/families/qwen3_moe.json \
     %D%/families/roberta.json \
+    %D%/families/seed_oss.json \
+    %D%/families/smollm3.json \
+    %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json

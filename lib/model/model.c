@@ -28,6 +28,7 @@ struct eval {
 
 static int lookup(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
+static bool given(void *arg, const char *name, size_t len);
 
 /* "FILE:LINE:COL: cause" from *err's "column C: cause". */
 static int place_error(const struct json_doc *doc, const struct json *j,
@@ -54,7 +55,7 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
     struct eval e = {
         .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
     };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     if (d->state == SYMBOL_BUSY)
         return family_error(d->entry->doc, d->entry->json, 0, err,
@@ -106,6 +107,17 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
     return 0;
 }
 
+static bool given(void *arg, const char *name, size_t len)
+{
+    const struct eval *e = arg;
+    const cJSON *member;
+
+    cJSON_ArrayForEach(
+        member, e->s->config) if (member->string && strlen(member->string) == len &&
+                                  !memcmp(member->string, name, len)) return true;
+    return false;
+}
+
 static int evaluate(const struct model *m, const char *text, size_t n, int layer,
                     bool training, struct expr_value *out, struct err *err)
 {
@@ -113,7 +125,7 @@ static int evaluate(const struct model *m, const char *text, size_t n, int layer
     struct eval e = {
         .s = m->state, .layer = layer, .training = training, .by_layer = &by_layer
     };
-    struct expr_env env = { .lookup = lookup, .arg = &e };
+    struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
 
     return expr_eval(out, text, n, &env, err);
 }
@@ -194,6 +206,66 @@ static int make_scope(struct model *m, struct err *err)
     return 0;
 }
 
+/* Is KEY a name, and no member of M's config? */
+static bool is_missing(const struct model *m, const char *key)
+{
+    size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+    return n && !key[n] && strcmp(key, "null") != 0 && strcmp(key, "true") != 0 &&
+           strcmp(key, "false") != 0 &&
+           !cJSON_GetObjectItemCaseSensitive(m->state->config, key);
+}
+
+/* Does a capture name SYMBOL, or an axis of a tensor that every model of the family
+ * has?
+ */
+static bool is_axis(const struct model *m, const char *symbol)
+{
+    const struct family_table *t = &m->state->family->tensors;
+    const struct family_table *captures = &m->state->family->captures;
+    size_t len = strlen(symbol);
+
+    for (size_t i = 0; i < captures->n; i++)
+        if (json_string(captures->v[i].json) &&
+            !strcmp(captures->v[i].json->text, symbol))
+            return true;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct json *j = t->v[i].json->first, *last = j;
+
+        while (last && last->next)
+            last = last->next;
+        if (!j || (last->type == JSON_OBJECT && json_get(last, "when")))
+            continue;
+        for (j = j->next; j; j = j->next)
+            for (const char *p = json_string(j); p && (p = strstr(p, symbol)); p += len)
+                if ((p == j->text ||
+                     !(isalnum((unsigned char)p[-1]) || p[-1] == '_')) &&
+                    !(isalnum((unsigned char)p[len]) || p[len] == '_'))
+                    return true;
+    }
+    return false;
+}
+
+/* The other keys that the config lacks and the family's tensors need, so that all are
+ * told at once. */
+static void add_other_keys(const struct model *m, const struct family_entry *told,
+                           struct err *err)
+{
+    const struct family_table *t = &m->state->family->symbols;
+    struct str all = { 0 };
+
+    for (size_t i = 0; i < t->n && err; i++) {
+        const char *key = json_string(t->v[i].json);
+
+        if (&t->v[i] != told && key && is_missing(m, key) && is_axis(m, t->v[i].key))
+            str_addf(&all, "%s%s", all.len ? ", " : "; and ", key);
+    }
+    if (err && all.len)
+        snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
+                 "%s", all.s);
+    str_clear(&all);
+}
+
 /* The scope's symbol NAME that a deal or capture needs; its absence is told as a
  * missing config key. */
 static int need_symbol(const struct model *m, const char *name,
@@ -206,9 +278,11 @@ static int need_symbol(const struct model *m, const char *name,
         return 0;
     if (!def)
         return family_error(e->doc, e->json, 0, err, "'%s' is no symbol", name);
-    return err_set(err, ERR_INPUT,
-                   "%s: family %s needs '%s' (%s), a whole number from 1",
-                   m->state->config_name, m->family, name, json_string(def->json));
+    err_set(err, ERR_INPUT, "%s: family %s needs '%s' (%s), a whole number from 1",
+            m->state->config_name, m->state->family->name, name,
+            json_string(def->json) ? def->json->text : "null");
+    add_other_keys(m, def, err);
+    return -1;
 }
 
 static int deal_in_groups(struct model *m, struct deal_def *d, const char *groups,

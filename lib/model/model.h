@@ -107,7 +107,8 @@ MUST_CHECK int model_when(const struct model *m, const char *when,
 
 /* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
  * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
- * such tensor (or it is bound and an optional one is not stored), -2 when the family has no such key, -3 when it is one of many. */
+ * such tensor (or it is bound and an optional one is not stored), -2 when the family
+ * has no such key, -3 when it is one of many. */
 long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
                      int expert);
 

@@ -508,6 +508,19 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
     return t;
 }
 
+const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
+                                             const struct axis **over)
+{
+    const struct model_tensor *t =
+        o->kind == OPERAND_WEIGHT ? &b->m->tensor[o->tensor] : NULL;
+    int ndim = t && t->ndim == 2 && t->axis[0]->size == 1 ? 2 : 1;
+
+    t = build_need_weight(b, o, ndim);
+    if (t)
+        *over = t->axis[ndim - 1];
+    return t;
+}
+
 bool build_has_all_rows(const struct builder *b, const struct operand *o)
 {
     enum rows rows = b->p->value[o->index].rows;

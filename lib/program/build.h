@@ -108,6 +108,10 @@ int build_need_value(struct builder *b, const struct operand *o);
  */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
+/* The same, of a tensor that is a vector: of one axis, *over, or of two of which the
+ * first has one element. */
+const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
+                                             const struct axis **over);
 /* An instruction of one value X that keeps its type and rows; X is first placed as the
  * table of operations says. */
 struct inst *build_unary(struct builder *b, enum op op, int x);

@@ -102,12 +102,14 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
                            (unsigned long long)r.route.of,
                            (unsigned long long)r.route.top);
     if (n > 2 && arg[2].kind != OPERAND_ABSENT) {
-        bias = build_need_weight(b, &arg[2], 1);
+        const struct axis *over;
+
+        bias = build_need_vector(b, &arg[2], &over);
         if (!bias)
             return -1;
-        if (!axis_equal(bias->axis[0], &b->type[arg[0].index].col))
+        if (!axis_equal(over, &b->type[arg[0].index].col))
             return build_type_error(b, arg[2].at, "the scores and their bias",
-                                    &b->type[arg[0].index].col, bias->axis[0]);
+                                    &b->type[arg[0].index].col, over);
     }
     x = build_whole(b, arg[0].index);
     inst = choose(b, x, &r);

@@ -106,8 +106,8 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
                    &wanted, b->err) < 0)
         return -1;
     if (wanted && line->needs)
-        wanted = model_tensor_at(b->m, line->needs, strlen(line->needs), b->layer,
-                                 -1) >= 0;
+        wanted =
+            model_tensor_at(b->m, line->needs, strlen(line->needs), b->layer, -1) >= 0;
     if (!wanted)
         return 0;
     add_line(b);

@@ -1,6 +1,7 @@
 /* checkpoint - a model and its weights on disk, whole or cut */
 #include "lib/reshard/checkpoint.h"
 
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,22 +169,85 @@ out:
     return ret;
 }
 
+bool checkpoint_config_dtype(const struct model *m, enum dtype *out)
+{
+    static const char *const keys[] = { "dtype", "torch_dtype" };
+
+    for (int i = 0; i < 2; i++) {
+        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
+
+        if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
+            return true;
+    }
+    return false;
+}
+
+/* All tensors of the model, in the type that its config names, or f32. */
+static int promise(struct checkpoint *c, struct err *err)
+{
+    const struct model *m = c->model;
+    struct tensor *t = xcalloc(m->ntensors + 1, sizeof(*t));
+    enum dtype dtype = DTYPE_F32;
+    uint64_t offset = 0;
+    size_t n = 0;
+    int ret = 0;
+
+    checkpoint_config_dtype(m, &dtype);
+    for (size_t i = 0; i < m->ntensors && ret == 0; i++) {
+        const struct model_tensor *mt = &m->tensor[i];
+        struct model_kind kind = model_kind(m, mt->kind);
+        uint64_t *shape, elements = 1;
+
+        if (mt->tied >= 0 || mt->optional || kind.companion_of >= 0)
+            continue;
+        shape = pool_take(&c->source.pool, ((size_t)mt->ndim + 1) * sizeof(*shape),
+                          sizeof(*shape));
+        for (int k = 0; k < mt->ndim && ret == 0; k++) {
+            shape[k] = mt->axis[k]->size;
+            if (!mem_mul(&elements, elements, shape[k]))
+                ret = err_set(err, ERR_INPUT, "%s: tensor %s is too large", c->path,
+                              mt->name);
+        }
+        t[n] = (struct tensor){ .name = pool_strdup(&c->source.pool, mt->name),
+                                .shape = shape,
+                                .dtype = dtype,
+                                .ndim = mt->ndim,
+                                .offset = offset };
+        if (ret == 0 && (!dtype_bytes(&t[n].size, dtype, elements) ||
+                         !mem_add(&offset, offset, t[n].size)))
+            ret = err_set(err, ERR_INPUT, "%s: tensor %s is too large", c->path,
+                          mt->name);
+        n++;
+    }
+    if (ret == 0)
+        ret = source_promise(&c->source, t, n, err);
+    free(t);
+    return ret;
+}
+
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    if (source_open(&c->source, c->path, err) < 0)
+    bool bare = opt->draw && fs_is_dir(c->path) && !source_has_weights(c->path);
+
+    if (bare ? source_open_bare(&c->source, c->path, err) < 0
+             : source_open(&c->source, c->path, err) < 0)
         return -1;
+    c->drawn = opt->draw;
     mesh_one(&c->mesh);
+    if (!opt->no_model && !c->source.single) {
+        if (!c->source.config)
+            return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
+        if (model_open(&c->model, c->source.config_path, c->source.config,
+                       opt->family_file, opt->family_path, err) < 0 ||
+            (bare && promise(c, err) < 0))
+            return -1;
+    }
     c->ntensors = c->nweights = c->source.n;
     c->tensor = xcalloc(c->source.n, sizeof(*c->tensor));
     if (c->source.n)
         memcpy(c->tensor, c->source.tensor, c->source.n * sizeof(*c->tensor));
-    if (opt->no_model || c->source.single)
-        return 0;
-    if (!c->source.config)
-        return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
-    return model_open(&c->model, c->source.config_path, c->source.config,
-                      opt->family_file, opt->family_path, err);
+    return 0;
 }
 
 static void init_files(struct checkpoint *c)
@@ -192,6 +256,8 @@ static void init_files(struct checkpoint *c)
 
     f->nparts = c->sharded ? c->manifest.nparts : 1;
     f->nfiles = c->sharded ? f->nparts : (int)c->source.nfiles;
+    if (!c->sharded && c->source.nfiles && !c->source.file[0].path)
+        f->nfiles = 0;
     f->fd = xmalloc((size_t)f->nfiles * sizeof(*f->fd));
     for (int i = 0; i < f->nfiles; i++)
         f->fd[i] = -1;

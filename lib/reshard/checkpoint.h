@@ -23,6 +23,7 @@
 struct checkpoint {
     char *path;               /* as given */
     bool sharded;             /* has a manifest */
+    bool drawn;               /* its weights are to be drawn: none is ever read */
     struct source source;     /* unless sharded */
     struct manifest manifest; /* when sharded */
     struct model *model;      /* bound to the tensors; NULL when there is no config */
@@ -39,6 +40,7 @@ struct checkpoint_options {
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
     bool no_model;           /* tensors only: unknown families are fine */
+    bool draw;               /* weights are not read, and need not be there */
 };
 
 /* Set *err for PATH, which does not exist: where it may be a name on the hub, how that
@@ -55,6 +57,8 @@ void checkpoint_close(struct checkpoint *c);
  * when the checkpoint has none. */
 char *checkpoint_file_dup(const struct checkpoint *c, const char *name);
 
+/* The type of weights that M's config names; false, and *out untouched: none. */
+bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 /* The tensor that is the state of weight I in ROLE (manifest.h); -1: there is none. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 

@@ -14,19 +14,7 @@ enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
 static bool has_weights(const char *dir)
 {
-    static const char *const names[] = { "model.safetensors",
-                                         "model.safetensors.index.json",
-                                         "pytorch_model.bin",
-                                         "pytorch_model.bin.index.json" };
-    bool found = checkpoint_is_sharded(dir);
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
-        char *path = fs_join_dup(dir, names[i]);
-
-        found = fs_exists(path);
-        free(path);
-    }
-    return found;
+    return checkpoint_is_sharded(dir) || source_has_weights(dir);
 }
 
 static int open_config(struct outline *o, const char *path,
@@ -108,19 +96,6 @@ static int open_any(struct outline *o, const char *path,
     return ret;
 }
 
-static bool config_dtype(const struct model *m, enum dtype *out)
-{
-    static const char *const keys[] = { "dtype", "torch_dtype" };
-
-    for (int i = 0; i < 2; i++) {
-        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
-
-        if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
-            return true;
-    }
-    return false;
-}
-
 static bool stored_dtype(const struct checkpoint *c, enum dtype *out)
 {
     uint64_t of[DTYPE_COUNT] = { 0 };
@@ -154,7 +129,7 @@ int outline_open(struct outline *o, const char *path,
         outline_close(&made);
         return -1;
     }
-    made.dtype_known = config_dtype(made.model, &made.dtype) ||
+    made.dtype_known = checkpoint_config_dtype(made.model, &made.dtype) ||
                        stored_dtype(made.checkpoint, &made.dtype);
     *o = made;
     return 0;

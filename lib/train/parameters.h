@@ -20,7 +20,8 @@ struct parameters {
     bool *shared; /* [model->ntensors]: the first and the last stage both have it */
 };
 
-/* Load the weights of PROGRAM, which must outlive *p, from C by way of DEVICE. */
+/* Load the weights of PROGRAM, which must outlive *p, from C by way of DEVICE; those of
+ * a model that is drawn are left as they are (init.h). */
 MUST_CHECK int parameters_open(struct parameters *p, struct checkpoint *c,
                                const struct program *program, const struct backend *ops,
                                struct device *device, struct err *err);

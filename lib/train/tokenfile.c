@@ -193,27 +193,15 @@ static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
 
 /* ---- reading ---- */
 
-/* PATH with END instead of .bin or .idx. */
+/* PATH, which ends in .bin or .idx, with END instead. */
 static char *name_with(const char *path, const char *end)
 {
-    size_t n = strlen(path);
-
-    if (str_ends(path, ".bin") || str_ends(path, ".idx"))
-        n -= 4;
-    return str_dupf("%.*s%s", (int)n, path, end);
+    return str_dupf("%.*s%s", (int)(strlen(path) - 4), path, end);
 }
 
 bool tokenfile_is(const char *path)
 {
-    char *index;
-    bool is;
-
-    if (str_ends(path, ".bin") || str_ends(path, ".idx"))
-        return true;
-    index = name_with(path, ".idx");
-    is = !fs_exists(path) && fs_exists(index);
-    free(index);
-    return is;
+    return str_ends(path, ".bin") || str_ends(path, ".idx");
 }
 
 int tokenfile_open(struct tokenfile *f, const char *path, struct err *err)

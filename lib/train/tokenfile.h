@@ -35,8 +35,9 @@ struct tokenfile {
     size_t documents;
 };
 
-/* Is PATH one, by its name: x.bin, x.idx, or x with an x.idx? */
+/* Is PATH one, by its name: x.bin or x.idx? */
 bool tokenfile_is(const char *path);
+/* Open one, by either name. */
 MUST_CHECK int tokenfile_open(struct tokenfile *f, const char *path, struct err *err);
 void tokenfile_close(struct tokenfile *f);
 /* N tokens from FIRST, each below VOCAB unless that is 0. */

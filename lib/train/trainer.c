@@ -1,6 +1,7 @@
 /* trainer - one rank that trains: micro-batches to a global batch, to an update */
 #include "lib/train/trainer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/pipe/simulate.h"
 #include "lib/run/cache.h"
+#include "lib/train/init.h"
 
 /* ---- opening ---- */
 
@@ -37,11 +39,52 @@ static int open_engines(struct trainer *t, size_t segments, struct err *err)
         engine_free(t->engine[i]);
         t->engine[i] = NULL;
     }
+    engine_free(t->scorer);
+    t->scorer = NULL;
     t->segments = segments;
-    for (int i = 0; i < t->in_flight; i++)
+    for (int i = 0; i < t->in_flight; i++) {
         if (engine_open(&t->engine[i], t->program, t->ops, t->device,
                         t->parameters.matrix, &t->groups, &limits, err) < 0)
             return -1;
+        engine_drop(t->engine[i], t->options.seed);
+    }
+    return 0;
+}
+
+static int open_scorer(struct trainer *t, struct err *err)
+{
+    size_t tokens = (size_t)t->options.micro_batch * t->options.length;
+    struct engine_limits limits = { .tokens = tokens,
+                                    .segments = t->segments,
+                                    .sequences = t->segments,
+                                    .cache = tokens + t->segments * CACHE_BLOCK,
+                                    .context = t->options.length };
+
+    return engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
+                       &t->groups, &limits, err);
+}
+
+/* The program that evaluates, where what is trained drops elements. */
+static int make_scored(struct trainer *t, const struct model *m,
+                       const struct mesh *mesh, const int coord[MESH_NAXES],
+                       struct err *err)
+{
+    const struct program_options options = { .tail = TAIL_NLL };
+    bool drops = false;
+
+    for (int i = 0; i < t->program->nforward; i++) {
+        const struct inst *inst = &t->program->inst[i];
+
+        drops |= inst->op == OP_DROPOUT ||
+                 (inst->op == OP_ATTENTION && inst->attention.drop > 0);
+    }
+    if (!drops)
+        return 0;
+    if (program_build(&t->scored, m, mesh, coord, &options, err) < 0)
+        return -1;
+    assert(t->scored->nweights == t->program->nweights);
+    for (int i = 0; i < t->program->nweights; i++)
+        assert(t->scored->weight[i].tensor == t->program->weight[i].tensor);
     return 0;
 }
 
@@ -183,7 +226,7 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
 }
 
 /* What sees the tokens that follow has nothing to learn from them. */
-static int check_causal(const struct program *p, struct err *err)
+int trainer_check(const struct program *p, struct err *err)
 {
     for (int i = 0; i < p->nforward; i++)
         if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
@@ -198,7 +241,9 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
 {
-    struct program_options program = { .tail = TAIL_NLL, .reverse = true };
+    struct program_options program = { .tail = TAIL_NLL,
+                                       .reverse = true,
+                                       .dropout = options->dropout };
     int coord[MESH_NAXES];
 
     *t =
@@ -215,11 +260,13 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         t->ops->open(&t->device, machine->threads, world->rank, err) < 0 ||
-        check_causal(t->program, err) < 0 ||
+        trainer_check(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
+        (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
-        make_tree(t, err) < 0 || make_engines(t, err) < 0) {
+        make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
+        make_scored(t, c->model, mesh, coord, err) < 0) {
         trainer_close(t);
         return -1;
     }
@@ -234,6 +281,8 @@ void trainer_close(struct trainer *t)
     for (int i = 0; i < t->in_flight && t->engine; i++)
         engine_free(t->engine[i]);
     free(t->engine);
+    engine_free(t->scorer);
+    program_free(t->scored);
     free(t->holds);
     for (int i = 0; t->partial && i <= t->levels; i++)
         free(t->partial[i]);
@@ -281,8 +330,10 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     return 0;
 }
 
-/* The documents of the N samples at SAMPLE: a fresh array of *COUNT segments. */
-static struct segment *segments_of(const struct sample *sample, size_t n, size_t *count)
+/* The documents of the N samples at SAMPLE, the first of which is sample NUMBER of the
+ * run: a fresh array of *COUNT segments. */
+static struct segment *segments_of(const struct trainer *t, const struct sample *sample,
+                                   uint64_t number, size_t n, size_t *count)
 {
     struct segment *s;
     size_t most = 0, at = 0;
@@ -299,6 +350,7 @@ static struct segment *segments_of(const struct sample *sample, size_t n, size_t
             s[at] = (struct segment){ .ids = sample[i].id + from,
                                       .targets = sample[i].target + from,
                                       .n = to - from,
+                                      .token = (number + i) * t->options.length + from,
                                       .sequence = at };
             at++;
         }
@@ -306,16 +358,16 @@ static struct segment *segments_of(const struct sample *sample, size_t n, size_t
     return s;
 }
 
-/* N samples through the engine at place AT; *SUM grows by their likelihoods. */
-static int forward(struct trainer *t, int at, const struct sample *sample, size_t n,
-                   double *sum, struct err *err)
+/* N samples, from number NUMBER on, through E; *SUM grows by their likelihoods. */
+static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
+                   uint64_t number, size_t n, double *sum, struct err *err)
 {
     size_t count;
-    struct segment *s = segments_of(sample, n, &count);
-    int ret = engine_forward(t->engine[at], s, count, err);
+    struct segment *s = segments_of(t, sample, number, n, &count);
+    int ret = engine_forward(e, s, count, err);
 
     if (ret == 0)
-        ret = add_loss(t, t->engine[at], s, count, sum, err);
+        ret = add_loss(t, e, s, count, sum, err);
     free(s);
     return ret;
 }
@@ -368,7 +420,8 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
         t->holds[at] = m;
         engine_differentiate(
             t->engine[at], t->partial ? t->partial[0] : t->parameters.gradient, scale);
-        if (forward(t, at, sample + (first + m) * micro, (size_t)micro,
+        if (forward(t, t->engine[at], sample + (first + m) * micro,
+                    t->first + (uint64_t)((first + m) * micro), (size_t)micro,
                     &t->loss[first + m], err) < 0)
             return -1;
     }
@@ -463,10 +516,13 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     double *loss = xcalloc(batches + 1, sizeof(*loss));
     int ret = make_room(t, sample, n, err);
 
+    if (ret == 0 && t->scored && !t->scorer)
+        ret = open_scorer(t, err);
     for (size_t m = 0; m < batches && ret == 0; m++)
         if (m % (size_t)t->data->size == (size_t)t->data->rank)
-            ret = forward(t, 0, sample + m * micro,
-                          n - m * micro < micro ? n - m * micro : micro, &loss[m], err);
+            ret =
+                forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
+                        n - m * micro < micro ? n - m * micro : micro, &loss[m], err);
     if (ret == 0)
         ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
     for (size_t m = 0; m < batches && ret == 0; m++)

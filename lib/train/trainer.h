@@ -22,6 +22,8 @@ struct trainer_options {
     enum order order;        /* ORDER_GPIPE or ORDER_1F1B */
     const struct action_table *table; /* instead, which outlives the call; or NULL */
     bool deterministic;               /* the same sums for any dp */
+    double dropout;                   /* as program_options.dropout has it */
+    uint64_t seed;                    /* of it */
     struct adamw adamw;
     double clip;
 };
@@ -42,6 +44,9 @@ struct trainer {
     struct engine_groups groups;
     struct comm *data; /* the replicas of this rank */
     struct action_table table;
+    uint64_t first;         /* number of the next step's first sample, for dropout */
+    struct program *scored; /* without dropout, for evaluation; NULL: as trained */
+    struct engine *scorer;  /* which runs it; NULL: not yet */
     double most_norm;       /* an update of a larger norm is skipped; 0: none is */
     struct engine **engine; /* [in_flight] */
     int *holds;             /* [in_flight]: micro-batch, -1: none */
@@ -53,6 +58,8 @@ struct trainer {
     int levels;
 };
 
+/* ERR_NO for a model that has nothing to learn from the token that follows. */
+MUST_CHECK int trainer_check(const struct program *p, struct err *err);
 /* Make rank WORLD->rank of MESH ready to train C; both must outlive it. */
 MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
                             const struct mesh *mesh,

@@ -1,13 +1,14 @@
 #!/bin/sh
 # tp-shard.sh - cutting and merging beside cp, and verifying beside cat, in the same run
 #
-# split, merge   seconds as a multiple of `cp --reflink=never` of the same bytes, all synced, CRC-32s included
-# verify         bytes a second as a share of cat's
+# split, merge, reshard   seconds as a multiple of `cp --reflink=never` of the same bytes, all synced, CRC-32s included
+# verify                  bytes a second as a share of cat's
 #
+# Medians of TURNS turns, 7 unless it is set; a quiet machine is wanted.
 # Each is timed with free memory that has been used just before: a virtual machine's host takes pages
 # back that lie idle, and who needs them next would pay for them, not who wrote most.
 #
-# DIR (in TMPDIR unless given as the first argument) needs room for four times the model.
+# DIR (in TMPDIR unless given as the first argument) needs room for five times the model.
 set -eu
 : "${top_builddir:?}"
 bin=$top_builddir/bin
@@ -46,6 +47,10 @@ merge() {
     "$bin/tp-shard" merge -q cut whole
 }
 
+reshard() {
+    "$bin/tp-shard" reshard -q --tp 2 --pp 2 cut anew
+}
+
 verify() {
     "$bin/tp-shard" verify -q cut
 }
@@ -54,9 +59,8 @@ read_all() {
     cat cut/rank-* > /dev/null
 }
 
-# least COMMAND - the least of its times: whatever disturbs a run makes it longer
-least() {
-    sort -g "times.$1" | head -n 1
+median() {
+    sort -g "times.$1" | awk '{ t[NR] = $1 } END { print (t[int((NR + 1) / 2)] + t[int((NR + 2) / 2)]) / 2 }'
 }
 
 ratio() {
@@ -67,15 +71,19 @@ size=$(wc -c < model/model.safetensors)
 # In turns, so that what else the machine does meets them all.  Each output stays until its next turn: who
 # runs just after a file was removed gets that file's memory, which is fast, and so each removes its own.
 # The first turn has nothing to remove and does not count.
-for turn in 0 1 2 3 4 5; do
+turn=0
+while [ $turn -le "${TURNS:-7}" ]; do
     seconds copy copy >> times.copy
     seconds split cut >> times.split
     seconds merge whole >> times.merge
+    seconds reshard anew >> times.reshard
     seconds read_all none >> times.read_all
     seconds verify none >> times.verify
     [ $turn -gt 0 ] || rm times.*
+    turn=$((turn + 1))
 done
-cp_time=$(least copy)
-printf 'tp-shard: %.2f GB: split %s x cp, merge %s x cp (at most 1.3), verify %s of cat (at least 0.5)\n' \
-    "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$(least split)" "$cp_time")" \
-    "$(ratio "$(least merge)" "$cp_time")" "$(ratio "$(least read_all)" "$(least verify)")"
+cp_time=$(median copy)
+printf 'tp-shard: %.2f GB: split %s x cp, merge %s x cp, reshard %s x cp (at most 1.1), verify %s of cat (at least 0.5)\n' \
+    "$(awk -v n="$size" 'BEGIN { print n / 1e9 }')" "$(ratio "$(median split)" "$cp_time")" \
+    "$(ratio "$(median merge)" "$cp_time")" "$(ratio "$(median reshard)" "$cp_time")" \
+    "$(ratio "$(median read_all)" "$(median verify)")"

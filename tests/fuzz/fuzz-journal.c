@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n;
 
     if (fd >= 0 && fs_write(fd, data, size, "fuzz", &err) == 0 &&
-        storage_open(&st, url, false, &err) == 0) {
+        storage_open(&st, url, false, NULL, &err) == 0) {
         if (st->ops->list(st, &names, &n, &err) == 0) {
             for (size_t i = 0; i < n && i < 4; i++) {
                 struct study s = { 0 };

@@ -71,7 +71,7 @@ static void load_all(const char *url)
     char **names;
     size_t n;
 
-    if (storage_open(&st, url, false, &err) < 0)
+    if (storage_open(&st, url, false, NULL, &err) < 0)
         return;
     if (st->ops->list(st, &names, &n, &err) == 0) {
         for (size_t i = 0; i < n && i < MOST_STUDIES; i++) {
@@ -108,7 +108,7 @@ static const char *empty_storage(const char *dir, size_t *n)
     struct err err = { 0 };
     struct storage *st;
 
-    if (!bytes && storage_open(&st, url, true, &err) == 0) {
+    if (!bytes && storage_open(&st, url, true, NULL, &err) == 0) {
         storage_close(st);
         if (fs_read_file(&bytes, &length, path, UINT32_MAX, &err) < 0)
             bytes = NULL;

@@ -5,7 +5,7 @@
 
 Takes a tiny model of each shipped family's model type, changes one key of its config.json
 at a time to each value of a table (every member of an enumeration, both booleans, two
-numbers, null), gives `transformers` and `tp-run logits` the same directory, and writes to
+numbers, null) or takes it away ("absent"), gives `transformers` and `tp-run logits` the same directory, and writes to
 DIR (tests/data/keys)
 
     base.json     {type: the config.json that is changed}
@@ -47,6 +47,8 @@ SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_atte
 GROUPED = dict(SMALL, num_key_value_heads=3)
 OLD = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=64)
 EXPERTS = dict(GROUPED, num_experts_per_tok=2)
+ROUTED = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1,
+              first_k_dense_replace=1, num_experts_per_tok=2)
 LATENT = dict(SMALL, num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=16, qk_nope_head_dim=8,
               qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=20, n_routed_experts=8,
               n_group=4, topk_group=2, first_k_dense_replace=1, num_experts_per_tok=2,
@@ -81,6 +83,23 @@ BASE = {
     "qwen2_moe": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20,
                                shared_expert_intermediate_size=28)),
     "qwen3_moe": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20, head_dim=8)),
+    "granite": (CAUSAL, dict(GROUPED, embedding_multiplier=2.0, attention_multiplier=0.4)),
+    "cohere2": (CAUSAL, dict(GROUPED, sliding_window=8)), "olmo3": (CAUSAL, dict(GROUPED, sliding_window=8)),
+    "smollm3": (CAUSAL, dict(GROUPED, pad_token_id=0, num_hidden_layers=4)),
+    "stablelm": (CAUSAL, dict(GROUPED, hidden_size=48)),
+    "glm": (CAUSAL, dict(GROUPED, head_dim=8, pad_token_id=0)), "glm4": (CAUSAL, dict(GROUPED, head_dim=8, pad_token_id=0)),
+    "ernie4_5": (CAUSAL, dict(GROUPED, head_dim=8)), "seed_oss": (CAUSAL, dict(GROUPED, head_dim=8)),
+    "exaone4": (CAUSAL, dict(GROUPED, sliding_window=8, num_hidden_layers=4)),
+    "hunyuan_v1_dense": (CAUSAL, dict(GROUPED, head_dim=8)), "arcee": (CAUSAL, dict(GROUPED, head_dim=8)),
+    "nemotron": (CAUSAL, dict(GROUPED, head_dim=8)), "helium": (CAUSAL, dict(GROUPED, head_dim=4, pad_token_id=0)),
+    "ministral": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8)),
+    "gpt_neo": (CAUSAL, dict(hidden_size=24, num_layers=2, num_heads=6, vocab_size=64, max_position_embeddings=64,
+                             attention_types=[[["global", "local"], 1]], window_size=8, bos_token_id=1, eos_token_id=2)),
+    "openai-gpt": (CAUSAL, OLD), "biogpt": (CAUSAL, SMALL), "persimmon": (CAUSAL, dict(SMALL, hidden_size=48)),
+    "dots1": (CAUSAL, dict(GROUPED, head_dim=8, **ROUTED)), "glm4_moe": (CAUSAL, dict(GROUPED, head_dim=8, **ROUTED)),
+    "ernie4_5_moe": (CAUSAL, dict(GROUPED, moe_intermediate_size=20, moe_num_experts=4, moe_k=2, moe_layer_end_index=1)),
+    "hunyuan_v1_moe": (CAUSAL, dict(GROUPED, head_dim=8, num_experts=4, moe_topk=2)),
+    "minimax_m2": (CAUSAL, dict(EXPERTS, head_dim=8, num_local_experts=4)),
     "starcoder2": (CAUSAL, GROUPED), "t5": (SEQ2SEQ, T5), "mt5": (SEQ2SEQ, T5),
 }
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
@@ -129,7 +148,9 @@ ENUMS = {
     "rope_parameters": ROPES, "rope_scaling": ROPES,
     "dense_act_fn": ["relu", "gelu_new"], "summary_activation": ["tanh"],
     "id2label": [{"0": "a", "1": "b", "2": "c"}], "label2id": [{"a": 0, "b": 1}],
-    "architectures": [],
+    "architectures": [], "afn": ["gelu", "relu", "silu", "swish", "tanh"],
+    "attention_types": [[[["local"], 2]], [[["local", "global"], 1]], [[["global"], 1], [["local"], 1]]],
+    "attention_layers": [["local", "global"], ["local", "local"]],
 }
 LAYERS = [["full_attention", "full_attention"], ["sliding_attention", "full_attention"],
           ["full_attention", "sliding_attention"], ["sliding_attention"] * 2,
@@ -150,11 +171,11 @@ NUMBERS = {
     "layer_norm_epsilon": [1e-3, 0.1], "layer_norm_eps": [1e-3, 0.1],
     "rms_norm_eps": [1e-3, 0.1], "norm_epsilon": [1e-3, 0.1],
     "original_max_position_embeddings": [16, 64], "rope_theta": [100.0, 5e5],
-    "partial_rotary_factor": [0.5, 1.0], "rotary_pct": [0.5, 1.0],
+    "partial_rotary_factor": [0.5, 1.0], "no_rope_layer_interval": [2, 3], "rotary_pct": [0.5, 1.0],
     "rotary_emb_base": [100, 5000], "sliding_window_pattern": [1, 2],
     "_sliding_window_pattern": [1, 2], "rope_local_base_freq": [100.0, 5000.0],
     "seq_length": [64, 128], "qk_rope_head_dim": [8, 2], "type_vocab_size": [1, 3],
-    "decoder_sparse_step": [1, 2], "pad_token_id": [0, 3], "q_lora_rank": [8, 20],
+    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "q_lora_rank": [8, 20],
 }
 BOOLS = {"tie_word_embeddings", "use_bidirectional_attention", "tie_encoder_decoder"}
 # names that classes convert, and that old files have
@@ -164,8 +185,10 @@ LEGACY = {
     "gpt_neox": ["rotary_pct", "rotary_emb_base"],
     "gemma3_text": ["sliding_window_pattern", "rope_local_base_freq", "rope_theta",
                     "rope_scaling"],
+    "olmo3": ["rope_theta", "rope_scaling"], "cohere2": ["sliding_window_pattern"],
     "bloom": ["seq_length", "n_embed"], "falcon": ["n_embed"],
 }
+NESTED_ROPES = {"gemma3_text", "olmo3"}
 ALIAS_OF = {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
             "max_position_embeddings": "n_positions"}
 # names and descriptions, which are no settings
@@ -177,7 +200,9 @@ def values(key, base, cls_map):
     name = key.split(".")[-1]
     target = cls_map.get(name)
     if key == "layer_types":
-        return LAYERS + [None]
+        return [(v * len(base))[:len(base)] for v in LAYERS] + [None]
+    if key == "no_rope_layers":
+        return [[0, 1] * 2, [1, 1, 1, 0], [0] * 4, None]
     for table in (ENUMS, NUMBERS):
         for k in (key, name, target):
             if k in table:
@@ -191,6 +216,23 @@ def values(key, base, cls_map):
     return [1, True, None]
 
 
+class Absent:
+    """Stands for no value at all: the class has a default of its own."""
+
+
+ABSENT = Absent()
+
+
+def written(value):
+    return "absent" if value is ABSENT else json.dumps(value)
+
+
+def can_be_absent(name, key, base):
+    """Without it the model is another, but no larger one."""
+    default = CONFIG_MAPPING[name]().to_dict().get(key)
+    return key in base and "layers" not in key and not (isinstance(default, int) and default > 300)
+
+
 # ---- one trial ------------------------------------------------------------------------
 
 def with_key(config, key, value):
@@ -199,7 +241,10 @@ def with_key(config, key, value):
     *parents, last = key.split(".")
     for p in parents:
         at = at.setdefault(p, {})
-    at[last] = value
+    if value is ABSENT:
+        at.pop(last, None)
+    else:
+        at[last] = value
     return out
 
 
@@ -308,7 +353,7 @@ def keys_of(name, base):
         common = set(transformers.PreTrainedConfig().to_dict())
         out.update({f"attn_config.{k}": base["attn_config"].get(k, v)
                     for k, v in nested.items() if k not in common | SKIP})
-    if "rope_parameters" in out and name != "gemma3_text":
+    if "rope_parameters" in out and name not in NESTED_ROPES:
         for k in LEGACY["rope"]:
             out.setdefault(k, None)
     for k in LEGACY.get(name, []) + list(config.attribute_map):
@@ -316,7 +361,7 @@ def keys_of(name, base):
     return out
 
 
-def gemma3_ropes(rope):
+def nested_ropes(rope):
     if rope is None:
         return [None]
     return [{"full_attention": rope, "sliding_attention": {"rope_type": "default"}},
@@ -326,11 +371,13 @@ def gemma3_ropes(rope):
 def trials(name, base):
     cls_map = CONFIG_MAPPING[name].attribute_map
     for key, now in sorted(keys_of(name, base).items()):
+        if can_be_absent(name, key, base):
+            yield key, ABSENT
         for v in values(key, now, {k: cls_map.get(k) for k in [key]}):
             if key in ("rope_parameters", "rope_scaling"):
                 v = expand_longrope(base, v)
-            if name == "gemma3_text" and key == "rope_parameters":
-                for each in gemma3_ropes(v):
+            if name in NESTED_ROPES and key == "rope_parameters":
+                for each in nested_ropes(v):
                     yield key, each
             elif v != now or type(v) is not type(now):
                 yield key, v
@@ -375,9 +422,9 @@ def main():
         for key, value in trials(name, bases[name]):
             v, why = verdict(os.path.join(args.bin, "tp-run"), scratch, name,
                              with_key(bases[name], key, value))
-            lines.append((name, key, json.dumps(value), v))
+            lines.append((name, key, written(value), v))
             if v not in ("same", "fails"):
-                print(f"{name}\t{key}\t{json.dumps(value)[:60]}\t{v}\t{why}", flush=True)
+                print(f"{name}\t{key}\t{written(value)[:60]}\t{v}\t{why}", flush=True)
             bad += v not in ("same", "refused", "fails")
     shutil.rmtree(scratch)
     count = {v: sum(line[3] == v for line in lines) for v in ("same", "refused", "fails")}

@@ -215,6 +215,15 @@ def plain(kind, **kw):
     return getattr(transformers, kind + "Config")(**{**SMALL, **kw})
 
 
+def odd(kind, **kw):
+    """Five heads of 8 columns on one key and value head, 29 in the FFN, a vocabulary of 61."""
+    return getattr(transformers, kind + "Config")(
+        **{**SMALL, "hidden_size": 20, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 8,
+           "intermediate_size": 29, "vocab_size": 61, **kw})
+
+
+BF16 = {"dtype": torch.bfloat16}
+GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1)
 LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
               moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
               first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
@@ -248,6 +257,12 @@ def as_su(path):
     c["rope_scaling"].pop("original_max_position_embeddings", None)
     c["rope_scaling"]["type"] = "su"
     write_config(path, c)
+
+
+def old_neo(**kw):
+    base = dict(hidden_size=24, num_layers=2, num_heads=6, max_position_embeddings=64, vocab_size=64,
+                attention_types=[[["global", "local"], 1]], window_size=8, bos_token_id=1, eos_token_id=None)
+    return transformers.GPTNeoConfig(**{**base, **kw})
 
 
 def as_internlm2(path):
@@ -438,6 +453,80 @@ MODELS = {
                                                        original_max_position_embeddings=16)),
                     {"dtype": torch.bfloat16, "tokens": 40},
                     lambda path: rewrite(path, one_token_ahead)),
+    "granite": (CAUSAL, small("Granite", embedding_multiplier=3.0, attention_multiplier=0.4,
+                              residual_multiplier=0.3, logits_scaling=4.0), {}, None),
+    "granite-odd": (CAUSAL, odd("Granite", attention_bias=True, mlp_bias=True, embedding_multiplier=2.0,
+                                residual_multiplier=0.5, tie_word_embeddings=True), BF16, old_form),
+    "cohere2": (CAUSAL, small("Cohere2", num_hidden_layers=4, intermediate_size=24, sliding_window=8), {}, None),
+    "cohere2-odd": (CAUSAL, odd("Cohere2", head_dim=6, hidden_size=30, attention_bias=True, sliding_window=5,
+                                layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "olmo3": (CAUSAL, small("Olmo3", num_hidden_layers=4, intermediate_size=24, sliding_window=8,
+                            rope_parameters={"sliding_attention": rope("default"), "full_attention":
+                                rope("yarn", factor=4.0, original_max_position_embeddings=16)}), {}, None),
+    "olmo3-odd": (CAUSAL, odd("Olmo3", hidden_size=30, attention_bias=True, tie_word_embeddings=True,
+                              sliding_window=5, layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "smollm3": (CAUSAL, small("SmolLM3", num_hidden_layers=4, intermediate_size=24, pad_token_id=0), {}, None),
+    "smollm3-odd": (CAUSAL, odd("SmolLM3", pad_token_id=0, tie_word_embeddings=False, no_rope_layers=[0, 1],
+                                use_sliding_window=True, sliding_window=5, mlp_bias=True), BF16, None),
+    "stablelm": (CAUSAL, small("StableLm", hidden_size=48, use_qkv_bias=True), {}, None),
+    "stablelm-odd": (CAUSAL, odd("StableLm", hidden_size=40, use_parallel_residual=True, tie_word_embeddings=True),
+                     BF16, old_form),
+    "glm": (CAUSAL, small("Glm", head_dim=8, pad_token_id=0), {}, None),
+    "glm-odd": (CAUSAL, odd("Glm", pad_token_id=0, attention_bias=False, tie_word_embeddings=True), BF16, old_form),
+    "glm4": (CAUSAL, small("Glm4", head_dim=8, pad_token_id=0), {}, None),
+    "glm4-odd": (CAUSAL, odd("Glm4", pad_token_id=0, tie_word_embeddings=True), BF16, None),
+    "ernie4-5": (CAUSAL, small("Ernie4_5", head_dim=8), {}, None),
+    "ernie4-5-odd": (CAUSAL, odd("Ernie4_5", use_bias=True, tie_word_embeddings=False), BF16, None),
+    "seed-oss": (CAUSAL, small("SeedOss", head_dim=8, pad_token_id=0), {}, None),
+    "seed-oss-odd": (CAUSAL, odd("SeedOss", pad_token_id=0, attention_bias=False, attention_out_bias=True,
+                                 mlp_bias=True, tie_word_embeddings=True), BF16, None),
+    "exaone4": (CAUSAL, small("Exaone4", num_hidden_layers=4, intermediate_size=24, sliding_window=8), {}, None),
+    "exaone4-odd": (CAUSAL, odd("Exaone4", hidden_size=40, sliding_window=None, layer_types=["full_attention"] * 2,
+                                tie_word_embeddings=True), BF16, None),
+    "hunyuan-dense": (CAUSAL, small("HunYuanDenseV1", head_dim=8, pad_token_id=0), {}, None),
+    "hunyuan-dense-odd": (CAUSAL, odd("HunYuanDenseV1", pad_token_id=0, attention_bias=True, tie_word_embeddings=True,
+                                      rope_parameters=rope("dynamic", factor=1.0, alpha=1000.0)), BF16, None),
+    "arcee": (CAUSAL, small("Arcee", head_dim=8), {}, None),
+    "arcee-odd": (CAUSAL, odd("Arcee", mlp_bias=True, attention_bias=True, tie_word_embeddings=True), BF16, None),
+    "nemotron": (CAUSAL, small("Nemotron", head_dim=8), {}, None),
+    "nemotron-odd": (CAUSAL, odd("Nemotron", mlp_bias=True, attention_bias=True, tie_word_embeddings=True),
+                     BF16, old_form),
+    "helium": (CAUSAL, small("Helium", head_dim=4, pad_token_id=0), {}, None),
+    "helium-odd": (CAUSAL, odd("Helium", hidden_size=40, pad_token_id=0, mlp_bias=True, tie_word_embeddings=True), BF16, None),
+    "ministral": (CAUSAL, small("Ministral", head_dim=8, sliding_window=8), {}, None),
+    "ministral-odd": (CAUSAL, odd("Ministral", sliding_window=5, tie_word_embeddings=True,
+                                  layer_types=["full_attention", "sliding_attention"]), BF16, None),
+    "gpt-neo": (CAUSAL, old_neo(), {}, None),
+    "gpt-neo-odd": (CAUSAL, old_neo(hidden_size=35, num_heads=5, intermediate_size=29, vocab_size=61, num_layers=3,
+                                    attention_types=[[["local", "global", "local"], 1]], window_size=5), BF16, None),
+    "openai-gpt": (CAUSAL, old_gpt("OpenAIGPT"), {}, None),
+    "openai-gpt-odd": (CAUSAL, old_gpt("OpenAIGPT", n_embd=20, n_head=5, vocab_size=61, afn="silu",
+                                       tie_word_embeddings=False), BF16, None),
+    "biogpt": (CAUSAL, plain("BioGpt"), {}, None),
+    "biogpt-odd": (CAUSAL, plain("BioGpt", hidden_size=30, num_attention_heads=5, intermediate_size=29, vocab_size=61,
+                                 scale_embedding=False, tie_word_embeddings=False), BF16, None),
+    "persimmon": (CAUSAL, plain("Persimmon", hidden_size=48), {}, None),
+    "persimmon-odd": (CAUSAL, plain("Persimmon", hidden_size=40, num_attention_heads=5, intermediate_size=29, vocab_size=61,
+                                    qk_layernorm=False, tie_word_embeddings=True), BF16, None),
+    "dots1": (CAUSAL, small("Dots1", head_dim=8, **GROUPS, num_experts_per_tok=3, routed_scaling_factor=1.5,
+                            norm_topk_prob=True), {}, None),
+    "dots1-odd": (CAUSAL, odd("Dots1", **{**GROUPS, "n_group": 1, "topk_group": 1}, num_experts_per_tok=2, attention_bias=True,
+                              sliding_window=5, max_window_layers=1, tie_word_embeddings=True), BF16, None),
+    "glm4-moe": (CAUSAL, small("Glm4Moe", head_dim=8, **GROUPS, num_experts_per_tok=3, use_qk_norm=True), {}, None),
+    "glm4-moe-odd": (CAUSAL, odd("Glm4Moe", **{**GROUPS, "n_group": 1, "topk_group": 1}, num_experts_per_tok=2,
+                                 attention_bias=True, tie_word_embeddings=True), BF16, None),
+    "ernie4-5-moe": (CAUSAL, small("Ernie4_5_Moe", moe_intermediate_size=20, moe_num_experts=6, moe_k=3,
+                                   moe_layer_start_index=1, moe_layer_end_index=-1), {}, None),
+    "ernie4-5-moe-odd": (CAUSAL, odd("Ernie4_5_Moe", hidden_size=40, moe_intermediate_size=11, moe_num_experts=5, moe_k=2, use_bias=True,
+                                     moe_num_shared_experts=0, moe_layer_end_index=0, moe_layer_start_index=0,
+                                     tie_word_embeddings=False), BF16, None),
+    "hunyuan-moe": (CAUSAL, small("HunYuanMoEV1", head_dim=8, pad_token_id=0, num_experts=4, moe_topk=2), {}, None),
+    "hunyuan-moe-odd": (CAUSAL, odd("HunYuanMoEV1", pad_token_id=0, num_experts=3, moe_topk=1, attention_bias=True,
+                                    tie_word_embeddings=True), BF16, None),
+    "minimax-m2": (CAUSAL, small("MiniMaxM2", head_dim=8, num_local_experts=5, num_experts_per_tok=2,
+                                 rope_parameters=rope("default", partial_rotary_factor=0.5)), {}, None),
+    "minimax-m2-odd": (CAUSAL, odd("MiniMaxM2", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
+                       BF16, None),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,

@@ -223,12 +223,13 @@ static void journal_close(struct storage *st)
 }
 
 static int journal_open(struct storage **st, const char *where, bool create,
-                        struct err *err)
+                        void (*waits)(const char *what), struct err *err)
 {
     struct journal *j = xcalloc(1, sizeof(*j));
     struct timespec t;
 
     j->base.ops = &journal_storage;
+    j->base.waits = waits;
     j->base.name = xstrdup(where);
     j->path = xstrdup(where);
     j->replay.path = j->path;

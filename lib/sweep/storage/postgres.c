@@ -17,7 +17,7 @@
 
 enum { NUMBER_SIZE = 32, MAX_VALUES = 8 };
 enum { CONNECTION_OK = 0, COMMAND_OK = 1, TUPLES_OK = 2, ANY_TYPE = 0, INT8_TYPE = 20 };
-enum { FLOAT8_TYPE = 701, MESSAGE_PRIMARY = 'M' };
+enum { FLOAT8_TYPE = 701, MESSAGE_PRIMARY = 'M', SQLSTATE = 'C' };
 
 struct libpq {
     void *handle;
@@ -99,11 +99,39 @@ static int check(const struct postgres *p, void *result, struct err *err)
     return -1;
 }
 
+/* Lock against all but readers. */
+static const char LOCK[] = "BEGIN; LOCK TABLE studies, trials IN EXCLUSIVE MODE";
+
+/* The same for a second; then the wait that follows is told. */
+static bool lock_at_once(struct postgres *p)
+{
+    static const char brief[] = "BEGIN; SET LOCAL lock_timeout = '1s'; "
+                                "LOCK TABLE studies, trials IN EXCLUSIVE MODE; "
+                                "SET LOCAL lock_timeout = 0";
+    void *result = p->lib.PQexec(p->connection, brief);
+    const char *code = p->lib.PQresultErrorField(result, SQLSTATE);
+    bool locked = p->lib.PQresultStatus(result) == COMMAND_OK;
+    bool late = !locked && code && !strcmp(code, "55P03"); /* lock_not_available */
+
+    p->lib.PQclear(result);
+    if (locked)
+        return true;
+    p->lib.PQclear(p->lib.PQexec(p->connection, "ROLLBACK"));
+    if (late) {
+        p->base.base.waits(p->base.base.name);
+        p->base.base.waits = NULL;
+    }
+    return false;
+}
+
 static int run(struct tables *t, const char *statements, struct err *err)
 {
-    const struct postgres *p = (const struct postgres *)t;
-    void *result = p->lib.PQexec(p->connection, statements);
+    struct postgres *p = (struct postgres *)t;
+    void *result;
 
+    if (statements == LOCK && p->base.base.waits && lock_at_once(p))
+        return 0;
+    result = p->lib.PQexec(p->connection, statements);
     if (check(p, result, err) < 0)
         return -1;
     p->lib.PQclear(result);
@@ -199,7 +227,7 @@ static const struct sql postgres_sql = {
                   "trialintermediatevaluetype", "TIMESTAMP"),
     .find_table = "SELECT to_regclass(?)",
     .begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    .begin_changing = "BEGIN; LOCK TABLE studies, trials IN EXCLUSIVE MODE",
+    .begin_changing = LOCK,
     .begin_making = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hpo-sweep tables'))",
     .run = run,
     .start = start,
@@ -261,12 +289,13 @@ static char *plain_dup(const char *url)
 }
 
 static int postgres_open(struct storage **st, const char *where, bool create,
-                         struct err *err)
+                         void (*waits)(const char *what), struct err *err)
 {
     struct postgres *p = xcalloc(1, sizeof(*p));
     char *plain = plain_dup(where);
 
     p->base.base.ops = &postgres_storage;
+    p->base.base.waits = waits;
     p->base.base.name = shown_dup(where);
     p->base.sql = &postgres_sql;
     if (load_library(&p->lib, err) < 0) {

@@ -16,15 +16,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-enum { BUSY_MS = 120000 };
+static const double BUSY_SECONDS = 120;
 
 struct sqlite {
     struct tables base;
     sqlite3 *db;
+    double since; /* a lock has been waited for */
 };
 
 static int fail(const struct sqlite *s, struct err *err)
@@ -34,6 +36,27 @@ static int fail(const struct sqlite *s, struct err *err)
 
     return err_set(err, corrupt ? ERR_INPUT : ERR_SYSTEM, "%s: %s", s->base.base.name,
                    sqlite3_errmsg(s->db));
+}
+
+/* Another has the lock, for the N-th time: whether to try again, after a nap.  The naps
+ * are those of SQLite's own busy timeout, which tells nobody. */
+static int wait_for_lock(void *arg, int n)
+{
+    static const int naps_ms[] = { 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50, 100 };
+    enum { NAPS = sizeof(naps_ms) / sizeof(*naps_ms) };
+    struct sqlite *s = arg;
+    double now = clock_seconds();
+
+    if (n == 0)
+        s->since = now;
+    if (now - s->since > BUSY_SECONDS)
+        return 0;
+    if (now - s->since > 1 && s->base.base.waits) {
+        s->base.base.waits(s->base.base.name);
+        s->base.base.waits = NULL;
+    }
+    sqlite3_sleep(naps_ms[n < NAPS ? n : NAPS - 1]);
+    return 1;
 }
 
 static int run(struct tables *t, const char *statements, struct err *err)
@@ -192,7 +215,7 @@ static char *name_dup(const char *where, int *flags)
 }
 
 static int sqlite_open(struct storage **st, const char *where, bool create,
-                       struct err *err)
+                       void (*waits)(const char *what), struct err *err)
 {
     struct sqlite *s = xcalloc(1, sizeof(*s));
     bool fresh = create && !fs_exists(where);
@@ -200,6 +223,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     char *path;
 
     s->base.base.ops = &sqlite_storage;
+    s->base.base.waits = waits;
     s->base.base.name = xstrdup(where);
     s->base.sql = &sqlite_sql;
     if (!create && !fs_exists(where)) {
@@ -213,7 +237,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         err_set(err, ERR_SYSTEM, "%s: %s", where, sqlite3_errmsg(s->db));
         goto fail;
     }
-    sqlite3_busy_timeout(s->db, BUSY_MS);
+    sqlite3_busy_handler(s->db, wait_for_lock, s);
     /* the mode is written to the file, which is left alone when it is refused */
     if (run(&s->base, "PRAGMA synchronous = NORMAL", err) < 0 ||
         tables_prepare(&s->base, create, err) < 0 ||
@@ -240,9 +264,10 @@ const struct storage_ops sqlite_storage = {
 #else
 
 static int no_sqlite(struct storage **st, const char *where, bool create,
-                     struct err *err)
+                     void (*waits)(const char *what), struct err *err)
 {
     (void)st;
+    (void)waits;
     (void)create;
     return err_set(err, ERR_USAGE, "%s: this build has no SQLite", where);
 }

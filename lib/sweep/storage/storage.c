@@ -51,7 +51,8 @@ char *storage_absolute_dup(const char *url)
     return out;
 }
 
-int storage_open(struct storage **st, const char *url, bool create, struct err *err)
+int storage_open(struct storage **st, const char *url, bool create,
+                 void (*waits)(const char *what), struct err *err)
 {
     const char *where;
     const struct scheme *scheme = find_scheme(url, &where);
@@ -64,7 +65,7 @@ int storage_open(struct storage **st, const char *url, bool create, struct err *
                        url);
     if (!*where)
         return err_set(err, ERR_USAGE, "the storage '%s' names no file", url);
-    if ((ops ? ops : &sqlite_storage)->open(st, where, create, err) < 0)
+    if ((ops ? ops : &sqlite_storage)->open(st, where, create, waits, err) < 0)
         return -1;
     (*st)->held = -1;
     return 0;

@@ -12,8 +12,9 @@ struct storage;
 struct storage_ops {
     const char *scheme; /* "sqlite" */
     /* Open WHERE; CREATE makes an empty storage where there is none, otherwise that is
-     * ERR_INPUT. */
-    int (*open)(struct storage **st, const char *where, bool create, struct err *err);
+     * ERR_INPUT.  WAITS as of struct storage. */
+    int (*open)(struct storage **st, const char *where, bool create,
+                void (*waits)(const char *what), struct err *err);
     void (*close)(struct storage *st); /* an open change is given up */
     /* Keep other runs off STUDY until close, unless they SHARE it too; ERR_LOCKED when
      * one has it.  A file is held whole. */
@@ -49,8 +50,8 @@ struct storage {
     char *name;         /* for people: the file, or the URL without a password */
     const char *advice; /* what a person should know of it, or NULL */
     int held;           /* descriptor of storage_hold_file's file, or -1 */
-    /* Unless NULL: called once, when the lock of another that does nothing has been
-     * waited for a second; WHAT is its file. */
+    /* Unless NULL: called once, when the lock of another has been waited for a second
+     * (a journal's: of another that does nothing); WHAT is its file or database. */
     void (*waits)(const char *what);
 };
 
@@ -59,7 +60,7 @@ extern const struct storage_ops sqlite_storage, journal_storage, postgres_storag
 /* Open URL: "sqlite:///PATH", "journal:PATH", "postgresql://...", or a path, which is
  * SQLite's. */
 MUST_CHECK int storage_open(struct storage **st, const char *url, bool create,
-                            struct err *err);
+                            void (*waits)(const char *what), struct err *err);
 /* What of URL is a file's path, the end of it; a server's is URL. */
 const char *storage_path(const char *url);
 /* Whether URL is a server, or a file that is there. */

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""count-parameters.py - lines of tests/data/configs.tsv: published shapes, and their parameters
+
+    count-parameters.py [NAME...]
+
+The shapes are those of the models' config.json; the parameters are counted by the classes of
+`transformers` (5.23) on PyTorch's meta device, tied tensors once, the correction biases of
+experts, which are buffers there, as what files hold.
+"""
+import json
+import sys
+
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+transformers.logging.set_verbosity_error()
+
+SHAPES = {
+    "granite-3.1-8b": ("granite", dict(hidden_size=4096, intermediate_size=12800, num_hidden_layers=40,
+        num_attention_heads=32, num_key_value_heads=8, vocab_size=49155, max_position_embeddings=131072,
+        tie_word_embeddings=True, embedding_multiplier=12.0, attention_multiplier=0.0078125, residual_multiplier=0.22,
+        logits_scaling=16.0, rms_norm_eps=1e-05, rope_theta=10000000.0)),
+    "command-r7b": ("cohere2", dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+        num_attention_heads=32, num_key_value_heads=8, vocab_size=256000, sliding_window=4096,
+        max_position_embeddings=8192, rope_theta=50000.0, logit_scale=0.25)),
+    "olmo-3-7b": ("olmo3", dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
+        num_attention_heads=32, num_key_value_heads=32, vocab_size=100278, sliding_window=4096,
+        max_position_embeddings=65536)),
+    "smollm3-3b": ("smollm3", dict(vocab_size=128256, hidden_size=2048, intermediate_size=11008, num_hidden_layers=36,
+        num_attention_heads=16, num_key_value_heads=4, max_position_embeddings=65536, rope_theta=5000000.0)),
+    "stablelm-3b-4e1t": ("stablelm", dict(vocab_size=50304, hidden_size=2560, intermediate_size=6912,
+        num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=32)),
+    "glm-4-9b-chat": ("glm", dict(vocab_size=151552, hidden_size=4096, intermediate_size=13696, num_hidden_layers=40,
+        num_attention_heads=32, num_key_value_heads=2, head_dim=128)),
+    "glm-4-9b-0414": ("glm4", dict(vocab_size=151552, hidden_size=4096, intermediate_size=13696, num_hidden_layers=40,
+        num_attention_heads=32, num_key_value_heads=2, head_dim=128, attention_bias=False)),
+    "ernie-4.5-0.3b": ("ernie4_5", dict(vocab_size=103424, hidden_size=1024, intermediate_size=3072,
+        num_hidden_layers=18, num_attention_heads=16, num_key_value_heads=2, head_dim=128)),
+    "seed-oss-36b": ("seed_oss", dict(vocab_size=155136, hidden_size=5120, intermediate_size=27648,
+        num_hidden_layers=64, num_attention_heads=80, num_key_value_heads=8, head_dim=128)),
+    "exaone-4.0-32b": ("exaone4", dict(vocab_size=102400, hidden_size=5120, intermediate_size=27392,
+        num_hidden_layers=64, num_attention_heads=40, num_key_value_heads=8, head_dim=128, sliding_window=4096,
+        max_position_embeddings=131072)),
+    "hunyuan-7b": ("hunyuan_v1_dense", dict(vocab_size=128167, hidden_size=4096, intermediate_size=14336,
+        num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=True)),
+    "afm-4.5b": ("arcee", dict(vocab_size=128004, hidden_size=2560, intermediate_size=18432, num_hidden_layers=36,
+        num_attention_heads=20, num_key_value_heads=4, head_dim=128)),
+    "minitron-8b": ("nemotron", dict(vocab_size=256000, hidden_size=4096, intermediate_size=16384,
+        num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=32, head_dim=128)),
+    "helium-1-preview": ("helium", dict(vocab_size=48000, hidden_size=2560, intermediate_size=7040,
+        num_hidden_layers=24, num_attention_heads=20, num_key_value_heads=20, head_dim=128)),
+    "ministral-8b": ("ministral", dict(vocab_size=131072, hidden_size=4096, intermediate_size=12288,
+        num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128, sliding_window=32768)),
+    "gpt-neo-1.3b": ("gpt_neo", dict(vocab_size=50257, hidden_size=2048, num_layers=24, num_heads=16,
+        attention_types=[[["global", "local"], 12]])),
+    "openai-gpt": ("openai-gpt", dict(vocab_size=40478, n_embd=768, n_layer=12, n_head=12, n_positions=512)),
+    "biogpt": ("biogpt", dict(vocab_size=42384, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
+        intermediate_size=4096)),
+    "persimmon-8b": ("persimmon", dict(vocab_size=262144, hidden_size=4096, intermediate_size=16384,
+        num_hidden_layers=36, num_attention_heads=64)),
+    "dots.llm1": ("dots1", dict(vocab_size=152064, hidden_size=4096, intermediate_size=10944,
+        moe_intermediate_size=1408, num_hidden_layers=62, num_attention_heads=32, num_key_value_heads=32,
+        head_dim=128, n_shared_experts=2, n_routed_experts=128, num_experts_per_tok=6, first_k_dense_replace=1,
+        n_group=1, topk_group=1)),
+    "glm-4.5-air": ("glm4_moe", dict(vocab_size=151552, hidden_size=4096, intermediate_size=10944,
+        moe_intermediate_size=1408, num_hidden_layers=46, num_attention_heads=96, num_key_value_heads=8, head_dim=128,
+        attention_bias=True, n_shared_experts=1, n_routed_experts=128, num_experts_per_tok=8,
+        first_k_dense_replace=1)),
+    "ernie-4.5-21b-a3b": ("ernie4_5_moe", dict(vocab_size=103424, hidden_size=2560, intermediate_size=12288,
+        moe_intermediate_size=1536, num_hidden_layers=28, num_attention_heads=20, num_key_value_heads=4,
+        moe_num_experts=64, moe_k=6, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=-1)),
+    "hunyuan-a13b": ("hunyuan_v1_moe", dict(vocab_size=128167, hidden_size=4096, intermediate_size=3072,
+        num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, head_dim=128, num_experts=64, moe_topk=8,
+        tie_word_embeddings=True)),
+    "minimax-m2": ("minimax_m2", dict(vocab_size=200064, hidden_size=3072, intermediate_size=1536,
+        num_hidden_layers=62, num_attention_heads=48, num_key_value_heads=8, head_dim=128, num_local_experts=256,
+        num_experts_per_tok=8, rotary_dim=64)),
+}
+
+for name, (kind, settings) in SHAPES.items():
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        continue
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**settings))
+    count = model.num_parameters() + sum(
+        b.numel() for key, b in model.named_buffers() if key.endswith("e_score_correction_bias"))
+    config = {"model_type": kind, "architectures": [type(model).__name__], **settings}
+    print(name, "exact", count, json.dumps(config), sep="\t")

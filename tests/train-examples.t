@@ -1,0 +1,20 @@
+#!/bin/sh
+# train-examples.t - examples/train trains, merges, scores and sweeps
+. "$top_srcdir/tests/lib.sh"
+
+cp "$top_srcdir"/examples/train/* .
+ln -s "$(cd "$bard" && pwd)" bard
+run env MAKEFLAGS= make -s -f train.mk score.txt
+status_is 0 "examples/train/train.mk trains, merges and scores"
+ok "what comes of it knows the text better" awk '{ for (i = 1; i < NF; i++) if ($i == "nll") nll = $(i + 1) + 0 }
+    END { exit !(nll > 3 && nll < 3.29) }' score.txt
+run env MAKEFLAGS= make -f train.mk score.txt
+out_has "up to date" "and has nothing to do the next time"
+if hpo-sweep --version | grep -q '+yaml'; then
+    run env MAKEFLAGS= make -s -f train.mk lr.txt
+    status_is 0 "it sweeps the learning rate"
+    ok "and finds the best" grep -q 'lr=' lr.txt
+else
+    skip "it sweeps the learning rate" "built without YAML"
+fi
+done_testing

@@ -1,0 +1,271 @@
+#!/bin/sh
+# train.t - tp-run train: steps, checkpoints, going on, ending
+. "$top_srcdir/tests/lib.sh"
+
+model=$data/models/llama-groups # bf16, KV heads that do not divide
+
+# ids N - N documents of ids
+ids() {
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) { printf "{\"ids\":["
+        m = 9 + i * 7 % 23
+        for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+        print "]}" } }'
+}
+ids 40 > ids.jsonl
+ids 9 | tail -n 6 > held.jsonl
+
+# train OPTION... - a short run on the ids, one thread a rank
+train() {
+    tp-run train -q --data ids.jsonl --seq 24 --global-batch 4 --steps 8 --lr 1e-2 --threads 1 "$@"
+}
+
+# losses RUN - of its steps, one a line
+losses() {
+    sed -n 's/.*"type":"step".*"loss":\([^,]*\),.*/\1/p' "$1/log.jsonl"
+}
+
+# same_losses A B TOLERANCE - the runs have them
+same_losses() {
+    losses "$1" > a.losses
+    losses "$2" > b.losses
+    paste a.losses b.losses | awk -v t="$3" 'function abs(x) { return x < 0 ? -x : x }
+        NF != 2 || abs($1 - $2) > t * $1 { print NR, $0; bad = 1 } END { exit bad || !NR }'
+}
+
+# same_files A B - the directories have the same rank files
+same_files() {
+    for f in "$1"/rank-*; do
+        cmp "$f" "$2/${f##*/}" || return 1
+    done
+}
+
+# wait_for_step RUN N - until the run is there
+wait_for_step() {
+    tries=0
+    while ! grep -qs "\"step\":$2," "$1/log.jsonl" && [ $tries -lt 200 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
+# ---- a run and its checkpoint ----
+
+run train --eval-data held.jsonl --eval-every 4 --save-every 4 -o one "$model"
+status_is 0 "a model is trained"
+err_empty "it says nothing under -q"
+train --steps 30 --save-every 0 --log learnt "$model"
+ok "the loss falls" awk -F '"loss":' '/"step",/ { n++; if (n == 1) first = $2 + 0; last = $2 + 0 }
+    END { exit !(n == 30 && last < first - 1) }' learnt
+ok "checkpoints are made as --save-every says" test "$(echo one/step-*)" = \
+    "one/step-000004 one/step-000008"
+ok "verify finds the checkpoint intact" tp-shard verify one/step-000008
+run tp-shard show --json one/step-000008
+out_has '"role":"exp_avg_sq"' "show names the roles of a training's state"
+out_has '"role":"master"' "among them f32 masters of weights in bf16"
+ok "merge makes a model of it" tp-shard merge -q one/step-000008 merged
+ok "of weights alone, in their types" sh -c "[ \$(tp-shard show merged | grep -c BF16) = 21 ]"
+ok "no moments among them" sh -c "! tp-shard show merged | grep exp_avg"
+ok "reshard keeps the state" sh -c "tp-shard reshard -q --tp 2 one/step-000008 two &&
+    tp-shard verify two && tp-shard diff one/step-000008 two && grep -q '\"training\":{\"step\":8' two/checkpoint.json"
+ok "evaluations and the end are in the log" sh -c \
+    "[ \"\$(grep -c '\"type\":\"eval\"' one/log.jsonl)\" = 2 ] && tail -n 1 one/log.jsonl | grep -q '\"finished\":true'"
+sed -n 2p held.jsonl > document.jsonl
+sed 's/.*\[//; s/\].*//' document.jsonl > document.ids
+tp-run train -q --data document.jsonl --eval-data document.jsonl --pack none --seq 24 --steps 1 --lr 0 --save-every 0 \
+    --json merged > out
+tp-run score --json --ids-file document.ids merged > score
+ok "an evaluation has the loss of tp-run score" near "$(json score nll)" \
+    "$(sed -n 's/.*"type":"eval".*"eval_loss":\([^,]*\),.*/\1/p' out)" 1e-5
+
+# ---- the same bits ----
+
+train --save-every 0 --json "$model" | sed -n 's/,"tokens_per_second.*//p' > first
+train --save-every 0 --json "$model" | sed -n 's/,"tokens_per_second.*//p' > second
+ok "a run made again has the same bits" cmp first second
+train --save-every 0 --json --threads 2 "$model" | sed -n 's/,"tokens_per_second.*//p' > second
+ok "and with two threads" cmp first second
+train --tp 2 --pp 2 --pipeline gpipe -o gpipe "$model"
+train --tp 2 --pp 2 --pipeline 1f1b -o 1f1b "$model"
+ok "gpipe and 1f1b have the same bits" same_files gpipe/step-000008 1f1b/step-000008
+pp-partition schedule --stages 2 --micro-batches 4 --schedule gpipe -o table.csv 2> /dev/null ||
+    printf '0F0,0F1,0F2,0F3,,,,0B0,0B1,0B2,0B3\n,1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n' > table.csv
+train --tp 2 --pp 2 --pipeline table.csv -o table "$model"
+ok "and a file of actions" same_files gpipe/step-000008 table/step-000008
+for dp in 1 2 4; do
+    train --deterministic --dp "$dp" -o "dp$dp" "$model"
+done
+ok "--deterministic: dp 1 and 2 have the same bits" same_files dp1/step-000008 dp2/step-000008
+ok "and 4" same_files dp1/step-000008 dp4/step-000008
+
+tr 7 8 < ids.jsonl | sed 's/9[0-9]/4/g' > small.jsonl
+for layout in "--tp 1" "--tp 2 --pp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 $layout -o "drop$layout" "$data/models/gpt2-untied"
+done
+ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --pp 2" 2e-5
+tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
+ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
+
+# ---- from nothing ----
+
+mkdir config
+cp "$model/config.json" config
+train --init -o begun config
+train --init --tp 2 --pp 2 -o begun2 config
+ok "--init begins with the same weights on every layout" same_losses begun begun2 2e-5
+losses begun > a.losses
+ok "whose loss is that of a guess" near 4.8752 "$(head -n 1 a.losses)" 0.05
+tp-shard merge -q begun2/step-000008 made
+tp-shard show made | sed 's/  .*//' | sort > got
+tp-shard show "$model" | sed 's/  .*//' | sort > want
+ok "and what is made has the tensors of the model" cmp got want
+run tp-run train -q --resume --steps 9 --threads 1 -o begun2
+status_is 0 "and goes on"
+
+# ---- going on ----
+
+train --tp 2 --dp 2 -o whole "$model"
+train --tp 2 --dp 2 --save-every 3 --stop-after 0.000001 -o parts "$model"
+ok "--stop-after ends with a checkpoint" test -d parts/step-000001
+tail -n 1 parts/log.jsonl > last
+ok "and says that the run is not finished" grep -q '"finished":false' last
+mkdir parts/step-000007.partial
+run tp-run train -q --resume --stop-after 0.000001 -o parts
+status_is 0 "a run goes on"
+ok "by another step" test -d parts/step-000002
+ok "what was half-written is removed" test ! -e parts/step-000007.partial
+run tp-run train -q --resume -o parts
+ok "stopped and resumed, it has the bits of one that was not" same_files whole/step-000008 parts/step-000008
+ok "its log has each step once" same_losses whole parts 0
+train --tp 2 --save-every 3 --log-samples -o move "$model"
+rm -rf move/step-000008 move/step-000006
+run tp-run train -q --resume --tp 1 --pp 2 --dp 2 --threads 1 --log-samples -o move
+status_is 0 "a run goes on another mesh"
+rm -rf move/step-000008
+run tp-run train -q --resume --tp 2 --dp 1 --pp 1 --micro-batch 2 --threads 1 --log-samples -o move
+status_is 0 "and another"
+ok "with the losses of the uninterrupted one" same_losses whole move 2e-5
+sed -n 's/.*"samples":\[\(.*\)\].*/\1/p' move/log.jsonl | tr , '\n' | sort > seen
+train --save-every 0 --log-samples --json "$model" |
+    sed -n 's/.*"samples":\[\(.*\)\].*/\1/p' | tr , '\n' | sort > want
+ok "no sample is repeated or missed" cmp seen want
+run tp-run train -q --resume --steps 10 --threads 1 -o one
+status_is 0 "a run can be given more steps"
+ok "and takes them" test -d one/step-000010
+cp -r one bad
+rm -rf bad/step-000010
+dd if=/dev/zero of=bad/step-000008/rank-tp0-pp0.safetensors bs=1 seek=60000 count=8 conv=notrunc 2> /dev/null
+run tp-run train -q --resume -o bad
+status_is 3 "a damaged checkpoint is not gone on from"
+
+run tp-run train -q --resume --lr 1e-3 -o one
+status_is 2 "another learning rate is refused"
+err_has "--lr 0.001: the run in one/run.json was begun with 0.01" "with both"
+run tp-run train -q --resume --seed 5 -o one
+status_is 2 "and another seed"
+cp held.jsonl other.jsonl
+run tp-run train -q --resume --data other.jsonl -o one
+status_is 2 "and other data"
+run train -o one "$model"
+status_is 2 "a run that is there is not begun again"
+err_has "tp-run: one: has a run: --resume goes on with it, -f removes it" "and why is said"
+run train -f --keep 1 --save-every 2 -o one "$model"
+ok "-f begins it again, and --keep 1 keeps the last" test "$(echo one/step-*)" = one/step-000008
+run train -f --keep best --eval-data held.jsonl --save-every 2 -o one "$model"
+best=$(sed -n 's/.*"eval","step":\([0-9]*\),"eval_loss":\([^,]*\),.*/\2 \1/p' one/log.jsonl | sort -g |
+    awk 'NR == 1 { print $2 }')
+ok "--keep best keeps the best" test -d "one/step-00000$best"
+run tp-run train -q --data ids.jsonl --seq 24 --steps 2 --threads 1 -o again one/step-000008
+status_is 0 "a run begins with the weights of another"
+
+# ---- refusals ----
+
+run tp-run train --data ids.jsonl "$model"
+status_is 2 "without -o it is not clear where checkpoints go"
+run train --dp 3 -o none "$model"
+err_has "--global-batch 4: no multiple of 3, which is --micro-batch 1 times dp 3" \
+    "a global batch that does not divide is refused"
+run train -o none "$data/models/bert-mlm"
+err_has "not causal" "an encoder is refused"
+run train -o none --pipeline "$model/config.json" "$model"
+status_is 3 "a pipeline's file that is none is bad input"
+run train --eval-every 2 -o none "$model"
+err_has "give --eval-data" "evaluations need data"
+ok "none of these left anything" test ! -e none
+run train -n -o none "$model"
+out_has "steps:     8" "-n prints what would be done"
+ok "and does nothing" test ! -e none
+
+# ---- ending ----
+
+run train --lr 1e30 --warmup 3 --clip 0 --save-every 1 -o nan "$model"
+status_is 1 "a loss that is no number ends the run with 1"
+err_has "is not a number; the last good checkpoint is nan/step-" "and the last good checkpoint is named"
+err_lines 1 "in one line"
+run train --lr 1e-2 --skip-spikes 100 -o spike "$model"
+status_is 0 "--skip-spikes goes on"
+
+tp-run train -q --data ids.jsonl --seq 24 --threads 1 --steps 100000 --tp 2 -o long "$model" 2> err &
+pid=$!
+wait_for_step long 3
+run tp-run train -q --resume --steps 100001 -o long
+status_is 75 "a run is not taken up while it is under way"
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+status_is 143 "SIGTERM ends a run after the step, with its status"
+ok "with a whole checkpoint" sh -c "tp-shard verify long/step-*"
+ok "nothing half-written is left" sh -c "! ls long | grep partial"
+tp-run train -q --data ids.jsonl --seq 24 --threads 1 --steps 100000 --tp 2 --save-every 1 -o dead "$model" 2> err &
+pid=$!
+wait_for_step dead 3
+read -r kids < "/proc/$pid/task/$pid/children"
+kill -KILL "${kids%% *}"
+status=0
+wait $pid || status=$?
+status_is 4 "a rank that dies ends the run with 4"
+ok "in one line" grep -q 'rank . was killed by signal 9 (SIGKILL)' err
+run tp-run train -q --resume --steps 9 -o dead
+status_is 0 "which goes on from its last checkpoint"
+
+mkdir small
+if mount -t tmpfs -o size=600k tmpfs small 2> mount.err; then
+    trap 'umount "$scratch/small"; rm -rf "$scratch"' EXIT
+    run train --save-every 2 -o small/run "$model"
+    status_is 4 "a full disk ends the run with 4"
+    err_has "No space left on device" "which is said"
+    err_lines 1 "in one line"
+    ok "the checkpoint before is whole" tp-shard verify small/run/step-000002
+    ok "nothing half-written is left" sh -c "! ls small/run | grep partial"
+    umount small
+    trap 'rm -rf "$scratch"' EXIT
+else
+    skip "a full disk ends the run with 4" "cannot mount"
+fi
+
+# ---- a picture ----
+
+if tp-run --version | grep -q '+cairo'; then
+    run tp-run plot -o runs.svg one whole learnt
+    status_is 0 "runs are drawn"
+    ok "as a picture" grep -q '<svg' runs.svg
+    run tp-run plot -o runs.svg ids.jsonl
+    status_is 3 "what is no run's log is bad input"
+else
+    skip "runs are drawn" "built without cairo"
+fi
+
+# ---- a sweep ----
+
+cat > sweep.yaml << 'EOF'
+parameters:
+  lr: {values: [1e-3, 1e-2]}
+EOF
+run hpo-sweep run -q --sampler grid --storage sweep.journal sweep.yaml -- \
+    tp-run train -q --lr '{lr}' --data "$PWD/ids.jsonl" --eval-data "$PWD/held.jsonl" --seq 24 --steps 3 --eval-every 1 \
+    --threads 1 "$model"
+status_is 0 "hpo-sweep drives it"
+hpo-sweep show --storage sweep.journal --json > out
+ok "and has the loss of each evaluation" awk '/"COMPLETE"/ { n++; if ($0 !~ /"values": \[[3-6]\.[0-9]*\]/) bad = 1 }
+    END { exit bad || n != 2 }' out
+done_testing
