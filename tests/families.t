@@ -88,4 +88,9 @@ for dir in "$data"/models/*/; do
     status_is 1 "$model: tp $((heads + 1)) is one too many"
 done
 
+count=$(tp-shard families | wc -l)
+ok "the README says how many families there are" grep -q " $count families " "$top_srcdir/README.md"
+run tp-shard families --table llama
+status_is 2 "--table lists all"
+
 done_testing

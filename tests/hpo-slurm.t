@@ -116,4 +116,15 @@ until_true 330 is_over
 hpo-sweep show limit.yaml --study again > list
 ok "with --requeue a task begins again after its limit" test "$(awk 'NR > 1 { print $2, $4 }' list | tr '\n' ' ')" = \
     "COMPLETE 1 FAIL 2 COMPLETE 2 "
+# ranks that srun starts: Debian's plugin loads libpmix.so, which libpmix-dev has
+if ! tp-run --version | grep -q +mpi; then
+    skip "ranks of srun generate as local ones" "built without MPI"
+elif ! timeout 30 srun -n 2 --mpi=pmix true > srun.out 2>&1; then
+    skip "ranks of srun generate as local ones" "srun has no PMIx here: $(tail -n 1 srun.out)"
+else
+    tp-run generate -q --ids 1,2,3 --max-tokens 8 "$bard" > want
+    run timeout 60 srun -n 2 --mpi=pmix tp-run generate -q --tp 2 --ids 1,2,3 --max-tokens 8 "$bard"
+    status_is 0 "ranks that srun has started generate"
+    ok "as local ones" cmp want out
+fi
 done_testing

@@ -152,6 +152,12 @@ fsdp() { train "$1" --framework torchtitan --runtime 0 --weights f32 --compute b
 ok "the difference is in what is sharded" about 10 "15.4 $GiB" \
     "$(for key in weights gradients optimizer; do echo "+ $(fsdp $key 8) - $(fsdp $key 128)"; done | tr '\n' ' ')"
 
+# Llama 3's own layout of 405B (Llama team 2024, section 3.3): tp 8, pp 16, dp 128, 16 sequences of 8,192 tokens a replica, bf16, nothing
+# recomputed, and a layer fewer on the first and the last stage; it was trained so on devices with 80 GB
+run mem-estimate train --tp 8 --pp 16 --dp 128 --micro-batches 16 --zero 1 --seq 8192 --sequence-parallel --weights bf16 --gpu h100-80g \
+    --stages 7,8,8,8,8,8,8,8,8,8,8,8,8,8,8,7 llama-3.1-405b.json
+status_is 0 "Llama 3's own layout of 405B fits 80 GB"
+
 # for rank0: the JSON of the last run
 cat_out() { cat out; }
 

@@ -108,13 +108,36 @@ else
     skip "Slurm runs it" "no Slurm"
 fi
 
-# estimate-only
-for format in sh make slurm; do
-    run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --weights bf16 --seq 2048 --emit $format llama-3-8b.json
-    status_is 2 "what tp-run does not run has no script as $format"
-    err_has "mem-estimate: --emit $format: tp-run does not train" "which is said"
-    ok "and nothing is written" test ! -s out
+# training: what tp-run trains is run, what it does not is refused, with the option that keeps a plan to it
+for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1; do
+    n=$(printf '%s\n' "$layout" | awk -F '[=,]' '{ print $2 * ($4 ? $4 : 1) * ($6 ? $6 : 1) }')
+    rm -rf run.dir
+    mem-estimate plan --mode train --gpu h100-80g --gpus "$n" --mesh "$layout,sp=1" --zero 0 --recompute none --schedule 1f1b --weights f32 \
+        --global-batch 4 --seq 32 --emit sh bard > train.sh
+    run sh train.sh -q --data bard/heldout.txt --steps 2 -o run.dir
+    status_is 0 "a script to train over $layout trains"
+    ok "a run that is there" test -e run.dir
 done
+mem-estimate plan --mode train --gpu h100-80g --gpus 4 --gpus-per-node 2 --mesh tp=2,pp=2 --zero 0 --recompute none --schedule 1f1b \
+    --global-batch 4 --seq 32 --emit slurm bard > train.sh
+run env PATH="$PWD/tools:$PATH" sh train.sh --data x -o run
+ok "and by srun in a job" grep -q '^srun --mpi=pmix --kill-on-bad-exit tp-run train --tp 2 --pp 2 --global-batch 4 --micro-batch [124] --seq 32 --schedule 1f1b --data x -o run bard$' out
+while read -r said options; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate plan --mode train --gpu h100-80g --gpus 2 --global-batch 4 --seq 32 $options --emit slurm bard
+    status_is 2 "tp-run does not train with $options"
+    err_has "tp-run train cannot run the fastest layout: $(printf '%s' "$said" | tr _ ' ')" "which is told"
+    ok "and nothing is written" test ! -s out
+done << 'END'
+--zero_0 --mesh dp=2 --zero 1
+--mesh_sp=1 --mesh sp=2
+--recompute_none --mesh tp=2 --recompute full
+it_trains_all --lora 8 --mesh tp=2 --zero 0 --recompute none
+it_has_AdamW --optimizer sgd --mesh tp=2 --zero 0 --recompute none
+END
+run mem-estimate plan --mode train --gpu h100-80g --gpus 2 --mesh tp=2 --recompute none --weights bf16 --seq 2048 --emit sh llama-3-8b.json
+status_is 2 "a config alone is not trained"
+err_has "has no weights" "which is told"
 mem-estimate plan --gpu h100-80g --gpus 2 --weights bf16 --emit sh llama-3-8b.json > run.sh
 ok "a model without weights is marked" grep -q '^# estimate-only: .* has no weights' run.sh
 emit sh --gpus 2 --weights nf4 > run.sh

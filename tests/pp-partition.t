@@ -75,17 +75,26 @@ printf '"rope_theta":10000,"max_position_embeddings":16,"sliding_window":4}\n' >
 pp-partition plan --pp 1 --json window.json > out
 out_has "\"flops\":$((3 * (8 * 64 + 6 * 8 * 16 + 2 * 8 * 7) + 2 * 40 * 8))," "a window shortens attention"
 
-# memory: 16 bytes a parameter, and of the context what is read again
-mem-estimate train --json "$bard" > out
-want=0
-for part in weights gradients optimizer activations; do
-    want=$((want + $(sed "s/.*\"$part\":\([0-9]*\).*/\1/" out)))
-done
+# memory: what mem-estimate says of training under 1f1b, where the first stage holds most micro-batches
+peaks() { mem-estimate train --weights bf16 --runtime 0 --fragmentation 0 --json "$@" | grep -o '"total":[0-9]*' | cut -d: -f2 | sort -n | tail -n 1; }
 run pp-partition plan --pp 1 --balance memory --json "$bard"
-out_has "\"balance\":\"memory\",\"max\":$want," "memory is what mem-estimate says"
+out_has "\"balance\":\"memory\",\"max\":$(peaks "$bard")," "memory is what mem-estimate says"
+run pp-partition plan --pp 3 --balance memory --json "$bard"
+out_has "\"balance\":\"memory\",\"max\":$(peaks --pp 3 --stages "$(counts --pp 3 --balance memory "$bard")" "$bard")," "of several stages, too"
+ok "no other stages have less" sh -c '
+    for stages in 1,1,4 1,2,3 1,3,2 1,4,1 2,1,3 2,2,2 2,3,1 3,1,2 3,2,1 4,1,1; do
+        mem-estimate train --pp 3 --stages $stages --weights bf16 --runtime 0 --fragmentation 0 --json "$1" | grep -o "\"total\":[0-9]*" | cut -d: -f2 | sort -n | tail -n 1
+    done | sort -n | head -n 1 | grep -qx "$(pp-partition plan --pp 3 --balance memory --json "$1" | sed -n "s/.*\"max\":\([0-9]*\).*/\1/p")"' sh "$bard"
+ok "mem-estimate balances them so itself" test "$(peaks --pp 3 --balance memory "$bard")" = "$(sed -n 's/.*"max":\([0-9]*\).*/\1/p' out)"
+run mem-estimate train --pp 3 --stages 1,2 "$bard"
+status_is 2 "stages of which there are too few are refused"
+# without options both cut alike, as tp-shard does
+for pp in 2 3 4 5; do
+    ok "$pp stages are those of mem-estimate" test "$(peaks --pp $pp "$bard")" = "$(peaks --pp $pp --stages "$(counts --pp $pp "$bard")" "$bard")"
+done
 gpt 12
 sed 's/"vocab_size":40/"vocab_size":1000/' gpt.json > wide.json
-ok "a large vocabulary leaves the ends few layers" test "$(counts --pp 3 --balance memory wide.json)" = 1,9,2
+ok "a large vocabulary leaves the last stage few layers" test "$(counts --pp 3 --balance memory wide.json)" = 4,7,1
 run pp-partition plan --stages 4,4,4 --balance flops --json gpt.json
 most=$(sed -n 's/.*"flops":\([0-9]*\).*/\1/p' out | sort -n | tail -n 1)
 out_has "\"max\":$most," "the summary counts what --balance says"

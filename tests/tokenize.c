@@ -7,7 +7,11 @@
  *     tokenize -d TOKENIZER.JSON < LINES
  * Each line is a text as a JSON string, or an array of ids.  For each a line of ids,
  * the special ones of the post-processor among them, and the ids' text without special
- * tokens and with them. */
+ * tokens and with them.
+ *
+ *     tokenize -x TOKENIZER.JSON < LINES
+ * Each line has a text's bytes as pairs of hexadecimal digits, whatever they are.  For
+ * each a line of ids, the special ones among them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,9 +117,29 @@ static int both_texts(const struct tokenizer *t, const char *line, size_t len)
     return !ok;
 }
 
+static int of_bytes(const struct tokenizer *t, const char *line, size_t len)
+{
+    struct tokens tokens = { 0 };
+    struct str text = { 0 };
+    bool ok;
+
+    for (size_t i = 0; i + 1 < len; i += 2) {
+        char digits[3] = { line[i], line[i + 1], '\0' };
+
+        str_addc(&text, (char)strtoul(digits, NULL, 16));
+    }
+    ok = encode(t, str_text(&text), text.len, true, &tokens);
+    if (ok)
+        putchar('\n');
+    tokens_clear(&tokens);
+    str_clear(&text);
+    return !ok;
+}
+
 int main(int argc, char **argv)
 {
-    bool lines = argc == 3 && !strcmp(argv[1], "-d");
+    bool bytes = argc == 3 && !strcmp(argv[1], "-x");
+    bool lines = argc == 3 && (bytes || !strcmp(argv[1], "-d"));
     const char *part = lines ? "\n" : "\n__ggml_vocab_test__\n";
     struct tokenizer *t;
     struct err err = { 0 };
@@ -128,7 +152,9 @@ int main(int argc, char **argv)
         return 2;
     }
     for (p = text; (end = strstr(p, part)); p = end + strlen(part))
-        bad |= (lines ? both_texts : there_and_back)(t, p, (size_t)(end - p));
+        bad |= (bytes   ? of_bytes
+                : lines ? both_texts
+                        : there_and_back)(t, p, (size_t)(end - p));
     tokenizer_free(t);
     free(text);
     return bad;

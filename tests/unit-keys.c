@@ -12,7 +12,8 @@
 #include "lib/program/program.h"
 #include "tests/tap.h"
 
-/* A copy of BASE with the member at PATH ("a.b") set to the JSON text VALUE, or without it. */
+/* A copy of BASE with the member at PATH ("a.b") set to the JSON text VALUE, or without
+ * it. */
 static char *change(const cJSON *base, const char *path, const char *value)
 {
     cJSON *config = cJSON_Duplicate(base, true), *at = config;

@@ -678,6 +678,111 @@ static void test_failed_check(void)
     sweepfile_clear(&f);
 }
 
+/* ---- what draws follow from ---- */
+
+/* A history of one parameter between 0 and 1, and how its next draws fall. */
+struct learned {
+    struct sweepfile f;
+    struct sampler_choice c;
+    struct history h;
+};
+
+static void begin_learning(struct learned *l, const char *sampler, const char *space)
+{
+    parse(&l->f, space);
+    choose_sampler(&l->c, sampler);
+    history_init(&l->h, 1, 1);
+}
+
+static struct past *add(struct learned *l, enum past_state state, double x, double loss)
+{
+    struct past *t = history_add(&l->h, (int)l->h.n, state);
+
+    t->x[0] = x;
+    t->loss[0] = loss;
+    return t;
+}
+
+/* The share of 100 draws that are within 0.1 of X. */
+static double share_near(const struct learned *l, double x)
+{
+    int near = 0, generation;
+    double at;
+
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        sampler_draw(&at, &generation, &l->c, &l->f.space, &l->h, seed, (int)l->h.n,
+                     NULL);
+        near += fabs(at - x) < 0.1;
+    }
+    return near / 100.0;
+}
+
+static void end_learning(struct learned *l)
+{
+    history_clear(&l->h);
+    sweepfile_clear(&l->f);
+}
+
+/* N trials, the best at 0.2 and the next best at 0.8; the others at OTHERS. */
+static void add_trials(struct learned *l, int n, double others)
+{
+    add(l, PAST_COMPLETE, 0.2, 0);
+    add(l, PAST_COMPLETE, 0.8, 0.001);
+    for (int i = 2; i < n; i++)
+        add(l, PAST_COMPLETE, others + 0.002 * i, 1 + i);
+}
+
+static void test_learning(void)
+{
+    static const char *const space = "x: uniform(0, 1)\n";
+    struct learned l;
+    double left, right;
+
+    begin_learning(&l, "tpe", space);
+    add_trials(&l, 20, 0.78);
+    right = share_near(&l, 0.8);
+    tap_ok(right < 0.1, "tpe avoids where bad trials are, though a good one is: %g",
+           right);
+    end_learning(&l);
+
+    begin_learning(&l, "tpe", space);
+    add_trials(&l, 19, 0.48);
+    right = share_near(&l, 0.8);
+    tap_ok(right > 0.15, "the best tenth is rounded up: %g near the second", right);
+    for (int i = 0; i < 8; i++)
+        add(&l, PAST_RUNNING, 0.78 + 0.005 * i, 0);
+    left = share_near(&l, 0.8);
+    tap_ok(left < right / 2, "what runs near it is avoided: %g", left);
+    end_learning(&l);
+
+    begin_learning(&l, "tpe", space);
+    for (int i = 0; i < 20; i++) {
+        struct past *t = add(&l, PAST_PRUNED, i < 2 ? 0.2 : 0.8, 0);
+
+        t->last_step = i < 2 ? 10 : 1;
+        t->last_loss = 1;
+    }
+    left = share_near(&l, 0.2);
+    tap_ok(left > 0.8, "pruned trials that went farther are better: %g near them",
+           left);
+    end_learning(&l);
+
+    begin_learning(&l, "gp", space);
+    for (int i = 0; i < 12; i++)
+        add(&l, PAST_COMPLETE, (i + 0.5) / 12, (i / 12.0 - 0.3) * (i / 12.0 - 0.3));
+    left = share_near(&l, 0.3);
+    tap_ok(left > 0.9, "gp draws where the loss is least: %g near it", left);
+    end_learning(&l);
+
+    begin_learning(&l, "gp", "x: randint(0, 12)\n");
+    for (int i = 0; i < 13; i++)
+        if (i != 7)
+            add(&l, PAST_COMPLETE, i, (i - 7) * (i - 7));
+    left = share_near(&l, 7);
+    tap_ok(left > 0.9, "and of whole numbers the one between the best: %g", left);
+    end_learning(&l);
+}
+
 int main(void)
 {
 #ifndef HAVE_YAML
@@ -699,5 +804,6 @@ int main(void)
     test_fanova();
     test_gp();
     test_many();
+    test_learning();
     return tap_done();
 }

@@ -55,6 +55,37 @@ static char *reason_dup(const struct script *s)
     return NULL;
 }
 
+/* tp-run trains whole weights with AdamW over tp, pp and dp, and keeps all states on
+ * every replica: ERR_USAGE names the option that keeps a plan to that. */
+static int check_training(const struct script *s, struct err *err)
+{
+    const struct planned *p = s->p;
+    const struct memory_options *m = &s->o->start;
+    const struct {
+        bool asked;
+        const char *option;
+    } refused[] = {
+        { p->mesh.size[MESH_SP] > 1 || p->mesh.size[MESH_EP] > 1,
+          "--mesh sp=1,ep=1 plans without" },
+        { p->zero > 0, "--zero 0 plans without" },
+        { p->recompute != RECOMPUTE_NONE, "--recompute none plans without" },
+        { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
+              p->order.order != ORDER_1F1B,
+          "--schedule 1f1b plans with what it has" },
+        { m->lora_rank || m->freeze, "it trains all weights" },
+        { m->optimizer != OPTIMIZER_ADAMW, "it has AdamW" },
+        { m->offload != OFFLOAD_NONE, "it offloads nothing" },
+        { s->reason != NULL, s->reason },
+    };
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+        if (refused[i].asked)
+            return err_set(err, ERR_USAGE,
+                           "--emit %s: tp-run train cannot run the fastest layout: %s",
+                           emit_names[s->format], refused[i].option);
+    return 0;
+}
+
 /* "bard" of "models/bard/", "bard.json" and "bard.tp2". */
 static char *name_dup(const char *path)
 {
@@ -129,6 +160,8 @@ static void begin(struct script *s)
         s->cut |= stored.mesh.size[a] != (has ? has->size[a] : 1);
     }
     s->cut |= c && s->r->memory.weights;
+    if (s->o->start.train && !has)
+        s->cut = false; /* while it is loaded */
     str_addf(&parts, "%s.", s->name);
     add_layout(&parts, &stored, "", "");
     if (s->r->memory.weights)
@@ -158,7 +191,7 @@ static void add_estimate(struct script *s)
     const struct planned *p = s->p;
     const struct memory_options *m = &s->o->start;
 
-    str_add(&s->out, "# mem-estimate infer");
+    str_addf(&s->out, "# mem-estimate %s", m->train ? "train" : "infer");
     add_layout(&s->out, p, " --", " ");
     str_addf(&s->out,
              " --micro-batch %" PRIu64 " --micro-batches %" PRIu64 " --seq %" PRIu64,
@@ -167,6 +200,12 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --weights %s", s->r->memory.weights->name);
     if (m->runtime != default_runtime(s->o->gpus))
         str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
+    if (m->train && p->mesh.size[MESH_PP] > 1)
+        str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    if (m->train && !m->flash)
+        str_add(&s->out, " --flash off");
+    if (p->sequence_parallel)
+        str_add(&s->out, " --sequence-parallel");
     str_addf(&s->out, "%s %s\n", s->family, s->model);
 }
 
@@ -207,7 +246,23 @@ static void add_cut(struct script *s, const char *model, const char *parts)
 
 static const char *run_command(const struct script *s)
 {
-    return s->encoder ? "tp-run logits" : "tp-run generate";
+    return s->o->start.train ? "tp-run train"
+           : s->encoder      ? "tp-run logits"
+                             : "tp-run generate";
+}
+
+static void add_training(struct script *s, const char *args, const char *model)
+{
+    const struct planned *p = s->p;
+
+    str_add(&s->out, run_command(s));
+    add_layout(&s->out, p, " --", " ");
+    str_addf(&s->out, " --global-batch %" PRIu64 " --micro-batch %" PRIu64,
+             s->o->global_batch, p->micro_batch);
+    str_addf(&s->out, " --seq %" PRIu64, s->o->start.seq);
+    if (p->mesh.size[MESH_PP] > 1)
+        str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    str_addf(&s->out, "%s %s %s\n", s->family, args, model);
 }
 
 /* tp-run's command, ARGS being the arguments that are passed on. */
@@ -218,6 +273,10 @@ static void add_run(struct script *s, const char *args, const char *parts)
     uint64_t texts = p->micro_batch * p->micro_batches;
     double heads;
 
+    if (s->o->start.train) {
+        add_training(s, args, parts);
+        return;
+    }
     str_add(&s->out, run_command(s));
     if (dp > 1)
         str_addf(&s->out, " --dp %d", dp);
@@ -274,8 +333,8 @@ static void emit_shell(struct script *s)
         str_add(&s->out, " >&2\nexit 1\n");
         return;
     }
-    str_addf(&s->out, "# arguments are those of '%s', such as --prompt\nset -eu\n",
-             run_command(s));
+    str_addf(&s->out, "# arguments are those of '%s', such as --%s\nset -eu\n",
+             run_command(s), s->o->start.train ? "data FILE -o RUN" : "prompt");
     if (s->cut) {
         str_addf(&s->out, "model=%s\nparts=%s\n", s->model, s->parts);
         str_add(&s->out, "[ -e \"$parts/checkpoint.json\" ] ||\n    ");
@@ -300,14 +359,15 @@ static void emit_make(struct script *s)
         str_add(&s->out, ".PHONY: generate\n");
         return;
     }
-    str_addf(&s->out, "# make -f FILE ARGS='--prompt TEXT', as of '%s'\n",
-             run_command(s));
+    str_addf(&s->out, "# make -f FILE ARGS='--%s', as of '%s'\n",
+             s->o->start.train ? "data FILE -o RUN" : "prompt TEXT", run_command(s));
     if (s->cut)
         str_addf(&s->out, "MODEL = %s\n", s->model);
     str_addf(&s->out, "PARTS = %s\nARGS =\n", s->parts);
     if (s->nodes > 1)
         str_add(&s->out, "HOSTFILE =\n");
-    str_addf(&s->out, "generate:%s\n\t", s->cut ? " $(PARTS)/checkpoint.json" : "");
+    str_addf(&s->out, "%s:%s\n\t", s->o->start.train ? "train" : "generate",
+             s->cut ? " $(PARTS)/checkpoint.json" : "");
     if (s->nodes > 1)
         add_launcher(s, "$(if $(HOSTFILE), --hostfile $(HOSTFILE))");
     add_run(s, "$(ARGS)", "$(PARTS)");
@@ -315,7 +375,7 @@ static void emit_make(struct script *s)
         str_add(&s->out, "$(PARTS)/checkpoint.json:\n\t");
         add_cut(s, "$(MODEL)", "$(PARTS)");
     }
-    str_add(&s->out, ".PHONY: generate\n");
+    str_addf(&s->out, ".PHONY: %s\n", s->o->start.train ? "train" : "generate");
 }
 
 /* Can a script name PATH?  make has no way to quote what it takes for its own. */
@@ -338,6 +398,10 @@ int emit_plan(const struct planned *p, const struct planner_options *o,
                        emit_names[format],
                        can_name(r->path, format) ? r->family : r->path);
     begin(&s);
+    if (o->start.train && check_training(&s, err) < 0) {
+        end(&s);
+        return -1;
+    }
     if (format == EMIT_MAKE)
         emit_make(&s);
     else

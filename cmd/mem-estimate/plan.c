@@ -393,11 +393,6 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--gpus is missing");
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
-    if (emitting && mode == 1)
-        return cmd_usage(&cmd,
-                         "--emit %s: tp-run does not train; the table has the "
-                         "layouts for a program that does",
-                         emit_names[format]);
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* are searched */

@@ -12,9 +12,11 @@
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/stagecut.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 
+const char *const balance_names[] = { "layers", "memory", NULL };
 const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
 const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
@@ -406,6 +408,34 @@ static int set_device(struct request *r, const struct request_options *o,
 
 /* ---- micro-batches in flight ---- */
 
+/* The layers of each stage, where they are not dealt evenly. */
+static int cut_stages(struct request *r, struct err *err)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    const struct anatomy *a;
+    struct anatomies all = { 0 };
+    int pp = r->memory.mesh.size[MESH_PP], ret = -1;
+
+    if (pp == 1 || (!r->stages_given && !r->by_memory))
+        return 0;
+    if (r->chunks > 1)
+        return err_set(err, ERR_USAGE,
+                       "--stages and --balance: of stages with one chunk of layers");
+    r->stages = xrealloc(r->stages, sizeof(*r->stages) * (size_t)pp);
+    r->memory.mesh.stages = NULL;
+    if (r->stages_given) {
+        ret = stagecut_parse(r->stages, pp, model_layers(r->outline.model),
+                             r->stages_given, err);
+    } else {
+        a = anatomies_at(&all, r->outline.model, r->stored, &r->memory, origin, err);
+        ret = a ? stagecut_memory(r->stages, a, &r->memory, err) : -1;
+        anatomies_clear(&all);
+    }
+    if (ret == 0)
+        r->memory.mesh.stages = r->stages;
+    return ret;
+}
+
 int request_settle(struct request *r, struct err *err)
 {
     int pp = r->memory.mesh.size[MESH_PP];
@@ -439,6 +469,7 @@ int request_settle(struct request *r, struct err *err)
                 (uint64_t)r->chunks;
         r->memory.inflight = r->inflight;
         pipe_result_clear(&result);
+        ret = cut_stages(r, err);
     }
     action_table_clear(&t);
 out:
@@ -577,6 +608,8 @@ int request_open(struct request *r, const struct cmd *cmd,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
     r->memory.train = train;
     r->memory.framework = (enum framework)o->framework;
+    r->stages_given = o->stages;
+    r->by_memory = o->balance == 1 && !o->stages;
     if (outline_open(&r->outline, path, &options, err) < 0)
         return -1;
     if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
@@ -613,6 +646,7 @@ void request_close(struct request *r)
     outline_close(&r->outline);
     free(r->stored);
     free(r->inflight);
+    free(r->stages);
     free(r->lora_targets);
     str_clear(&r->assumed);
     str_clear(&r->codes);

@@ -18,14 +18,15 @@ struct request_options {
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp;
     uint64_t seq, gpu_memory, runtime;
-    int schedule, model_chunks, framework;
+    int schedule, model_chunks, framework, balance;
+    const char *stages;
     int optimizer, master, offload, recompute, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
     bool seq_given, memory_given, runtime_given, fragmentation_given;
     double fragmentation;
 };
 
-extern const char *const flash_names[];
+extern const char *const flash_names[], *const balance_names[];
 /* The rank that --lora alone stands for. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
@@ -76,6 +77,9 @@ extern const char *const weight_words[], *const float_words[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,    \
                     NULL),                                                            \
+        REQUEST_ROW(OPT_STRING, "stages", &(r).stages, "N,N,...", NULL, NULL, NULL),  \
+        REQUEST_ROW(OPT_CHOICE, "balance", &(r).balance, "WHAT", NULL, balance_names, \
+                    NULL),                                                            \
         REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,            \
                     framework_names, NULL),                                           \
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
@@ -125,6 +129,9 @@ struct request {
     enum dtype *stored;        /* of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;
+    const char *stages_given; /* --stages, or NULL */
+    int *stages;              /* layers of each stage; NULL: even */
+    bool by_memory;           /* they are balanced by bytes */
     int schedule, chunks;
     char *lora_targets;
     enum gpu_rate rate; /* of products */

@@ -407,6 +407,7 @@ char *ways_out_dup(const struct request *request)
     uint64_t n;
 
     r.inflight = NULL;
+    r.stages = NULL;
     n = largest_batch(&r, request->memory.micro_batch);
     if (n)
         str_addf(&out, "--micro-batch %" PRIu64 "\n", n);
@@ -423,6 +424,7 @@ char *ways_out_dup(const struct request *request)
     if (n)
         str_addf(&out, "--seq %" PRIu64 "\n", n);
     free(r.inflight);
+    free(r.stages);
     return out.s ? str_steal(&out) : NULL;
 }
 

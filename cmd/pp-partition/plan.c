@@ -20,6 +20,7 @@ struct plan {
     struct cutter **cutter;   /* [pp] */
     struct stage_costs flops; /* of a token */
     struct stage_costs cost;  /* what is balanced */
+    double *memory;           /* [pp]: bytes in training, where they are balanced */
     bool costed;              /* there is one: not parameters, of which parts tell */
 };
 
@@ -157,7 +158,9 @@ static void print_summary(const struct plan *p, bool json)
         double all = 0; /* its chunks */
 
         for (int k = s; k < stages * p->chunks; k += stages)
-            all += p->costed ? exact_cost(p, &p->cost, k) : (double)part_params(p, k);
+            all += p->memory   ? p->memory[k]
+                   : p->costed ? exact_cost(p, &p->cost, k)
+                               : (double)part_params(p, k);
         most = all > most ? all : most;
         sum += all;
     }
@@ -183,7 +186,7 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
 {
     int size[MESH_NAXES] = { 0 };
 
-    p->balance = o->balance ? o->balance : "params";
+    p->balance = o->balance ? o->balance : "layers";
     p->costed = strcmp(p->balance, "params") != 0;
     if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
         return -1;
@@ -202,6 +205,12 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
         if (cutter_open(&p->cutter[s], p->outline.model, &p->mesh, coord, err) < 0)
             return -1;
     }
+    if (!strcmp(p->balance, "memory") && p->chunks == 1) {
+        p->memory = xcalloc((size_t)size[MESH_PP], sizeof(*p->memory));
+        if (stages_by_memory(p->stages, p->memory, p->outline.model, size[MESH_PP],
+                             err) < 0)
+            return -1;
+    }
     return stage_costs(&p->flops, p->outline.model, "flops", err);
 }
 
@@ -211,6 +220,7 @@ static void close_plan(struct plan *p)
         cutter_free(p->cutter[s]);
     free(p->cutter);
     free(p->stages);
+    free(p->memory);
     stage_costs_clear(&p->cost);
     stage_costs_clear(&p->flops);
     outline_close(&p->outline);

@@ -11,6 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/anatomy.h"
+#include "lib/estimate/stagecut.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/partition.h"
 #include "lib/program/cost.h"
@@ -396,11 +397,41 @@ static int check_given(const int *stages, int parts, int want,
 
 /* ---- choosing ---- */
 
+int stages_by_memory(int *count, double *bytes, const struct model *m, int pp,
+                     struct err *err)
+{
+    uint64_t *inflight = xcalloc((size_t)pp, sizeof(*inflight));
+    const int origin[MESH_NAXES] = { 0 };
+    struct memory_options o;
+    struct anatomies all = { 0 };
+    struct rank_memory r;
+    const struct anatomy *a;
+    int ret = -1;
+
+    stagecut_training(&o, m, pp, inflight);
+    a = anatomies_at(&all, m, NULL, &o, origin, err);
+    if (!a || (!bytes && stagecut_memory(count, a, &o, err) < 0))
+        goto out;
+    o.mesh.stages = count;
+    for (int s = 0; s < pp && bytes; s++) {
+        if (!memory_of_stage(&r, a, &o, s)) {
+            err_set(err, ERR_USAGE, "the bytes of stage %d overflow", s);
+            goto out;
+        }
+        bytes[s] = (double)r.total;
+    }
+    ret = 0;
+out:
+    anatomies_clear(&all);
+    free(inflight);
+    return ret;
+}
+
 static int balance(int *out, int parts, const struct stage_options *o,
                    const struct model *m, const struct stage_costs *costs,
                    struct err *err)
 {
-    const char *what = o->balance ? o->balance : "params";
+    const char *what = o->balance ? o->balance : "layers";
     struct stage_costs c = { 0 };
     int ret;
 
@@ -411,6 +442,8 @@ static int balance(int *out, int parts, const struct stage_options *o,
         partition_deal(out, model_layers(m), parts, (enum remainder)o->remainder);
         return 0;
     }
+    if (!strcmp(what, "memory") && parts == o->pp && !o->empty)
+        return stages_by_memory(out, NULL, m, parts, err);
     if (!costs && stage_costs(&c, m, what, err) < 0)
         return -1;
     costs = costs ? costs : &c;

@@ -58,6 +58,12 @@ MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *
                              int chunks, const struct model *m,
                              const struct stage_costs *costs, struct err *err);
 
+/* Cut M into PP stages of COUNT[PP] layers so that the one with most bytes in training
+ * (stagecut.h) has as few as possible; or, with BYTES[PP], tell those of stages that
+ * are so cut. */
+MUST_CHECK int stages_by_memory(int *count, double *bytes, const struct model *m,
+                                int pp, struct err *err);
+
 /* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
  * *out, and the bytes of activations that one sequence of the model's context keeps on
  * it, in bf16, to a fresh *bytes: of the model at PATH, cut as its own stages are when

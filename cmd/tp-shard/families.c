@@ -74,15 +74,141 @@ static int check(const struct family_library *lib, const char *name, const char 
     return 0;
 }
 
+/* ---- the table ---- */
+
+enum { COLUMNS = 7 };
+
+static void add_word(struct str *s, const char *word)
+{
+    str_addf(s, "%s%s", s->len ? " " : "", word);
+}
+
+static void add_words(struct str *s, const struct json *list)
+{
+    for (const struct json *j = list ? list->first : NULL; j; j = j->next)
+        if (json_string(j))
+            add_word(s, j->text);
+}
+
+/* The mesh axes that something of F is dealt over. */
+static void add_axes(struct str *s, const struct family *f)
+{
+    static const char *const axes[] = { "tp", "ep", NULL };
+
+    for (int a = 0; axes[a]; a++)
+        for (size_t i = 0; i < f->deal.n; i++) {
+            const char *over = json_string(json_get(f->deal.v[i].json, "over"));
+
+            if (over && !strcmp(over, axes[a])) {
+                add_word(s, over);
+                break;
+            }
+        }
+}
+
+static bool has_line(const struct family *f, const char *name)
+{
+    for (size_t i = 0; i < f->nsections; i++)
+        for (size_t k = 0; k < f->section[i].n; k++)
+            if (!name || !strcmp(f->section[i].line[k].name, name))
+                return true;
+    return false;
+}
+
+/* Is SYMBOL one of F's that some config makes true? */
+static bool may_hold(const struct family *f, const char *symbol)
+{
+    const struct family_entry *e = family_get(&f->symbols, symbol);
+
+    return e && json_string(e->json) && strcmp(e->json->text, "false") != 0;
+}
+
+/* What F's models may end with, by the symbols that choose it. */
+static void add_heads(struct str *s, const struct family *f)
+{
+    static const char *const heads[][2] = {
+        { "mlm", "masked" },   { "scored", "score" }, { "classify", "classify" },
+        { "tagged", "tag" },   { "tag", "tag" },      { "nsp", "next-sentence" },
+        { "pooler", "pooler" }
+    };
+
+    if (has_line(f, "logits") && !family_get(&f->symbols, "mlm"))
+        add_word(s, "lm");
+    for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+        if (may_hold(f, heads[i][0]))
+            add_word(s, heads[i][1]);
+    if (has_line(f, "last_hidden_state"))
+        add_word(s, "none");
+}
+
+static void fill_row(struct str *row, const struct family *f)
+{
+    str_add(&row[0], f->name);
+    add_words(&row[1], f->types);
+    add_words(&row[2], f->policies);
+    add_axes(&row[3], f);
+    str_add(&row[4], has_line(f, NULL) ? "yes" : "no");
+    str_add(&row[5],
+            family_get(&f->captures, "expert") || family_get(&f->deal, "experts")
+                ? "yes"
+                : "");
+    add_heads(&row[6], f);
+    for (int c = 0; c < COLUMNS; c++)
+        if (!row[c].len)
+            str_addc(&row[c], '-');
+}
+
+static int table(const struct family_library *lib, struct err *err)
+{
+    static const char *const head[COLUMNS] = {
+        "family", "model types", "parallelformers", "cut", "runs", "experts", "heads"
+    };
+    size_t n = family_library_count(lib), width[COLUMNS] = { 0 };
+    struct str(*row)[COLUMNS] = xcalloc(n + 1, sizeof(*row));
+    int ret = 0;
+
+    for (int c = 0; c < COLUMNS; c++)
+        str_add(&row[0][c], head[c]);
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        struct family *f;
+
+        ret = family_find(&f, lib, family_library_name(lib, i), err);
+        if (ret == 0) {
+            fill_row(row[i + 1], f);
+            family_free(f);
+        }
+    }
+    for (size_t i = 0; i <= n; i++)
+        for (int c = 0; c < COLUMNS; c++)
+            width[c] = row[i][c].len > width[c] ? row[i][c].len : width[c];
+    for (size_t i = 0; i <= n; i++) {
+        struct str line = { 0 };
+
+        for (int c = 0; c < COLUMNS; c++)
+            str_addf(&line, c < COLUMNS - 1 ? "%-*s  " : "%.*s",
+                     c < COLUMNS - 1 ? (int)width[c] : (int)row[i][c].len,
+                     str_text(&row[i][c]));
+        if (ret == 0)
+            cmd_puts(str_text(&line));
+        str_clear(&line);
+        for (int c = 0; c < COLUMNS; c++)
+            str_clear(&row[i][c]);
+    }
+    free(row);
+    return ret;
+}
+
 int families_main(const char *program, int argc, char **argv)
 {
     const char *file = NULL;
-    bool checks = false;
+    bool checks = false, tables = false;
     const struct opt opts[] = {
         { OPT_STRING, '\0', "family", &file, "FILE", "print the family in FILE", NULL,
           NULL },
         { OPT_FLAG, '\0', "check", &checks, NULL,
           "verify it, or all, and print the shares at tp 2", NULL, NULL },
+        { OPT_FLAG, '\0', "table", &tables, NULL,
+          "list with model types, axes, experts and heads", NULL, NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -101,6 +227,8 @@ int families_main(const char *program, int argc, char **argv)
 
     if (file && operand[0])
         return cmd_usage(&cmd, "--family and NAME exclude one another");
+    if (tables && (file || operand[0] || checks))
+        return cmd_usage(&cmd, "--table lists all families");
     /* a family is a word; what has a slash or an extension is its file */
     if (operand[0] && strpbrk(operand[0], "/."))
         file = operand[0];
@@ -108,6 +236,8 @@ int families_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (checks)
         ret = check(lib, file ? NULL : operand[0], file, &err);
+    else if (tables)
+        ret = table(lib, &err);
     else
         ret = file || operand[0] ? print(lib, operand[0], file, &err) : list(lib, &err);
     family_library_free(lib);

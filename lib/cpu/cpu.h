@@ -123,10 +123,14 @@ const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scr
 /* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); by one thread. */
 void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
                const float *b, size_t ldb, size_t n, size_t rows);
+/* N numbers of a row in the order in which products by weights of TYPE take them:
+ * cpu_arranged of them, N and zeros. */
+size_t cpu_arranged(enum dtype type, size_t n);
+void cpu_arrange(float *to, const float *x, enum dtype type, size_t n);
 /* Parts of such products, made by one thread: y[M][N] = x w^T over all columns of W,
- * rows FIRST to FIRST + N of it; PANEL is room for cpu_panel_floats(), or NULL when M
- * is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST to FIRST +
- * N. */
+ * rows FIRST to FIRST + N of it, x arranged; PANEL is room for cpu_panel_floats(), or
+ * NULL when M is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST
+ * to FIRST + N. */
 size_t cpu_panel_floats(void);
 /* Multiply the N numbers X, the first of which is number FIRST of its row, by 1 / (1 -
  * RATE) or, at random, by 0: by KEY, the row's number ROW, and LINE. */

@@ -4,7 +4,9 @@
  * by however many threads: what a row gives does not depend on the batch that it is in.
  * Of y = x W^T, stretches of BLOCK terms are summed by the lanes of one vector, which
  * are then added in a fixed tree, and stretch is added to stretch; of y = x W, term
- * is added to term.
+ * is added to term.  Of weights of 16 bits a vector has those at even places of 32, the
+ * next one the others (vec_pair_bf16): x is arranged in that order, once, and filled up
+ * with zeros.
  *
  * Where ranks may share the terms of a sum it is made in parts of them, each in that
  * order, which a binary tree adds (struct sum_tree): a rank that has the terms of a
@@ -28,12 +30,9 @@
 enum {
     FEW = 16,         /* rows for which weights are widened as they are read */
     TASK = 1 << 16,   /* weights of a task of few rows */
-    BLOCK = 1024,     /* terms of a stretch */
+    BLOCK = 512,      /* terms of a stretch: some rows of x fit into the first cache */
     ROWS = 4,         /* of a tile */
-    OUTS = 6,         /* of it, where there are several rows */
-    TALL = 8,         /* or rows, where weights are widened for them, */
-    SLIM = 3,         /* and outputs */
-    LONE = 1,         /* and where there is one: as they lie in memory */
+    OUTS = 6,         /* of it */
     PANEL = 8 * OUTS, /* outputs that are made together */
     APART = VEC, /* between rows that follow each other: more, so that equal columns
                     fall into different sets of the cache */
@@ -75,48 +74,105 @@ static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype
     load(out, type, all);
 }
 
-static inline __attribute__((always_inline)) void
-load_terms(vec *out, enum dtype type, const void *p, bool some, size_t n)
+/* Terms that the lanes of a vector, or of two, take at a time. */
+static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
 {
-    if (some)
-        load_some(out, type, p, n);
+    return type == DTYPE_F32 ? VEC : 2 * VEC;
+}
+
+/* Half HALF of a step of the weights at P. */
+static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
+                                                            const void *p, int half)
+{
+    if (type == DTYPE_F32)
+        vec_load_f32(out, p);
+    else if (type == DTYPE_BF16)
+        vec_pair_bf16(out, p, half);
     else
-        load(out, type, p);
+        vec_pair_f16(out, p, half);
 }
 
 /* ---- y = x W^T ---- */
 
+size_t cpu_arranged(enum dtype type, size_t n)
+{
+    size_t step = step_of(type);
+
+    return type == DTYPE_F32 ? n : (n + step - 1) / step * step;
+}
+
+void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
+{
+    size_t k = 0;
+
+    if (type == DTYPE_F32) {
+        memcpy(to, x, n * sizeof(*x));
+        return;
+    }
+    for (; k + 2 * VEC <= n; k += 2 * VEC)
+        for (size_t i = 0; i < VEC; i++) {
+            to[k + i] = x[k + 2 * i];
+            to[k + VEC + i] = x[k + 2 * i + 1];
+        }
+    if (k == n)
+        return;
+    memset(to + k, 0, 2 * VEC * sizeof(*to));
+    for (size_t i = k; i < n; i++)
+        to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
+}
+
 /* Weights in rows, from some term on. */
 struct weight_rows {
     const char *data;
-    size_t stride; /* elements between rows */
+    size_t stride;     /* elements between rows */
+    const char *ahead; /* what is read next, in the order of memory; or NULL */
 };
 
-/* acc[i][j] += the VEC terms at X of row i times those at W of row j; N < VEC of them
- * where SOME.  The lesser of rows and outputs stay in registers meanwhile. */
+/* acc[i][j] += the terms of a half step: those at X of row i times those at W of row j;
+ * N of x where SOME.  The rows of x stay in registers meanwhile. */
 static inline __attribute__((always_inline)) void
-add_terms(vec acc[TALL][OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, bool some, size_t n, int rows, int outs)
+add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+         size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
+         int outs)
 {
-    vec xv[TALL], wv[OUTS];
+    vec xv[ROWS], wv;
 
-    if (rows > outs) {
-        EACH(int j = 0; j < outs; j++)
-        load_terms(&wv[j], type, w + (size_t)j * w_stride * size_of(type), some, n);
-        EACH(int i = 0; i < rows; i++)
-        {
-            load_terms(&xv[0], DTYPE_F32, x + (size_t)i * x_stride, some, n);
-            EACH(int j = 0; j < outs; j++) acc[i][j] += wv[j] * xv[0];
-        }
-        return;
-    }
     EACH(int i = 0; i < rows; i++)
-    load_terms(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, some, n);
+    if (some)
+        load_some(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, n);
+    else
+        vec_load_f32(&xv[i], x + (size_t)i * x_stride);
     EACH(int j = 0; j < outs; j++)
     {
-        load_terms(&wv[0], type, w + (size_t)j * w_stride * size_of(type), some, n);
-        EACH(int i = 0; i < rows; i++) acc[i][j] += wv[0] * xv[i];
+        load_half(&wv, type, w + (size_t)j * w_stride * size_of(type), half);
+        EACH(int i = 0; i < rows; i++) acc[i][j] += wv * xv[i];
     }
+}
+
+/* A step of terms. */
+static inline __attribute__((always_inline)) void
+add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, int rows, int outs)
+{
+    add_half(acc, x, x_stride, w, w_stride, type, 0, false, 0, rows, outs);
+    if (type != DTYPE_F32)
+        add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
+}
+
+/* The last N, less than a step: of f32 x ends there too. */
+static inline __attribute__((always_inline)) void
+add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+         size_t w_stride, enum dtype type, size_t n, int rows, int outs)
+{
+    char all[OUTS][VEC * sizeof(float)] = { 0 };
+    const size_t stride = sizeof(*all) / size_of(type);
+
+    for (int j = 0; j < outs; j++)
+        memcpy(all[j], w + (size_t)j * w_stride * size_of(type), n * size_of(type));
+    if (type == DTYPE_F32)
+        add_half(acc, x, x_stride, all[0], stride, type, 0, true, n, rows, outs);
+    else
+        add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
 }
 
 /* y[i][j] = x_i . w_j, or += when ADD, over N terms; ROWS by OUTS of them, which are
@@ -127,17 +183,25 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
                                                        enum dtype type, size_t n,
                                                        bool add, int rows, int outs)
 {
-    vec acc[TALL][OUTS];
+    const size_t step = step_of(type);
+    vec acc[ROWS][OUTS];
     size_t k = 0;
 
     EACH(int i = 0; i < rows; i++)
     EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
-    for (; k + VEC <= n; k += VEC)
+    for (; w->ahead && k + step <= n; k += step) {
+        EACH(int j = 0; j < outs; j++)
+        __builtin_prefetch(
+            w->ahead + (k * (size_t)outs + (size_t)j * step) * size_of(type), 0, 2);
         add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  false, VEC, rows, outs);
+                  rows, outs);
+    }
+    for (; k + step <= n; k += step)
+        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
+                  rows, outs);
     if (k < n)
-        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  true, n - k, rows, outs);
+        add_last(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
+                 n - k, rows, outs);
     EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
     {
         float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
@@ -152,7 +216,7 @@ some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
           const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
           bool add, int rows)
 {
-    const size_t outs = rows == 1 ? LONE : rows == TALL ? SLIM : OUTS;
+    const size_t outs = OUTS;
     struct weight_rows at = *w;
     size_t j = 0;
 
@@ -162,69 +226,109 @@ some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
         tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, 1);
 }
 
-/* y[M][N] = x w^T, or += when ADD, over TERMS. */
-#define TILES(name, type)                                                              \
-    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,             \
-                                size_t x_stride, const struct weight_rows *w,          \
-                                size_t m, size_t n, size_t terms, bool add)            \
-    {                                                                                  \
-        size_t i = 0;                                                                  \
-                                                                                       \
-        for (; i + ROWS <= m; i += ROWS)                                               \
-            some_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, type, \
-                      n, terms, add, ROWS);                                            \
-        y += i * y_stride;                                                             \
-        x += i * x_stride;                                                             \
-        if (m - i == 3)                                                                \
-            some_rows(y, y_stride, x, x_stride, w, type, n, terms, add, 3);            \
-        else if (m - i == 2)                                                           \
-            some_rows(y, y_stride, x, x_stride, w, type, n, terms, add, 2);            \
-        else if (m - i == 1)                                                           \
-            some_rows(y, y_stride, x, x_stride, w, type, n, terms, add, 1);            \
+/* y[M][N] = x w^T, or += when ADD, over TERMS.  The first rows fetch what is ahead. */
+#define TILES(name, type)                                                             \
+    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,            \
+                                size_t x_stride, const struct weight_rows *rows_of_w, \
+                                size_t m, size_t n, size_t terms, bool add)           \
+    {                                                                                 \
+        struct weight_rows w = *rows_of_w;                                            \
+        size_t i = 0;                                                                 \
+                                                                                      \
+        for (; i + ROWS <= m; i += ROWS, w.ahead = NULL)                              \
+            some_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, &w,     \
+                      type, n, terms, add, ROWS);                                     \
+        y += i * y_stride;                                                            \
+        x += i * x_stride;                                                            \
+        if (m - i == 3)                                                               \
+            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 3);          \
+        else if (m - i == 2)                                                          \
+            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 2);          \
+        else if (m - i == 1)                                                          \
+            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 1);          \
     }
 
 TILES(tiles_f32, DTYPE_F32)
 TILES(tiles_bf16, DTYPE_BF16)
 TILES(tiles_f16, DTYPE_F16)
 
+CPU_CLONES static void widen_pairs_bf16(float *to, const char *from, size_t n)
+{
+    for (size_t k = 0; k < n; k += 2 * VEC)
+        for (int half = 0; half < 2; half++) {
+            vec v;
+
+            vec_pair_bf16(&v, from + k * sizeof(uint16_t), half);
+            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
+        }
+}
+
+CPU_CLONES static void widen_pairs_f16(float *to, const char *from, size_t n)
+{
+    for (size_t k = 0; k < n; k += 2 * VEC)
+        for (int half = 0; half < 2; half++) {
+            vec v;
+
+            vec_pair_f16(&v, from + k * sizeof(uint16_t), half);
+            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
+        }
+}
+
+/* N weights at FROM as f32, arranged as x is. */
+static void widen_row(float *to, const char *from, enum dtype type, size_t n)
+{
+    size_t steps = n / (2 * VEC) * (2 * VEC);
+    char rest[2 * VEC * sizeof(uint16_t)] = { 0 };
+
+    if (type == DTYPE_F32) {
+        memcpy(to, from, n * sizeof(*to));
+        return;
+    }
+    memcpy(rest, from + steps * sizeof(uint16_t), (n - steps) * sizeof(uint16_t));
+    (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to, from, steps);
+    if (steps < n)
+        (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to + steps, rest,
+                                                                  2 * VEC);
+}
+
 /* N rows of W from row FIRST on and column COL, of TERMS columns, as f32 with room
  * between them. */
 static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, size_t n,
                                       uint64_t col, size_t terms, float *to)
 {
-    for (size_t j = 0; j < n; j++) {
-        float *row = to + j * (BLOCK + APART);
-        const float *from = cpu_widen(w, (first + j) * w->cols + col, terms, row);
-
-        if (from != row)
-            memcpy(row, from, terms * sizeof(*row));
-    }
-    return (struct weight_rows){ (const char *)to, BLOCK + APART };
+    for (size_t j = 0; j < n; j++)
+        widen_row(to + j * (BLOCK + APART), element(w, first + j, col), w->dtype,
+                  terms);
+    return (struct weight_rows){ .data = (const char *)to, .stride = BLOCK + APART };
 }
 
-/* The columns of W that a sum is over. */
+/* The columns of W that a sum is over, and where theirs of x begin. */
 struct terms {
     uint64_t start, count;
+    size_t x;
 };
 
-/* Few rows: outputs of a tile after one another, each over all terms, as weights lie in
- * memory. */
+/* Few rows: outputs of a tile after one another, each over all terms.  A tile reads
+ * several rows of weights at once, which memory gives slowly: meanwhile those of the
+ * next tile are fetched in the order in which they lie there. */
 static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const struct matrix *w, uint64_t first, size_t n,
                     struct terms of)
 {
-    size_t outs = m == 1 ? LONE : OUTS;
-
-    for (size_t j = 0; j < n; j += outs)
+    for (size_t j = 0; j < n; j += OUTS)
         for (uint64_t k = 0; k < of.count; k += BLOCK) {
             size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
-            struct weight_rows at = { element(w, first + j, of.start + k), w->cols };
+            struct weight_rows at = { .data = element(w, first + j, of.start + k),
+                                      .stride = w->cols };
 
+            if (first + j + 2 * OUTS <= w->rows)
+                at.ahead = element(w, first + j + OUTS, 0) +
+                           OUTS * (of.start + k) * size_of(w->dtype);
             (w->dtype == DTYPE_F32 ? tiles_f32
              : w->dtype == DTYPE_BF16
                  ? tiles_bf16
-                 : tiles_f16)(y + j, y_stride, x + of.start + k, x_stride, &at, m,
-                              n - j < outs ? n - j : outs, terms, k > 0);
+                 : tiles_f16)(y + j, y_stride, x + of.x + k, x_stride, &at, m,
+                              n - j < OUTS ? n - j : OUTS, terms, k > 0);
         }
 }
 
@@ -241,8 +345,8 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
             struct weight_rows at =
                 widen_panel(w, first + j, some, of.start + k, terms, panel);
 
-            tiles_f32(y + j, y_stride, x + of.start + k, x_stride, &at, m, some, terms,
-                      k > 0);
+            tiles_f32(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
+                      cpu_arranged(w->dtype, terms), k > 0);
         }
     }
 }
@@ -250,7 +354,7 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
 void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
                   const struct matrix *w, uint64_t first, size_t n, float *panel)
 {
-    const struct terms all = { 0, w->cols };
+    const struct terms all = { .count = w->cols };
 
     if (panel)
         dot_many(y, y_stride, x, x_stride, m, w, first, n, all, panel);
@@ -421,7 +525,7 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                      const struct sum_tree *tree, float *panel, float *room)
 {
     float few[SUMS * FEW * OUTS];
-    size_t outs = panel ? PANEL : m == 1 ? LONE : OUTS;
+    size_t outs = panel ? PANEL : OUTS;
 
     for (size_t j = 0; j < n; j += outs) {
         struct sums s = { .y = y + j,
@@ -429,9 +533,9 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                           .room = panel ? room : few,
                           .m = m,
                           .n = n - j < outs ? n - j : outs };
-        struct terms of = { 0, 0 };
+        struct terms of = { 0 };
 
-        for (int k = 0; k < tree->n; k++, of.start += of.count) {
+        for (int k = 0; k < tree->n; k++) {
             size_t stride;
             float *to = sum_at(&s, s.count, &stride);
 
@@ -441,6 +545,8 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
             else
                 dot_few(to, stride, x, x_stride, m, w, first + j, s.n, of);
             join_sums(&s, tree->leaf[k].adds);
+            of.start += of.count;
+            of.x += cpu_arranged(w->dtype, of.count);
         }
     }
 }
@@ -475,7 +581,7 @@ static void outer_tree(float *y, size_t y_stride, const float *x, size_t x_strid
 struct product {
     float *y;
     const float *x;
-    float *apart; /* a copy of x with room between its rows, or NULL */
+    float *apart; /* of y = x W^T: x arranged, with room between its rows */
     size_t rows, x_stride;
     const struct matrix *w;
     uint64_t in, out;            /* columns of x and y */
@@ -507,7 +613,7 @@ static void linear_outputs(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
     size_t n, first = (size_t)outputs(p, task, &n);
-    const float *x = p->apart ? p->apart : p->x;
+    const float *x = p->apart;
     float *panel = p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL;
 
     if (p->tree)
@@ -534,9 +640,19 @@ static void matmul_outputs(void *arg, size_t task, int thread)
 static void set_apart(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
+    float *to = p->apart + task * p->x_stride;
+    const float *x = p->x + task * p->in;
+    const struct sum_tree whole = { .n = 1, .leaf = { { .cols = p->in } } };
+    const struct sum_tree *tree = p->tree ? p->tree : &whole;
 
     (void)thread;
-    memcpy(p->apart + task * p->x_stride, p->x + task * p->in, p->in * sizeof(*p->x));
+    for (int k = 0; k < tree->n; k++) {
+        size_t cols = (size_t)tree->leaf[k].cols;
+
+        cpu_arrange(to, x, p->w->dtype, cols);
+        to += cpu_arranged(p->w->dtype, cols);
+        x += cols;
+    }
 }
 
 /* Outputs whose weights make a task of some 100 KB, in whole panels. */
@@ -557,8 +673,8 @@ int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                          .tree = tree,
                          .in = w->cols,
                          .out = w->rows,
-                         .x_stride = (size_t)w->cols };
-    size_t apart = rows > 1 ? rows * ((size_t)w->cols + APART) : 0;
+                         .x_stride = (size_t)w->cols + 2 * VEC * TREE_LEAVES + APART };
+    size_t apart = rows * p.x_stride;
     size_t panels = rows > FEW ? (size_t)cpu_threads(d) * cpu_panel_floats() : 0;
     size_t rooms;
     float *room = NULL;
@@ -570,17 +686,12 @@ int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
         memset(y, 0, rows * w->rows * sizeof(*y));
         return 0;
     }
-    if (apart + panels) {
-        room = mem_alloc((apart + panels + rooms) * sizeof(*room), "rows of a product",
-                         err);
-        if (!room)
-            return -1;
-    }
-    if (apart) {
-        p.apart = room;
-        p.x_stride += APART;
-        cpu_parallel(d, rows, set_apart, &p);
-    }
+    room =
+        mem_alloc((apart + panels + rooms) * sizeof(*room), "rows of a product", err);
+    if (!room)
+        return -1;
+    p.apart = room;
+    cpu_parallel(d, rows, set_apart, &p);
     if (panels)
         p.panels = room + apart;
     if (rooms)
@@ -618,7 +729,7 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
 void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
               const float *w, size_t w_stride, size_t n, size_t terms)
 {
-    struct weight_rows rows = { (const char *)w, w_stride };
+    struct weight_rows rows = { .data = (const char *)w, .stride = w_stride };
 
     tiles_f32(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }

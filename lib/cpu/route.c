@@ -232,21 +232,32 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
     cpu_parallel(d, rows, concat_row, &r);
 }
 
+/* What a thread needs for a head's product: its rows of x arranged, then a panel. */
+static size_t head_floats(const struct row_job *r)
+{
+    return r->rows * cpu_arranged(r->w->dtype, r->inst->head.a) +
+           (r->rows > 1 ? cpu_panel_floats() : 0);
+}
+
 /* Task: a head. */
 static void one_head(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
     size_t in = r->inst->head.a, to = r->inst->head.b, heads = r->inst->head.count;
+    size_t stride = cpu_arranged(r->w->dtype, in);
     uint64_t row = r->inst->head.row + task * (r->plain ? in : to);
     const float *x = r->x + task * in;
-    float *y = r->y + task * to;
+    float *y = r->y + task * to, *own;
 
-    if (r->plain)
+    if (r->plain) {
         cpu_outer_rows(y, heads * to, x, heads * in, r->rows, r->w, row, in, 0, to);
-    else
-        cpu_dot_rows(y, heads * to, x, heads * in, r->rows, r->w, row, to,
-                     r->scratch ? r->scratch + (size_t)thread * cpu_panel_floats()
-                                : NULL);
+        return;
+    }
+    own = r->scratch + (size_t)thread * head_floats(r);
+    for (size_t i = 0; i < r->rows; i++)
+        cpu_arrange(own + i * stride, x + i * heads * in, r->w->dtype, in);
+    cpu_dot_rows(y, heads * to, own, stride, r->rows, r->w, row, to,
+                 r->rows > 1 ? own + r->rows * stride : NULL);
 }
 
 int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
@@ -259,10 +270,10 @@ int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
 
     if (!rows || !inst->head.a || !inst->head.b)
         return 0;
-    if (!plain && rows > 1) {
-        r.scratch = mem_alloc((uint64_t)cpu_threads(d) * cpu_panel_floats() *
-                                  sizeof(*r.scratch),
-                              "a head's weights", err);
+    if (!plain) {
+        r.scratch =
+            mem_alloc((uint64_t)cpu_threads(d) * head_floats(&r) * sizeof(*r.scratch),
+                      "a head's rows", err);
         if (!r.scratch)
             return -1;
     }

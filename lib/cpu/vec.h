@@ -5,6 +5,7 @@
 #ifndef LIB_CPU_VEC_H
 #define LIB_CPU_VEC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -46,16 +47,15 @@ static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
     memcpy(out, &w, sizeof(*out));
 }
 
-/* f16: rebias the exponent by a multiplication, which also makes subnormals right */
-static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
-                                                               const uint16_t *p)
+/* f16 in the lower halves of W: rebias the exponent by a multiplication, which also
+ * makes subnormals right */
+static inline __attribute__((always_inline)) void vec_widen_f16(vec *out,
+                                                                const vec_u32 *h)
 {
-    vec_u16 h;
     vec_u32 w, sign, mag, special;
     vec scaled;
 
-    memcpy(&h, p, sizeof(h));
-    w = __builtin_convertvector(h, vec_u32);
+    w = *h;
     sign = (w & 0x8000u) << 16;
     mag = (w & 0x7fffu) << 13;
     special = (vec_u32)((w & 0x7c00u) == 0x7c00u) & 0x70000000u; /* infinity, NaN */
@@ -66,6 +66,39 @@ static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
         ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
     w |= sign;
     memcpy(out, &w, sizeof(*out));
+}
+
+static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
+                                                               const uint16_t *p)
+{
+    vec_u16 h;
+    vec_u32 w;
+
+    memcpy(&h, p, sizeof(h));
+    w = __builtin_convertvector(h, vec_u32);
+    vec_widen_f16(out, &w);
+}
+
+/* Of the 32 numbers at P those at even places, or, ODD, the others: so a vector is
+ * widened by one operation and needs no shuffle. */
+static inline __attribute__((always_inline)) void vec_pair_bf16(vec *out, const void *p,
+                                                                bool odd)
+{
+    vec_u32 w;
+
+    memcpy(&w, p, sizeof(w));
+    w = odd ? w & 0xffff0000u : w << 16;
+    memcpy(out, &w, sizeof(*out));
+}
+
+static inline __attribute__((always_inline)) void vec_pair_f16(vec *out, const void *p,
+                                                               bool odd)
+{
+    vec_u32 w;
+
+    memcpy(&w, p, sizeof(w));
+    w = odd ? w >> 16 : w & 0xffffu;
+    vec_widen_f16(out, &w);
 }
 
 /* The lanes of A where *mask is all ones, else those of B.  (By address: how a vector

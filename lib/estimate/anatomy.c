@@ -311,6 +311,23 @@ static bool is_made_again(const struct builder *b, int v)
            op_table[inst->op].saved(inst) == 1 << 0;
 }
 
+/* Are the columns of Q's heads joined from two values: is a part of them rotated, are
+ * they rotated as a part of a fused projection, or concatenated?  PyTorch's attention
+ * gives its result in the order of the queries, head by head then, of which the product
+ * wants a copy. */
+static bool is_joined(const struct builder *b, int q)
+{
+    const struct program *p = b->a->program;
+    int maker = b->values.producer[q], from;
+    const struct inst *inst = maker < 0 ? NULL : &p->inst[maker];
+
+    if (!inst || inst->op != OP_ROPE)
+        return inst && inst->op == OP_CONCAT;
+    from = b->values.producer[inst->src[0]];
+    return p->rope[inst->rope.table].dim < inst->rope.head ||
+           (from >= 0 && op_table[p->inst[from].op].result == RESULT_PART);
+}
+
 /* What the derivative of INST reads, as the table says; the logits are counted with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
@@ -334,6 +351,9 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     }
     if (saved & SAVES_RESULT)
         keep(b, u, inst->dst);
+    if (b->opt->eager && op_table[inst->op].scores(inst).heads &&
+        is_joined(b, inst->src[0]))
+        copy(b, u, inst->dst, 1, false);
     if (b->opt->eager && torch.copies)
         copy(b, u, inst->dst, (uint64_t)torch.copies, false);
 }
@@ -344,6 +364,7 @@ static void keep_scores(struct builder *b, struct unit *u,
 {
     u->kept.heads += scores->heads;
     u->kept.capped |= scores->capped;
+    u->kept.window = scores->window;
     if (b->opt->eager && b->opt->scores) {
         b->values.copies[b->at].cut += scores->spread;
         u->kept.columns.cut += scores->spread;

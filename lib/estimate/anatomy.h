@@ -55,6 +55,7 @@ struct unit_kept {
     uint64_t border; /* elements that come from another unit, whole */
     uint64_t masks;  /* elements that dropout acts on, outside attention; whole */
     uint64_t heads;  /* attention heads: a score for each key, a sum for each row */
+    uint64_t window; /* keys that a row sees; 0: all */
     bool capped;     /* scores are bent by a cap, which are values of their own */
 };
 

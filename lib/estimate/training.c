@@ -66,10 +66,14 @@ static void add_rest(struct tally *out, const struct memory_options *o,
 {
     if (o->dropout)
         tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.masks), 1);
-    if (o->flash)
-        tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
-    else
+    if (!o->flash) {
         add_scores(out, o, u, of_score);
+        return;
+    }
+    tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
+    if (o->eager && u->kept.window &&
+        u->kept.window < o->seq) /* PyTorch's has a mask */
+        tally_add3(out, part_tokens(out, o), o->seq, o->compute_bytes);
 }
 
 /* All that the backward pass reads of U. */

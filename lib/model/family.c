@@ -458,7 +458,8 @@ static int check_keys(const struct json_doc *doc, struct err *err)
                                          "extends",     "match",   "symbols",
                                          "captures",    "deal",    "rope",
                                          "tensors",     "carry",   "forward",
-                                         "part_config", "config",  NULL };
+                                         "part_config", "config",  "parallelformers",
+                                         NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -503,6 +504,8 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
         if (section_merge(f, doc, j, err) < 0)
             return -1;
     f->name = json_string(json_get(doc->root, "family"));
+    f->types = json_get(json_get(doc->root, "match"), "model_type");
+    f->policies = json_get(doc->root, "parallelformers");
     if (json_string(json_get(doc->root, "summary")))
         f->summary = json_string(json_get(doc->root, "summary"));
     if (json_get(doc->root, "example"))

@@ -46,6 +46,8 @@ struct family_section {
 struct family {
     const char *name, *summary;
     const struct json *example; /* a config.json to check the family with, or NULL */
+    const struct json *types;   /* values of model_type that its file serves, or NULL */
+    const struct json *policies; /* parallelformers' names of such models, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
     struct family_table config; /* keys that are not read, and their values */
     struct family_section *section;

@@ -123,6 +123,12 @@ static struct op_torch torch_rmsnorm(const struct inst *inst)
         struct op_torch){ .upcast = true, .wide = inst->norm.plus_one, .gradients = 4 };
 }
 
+/* Without a weight it is OLMo's, which is made in f32. */
+static struct op_torch torch_layernorm(const struct inst *inst)
+{
+    return (struct op_torch){ .upcast = inst->weight < 0 };
+}
+
 static struct op_torch torch_activation(const struct inst *inst)
 {
     switch (inst->act) {

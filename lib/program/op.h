@@ -85,7 +85,7 @@
         torch_rmsnorm)                                                                 \
     ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_norm), RULE, OWN, NO_ROLE,      \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+        torch_layernorm)                                                               \
     /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
     ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)    \

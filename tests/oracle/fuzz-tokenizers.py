@@ -6,7 +6,9 @@
 Ids (with special tokens) and the texts of the ids must be the same, or a difference is
 printed and the status is 1.  The texts mix scripts, emoji and control characters, NUL, runs of
 punctuation and blanks, and the tokenizer's own special and added tokens; the last one has
-a million characters without a blank.
+a million characters without a blank.  Then a tenth as many that are no UTF-8: lone
+surrogates, overlong forms, parts of characters.  A Python string cannot hold them; the ids
+must be those of the text that bytes.decode("utf-8", "replace") makes of them.
 """
 import argparse
 import gzip
@@ -43,6 +45,37 @@ def text(rng, special):
     return "".join(out)
 
 
+ILL = [b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xed\xa0\xbd\xed\xb8\x80", b"\xc0\x80", b"\xe2\x82", b"\xf0\x9f\x99",
+       b"\x80", b"\xff", b"\xf4\x90\x80\x80", b"\xe0\x80\xaf", b"\xc3", b"\xf8\x88\x80\x80\x80"]
+
+
+def ill_formed(rng, special):
+    out = b""
+    for _ in range(rng.randint(1, 4)):
+        out += text(rng, special).encode()[:rng.randint(0, 30)] + rng.choice(ILL) * rng.randint(1, 3)
+    return out
+
+
+def check_bytes(path, raw, tok, special, count, seed):
+    rng = random.Random(seed + 1)
+    texts = [ill_formed(rng, special) for _ in range(count)]
+    with tempfile.NamedTemporaryFile(suffix=".json") as f:
+        f.write(raw)
+        f.flush()
+        got = subprocess.run([os.path.join(HERE, "..", "tokenize"), "-x", f.name],
+                             input="".join(t.hex() + "\n" for t in texts).encode(),
+                             capture_output=True).stdout.decode().split("\n")
+    wrong = 0
+    for t, line in zip(texts, got):
+        want = tok.encode(t.decode("utf-8", "replace")).ids
+        if line.split() != [str(i) for i in want]:
+            wrong += 1
+            if wrong <= 5:
+                print(f"{path}: {t!r}\n  got  {line[:300]}\n  want {str(want)[:300]}")
+    print(f"{path}: {len(texts)} that are no UTF-8, {wrong} differ", flush=True)
+    return wrong
+
+
 def check(path, count, seed):
     raw = gzip.open(path, "rb").read() if path.endswith(".gz") else open(path, "rb").read()
     try:
@@ -74,7 +107,7 @@ def check(path, count, seed):
                 print(f"{path}: {json.dumps(t)[:300]}"
                       f"\n  got  {str(mine)[:300]}\n  want {str(want)[:300]}")
     print(f"{path}: {len(texts)} texts, {wrong} differ", flush=True)
-    return wrong
+    return wrong + check_bytes(path, raw, tok, special, count // 10, seed)
 
 
 def main():

@@ -371,7 +371,7 @@ MODELS = {
                        id2label={0: "left", 1: "none", 2: "right"},
                        label2id={"left": 0, "none": 1, "right": 2}), {}, None),
     "bert-legacy": (MLM, bert(), {}, hub_bert),
-    "decoder-bert": (CAUSAL, bert(is_decoder=True, num_attention_heads=2, tie_word_embeddings=False), {}, None),
+    "decoder-bert": (CAUSAL, bert(is_decoder=True, num_attention_heads=4, tie_word_embeddings=False), {}, None),
     "decoder-roberta": (CAUSAL, plain("Roberta", is_decoder=True, hidden_size=30, type_vocab_size=1,
                                       pad_token_id=1), {"dtype": torch.bfloat16}, None),
     "qwen2-window": (CAUSAL, small("Qwen2", use_sliding_window=True, sliding_window=8,

@@ -33,6 +33,7 @@ LLAMA = dict(model_type="llama", hidden_size=512, intermediate_size=1408, num_hi
 GPT2 = dict(model_type="gpt2", n_embd=384, n_layer=4, n_head=6, vocab_size=10000, n_positions=512, resid_pdrop=0.0,
             embd_pdrop=0.0, attn_pdrop=0.0)
 DROPOUT = dict(resid_pdrop=0.1, attn_pdrop=0.1)
+OTHER = dict(hidden_size=320, num_hidden_layers=3, num_attention_heads=5, vocab_size=6000)
 MODELS = {
     "llama": LLAMA,
     "gpt2": GPT2,
@@ -57,6 +58,15 @@ MODELS = {
     "mixtral": dict(model_type="mixtral", hidden_size=256, intermediate_size=512, num_hidden_layers=4,
                     num_attention_heads=4, num_key_value_heads=2, num_local_experts=8, num_experts_per_tok=2,
                     vocab_size=8000, max_position_embeddings=1024),
+    # of other shapes than those above
+    "mistral-window": dict(model_type="mistral", sliding_window=64, head_dim=64, intermediate_size=896, num_key_value_heads=5,
+                           max_position_embeddings=1024, **OTHER),
+    "olmo": dict(model_type="olmo", intermediate_size=896, num_key_value_heads=5, max_position_embeddings=1024, **OTHER),
+    "phi": dict(model_type="phi", intermediate_size=1280, max_position_embeddings=1024, resid_pdrop=0.0, embd_pdrop=0.0,
+                attention_dropout=0.0, partial_rotary_factor=0.5, **OTHER),
+    "phi3": dict(model_type="phi3", intermediate_size=896, num_key_value_heads=5, max_position_embeddings=1024, pad_token_id=0, **OTHER),
+    "qwen2": dict(model_type="qwen2", intermediate_size=896, num_key_value_heads=5, max_position_embeddings=1024, **OTHER),
+    "gemma": dict(model_type="gemma", intermediate_size=896, num_key_value_heads=5, head_dim=64, max_position_embeddings=1024, **OTHER),
 }
 # models, types, ways of attention, what is made again; all of 2 x 256 tokens
 STEPS = [
@@ -73,6 +83,7 @@ STEPS = [
     ("t5", "f32", "eager", "none full"),
     ("bert", "f32", "sdpa eager", "none full"),
     ("mixtral", "bf16", "sdpa", "none full"),
+    *((name, "bf16 f32", "sdpa", "none full") for name in ("mistral-window", "olmo", "phi", "phi3", "qwen2", "gemma")),
 ]
 BATCH, SEQ = 2, 256
 
@@ -182,6 +193,7 @@ def step(config, dtype, attention, again):
 def main():
     torch.nn.functional.dropout = gpu_dropout
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     print("model\toptions\tkept\tloss\tbackward\tconfig")
     for name, dtypes, ways, parts in STEPS:
         for dtype, attention, again in itertools.product(dtypes.split(), ways.split(), parts.split()):

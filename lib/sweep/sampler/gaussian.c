@@ -10,9 +10,11 @@
 
 enum { STEPS = 60 };
 
-static const double LENGTH_MU = 1.41421356237309505, LENGTH_SIGMA = 1.73205080756887729;
-static const double SIGNAL_SHAPE = 2, SIGNAL_RATE = 0.15;
-static const double NOISE_MU = -9, NOISE_SIGMA = 3;
+/* Of the prior: 1 / length^2 between 0.1 and 10, by and large; gamma densities of the
+ * variances. */
+static const double LENGTH_RATE = 0.1;
+static const double SIGNAL_SHAPE = 2, SIGNAL_RATE = 1;
+static const double NOISE_SHAPE = 1.1, NOISE_RATE = 30;
 static const double NOISE_LEAST = 1e-6;
 static const double DEVIATION_LEAST = 1e-10;
 
@@ -74,19 +76,18 @@ struct fitting {
 /* What the prior adds, as a loss, for the logarithms in P, and its gradient. */
 static double prior(const struct gaussian *g, const double *p, double *gradient)
 {
-    double mu = LENGTH_MU + 0.5 * log((double)g->d), loss = 0;
-    double spread = LENGTH_SIGMA * LENGTH_SIGMA, z = p[g->d + 1] - NOISE_MU;
+    double loss = 0;
 
-    for (size_t i = 0; i < g->d; i++) { /* of the length itself: log p(length) */
-        double gap = p[i] - mu;
+    for (size_t i = 0; i < g->d; i++) {
+        double inverse = g->inverse[i];
 
-        loss += gap * gap / (2 * spread) + p[i];
-        gradient[i] += gap / spread + 1;
+        loss += LENGTH_RATE * (1 / inverse + inverse);
+        gradient[i] += 2 * LENGTH_RATE * (1 / inverse - inverse);
     }
     loss += SIGNAL_RATE * g->signal - (SIGNAL_SHAPE - 1) * p[g->d];
     gradient[g->d] += SIGNAL_RATE * g->signal - (SIGNAL_SHAPE - 1);
-    loss += z * z / (2 * NOISE_SIGMA * NOISE_SIGMA);
-    gradient[g->d + 1] += z / (NOISE_SIGMA * NOISE_SIGMA);
+    loss += NOISE_RATE * g->noise - (NOISE_SHAPE - 1) * p[g->d + 1];
+    gradient[g->d + 1] += NOISE_RATE * g->noise - (NOISE_SHAPE - 1);
     return loss;
 }
 

@@ -3,9 +3,10 @@
  * Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006): the kernel
  * is Matern's with nu = 5/2 and a length for each dimension (4.17), a choice being at
  * distance 1 from every other.  The lengths, the signal's and the noise's variance are
- * those of the largest posterior density (chapter 5.4.1), under the prior of Hvarfner,
- * Hellsten and Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions"
- * (2024), for the lengths. */
+ * those of the largest posterior density (chapter 5.4.1), under the priors of Optuna
+ * 5.0's GPSampler.  One that grows with the dimensions (Hvarfner, Hellsten and Nardi,
+ * "Vanilla Bayesian Optimization Performs Great in High Dimensions", 2024) takes what
+ * jagged losses do for noise. */
 #ifndef LIB_SWEEP_SAMPLER_GAUSSIAN_H
 #define LIB_SWEEP_SAMPLER_GAUSSIAN_H
 
