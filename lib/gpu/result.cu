@@ -63,7 +63,6 @@ static __global__ void row_stats_kernel(double *y, const float *x, const int32_t
             y[t * STATS + 2] = held ? (double)xt[own] : -INFINITY;
             y[t * STATS + 3] = (double)(first + best.index);
         }
-        __syncthreads();
     }
 }
 
@@ -147,7 +146,6 @@ static __global__ void softmax_kernel(float *y, const float *x, struct span rows
         sum = block_sum(sum, sums);
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
             y[t * cols + k] = (float)((double)y[t * cols + k] / sum);
-        __syncthreads();
     }
 }
 

@@ -311,14 +311,15 @@ static unsigned run_threads(unsigned order, unsigned *permutation)
 {
     unsigned ran = 0;
 
-    for (unsigned i = nthreads; order > 1 && i > 1; i--) {
+    for (unsigned i = nthreads; order > 3 && i > 1; i--) {
         unsigned k = random_below(i), swap = permutation[i - 1];
 
         permutation[i - 1] = permutation[k];
         permutation[k] = swap;
     }
     for (unsigned k = 0; k < nthreads; k++) {
-        struct thread *t = &thread[order == 1 ? nthreads - 1 - k : permutation[k]];
+        struct thread *t =
+            &thread[order % 2 && order < 4 ? nthreads - 1 - k : permutation[k]];
 
         if (t->done || is_waiting(t))
             continue;
@@ -329,6 +330,8 @@ static unsigned run_threads(unsigned order, unsigned *permutation)
         emu_now = &t->t;
         ran++;
         switch_to(&scheduler, t->fiber);
+        if (order == 2 || order == 3) /* its warp goes as far as it can */
+            k = order == 2 ? t->t.warp * 32 - 1 : nthreads - t->t.warp * 32 - 33;
     }
     return ran;
 }
