@@ -8,8 +8,9 @@
  * a barrier that some threads of the block never reach, lanes of a warp that meet at
  * different places, a lane outside its mask.  Shared memory starts as NaN; the
  * environment's EMU_ORDER says in which order threads go on: 0 first to last, 1 last to
- * first, 2 and 3 the same with each warp as far as it can, others at random.  Under ThreadSanitizer a missing barrier is a data race,
- * under AddressSanitizer shared memory ends where it ends. */
+ * first, 2 and 3 the same with each warp as far as it can, others at random.  Under
+ * ThreadSanitizer a missing barrier is a data race, under AddressSanitizer shared
+ * memory ends where it ends. */
 #ifndef TESTS_EMU_EMU_H
 #define TESTS_EMU_EMU_H
 
