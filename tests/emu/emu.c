@@ -85,8 +85,7 @@ static __attribute__((noreturn)) void die(const char *what, const struct thread 
 
 /* ---- switching ---- */
 
-#if defined(__x86_64__) && !defined(EMU_TSAN) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__CET__)
+#if defined(__x86_64__) && !defined(EMU_TSAN) && !defined(__CET__)
 #define OWN_SWITCH 1
 void emu_switch(void **save, void *to);
 __asm__(".globl emu_switch\n"
