@@ -184,7 +184,7 @@ int init_open(struct init **out, const struct program *program, uint64_t seed,
 {
     struct init *x = xcalloc(1, sizeof(*x));
     enum role *role = find_roles(program);
-    double deviation;
+    double deviation = 0;
     int ret;
 
     x->seed = seed;
