@@ -233,7 +233,7 @@ asan-tree:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="--without-cuda CFLAGS='$(sanitize)' \
 	    CXXFLAGS='$(sanitize)'"
 check-asan: asan-tree
-	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) check
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check
 
 # what runs threads, under ThreadSanitizer
 tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
