@@ -5,6 +5,9 @@ EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-style
 lint:
 	$(SHELL) $(srcdir)/%D%/check-layers $(srcdir)
 	$(SHELL) $(srcdir)/%D%/check-style $(srcdir)
+	if test -e $(srcdir)/.git; then \
+	    cd $(srcdir) && git ls-files -ci --exclude-standard | \
+	        awk '{ print $$0 ": committed, and ignored" } END { exit NR > 0 }'; fi
 	for p in $(srcdir)/man/*.[1-8]; do mandoc -T lint -W warning "$$p" || exit; done
 	if command -v clang-format > /dev/null; then \
 	    cd $(srcdir) && find lib cmd tests -name '*.[ch]' ! -name builtins.c | \

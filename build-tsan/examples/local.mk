@@ -1,7 +1,0 @@
-# examples - the sample model and what can be done with it
-EXTRA_DIST += %D%/demo.sh \
-    %D%/bard/README %D%/bard/config.json %D%/bard/generation_config.json %D%/bard/heldout.txt \
-    %D%/bard/model.safetensors %D%/bard/reference.json %D%/bard/tokenizer.json \
-    %D%/bard/tokenizer_config.json \
-    %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/plan.sh \
-    %D%/sweep/best.mk %D%/sweep/crontab %D%/sweep/require %D%/sweep/window.yaml

@@ -1,8 +1,0 @@
-# lib/comm - how ranks exchange values
-lib_libshardutils_a_SOURCES += \
-    %D%/collective.c %D%/collective.h \
-    %D%/comm-mpi.c %D%/mpi.h \
-    %D%/comm-self.c \
-    %D%/comm-shm.c \
-    %D%/comm.c %D%/comm.h \
-    %D%/shm.c %D%/shm.h

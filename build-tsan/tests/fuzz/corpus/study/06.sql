@@ -1,1 +1,0 @@
-UPDATE trials SET number = 9223372036854775807;

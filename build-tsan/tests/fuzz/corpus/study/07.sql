@@ -1,1 +1,0 @@
-UPDATE trials SET number = NULL;

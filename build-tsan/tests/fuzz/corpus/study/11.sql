@@ -1,1 +1,0 @@
-UPDATE trials SET study_id = 2;

@@ -1,1 +1,0 @@
-UPDATE trials SET datetime_complete = x'00ff';

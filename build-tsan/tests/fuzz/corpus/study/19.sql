@@ -1,1 +1,0 @@
-DELETE FROM study_directions WHERE objective = 0;

@@ -1,1 +1,0 @@
-UPDATE version_info SET schema_version = 13;

@@ -1,1 +1,0 @@
-UPDATE studies SET study_name = '';

@@ -1,1 +1,0 @@
-UPDATE study_directions SET objective = -1;

@@ -1,1 +1,0 @@
-UPDATE study_directions SET objective = 2147483647 WHERE objective = 1;

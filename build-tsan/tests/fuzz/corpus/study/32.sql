@@ -1,1 +1,0 @@
-UPDATE trial_params SET param_value = 99;

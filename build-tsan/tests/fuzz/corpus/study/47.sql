@@ -1,1 +1,0 @@
-UPDATE trial_values SET value = NULL;

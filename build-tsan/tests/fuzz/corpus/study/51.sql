@@ -1,1 +1,0 @@
-UPDATE trial_intermediate_values SET step = -1 - step;

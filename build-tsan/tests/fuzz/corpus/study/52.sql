@@ -1,1 +1,0 @@
-UPDATE trial_intermediate_values SET step = 9223372036854775807 - step;

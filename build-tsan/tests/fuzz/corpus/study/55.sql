@@ -1,1 +1,0 @@
-UPDATE trial_system_attributes SET "key" = NULL;

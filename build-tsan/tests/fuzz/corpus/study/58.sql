@@ -1,1 +1,0 @@
-DROP TABLE version_info;

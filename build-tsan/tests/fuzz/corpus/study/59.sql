@@ -1,1 +1,0 @@
-ALTER TABLE trials RENAME COLUMN state TO status;
