@@ -3,21 +3,21 @@
 #
 # usage: tests/bench/hardening.sh [DIR]
 #
-# Builds the tree twice in DIR (in TMPDIR unless given), as configured by default and with --disable-hardening, and
-# prints for each job the median of TURNS turns (7 unless it is set) of the hardened build as a share of the other's:
-# at most 1.01 is wanted.  A quiet machine is wanted, and some minutes.
+# In a built tree (top_srcdir and top_builddir, or this directory): builds it twice in DIR (in TMPDIR unless given), as
+# configured by default and with --disable-hardening, and prints for each job the median of TURNS turns (9 unless it is
+# set) of the hardened build as a share of the other's, each going first in every other turn: at most 1.01 is wanted.
+# A quiet machine is wanted, and some minutes.
 set -eu
-src=$(cd "$(dirname "$0")/../.." && pwd)
+src=${top_srcdir:-.}
 dir=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/shardutils-hardening.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
+src=$(cd "$src" && pwd)
 for build in hard soft; do
-    mkdir "$dir/$build"
-    (
-        cd "$dir/$build"
-        if [ $build = soft ]; then set -- --disable-hardening; else set --; fi
-        { "$src/configure" -q "$@" && make -s -j"$(nproc)" && make -s tests/bench/make-model; } > log 2>&1 ||
-            { tail -n 20 log && exit 1; } >&2
-    )
+    if [ $build = soft ]; then flags=--disable-hardening; else flags=; fi
+    {
+        make -s -C "${top_builddir:-.}" tree TREE="$dir/$build" TREE_FLAGS="$flags" &&
+            make -s -j"$(nproc)" -C "$dir/$build" all tests/bench/make-model
+    } > "$dir/log" 2>&1 || { tail -n 20 "$dir/log" && exit 1; } >&2
 done
 cd "$dir"
 hard/tests/bench/make-model model BF16 1024 12 2816 16 8 32000
@@ -30,7 +30,7 @@ split() {
     "$1/bin/tp-shard" split -q --tp 4 model cut
 }
 tokens() {
-    "$1/bin/tp-run" generate -q --ids 1,2,3 --max-tokens 200 --ignore-generation-config bard > text
+    "$1/bin/tp-run" generate -q --ids 1,2,3 --max-tokens 16 model > text
 }
 score() {
     "$1/bin/tp-run" score -q --window 256 bard/heldout.txt bard > text
@@ -55,9 +55,10 @@ median() {
 }
 jobs="split tokens score plan ask"
 turn=0
-while [ $turn -le "${TURNS:-7}" ]; do # the first does not count
+while [ $turn -le "${TURNS:-9}" ]; do # the first does not count
     for job in $jobs; do
-        for build in hard soft; do once $build "$job" >> "times.$job.$build"; done
+        if [ $((turn % 2)) -eq 0 ]; then order='hard soft'; else order='soft hard'; fi
+        for build in $order; do once $build "$job" >> "times.$job.$build"; done
     done
     [ $turn -gt 0 ] || rm times.*
     turn=$((turn + 1))
