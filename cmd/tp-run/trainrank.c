@@ -248,7 +248,7 @@ static int open_work(struct work *w, struct err *err)
         .clip = o->clip,
     };
     double *bytes;
-    int ret;
+    int ret = 0;
 
     w->samples = (size_t)o->global;
     if (w->samples < (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]))
@@ -264,7 +264,11 @@ static int open_work(struct work *w, struct err *err)
     if (t->dir && o->save_every &&
         saver_open(&w->saver, &w->trainer, s->checkpoint, w->world, err) < 0)
         return -1;
-    if (w->world->rank == 0 && train_log_open(&w->log, t, err) < 0)
+    if (w->world->rank == 0 && t->dir)
+        ret = train_dir_begin(t, err);
+    if (w->world->rank == 0 && ret == 0)
+        ret = train_log_open(&w->log, t, err);
+    if (saver_agree(w->world, ret, err) < 0)
         return -1;
     bytes = xcalloc((size_t)w->world->size, sizeof(*bytes));
     bytes[w->world->rank] = (double)trainer_bytes(&w->trainer);
