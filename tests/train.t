@@ -77,6 +77,13 @@ tp-run score --json --ids-file document.ids merged > score
 ok "an evaluation has the loss of tp-run score" near "$(json score nll)" \
     "$(sed -n 's/.*"type":"eval".*"eval_loss":\([^,]*\),.*/\1/p' out)" 1e-5
 
+n=$(tr -d '0-9\n' < document.ids | wc -c) # the last is no input
+tp-run program --train --tokens "$n" --json merged > program.json
+grep '"type":"step"' out > step.json
+ok "a step's FLOPs are those of tp-run program --train" near \
+    "$(json step.json flops_per_second) / $(json step.json tokens_per_second) / $(sed -n 's/.*"type":"program".*"flops":\([^,}]*\).*/\1/p' program.json)" 1 1e-9
+ok "and their share of the peak is told" grep -q '"peak_share":0\.[0-9]*' step.json
+
 # ---- the same bits ----
 
 train --save-every 0 --json "$model" | sed -n 's/,"tokens_per_second.*//p' > first

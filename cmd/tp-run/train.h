@@ -121,12 +121,14 @@ struct train_log {
     struct train_state state;
     double loss, eval_loss; /* the last; NaN: none */
     uint64_t memory;        /* bytes of the rank with the most */
+    double flops, peak;     /* of these steps; that all ranks can make a second */
 };
 
 struct train_told {
     struct trainer_result result;
     double rate, seconds;
-    uint64_t tokens;    /* of the step */
+    double flops;       /* of the step, forwards and back, counted once */
+    uint64_t tokens;    /* of it */
     const uint64_t *id; /* [global] of samples; or NULL */
 };
 
