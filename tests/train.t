@@ -84,6 +84,17 @@ ok "a step's FLOPs are those of tp-run program --train" near \
     "$(json step.json flops_per_second) / $(json step.json tokens_per_second) / $(sed -n 's/.*"type":"program".*"flops":\([^,}]*\).*/\1/p' program.json)" 1 1e-9
 ok "and their share of the peak is told" grep -q '"peak_share":0\.[0-9]*' step.json
 
+for layout in "--tp 1" "--tp 2" "--pp 2" "--tp 2 --pp 2 --dp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run train --data ids.jsonl --pack none --seq 24 --global-batch 8 --steps 1 --threads 1 --save-every 0 --json \
+        $layout "$data/models/llama-gqa" > out
+    # shellcheck disable=SC2086 # words
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 1 --global-batch 8 $layout --schedule 1f1b --json \
+        "$data/models/llama-gqa" > estimate
+    ok "mem-estimate --framework tp-run foretells the bytes of $layout" test "$(json out memory)" = \
+        "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+done
+
 # ---- the same bits ----
 
 train --save-every 0 --json "$model" | sed -n 's/,"tokens_per_second.*//p' > first
@@ -137,6 +148,27 @@ status_is 0 "but on one rank they are trained so"
 ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --pp 2" 2e-5
 tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
 ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
+
+# ---- rounding ----
+
+# A bias of keys adds the same number to all scores of a query, which softmax takes away again: its gradient is 0, and
+# what rounding leaves of it differs on each layout.  AdamW makes steps of --lr of that; an --eps above it does not.
+for eps in 1e-8 1e-5; do
+    for layout in "--tp 1" "--tp 2 --pp 2"; do
+        # shellcheck disable=SC2086 # words
+        tp-run train -q --data small.jsonl --seq 24 --steps 8 --lr 1e-2 --global-batch 4 --threads 1 --dropout 0 --eps $eps \
+            $layout -o "eps$eps$layout" "$data/models/gpt2-hub"
+        tp-shard merge -q "eps$eps$layout/step-000008" "eps$eps$layout.merged"
+    done
+done
+names=$(tp-shard show "eps1e-8--tp 1.merged" | sed -n 's/^\(h\.[^ ]*\|w[tp]e[^ ]*\|ln_f[^ ]*\) .*/\1/p')
+# shellcheck disable=SC2046,SC2086 # words
+ok "layouts differ by rounding alone, but in the biases of keys" "$top_builddir/tests/compare-tensors" \
+    "eps1e-8--tp 1.merged/model.safetensors" "eps1e-8--tp 2 --pp 2.merged/model.safetensors" 2e-3 \
+    $(echo "$names" | grep -v c_attn.bias)
+# shellcheck disable=SC2086 # words
+ok "and in these with --eps 1e-8 alone" "$top_builddir/tests/compare-tensors" "eps1e-5--tp 1.merged/model.safetensors" \
+    "eps1e-5--tp 2 --pp 2.merged/model.safetensors" 1e-4 $names
 
 # ---- from nothing ----
 
