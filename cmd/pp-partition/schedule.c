@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/conversion.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/fs.h"
@@ -28,6 +29,7 @@ struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
     const char *plan;        /* or a model that they are taken from */
+    const char *families;    /* SHARDUTILS_FAMILY_PATH, for it */
     const char *calibration; /* or a file; it is read to: */
     struct calibration measured;
     double latency, bandwidth, message, freed;
@@ -146,8 +148,8 @@ static int plan_times(struct times *out, const struct settings *s,
     size_t bytes = (size_t)t->ranks * sizeof(double);
     int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, t->ranks, chunks,
-                               t->rank_of, err) < 0
+    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, s->families,
+                               t->ranks, chunks, t->rank_of, err) < 0
                 : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
                                     t->rank_of, err) < 0)
         return -1;
@@ -650,6 +652,8 @@ int schedule_main(const char *program, int argc, char **argv)
     if ((s.plan || s.calibration) && (s.forward || s.backward || s.input || s.weight))
         return cmd_usage(&cmd, "--%s: gives all times",
                          s.plan ? "plan" : "calibration");
+    if (s.plan)
+        s.families = family_path(&cmd);
     if (s.plan && s.calibration)
         return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
     if (s.compare && (s.plot || s.csv || operand[0]))

@@ -68,9 +68,11 @@ MUST_CHECK int stages_by_memory(int *count, double *bytes, const struct model *m
  * *out, and the bytes of activations that one sequence of the model's context keeps on
  * it, in bf16, to a fresh *bytes: of the model at PATH, cut as its own stages are when
  * there are so many and one chunk on each, else so that FLOPs are balanced.
- * RANK_OF[RANKS * CHUNKS] says who runs a chunk. */
-MUST_CHECK int stages_times(double **out, double **bytes, const char *path, int ranks,
-                            int chunks, const int *rank_of, struct err *err);
+ * RANK_OF[RANKS * CHUNKS] says who runs a chunk; FAMILIES is SHARDUTILS_FAMILY_PATH, or
+ * NULL. */
+MUST_CHECK int stages_times(double **out, double **bytes, const char *path,
+                            const char *families, int ranks, int chunks,
+                            const int *rank_of, struct err *err);
 /* The same in the seconds that C has for a step of its tokens, cut so that these are
  * balanced. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,

@@ -1,8 +1,7 @@
 /* rules - how each operation of the family language is typed, placed and emitted
  *
- * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial
- * value, an operation that is linear in an argument keeps it partial, every other one
- * needs it whole. */
+ * Placement: contracting a sharded axis gives a partial value, an operation that is
+ * linear in an argument keeps it partial, every other one needs it replicated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
