@@ -165,7 +165,7 @@ static int plan_times(struct times *out, const struct settings *s,
     return 0;
 }
 
-/* Read --calibration; what it has measured of messages counts where no option does. */
+/* Read --calibration; its figures for messages are the defaults of the options. */
 static int take_calibration(struct settings *s, struct err *err)
 {
     if (calibration_read(&s->measured, s->calibration, err) < 0)
@@ -372,8 +372,8 @@ static bool over_cap(const struct settings *s, const struct action_table *t,
     return s->cap_count && largest_held(r) > s->cap_count * chunks + 1e-6;
 }
 
-/* What --memory-cap allows, in micro-batches; bytes those of the stage that has most.
- */
+/* The value of --memory-cap in micro-batches; bytes are divided by the activations of
+ * the stage that saves the most. */
 static double cap_of(const struct settings *s, const struct times *times)
 {
     double most = 0;
@@ -461,7 +461,7 @@ static double held_whole(const struct compared *c)
            c->table.stages;
 }
 
-/* The shortest first, then what holds less. */
+/* Order by makespan, then by memory held. */
 static int by_makespan(const void *a, const void *b)
 {
     const struct compared *x = a, *y = b;
@@ -474,8 +474,8 @@ static int by_makespan(const void *a, const void *b)
     return (dx > dy) - (dx < dy);
 }
 
-/* Simulate WHICH with CHUNKS on a stage; what these numbers do not suit, or a model of
- * too few layers for, or what exceeds the cap, is left out. */
+/* Simulate WHICH with CHUNKS on a stage.  It is left out if it does not exist for these
+ * numbers, needs more layers than the model has, or exceeds the cap. */
 static int add_compared(struct comparison *all, const struct settings *s, int which,
                         int chunks, struct err *err)
 {
