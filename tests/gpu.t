@@ -34,6 +34,11 @@ run env FAKE_GPUS=0 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$mod
 status_is 4 "--backend cuda without a GPU ends with 4"
 err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
     "and one line"
+echo '{"ids":[1,2,3]}' > ids.jsonl
+run "$fake" train --backend cuda --data ids.jsonl -o run "$models/llama-gqa"
+status_is 1 "training on GPUs is refused"
+err_is "tp-run: --backend cuda: has no kernels for training; cpu has them" "in one line"
+ok "before anything is made" test ! -e run
 run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
 status_is 0 "without one the CPU is the default"
 

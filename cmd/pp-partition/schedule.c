@@ -600,6 +600,7 @@ int schedule_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
           "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
+        { OPT_CHOICE, '\0', "pipeline", &s.name, "NAME", NULL, schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },

@@ -360,16 +360,20 @@ int session_need_lm(const struct session *s, struct err *err)
                    model_config_name(m));
 }
 
+int session_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+}
+
 /* Threads of a rank of this machine. */
 static int threads_of(const struct session *s)
 {
-    int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t set;
+    int cores = session_cores(), online = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     if (s->opt.threads)
         return s->opt.threads;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        cores = CPU_COUNT(&set);
     if (s->launcher.world && cores < online)
         return cores; /* mpirun has given this rank its own */
     return cores > s->local_ranks ? cores / s->local_ranks : 1;

@@ -81,6 +81,8 @@ MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,
                             struct err *err);
 void session_close(struct session *s);
+/* Cores that this process may use. */
+int session_cores(void);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
