@@ -151,6 +151,7 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/two-stacks.t \
     %D%/train-examples.t \
     %D%/train.t \
     %D%/tp-shard-layouts.t \

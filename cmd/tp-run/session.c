@@ -57,9 +57,14 @@ static int check_pad(const struct session *s, uint64_t id, const char *what,
 static int check_id(const struct session *s, uint64_t id, const char *what,
                     struct err *err)
 {
-    double vocab;
+    double vocab, sources;
 
-    if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
+    if (!model_number(s->checkpoint->model, "vocab", &vocab))
+        return check_pad(s, id, what, err);
+    /* which of the two it is of is known later: inputs_use */
+    if (model_number(s->checkpoint->model, "source_vocab", &sources) && sources > vocab)
+        vocab = sources;
+    if ((double)id < vocab)
         return check_pad(s, id, what, err);
     return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
                    (unsigned long long)id, vocab);
