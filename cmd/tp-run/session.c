@@ -384,6 +384,30 @@ static int threads_of(const struct session *s)
     return cores > s->local_ranks ? cores / s->local_ranks : 1;
 }
 
+/* How values go from rank to rank: auto, host or nccl. */
+static int set_comm(struct session *s, struct err *err)
+{
+    const char *how = s->opt.comm ? s->opt.comm : "auto";
+    struct wires_setup *wires = &s->machine.wires;
+
+    wires->shared = s->opt.share_gpu;
+    wires->limit_s = s->opt.timeout;
+    if (!strcmp(how, "auto"))
+        return 0;
+    if (!strcmp(how, "host")) {
+        wires->mode = WIRES_NONE;
+        return 0;
+    }
+    if (strcmp(how, "nccl") != 0)
+        return err_set(err, ERR_USAGE, "--comm: expected auto, host or nccl, not '%s'",
+                       how);
+    if (!s->machine.ops->exchange)
+        return err_set(err, ERR_USAGE, "--comm nccl: backend %s does not use it",
+                       s->machine.ops->name);
+    wires->mode = WIRES_MUST;
+    return 0;
+}
+
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
@@ -393,7 +417,7 @@ int session_open(struct session *s, const struct cmd *cmd,
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops)
+    if (!s->machine.ops || set_comm(s, err) < 0)
         return -1;
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)

@@ -90,6 +90,7 @@ int engine_open(struct engine **out, const struct program *program,
     if (!limits->sources)
         e->limits.sources = limits->source;
     link_init(&e->link, ops, device);
+    e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
