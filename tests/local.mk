@@ -62,7 +62,7 @@ tests_unit_train_LDADD = $(program_libs)
 EMU_CXXFLAGS = -std=c++17 -fno-exceptions -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
 EMU_CPPFLAGS =
 EXTRA_DIST += %D%/emu/barriers.sh
-emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cublaslt.c %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/include/cuda_runtime_api.h
+emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cublaslt.c %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/nccl.c %D%/fake/include/cuda_runtime_api.h
 gpu_emulated = $(gpu_kernels:.cu=.emo)
 AM_V_EMU = $(am__v_EMU_@AM_V@)
 am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
@@ -151,6 +151,7 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/two-stacks.t \
     %D%/train-examples.t \
     %D%/train.t \
     %D%/tp-shard-layouts.t \

@@ -415,6 +415,7 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     ret = measure(b, &r, err);
     free(b->seconds);
     calibration_clear(&b->c);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }

@@ -312,8 +312,18 @@ KERNEL(angles)
                         .theta = r->theta,
                         .factor = r->factor };
 
-    gpu_angles(result(c), c->step->index[INDEX_POSITIONS], c->step->length, a,
-               result_rows(c), d->stream);
+    gpu_angles(result(c), c->step->index[program_positions(c->program, c->inst)],
+               c->step->length, a, result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(sinusoid)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+
+    gpu_sinusoid(
+        result(c), source(c, 0), c->step->index[program_positions(c->program, c->inst)],
+        c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c), d->stream);
     return launched(d, c, err);
 }
 

@@ -97,6 +97,11 @@ struct angles {
 };
 void gpu_angles(float *y, const int32_t *position, const int32_t *length,
                 struct angles a, struct span rows, void *stream);
+/* y[t] = x[t] + the sines, then the cosines of (position + OFFSET) times inv_freq[i]
+ * (host memory), HALF of each */
+void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
+                  const double *inv_freq, uint64_t half, struct span rows,
+                  void *stream);
 /* turn the first DIM columns of each head of HEAD by angles[t] */
 void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
               uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,

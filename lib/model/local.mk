@@ -16,8 +16,11 @@ nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
     %D%/families/arcee.json \
+    %D%/families/bart.json \
     %D%/families/bert.json \
     %D%/families/biogpt.json \
+    %D%/families/blenderbot.json \
+    %D%/families/blenderbot_small.json \
     %D%/families/bloom.json \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
@@ -30,6 +33,7 @@ family_files = \
     %D%/families/ernie4_5_moe.json \
     %D%/families/exaone4.json \
     %D%/families/falcon.json \
+    %D%/families/fsmt.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
     %D%/families/gemma3.json \
@@ -48,6 +52,9 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/internlm2.json \
     %D%/families/llama.json \
+    %D%/families/m2m_100.json \
+    %D%/families/marian.json \
+    %D%/families/mbart.json \
     %D%/families/minimax_m2.json \
     %D%/families/ministral.json \
     %D%/families/mistral.json \
@@ -60,9 +67,11 @@ family_files = \
     %D%/families/olmoe.json \
     %D%/families/openai_gpt.json \
     %D%/families/opt.json \
+    %D%/families/pegasus.json \
     %D%/families/persimmon.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
+    %D%/families/plbart.json \
     %D%/families/qwen2.json \
     %D%/families/qwen2_moe.json \
     %D%/families/qwen3.json \

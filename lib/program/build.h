@@ -24,7 +24,7 @@ enum operand_kind {
     OPERAND_NUMBER,
     OPERAND_WORD,  /* silu, causal: a symbol's word or a bare name */
     OPERAND_ROPE,  /* index of a rotary table */
-    OPERAND_INDEX, /* ids, positions, token_types */
+    OPERAND_INDEX, /* ids, positions, token_types, source, source_positions */
     OPERAND_ABSENT /* a tensor that this model does not have */
 };
 
@@ -141,7 +141,8 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_dropout, apply_norm, apply_rope, apply_keep, apply_first;
+    apply_bound, apply_dropout, apply_norm, apply_rope, apply_sinusoid, apply_keep,
+    apply_first;
 build_rule apply_attention, apply_concat, apply_head_product;
 build_rule apply_route;
 /* experts(route, name = rows : line) */

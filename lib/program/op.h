@@ -104,6 +104,10 @@
     /* turn each head; src a, angles */                                                \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
+    ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
+        NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* append the rows to the cache; the value stands for all rows so far */           \
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \

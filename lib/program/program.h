@@ -31,7 +31,14 @@ enum rows {
                     where ranks share them out, then by the rank that it is of */
     ROWS_KINDS
 };
-enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
+enum index {
+    INDEX_IDS,
+    INDEX_POSITIONS,
+    INDEX_TOKEN_TYPES,
+    INDEX_SOURCE,
+    INDEX_SOURCE_POSITIONS,
+    INDEX_KINDS
+};
 enum activation {
     ACT_SILU,
     ACT_GELU,
@@ -141,8 +148,9 @@ struct inst {
             bool centred;         /* of a reversed norm: it was a layer norm */
         } norm;
         struct {
-            int table;     /* index into program.rope */
-            uint64_t head; /* columns of one head */
+            int table;       /* index into program.rope */
+            uint64_t head;   /* columns of one head */
+            uint64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
         struct {
             int slot; /* index of the cache entry, 0 .. program.nslots-1 */
@@ -317,6 +325,9 @@ const double *program_rope_at(const struct rope *r, uint64_t length, double *out
 /* Does a sequence that grows to LENGTH tokens change the angles of all its tokens, so
  * that what is cached of it must be made again? */
 bool program_rope_changes(const struct program *p, uint64_t length);
+
+/* The positions of the rows that INST makes. */
+enum index program_positions(const struct program *p, const struct inst *inst);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
  * ROWS_SENT is not read, and that of ROWS_CHOSEN is how many ranks may send all of

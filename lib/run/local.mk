@@ -11,4 +11,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/scheduler.c %D%/scheduler.h \
     %D%/sequence.c %D%/sequence.h \
     %D%/upload.c %D%/upload.h \
-    %D%/weights.c %D%/weights.h
+    %D%/weights.c %D%/weights.h \
+    %D%/wires.c %D%/wires.h
