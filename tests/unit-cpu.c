@@ -606,7 +606,7 @@ static void elements_are_added_and_scaled(void)
     cpu_scale(team, y[2], x, 0.37, N);
     cpu_softcap(team, y[3], x, 1.5, N);
     cpu_add_vector(team, y[4], x, &w, ROWS);
-    cpu_clip(team, y[5], x, 0.4, N);
+    cpu_clip(team, y[5], x, -0.4, 0.4, N);
     for (int i = 0; i < N; i++) {
         want[0][i] = (double)x[i] + (double)z[i];
         want[1][i] = (double)x[i] * (double)z[i];

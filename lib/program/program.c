@@ -414,6 +414,9 @@ out:
     free(b.type);
     free(b.share);
     free(b.weight_of);
+    for (size_t i = 0; i < b.nviews; i++)
+        free(b.view[i]);
+    free(b.view);
     free(b.angles);
     free(b.bind);
     if (ret < 0)
