@@ -104,9 +104,11 @@ tests_fail_io_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
 shell_tests = \
     %D%/calibration.t \
+    %D%/classify.t \
     %D%/completion.t \
     %D%/examples.t \
     %D%/experts.t \
+    %D%/encoders.t \
     %D%/families.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
