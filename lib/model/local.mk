@@ -18,6 +18,7 @@ family_files = \
     %D%/families/arcee.json \
     %D%/families/bart.json \
     %D%/families/bert.json \
+    %D%/families/bigbird_pegasus.json \
     %D%/families/biogpt.json \
     %D%/families/blenderbot.json \
     %D%/families/blenderbot_small.json \
@@ -51,7 +52,9 @@ family_files = \
     %D%/families/hunyuan_v1_dense.json \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/internlm2.json \
+    %D%/families/led.json \
     %D%/families/llama.json \
+    %D%/families/longt5.json \
     %D%/families/m2m_100.json \
     %D%/families/marian.json \
     %D%/families/mbart.json \
@@ -82,7 +85,8 @@ family_files = \
     %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
-    %D%/families/t5_encoder.json
+    %D%/families/t5_encoder.json \
+    %D%/families/umt5.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families
