@@ -21,6 +21,7 @@ family_files = \
     %D%/families/bert.json \
     %D%/families/bert_generation.json \
     %D%/families/big_bird.json \
+    %D%/families/bigbird_pegasus.json \
     %D%/families/biogpt.json \
     %D%/families/blenderbot.json \
     %D%/families/blenderbot_small.json \
@@ -60,8 +61,10 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/led.json \
     %D%/families/llama.json \
     %D%/families/longformer.json \
+    %D%/families/longt5.json \
     %D%/families/luke.json \
     %D%/families/m2m_100.json \
     %D%/families/marian.json \
@@ -100,6 +103,7 @@ family_files = \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json \
+    %D%/families/umt5.json
     %D%/families/xlm.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
