@@ -108,6 +108,10 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
+# a release has them in an archive of its own
+check_DATA = $(srcdir)/%D%/data/configs.tsv
+$(srcdir)/%D%/data/configs.tsv:
+	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
     %D%/calibration.t \
     %D%/classify.t \
