@@ -103,7 +103,7 @@ family_files = \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json \
-    %D%/families/umt5.json
+    %D%/families/umt5.json \
     %D%/families/xlm.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
