@@ -404,16 +404,23 @@ static int reverse_attention(struct reverse *r, int d)
 {
     int *src = r->inst.src, all;
     uint64_t first = 0, cols = 0, whole_cols = 0;
+    bool sinks = r->inst.attention.sinks;
+    int w = r->inst.weight;
     struct inst *inst;
 
-    if (r->inst.weight >= 0)
+    if (w >= 0 && !sinks)
         return err_set(r->b->err, ERR_NO,
                        "a table of biases by distance cannot be trained");
     for (int k = 0; k < 3; k++) {
         cols += r->p->value[src[k]].cols;
         whole_cols += r->p->value[src[k]].whole_cols;
     }
+    if (sinks) { /* and of each row what a head's own score has */
+        cols += r->inst.attention.heads;
+        whole_cols += r->inst.attention.all_heads;
+    }
     inst = emit(r, OP_ATTENTION_BACK, d, cols, whole_cols);
+    inst->weight = w;
     inst->src[0] = d;
     memcpy(inst->src + 1, src, 3 * sizeof(*src));
     inst->nsrc = 4;
@@ -423,6 +430,13 @@ static int reverse_attention(struct reverse *r, int d)
         inst->segment.first = first;
         first += r->p->value[src[k]].cols;
         add_to_source(r, k, inst->dst);
+    }
+    if (sinks) {
+        inst = emit(r, OP_SEGMENT, d, r->inst.attention.heads,
+                    r->inst.attention.all_heads);
+        inst->src[inst->nsrc++] = all;
+        inst->segment.first = first;
+        emit_gradient(r, OP_COLUMN_SUM, w, 1, (const int[]){ inst->dst });
     }
     return 0;
 }

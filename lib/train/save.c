@@ -140,7 +140,8 @@ static int list_entries(struct saver *s, struct err *err)
     for (size_t t = 0; t < m->ntensors; t++)
         own[t] = -1;
     for (int i = 0; i < p->nweights; i++)
-        own[p->weight[i].tensor] = i;
+        if (p->weight[i].slice <= 1) /* the others' memory follows */
+            own[p->weight[i].tensor] = i;
     s->entry = xcalloc(4 * c->nweights + 1, sizeof(*s->entry));
     if (find_trained(s, trained, err) < 0)
         goto out;
@@ -1028,6 +1029,8 @@ int saver_load(struct trainer *t, struct checkpoint *c, bool whole, struct err *
         for (int k = 0; k < (whole ? 3 : 1) && ret == 0; k++) {
             bool held;
 
+            if (t->program->weight[i].slice > 1)
+                continue;
             ret = load_one(t, l, c, i, roles[k], block[k] + t->parameters.at[i], &held,
                            err);
             if (ret == 0 && !held && k > 0)
