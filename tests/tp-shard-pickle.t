@@ -58,7 +58,7 @@ cp "$pickles/model-experts/pytorch_model.bin" wrong
 sed 's/\("num_[a-z_]*experts": \)6/\15/' "$pickles/model-experts/config.json" > wrong/config.json
 run tp-shard split -q --tp 2 wrong wrong.cut
 status_is 3 "a stack of another number of experts is none"
-err_has "mlp.experts.down_proj: no rule of family qwen3_moe matches it" "and told by name"
+err_has "mlp.experts.gate_up_proj: no rule of family qwen3_moe matches it" "and told by name"
 
 mkdir attack
 cp "$pickles/model-shards/config.json" attack
