@@ -154,7 +154,7 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
                        s->checkpoint->path,
                        !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
-    if (s->strict && valid_bytes(text, len) < len)
+    if (!s->replaces && valid_bytes(text, len) < len)
         return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
