@@ -87,6 +87,11 @@ struct unit {
     int like; /* index of the first of the units before it that are all like it */
 };
 
+/* Units that follow each other, one deeper than the other, and are all alike. */
+struct unit_run {
+    int first, n;
+};
+
 /* Tensors that belong to no layer: they are on every stage that reads them. */
 struct common {
     uint64_t read_by; /* bit per section; 0: the first stage */
@@ -98,6 +103,8 @@ struct anatomy {
     const struct model *model;
     struct unit *unit;
     int nunits;
+    struct unit_run *run; /* all units, in order */
+    int nruns;
     int *first_unit; /* [nsections]: index of a section's first */
     struct common *common;
     int ncommons;

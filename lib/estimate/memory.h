@@ -155,6 +155,10 @@ const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
                                    const enum dtype *stored,
                                    const struct memory_options *o,
                                    const int coord[MESH_NAXES], struct err *err);
+/* Those of all ranks of O's mesh over tp and ep, rank 0's first; in training not of
+ * ranks that have no more of anything than another, which need no more bytes. */
+MUST_CHECK int anatomies_all(struct anatomies *all, const struct model *m,
+                             const struct memory_options *o, struct err *err);
 /* The I'th that was made, or NULL. */
 const struct anatomy *anatomies_get(const struct anatomies *all, size_t i);
 void anatomies_clear(struct anatomies *all);

@@ -369,15 +369,9 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     size_t n = s->nprofiles;
 
     o.mesh = *mesh;
-    for (int i = 0; i < mesh->size[MESH_TP] * mesh->size[MESH_EP]; i++) {
-        const int coord[MESH_NAXES] = {
-            [MESH_TP] = i % mesh->size[MESH_TP], [MESH_EP] = i / mesh->size[MESH_TP]
-        };
-
-        if (!anatomies_at(&ranks, s->m, NULL, &o, coord, err)) {
-            anatomies_clear(&ranks);
-            return -1;
-        }
+    if (anatomies_all(&ranks, s->m, &o, err) < 0) {
+        anatomies_clear(&ranks);
+        return -1;
     }
     s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
     s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));

@@ -175,7 +175,7 @@ static void add_common_gradients(struct tally *first, struct tally *more, bool *
         const struct common *c = &t->a->common[i];
         bool reads = c->read_by ? c->read_by >> u->index & 1 : u == t->a->unit;
 
-        if (!reads || !part_holds(t->part, t->a, c))
+        if (!reads || !part_holds(t->part, c))
             continue;
         if (!made[i])
             tally_add(first, part_gradients(first, t->o, c->class, &c->sum));
@@ -191,18 +191,12 @@ void training_open(struct training *t, struct tally *over, const struct anatomy 
     struct tally one = { 0 };
 
     *t = (struct training){ .a = a, .o = o, .part = p };
-    t->unit = xcalloc((size_t)a->nunits + 1, sizeof(*t->unit));
-    for (int i = 0; i < a->nunits; i++) {
+    t->unit = xmalloc((size_t)(p->nslices + 1) * sizeof(*t->unit));
+    for (int i = 0; i < p->nslices; i++) {
         struct unit_bytes *u = &t->unit[i];
 
-        if (!part_runs(p, &a->unit[i]))
-            continue;
-        if (i && a->unit[i].like == a->unit[i - 1].like &&
-            part_runs(p, &a->unit[i - 1]))
-            *u = t->unit[i - 1];
-        else
-            *u = bytes_of(over, o, &a->unit[i]);
-        tally_add(&one, u->saved);
+        *u = bytes_of(over, o, &a->unit[p->slice[i].first]);
+        tally_add3(&one, u->saved, (uint64_t)p->slice[i].n, 1);
         t->again = u->again > t->again ? u->again : t->again;
         t->working = u->working > t->working ? u->working : t->working;
     }
@@ -224,25 +218,32 @@ void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
     struct tally sofar = { 0 };
     uint64_t left = t->saved, most = 0;
 
-    for (int i = t->a->nunits - 1; i >= 0; i--) {
+    for (int i = t->part->nslices - 1; i >= 0; i--) {
+        const struct unit_run *slice = &t->part->slice[i];
         const struct unit_bytes *u = &t->unit[i];
-        struct tally working = { .v = u->working };
-        uint64_t now = gradients;
+        struct tally working = { 0 };
 
-        if (!part_runs(t->part, &t->a->unit[i]))
-            continue;
-        add_common_gradients(&sofar, &working, made, t, &t->a->unit[i]);
-        if (!all && sofar.v + u->made < gradients)
-            now = sofar.v + u->made;
-        tally_add(&sofar, u->gradients);
-        if (left + u->again + working.v + now >= most) {
-            most = left + u->again + working.v + now;
-            peak[MEMORY_ACTIVATIONS] = left + u->again;
-            peak[MEMORY_WORKING] = working.v;
-            peak[MEMORY_GRADIENTS] = now;
+        for (int k = slice->n - 1; k >= 0; k--) {
+            uint64_t now = gradients;
+
+            /* the others make as much of common tensors as that before them */
+            if (k >= slice->n - 2 || slice->first + k == 0) {
+                working = (struct tally){ .v = u->working };
+                add_common_gradients(&sofar, &working, made, t,
+                                     &t->a->unit[slice->first + k]);
+                over->over |= working.over;
+            }
+            if (!all && sofar.v + u->made < gradients)
+                now = sofar.v + u->made;
+            tally_add(&sofar, u->gradients);
+            if (left + u->again + working.v + now >= most) {
+                most = left + u->again + working.v + now;
+                peak[MEMORY_ACTIVATIONS] = left + u->again;
+                peak[MEMORY_WORKING] = working.v;
+                peak[MEMORY_GRADIENTS] = now;
+            }
+            left -= u->saved < left ? u->saved : left;
         }
-        left -= u->saved < left ? u->saved : left;
-        over->over |= working.over;
     }
     over->over |= sofar.over;
     free(made);

@@ -13,7 +13,7 @@ struct training {
     const struct anatomy *a;
     const struct memory_options *o;
     const struct part *part;
-    struct unit_bytes *unit; /* [nunits] */
+    struct unit_bytes *unit; /* [slices of part]: of each unit of it */
     uint64_t saved;          /* of all micro-batches in flight */
     uint64_t again, working; /* the most that a unit makes again, and of gradients of
                                 values */
