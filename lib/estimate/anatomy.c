@@ -582,6 +582,12 @@ void anatomy_close(struct anatomy *a)
     free(a);
 }
 
+void anatomy_drop_program(struct anatomy *a)
+{
+    program_free(a->program);
+    a->program = NULL;
+}
+
 bool anatomy_runs(const struct unit *u, int first, int count)
 {
     return u->depth >= first && u->depth < first + count;

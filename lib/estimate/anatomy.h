@@ -136,6 +136,9 @@ MUST_CHECK int anatomy_open(struct anatomy **out, const struct model *m,
                             struct err *err);
 void anatomy_close(struct anatomy *a);
 
+/* Forget A's program, where bytes of training alone are still asked for. */
+void anatomy_drop_program(struct anatomy *a);
+
 /* The index of the unit that makes V, a value of A's program. */
 int anatomy_unit(const struct anatomy *a, const struct value *v);
 

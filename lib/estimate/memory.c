@@ -492,6 +492,12 @@ const struct anatomy *anatomies_get(const struct anatomies *all, size_t i)
     return i < all->n ? all->known[i].anatomy : NULL;
 }
 
+void anatomies_drop_programs(struct anatomies *all)
+{
+    for (size_t i = 0; i < all->n; i++)
+        anatomy_drop_program(all->known[i].anatomy);
+}
+
 void anatomies_clear(struct anatomies *all)
 {
     for (size_t i = 0; i < all->n; i++) {

@@ -103,8 +103,9 @@ struct memory_options {
     bool eager;         /* each operation is run by itself, as PyTorch does */
     uint64_t lora_rank; /* 0: none */
     const char *lora_targets, *freeze;
-    uint64_t runtime;     /* bytes of MEMORY_RUNTIME */
-    double fragmentation; /* of activations, logits and communication */
+    struct training_cache *cache; /* of a search (training.h), or NULL */
+    uint64_t runtime;             /* bytes of MEMORY_RUNTIME */
+    double fragmentation;         /* of activations, logits and communication */
 };
 
 /* When most is there. */
@@ -161,6 +162,8 @@ MUST_CHECK int anatomies_all(struct anatomies *all, const struct model *m,
                              const struct memory_options *o, struct err *err);
 /* The I'th that was made, or NULL. */
 const struct anatomy *anatomies_get(const struct anatomies *all, size_t i);
+/* Forget their programs (anatomy_drop_program). */
+void anatomies_drop_programs(struct anatomies *all);
 void anatomies_clear(struct anatomies *all);
 
 /* Bytes of a logit, and of what the loss has of it, at the loss. */

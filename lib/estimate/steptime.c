@@ -183,19 +183,24 @@ static double plain_seconds(const struct machine *m, const struct memory_options
            w->instructions * m->instruction;
 }
 
-static struct rank_times rank_times(const struct profile *p, const struct machine *m,
-                                    const struct memory_options *o,
-                                    const struct pipe_order *order, int r,
-                                    double *flops)
+/* What a rank does, and what that takes. */
+struct rank_known {
+    struct work all, again;
+    struct rank_times t;
+    double flops;
+};
+
+/* Of a rank whose work is in K. */
+static void find_times(struct rank_known *k, const struct profile *p,
+                       const struct machine *m, const struct memory_options *o)
 {
     int tp = o->mesh.size[MESH_TP];
     double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
     double plain, attention;
-    struct work all, again;
+    const struct work all = k->all, again = k->again;
     struct rank_times t = { 0 };
 
-    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
-    *flops +=
+    k->flops =
         tokens * (3 * (all.products + all.attention - all.repeated * (1 - 1.0 / tp)) -
                   all.frozen);
     plain = plain_seconds(m, o, &all, tokens);
@@ -209,12 +214,32 @@ static struct rank_times rank_times(const struct profile *p, const struct machin
     attention = tokens * again.attention / m->attention;
     if (o->recompute == RECOMPUTE_SELECTIVE)
         t.again = attention + tokens * again.scores / m->memory;
-    if (o->recompute != RECOMPUTE_FULL)
-        return t;
-    t.again = plain_seconds(m, o, &again, tokens) + attention;
-    t.again_sums = tensor_seconds(m, o, &again, tokens);
-    t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
-    return t;
+    if (o->recompute == RECOMPUTE_FULL) {
+        t.again = plain_seconds(m, o, &again, tokens) + attention;
+        t.again_sums = tensor_seconds(m, o, &again, tokens);
+        t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
+    }
+    k->t = t;
+}
+
+/* Of rank R; K is that of the rank before it, whose work is mostly the same. */
+static struct rank_times rank_times(struct rank_known *k, const struct profile *p,
+                                    const struct machine *m,
+                                    const struct memory_options *o,
+                                    const struct pipe_order *order, int r,
+                                    double *flops)
+{
+    struct work all, again;
+
+    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
+    if (!r || memcmp(&all, &k->all, sizeof(all)) != 0 ||
+        memcmp(&again, &k->again, sizeof(again)) != 0) {
+        k->all = all;
+        k->again = again;
+        find_times(k, p, m, o);
+    }
+    *flops += k->flops;
+    return k->t;
 }
 
 static double forward_of(const struct rank_times *t)
@@ -356,9 +381,10 @@ static bool time_training(struct step *out, const struct profile *p,
     struct reach next = reach_of(m, o->mesh.nranks);
     struct pipe_times times = { .forward = v, .input = v + pp, .weight = v + 2 * pp };
     struct rank_times busy = { 0 };
+    struct rank_known known = { .flops = 0 };
 
     for (int r = 0; r < pp; r++) {
-        struct rank_times t = rank_times(p, m, o, order, r, &flops);
+        struct rank_times t = rank_times(&known, p, m, o, order, r, &flops);
 
         if (order_pairs(order->order) && pp > 1)
             hide_exchanges(&t);
