@@ -83,6 +83,17 @@ ok "which are a softmax over them" grep -q '"line":2,.*"choice":0,"score":1,"sco
 run tp-run classify --input choices.json bert-answers
 status_is 3 "choices are for a model of multiple choice"
 
+# a step of several texts: each is itself alone
+printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9,10,11,12,13]}' '{"ids":[9]}' > several.json
+for model in deberta-tags deberta-v2-class modernbert-class longformer-tags; do
+    tp-run classify --input several.json "$encoders/$model" > together
+    for line in 1 2 3; do
+        sed -n ${line}p several.json > alone.json
+        tp-run classify --input alone.json "$encoders/$model"
+    done > alone
+    ok "$model: texts do not mix" cmp together alone
+done
+
 # vectors
 tp-run logits --ids 5,6,7 -o h.safetensors "$models/bert-pooler"
 printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[9]}' > two.json

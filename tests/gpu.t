@@ -104,4 +104,7 @@ done
 ok "of $tried calls that fail each is one true line and status 4" test "$handled" -eq "$tried"
 [ "$handled" -eq "$tried" ] || sed 's/^/# /' bad.err
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
+ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
+    "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
 done_testing

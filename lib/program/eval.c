@@ -291,8 +291,8 @@ static int take_rows(struct builder *b, int v)
 
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids", "positions", "token_types", "source",
-                                           NULL };
+    static const char *const indexes[] = { "ids",    "positions", "token_types",
+                                           "source", "every",     NULL };
     struct expr_value v;
     struct err e = { 0 };
     long tensor;
