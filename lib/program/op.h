@@ -110,7 +110,7 @@
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
-    /* attention by distance; src q, k, v, the rows of a table as keys and as queries */\
+    /* attention by distance; src q, k, v, a table's rows as keys and as queries */    \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
         saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
         torch_attention)                                                               \
