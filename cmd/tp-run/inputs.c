@@ -354,6 +354,39 @@ static void begin_text(const struct session *s, struct ids *ids)
     *ids = out;
 }
 
+/* All of IDS below the symbol VOCAB, where the family has a vocabulary for sources. */
+static int check_ids(const struct input *one, const struct session *s,
+                     const struct ids *ids, const char *vocab, struct err *err)
+{
+    double n;
+
+    if (!model_number(s->checkpoint->model, "source_vocab", &n) ||
+        !model_number(s->checkpoint->model, vocab, &n))
+        return 0;
+    for (size_t i = 0; i < ids->n; i++)
+        if ((double)ids->v[i] >= n)
+            return err_set(err, ERR_INPUT, "%s: id %d is not in the %s of %.0f",
+                           one->name, (int)ids->v[i],
+                           ids == &one->source ? "source's vocabulary" : "vocabulary",
+                           n);
+    return 0;
+}
+
+static int check_source(const struct input *one, const struct session *s,
+                        struct err *err)
+{
+    double most;
+
+    if (model_number(s->checkpoint->model, "source_context", &most) &&
+        (double)one->source.n > most)
+        return err_set(err, ERR_INPUT,
+                       "%s: the source has %zu tokens, the model takes %.0f", one->name,
+                       one->source.n, most);
+    return check_ids(one, s, &one->source, "source_vocab", err) < 0
+               ? -1
+               : check_ids(one, s, &one->ids, "vocab", err);
+}
+
 static int use(struct input *one, const struct session *s, enum input_use use,
                struct err *err)
 {
@@ -369,6 +402,8 @@ static int use(struct input *one, const struct session *s, enum input_use use,
         return err_set(err, ERR_INPUT,
                        "%s: family %s reads a source, and none is given", one->name,
                        s->checkpoint->model->family);
+    if (check_source(one, s, err) < 0)
+        return -1;
     if (use != INPUT_GIVEN)
         begin_text(s, &one->ids);
     return 0;

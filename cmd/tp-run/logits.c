@@ -261,6 +261,7 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
                              : write_results(l, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)
         ret = write_results(l, l->trace, true, err);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     for (size_t i = 0; i < l->nresults; i++) {
         free(l->result[i].name);

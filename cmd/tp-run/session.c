@@ -58,9 +58,14 @@ static int check_pad(const struct session *s, uint64_t id, const char *what,
 static int check_id(const struct session *s, uint64_t id, const char *what,
                     struct err *err)
 {
-    double vocab;
+    double vocab, sources;
 
-    if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
+    if (!model_number(s->checkpoint->model, "vocab", &vocab))
+        return check_pad(s, id, what, err);
+    /* which of the two it is of is known later: inputs_use */
+    if (model_number(s->checkpoint->model, "source_vocab", &sources) && sources > vocab)
+        vocab = sources;
+    if ((double)id < vocab)
         return check_pad(s, id, what, err);
     return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
                    (unsigned long long)id, vocab);
@@ -403,19 +408,47 @@ int session_need_lm(const struct session *s, struct err *err)
                    model_config_name(m));
 }
 
+int session_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+}
+
 /* Threads of a rank of this machine. */
 static int threads_of(const struct session *s)
 {
-    int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t set;
+    int cores = session_cores(), online = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     if (s->opt.threads)
         return s->opt.threads;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        cores = CPU_COUNT(&set);
     if (s->launcher.world && cores < online)
         return cores; /* mpirun has given this rank its own */
     return cores > s->local_ranks ? cores / s->local_ranks : 1;
+}
+
+/* How values go from rank to rank: auto, host or nccl. */
+static int set_comm(struct session *s, struct err *err)
+{
+    const char *how = s->opt.comm ? s->opt.comm : "auto";
+    struct wires_setup *wires = &s->machine.wires;
+
+    wires->shared = s->opt.share_gpu;
+    wires->limit_s = s->opt.timeout;
+    if (!strcmp(how, "auto"))
+        return 0;
+    if (!strcmp(how, "host")) {
+        wires->mode = WIRES_NONE;
+        return 0;
+    }
+    if (strcmp(how, "nccl") != 0)
+        return err_set(err, ERR_USAGE, "--comm: expected auto, host or nccl, not '%s'",
+                       how);
+    if (!s->machine.ops->exchange)
+        return err_set(err, ERR_USAGE, "--comm nccl: backend %s does not use it",
+                       s->machine.ops->name);
+    wires->mode = WIRES_MUST;
+    return 0;
 }
 
 int session_open(struct session *s, const struct cmd *cmd,
@@ -427,7 +460,7 @@ int session_open(struct session *s, const struct cmd *cmd,
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops)
+    if (!s->machine.ops || set_comm(s, err) < 0)
         return -1;
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)

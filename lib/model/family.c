@@ -361,17 +361,18 @@ static int line_parse(struct family_line *out, const struct json_doc *doc,
 }
 
 /* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
- * object with "line", "when" and "needs". */
+ * object with "line", "when", "needs" and "lacks". */
 static int line_read(struct family_line *out, const struct json_doc *doc,
                      const struct json *j, const char *name, struct err *err)
 {
-    const struct json *when, *needs;
+    const struct json *when, *needs, *lacks;
 
     if (j->type != JSON_OBJECT)
         return line_parse(out, doc, j, name, NULL, err);
     for (const struct json *m = j->first; m; m = m->next)
         if (strcmp(m->key, "line") && strcmp(m->key, "when") &&
-            strcmp(m->key, "needs") && (!name || strcmp(m->key, "after")))
+            strcmp(m->key, "needs") && strcmp(m->key, "lacks") &&
+            (!name || strcmp(m->key, "after")))
             return json_error(doc, m, err, "unknown key '%s' of a line", m->key);
     when = json_get(j, "when");
     if (when && !json_string(when))
@@ -379,11 +380,15 @@ static int line_read(struct family_line *out, const struct json_doc *doc,
     needs = json_get(j, "needs");
     if (needs && !json_string(needs))
         return json_error(doc, needs, err, "expected the name of a tensor");
+    lacks = json_get(j, "lacks");
+    if (lacks && !json_string(lacks))
+        return json_error(doc, lacks, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
     if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
         return -1;
     out->needs = json_string(needs);
+    out->lacks = json_string(lacks);
     return 0;
 }
 
@@ -793,8 +798,9 @@ static void print_table(struct str *out, const char *key, const struct family_ta
 static void print_line(struct str *out, const struct family_line *l)
 {
     char *text = str_dupf("%s = %s", l->name, l->text);
+    bool plain = !l->when && !l->needs && !l->lacks;
 
-    if (l->when || l->needs)
+    if (!plain)
         str_add(out, "{ \"line\": ");
     str_add_json(out, text);
     if (l->when) {
@@ -805,7 +811,11 @@ static void print_line(struct str *out, const struct family_line *l)
         str_add(out, ", \"needs\": ");
         str_add_json(out, l->needs);
     }
-    if (l->when || l->needs)
+    if (l->lacks) {
+        str_add(out, ", \"lacks\": ");
+        str_add_json(out, l->lacks);
+    }
+    if (!plain)
         str_add(out, " }");
     free(text);
 }

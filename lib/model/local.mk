@@ -17,10 +17,14 @@ nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 family_files = \
     %D%/families/albert.json \
     %D%/families/arcee.json \
+    %D%/families/bart.json \
     %D%/families/bert.json \
     %D%/families/bert_generation.json \
     %D%/families/big_bird.json \
+    %D%/families/bigbird_pegasus.json \
     %D%/families/biogpt.json \
+    %D%/families/blenderbot.json \
+    %D%/families/blenderbot_small.json \
     %D%/families/bloom.json \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
@@ -40,6 +44,7 @@ family_files = \
     %D%/families/exaone4.json \
     %D%/families/falcon.json \
     %D%/families/flaubert.json \
+    %D%/families/fsmt.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
     %D%/families/gemma3.json \
@@ -58,9 +63,14 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/led.json \
     %D%/families/llama.json \
     %D%/families/longformer.json \
+    %D%/families/longt5.json \
     %D%/families/luke.json \
+    %D%/families/m2m_100.json \
+    %D%/families/marian.json \
+    %D%/families/mbart.json \
     %D%/families/megatron_bert.json \
     %D%/families/minimax_m2.json \
     %D%/families/ministral.json \
@@ -77,9 +87,11 @@ family_files = \
     %D%/families/olmoe.json \
     %D%/families/openai_gpt.json \
     %D%/families/opt.json \
+    %D%/families/pegasus.json \
     %D%/families/persimmon.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
+    %D%/families/plbart.json \
     %D%/families/qwen2.json \
     %D%/families/qwen2_moe.json \
     %D%/families/qwen3.json \
@@ -93,6 +105,7 @@ family_files = \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json \
+    %D%/families/umt5.json \
     %D%/families/xlm.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c

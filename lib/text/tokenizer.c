@@ -272,13 +272,6 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
     pieces_clear(&tokens);
 }
 
-long tokenizer_id(const struct tokenizer *t, const char *token)
-{
-    const struct added_token *a = added_by_text(t->added, token);
-
-    return a ? (long)a->id : vocab_id(t->subword.vocab, token, strlen(token));
-}
-
 size_t tokenizer_size(const struct tokenizer *t)
 {
     size_t size = vocab_size(t->subword.vocab), added = added_size(t->added);

@@ -48,8 +48,6 @@ MUST_CHECK int tokenizer_encode_pair(const struct tokenizer *t, const char *firs
 /* Append the text of N ids; ids that are not known are left out. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);
-/* The id of a token's exact text, or -1. */
-long tokenizer_id(const struct tokenizer *t, const char *token);
 /* One more than the largest id. */
 size_t tokenizer_size(const struct tokenizer *t);
 
