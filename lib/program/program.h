@@ -179,7 +179,7 @@ struct inst {
                               0: no two do */
             uint64_t span; /* OP_RELATE: half of the table's rows */
             bool sinks;    /* the inst's weight is instead a score for each head, of a
-                              key without a value; those of the heads that are held: head
+                              key without a value; those of the heads held: head
                               i of group g has number (sink_group + g) * sink_per +
                               sink_within + i */
             uint64_t sink_group, sink_within, sink_per;
