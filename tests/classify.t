@@ -32,6 +32,13 @@ tp-run classify --json --function none --ids 5,6,7 several > raw
 ok "--function none gives the logits" near "$(awk '{ print $1 }' logits)" "$(sed 's/.*"LABEL_0":\([-0-9.]*\).*/\1/' raw)" 1e-5
 tp-run classify --json --ids 5,6,7 "$encoders/ibert-tags" > tags
 ok "a head of tags gives each token one" test "$(grep -o '"label":"LABEL_[0-2]"' tags | wc -l)" -eq 3
+ok "a decoder's head of answers gives one" test \
+    "$(tp-run classify --json --ids 5,6,7,8 "$data/heads/llama-answers" | sed 's/.*"type":"\([a-z]*\)".*"last":[0-3],"score":0.*/\1/')" = answer
+ok "and its head of tags tags" test \
+    "$(tp-run classify --ids 5,6,7 "$data/heads/mistral-tags" | cut -f 3 | grep -c LABEL)" -eq 3
+ok "a decoder's score is that of its last token" test \
+    "$(tp-run classify --function none --ids 5,6,7,0 "$data/heads/qwen2-score" | cut -c 1-15)" = \
+    "$(tp-run classify --function none --ids 5,6,7 "$data/heads/qwen2-score" | cut -c 1-15)"
 run tp-run classify --ids 5,6,7 "$models/bert-mlm"
 status_is 3 "a model without labels is refused"
 err_has "this model has no head that classifies" "for this reason"
