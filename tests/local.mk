@@ -183,7 +183,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle pieces safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
@@ -203,6 +203,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-pieces \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
@@ -226,6 +227,7 @@ tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh

@@ -17,6 +17,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
 
@@ -254,7 +255,12 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
-    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(
+        model_config(s->checkpoint->model), "model_type");
+    int ret = fs_exists(path)
+                  ? tokenizer_open(&s->tokenizer, path, err)
+                  : oldfiles_open(&s->tokenizer, s->checkpoint->path,
+                                  cJSON_IsString(type) ? type->valuestring : NULL, err);
 
     free(path);
     if (ret == 0 || err->kind != ERR_INPUT)
