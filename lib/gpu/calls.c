@@ -368,7 +368,8 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
-                           .bias = weight_of(c->w) };
+                           .bias = weight_of(c->w),
+                           .bias_first = inst->attention.bias_first };
 
     if (a.value_dim > GPU_VALUE_DIM)
         return err_set(

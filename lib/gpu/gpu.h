@@ -121,6 +121,7 @@ struct attention {
     double scale, softcap, alibi;
     bool causal;
     struct matrix bias; /* data NULL: none */
+    uint64_t bias_first;
 };
 /* y = softmax(scale q k^T, masked) v; LSE or NULL */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,

@@ -168,7 +168,9 @@ struct inst {
             double drop; /* rate at which weights are dropped, and where in the model */
             uint64_t site;
             uint64_t far; /* relative bias: distances from here on share a bucket; the
-                             inst's weight is the table [buckets][heads] */
+                             inst's weight is the table [buckets][heads], of which
+                             the first is that of */
+            uint64_t bias_first; /* this column */
         } attention;
         struct {
             uint64_t count; /* heads on this rank */
