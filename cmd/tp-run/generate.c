@@ -406,6 +406,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && comm->rank == 0)
         ret = print_texts(g, err);
     close_texts(g);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }

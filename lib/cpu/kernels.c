@@ -128,7 +128,8 @@ static int kernel_softcap(struct device *d, const struct call *c, struct err *er
 static int kernel_clip(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_clip(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    cpu_clip(d, result(c), source(c, 0), c->inst->clip.least, c->inst->clip.most,
+             count_of(&c->y));
     return 0;
 }
 
@@ -415,7 +416,8 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
                                        .key_row = (size_t)r->key_row,
                                        .k = source(c, 1),
                                        .v = source(c, 2),
-                                       .bias = c->w };
+                                       .bias = inst->attention.sinks ? NULL : c->w,
+                                       .sinks = inst->attention.sinks ? c->w : NULL };
 
         if (inst->attention.drop > 0) {
             step.token = c->step->token + r->row;
@@ -448,7 +450,8 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                        .keys = (size_t)r->keys,
                                        .first_key = (size_t)r->first_key,
                                        .k = source(c, 2) + row * c->x[2].cols,
-                                       .v = source(c, 3) + row * c->x[3].cols };
+                                       .v = source(c, 3) + row * c->x[3].cols,
+                                       .sinks = c->w };
 
         if (c->inst->attention.drop > 0) {
             step.token = c->step->token + row;

@@ -182,7 +182,7 @@ KERNEL(softcap)
 
 KERNEL(clip)
 {
-    return elementwise(d, c, GPU_CLIP, c->inst->number, 0, err);
+    return elementwise(d, c, GPU_CLIP, c->inst->clip.most, c->inst->clip.least, err);
 }
 
 KERNEL(activation)
@@ -368,9 +368,12 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
-                           .bias = weight_of(c->w),
-                           .bias_first = inst->attention.bias_first };
+                           .bias_first = inst->attention.bias_first,
+                           .sink_group = inst->attention.sink_group,
+                           .sink_within = inst->attention.sink_within,
+                           .sink_per = inst->attention.sink_per };
 
+    *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (a.value_dim > GPU_VALUE_DIM)
         return err_set(
             err, ERR_NO,

@@ -30,7 +30,7 @@ enum gpu_elementwise {
     GPU_MUL,     /* x z */
     GPU_SCALE,   /* x number */
     GPU_SOFTCAP, /* number tanh(x / number) */
-    GPU_CLIP,    /* x between -number and number */
+    GPU_CLIP,    /* x between cube and number */
     GPU_GATE,    /* x sigmoid(x (number + cube x^2)) */
     GPU_GELU,
     GPU_RELU,
@@ -122,6 +122,8 @@ struct attention {
     bool causal;
     struct matrix bias; /* data NULL: none */
     uint64_t bias_first;
+    struct matrix sinks; /* the same: a score of its own for each head */
+    uint64_t sink_group, sink_within, sink_per;
 };
 /* y = softmax(scale q k^T, masked) v; LSE or NULL */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,

@@ -408,6 +408,7 @@ int eval_tree(struct builder *b, const struct node *n, struct operand *out)
     case NODE_EACH:
         return mixture_each(b, n, out);
     case NODE_OPTION:
+    case NODE_LET:
         break;
     }
     return build_error(b, n->at, "expected an operand");

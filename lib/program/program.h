@@ -88,6 +88,8 @@ struct weight {
     uint64_t rows, cols; /* local; a vector has rows 1 */
     uint64_t experts;    /* one of as many that follow each other, for the experts of
                             this rank; 0: an ordinary weight */
+    uint64_t slice;      /* which of them it is, from 1, where one tensor has an axis
+                            of experts and is thus all of them; 0: each has its own */
     bool summed; /* its gradient is a term of the sum over the tensor group of those of
                     all copies of each element */
 };
@@ -123,7 +125,10 @@ struct inst {
             uint64_t first;  /* row of the whole table that local row 0 is */
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
-        double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        double number; /* OP_SCALE, OP_SOFTCAP */
+        struct {
+            double most, least;
+        } clip;
         struct {
             double rate;
             uint64_t site; /* where in the model: another for each dropout */
@@ -171,6 +176,11 @@ struct inst {
                              inst's weight is the table [buckets][heads], of which
                              the first is that of */
             uint64_t bias_first; /* this column */
+            bool sinks; /* the inst's weight is instead a score for each head, of a
+                           key without a value; those of the heads that are held: head
+                           i of group g has number (sink_group + g) * sink_per +
+                           sink_within + i */
+            uint64_t sink_group, sink_within, sink_per;
         } attention;
         struct {
             uint64_t count; /* heads on this rank */
@@ -293,6 +303,8 @@ struct program_options {
     bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
                     only the wanted rows of the step reach the outputs */
     bool trace;  /* every line's value is an output, whole */
+    const char *only;   /* with TAIL_NONE: of the model's outputs this one alone; NULL:
+                           all */
     bool deterministic; /* results have the same bits on any number of tensor-parallel
                            ranks: what they may share the terms of is summed by one
                            binary tree, of which each has a subtree; meshes on which

@@ -1,8 +1,7 @@
 /* rules - how each operation of the family language is typed, placed and emitted
  *
- * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial
- * value, an operation that is linear in an argument keeps it partial, every other one
- * needs it whole. */
+ * Placement: contracting a sharded axis gives a partial value, an operation that is
+ * linear in an argument keeps it partial, every other one needs it replicated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -342,10 +341,14 @@ int apply_activation(struct builder *b, enum op op, const struct node *call,
 int apply_bound(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
 {
+    static const char *const known[] = { "above", NULL };
     struct inst *inst;
+    double above;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, op == OP_CLIP ? known : NULL) < 0 ||
+        build_number_option(b, call, "above", 0, &above) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
         *out = arg[0];
@@ -354,7 +357,12 @@ int apply_bound(struct builder *b, enum op op, const struct node *call,
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
         return build_error(b, arg[1].at, "expected a number above 0");
     inst = build_unary(b, op, arg[0].index);
-    inst->number = arg[1].number;
+    if (op == OP_SOFTCAP) {
+        inst->number = arg[1].number;
+    } else {
+        inst->clip.most = arg[1].number;
+        inst->clip.least = above != 0 ? -INFINITY : -arg[1].number;
+    }
     build_operand(out, inst);
     return 0;
 }

@@ -91,6 +91,7 @@ int engine_open(struct engine **out, const struct program *program,
     if (!limits->sources)
         e->limits.sources = limits->source;
     link_init(&e->link, ops, device);
+    e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);

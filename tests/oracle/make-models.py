@@ -232,6 +232,44 @@ LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_di
               first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
 
 
+def packed(shape, layer, name):
+    """Blocks of MXFP4 and their scales for a tensor of gpt-oss, of SHAPE [experts, in, out]."""
+    rng = np.random.RandomState(zlib.crc32(f"{layer}.{name}".encode()))
+    experts, inner, outer = shape
+    blocks = rng.randint(0, 256, (experts, outer, inner // 32, 16))
+    scales = rng.randint(121, 126, (experts, outer, inner // 32))
+    return torch.from_numpy(blocks).to(torch.uint8), torch.from_numpy(scales).to(torch.uint8)
+
+
+def packed_experts(tensors):
+    for key in [k for k in tensors if k.endswith(("gate_up_proj", "down_proj"))]:
+        yield key, packed(tensors[key].shape, key.split(".")[2], key.split(".")[-1])
+
+
+def unpacked(path):
+    """The weights of experts as transformers unpacks them."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    rewrite(path, lambda tensors: {**tensors, **{
+        key: convert_moe_packed_tensors(*both) for key, both in packed_experts(tensors)}})
+
+
+def as_mxfp4(path):
+    def edit(tensors):
+        for key, (blocks, scales) in list(packed_experts(tensors)):
+            del tensors[key]
+            tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, scales
+        return tensors
+
+    rewrite(path, edit)
+    write_config(path, {**read_config(path), "quantization_config": {"quant_method": "mxfp4"}})
+
+
+def yarn_twice(path):
+    """Two original lengths, of which the outer one counts."""
+    write_config(path, {**read_config(path), "original_max_position_embeddings": 4})
+
+
 def one_token_ahead(tensors):
     """With something of the layer that predicts one more token; transformers skips it."""
     return {**tensors, "model.layers.3.enorm.weight": torch.ones(24, dtype=torch.bfloat16)}
@@ -530,6 +568,17 @@ MODELS = {
                                  rope_parameters=rope("default", partial_rotary_factor=0.5)), {}, None),
     "minimax-m2-odd": (CAUSAL, odd("MiniMaxM2", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
                        BF16, None),
+    "yarn-twice": (CAUSAL, small("Llama", num_hidden_layers=1, rope_parameters=rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16)), {}, yarn_twice),
+    "gpt-oss": (CAUSAL, small("GptOss", head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=8,
+                              swiglu_limit=0.5, max_position_embeddings=131072), {}, None),
+    "gpt-oss-odd": (CAUSAL, odd("GptOss", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True,
+                                sliding_window=5, layer_types=["full_attention", "sliding_attention"],
+                                rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16)),
+                    BF16, old_form),
+    "gpt-oss-mxfp4": (CAUSAL, small("GptOss", hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                                    intermediate_size=128, num_local_experts=2, num_experts_per_tok=1),
+                      {"dtype": torch.bfloat16, "last": as_mxfp4}, unpacked),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
