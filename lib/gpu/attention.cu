@@ -74,7 +74,7 @@ static __device__ float score_of(const struct attention *a, float product,
 
     if (a->bias.data)
         s += widen(a->bias.dtype, a->bias.data,
-                   bucket_of(distance, a) * a->heads + head);
+                   bucket_of(distance, a) * a->bias.cols + a->bias_first + head);
     if (a->softcap > 0)
         s = (float)a->softcap * tanhf(s / (float)a->softcap);
     return s;
