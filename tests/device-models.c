@@ -98,6 +98,7 @@ static int run_model(const struct job *job, const struct backend *ops,
     }
     ret = 0;
 out:
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }

@@ -14,12 +14,12 @@ if [ ! -x "$fake" ]; then
     exit
 fi
 models=$data/models
-FAKE_GPUS=4
+FAKE_GPUS=8
 FAKE_LOG=$PWD/log
 export FAKE_GPUS FAKE_LOG
 
-run "$fake" devices
-out_is "cuda: 4 devices, driver 13.0, runtime 13.0, cuBLASLt 13.0.2
+run env FAKE_GPUS=4 "$fake" devices
+out_is "cuda: 4 devices, driver 13.0, runtime 13.0, cuBLASLt 13.0.2, NCCL 2.32.3
 cuda 0: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:01:00.0, reaches 1,2,3
 cuda 1: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:02:00.0, reaches 0,2,3
 cuda 2: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:03:00.0, reaches 0,1,3
@@ -34,6 +34,11 @@ run env FAKE_GPUS=0 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$mod
 status_is 4 "--backend cuda without a GPU ends with 4"
 err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
     "and one line"
+echo '{"ids":[1,2,3]}' > ids.jsonl
+run "$fake" train --backend cuda --data ids.jsonl -o run "$models/llama-gqa"
+status_is 1 "training on GPUs is refused"
+err_is "tp-run: --backend cuda: has no kernels for training; cpu has them" "in one line"
+ok "before anything is made" test ! -e run
 run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
 status_is 0 "without one the CPU is the default"
 
@@ -57,10 +62,28 @@ same "plainly drawn text is the CPU's" generate --ids 8,9 --max-tokens 3 --tempe
 for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
     same "text on $layout is the CPU's" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 $layout \
         "$models/llama-gqa"
+    case $layout in *tp* | *pp*) ok "by NCCL" grep -q 'exchanges [1-9]' log ;; esac
 done
+same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \
+    --temperature 1 --seed 3 "$models/llama-awkward"
+same "through the hosts text is the CPU's, too" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 \
+    --tp 2 --pp 2 --comm host "$models/llama-gqa"
+ok "without NCCL" grep -q 'exchanges 0' log
+FAKE_NCCL=0 same "and where there is no NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
+    "$models/llama-gqa"
+FAKE_GPUS=1 same "ranks share a GPU" generate --ids 5,6,7 --max-tokens 3 --tp 2 --share-gpu \
+    "$models/llama-gqa"
+rm -f log
+run env FAKE_GPUS=1 "$fake" generate --backend cuda --ids 5,6,7 --max-tokens 3 --tp 2 --share-gpu \
+    --comm nccl --json "$models/llama-gqa"
+ok "by NCCL as well" sh -c 'sed "s/,\"tokens_per.*//" out | cmp - cpu.out &&
+    grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
 same "experts give the CPU's text" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
     "$models/mixtral"
 same "and on --ep 2" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 --ep 2 "$models/mixtral"
+ok "by NCCL" grep -q 'exchanges [1-9]' log
+same "and on --tp 2 --ep 2 --pp 2" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 --tp 2 --ep 2 \
+    --pp 2 "$models/mixtral"
 
 # enough rows for cuBLASLt: of f32, and of bf16, whose rows go there in two parts
 long=$(seq -s, 1 40)
@@ -88,20 +111,72 @@ status_is 4 "a model too large for the GPU ends with 4"
 ok "and a line with bytes wanted and free, and who would have known" \
     grep -Eqx "tp-run: GPU 0: no memory for [^:]*: [0-9]+ bytes are wanted, [0-9]+ of 100000 are free; 'mem-estimate infer' says what a layout needs" err
 
-# every call fails once: one line, status 4, nothing left
-rm -f log
-k=1
-handled=0
-while :; do
-    FAKE_FAIL=$k "$fake" generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa" \
-        > out 2> err && break
-    [ $? -eq 4 ] && [ "$(wc -l < err)" -eq 1 ] && grep -q '^tp-run: .*\(GPU\|--backend cuda\)' err &&
-        handled=$((handled + 1)) || { cp err bad.err; echo "$k" >> bad.err; }
-    # the first calls prepare, then they repeat
-    [ $k -lt 60 ] && k=$((k + 1)) || k=$((k + k / 5))
-    tried=$((${tried-0} + 1))
-done
-ok "of $tried calls that fail each is one true line and status 4" test "$handled" -eq "$tried"
-[ "$handled" -eq "$tried" ] || sed 's/^/# /' bad.err
+pair="generate --backend cuda --ids 5,6 --max-tokens 2 --tp 2 $models/llama-gqa"
+run env FAKE_NCCL=0 "$fake" $pair --comm nccl
+status_is 4 "--comm nccl without NCCL ends with 4"
+err_is "tp-run: --comm nccl: rank 0 has no NCCL 2.18 or newer: see 'tp-run devices'" "and one line"
+run "$fake" $pair --comm ucx
+status_is 2 "--comm takes no other word"
+run tp-run generate --backend cpu --comm nccl --ids 5 "$models/llama-gqa"
+status_is 2 "nor nccl where there are no GPUs"
+
+# a rank that is gone, one that does nothing, and one whose GPU fails
+run timeout 20 env FAKE_DIE=200 FAKE_ON=1 "$fake" $pair
+status_is 4 "a rank that is killed in an exchange ends all"
+err_is "tp-run: rank 1 was killed by signal 9 (SIGKILL)" "with one line"
+run timeout 20 env FAKE_HANG=200 FAKE_ON=1 "$fake" $pair --rank-timeout 1
+status_is 4 "so does one that does not go on"
+err_is "tp-run: GPU 0: another rank has not answered for 1 s (--rank-timeout)" "with the time"
+run timeout 20 env FAKE_FAIL=200 FAKE_ON=1 "$fake" $pair
+status_is 4 "and one whose GPU fails"
+ok "with that GPU's line alone" grep -qx 'tp-run: GPU 1: .*unspecified launch failure.*' err
+if command -v mpirun > /dev/null && tp-run --version | grep -q '+mpi'; then
+    rm -f log
+    mpirun --allow-run-as-root --oversubscribe -np 2 "$fake" $pair > mpi.out 2> err
+    tp-run generate --backend cpu --ids 5,6 --max-tokens 2 "$models/llama-gqa" > cpu.out 2> err
+    ok "mpirun's ranks join by NCCL and give the CPU's text" \
+        sh -c 'cmp cpu.out mpi.out && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
+fi
+
+# every call fails once, of one rank and of two: one line, status 4, nothing left
+fail_each() {
+    what=$1
+    shift
+    rm -f log
+    k=1 handled=0 tried=0
+    while :; do
+        status=0
+        FAKE_ON=$([ "$what" = one ] || echo $((k % 2))) FAKE_FAIL=$k timeout 20 "$fake" "$@" \
+            > out 2> err || status=$?
+        # a rank has no number yet in its first calls, and does without cuBLASLt that does not start
+        [ $status -eq 0 ] && [ $k -gt 20 ] && break
+        if [ $status -gt 0 ]; then
+            tried=$((tried + 1))
+            if [ $status -eq 4 ] && [ "$(wc -l < err)" -eq 1 ] &&
+                grep -q '^tp-run: .*\(GPU\|--backend cuda\)' err; then
+                handled=$((handled + 1))
+            else
+                { echo "call $k: status $status" && cat err; } > bad.err
+            fi
+        fi
+        # the first calls prepare, then they repeat
+        [ $k -lt 60 ] && k=$((k + 1)) || k=$((k + k / 5))
+    done
+    ok "of $tried calls that fail in $what each is one true line and status 4" \
+        test "$handled" -eq "$tried"
+    [ "$handled" -eq "$tried" ] || sed 's/^/# /' bad.err
+}
+fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+# the command for real GPUs, so that it is known to run
+run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
+status_is 0 "tests/gpu/run runs over the fakes"
+ok "to its end, without a failure" sh -c 'tail -n 1 out | grep -q "^seconds of all.* ok$" && ! grep FAIL out'
+run env FAKE=1 FAKE_GPUS=4 FAKE_FAIL=90 sh "$top_srcdir/tests/gpu/run"
+status_is 1 "where something fails it says so with its status"
+ok "and in the table, with the reason" \
+    sh -c 'grep -q "^text of llama-gqa .*FAIL$" out && grep -q "^    tp-run: GPU" out'
+run env FAKE=1 FAKE_GPUS=0 sh "$top_srcdir/tests/gpu/run"
+status_is 4 "and without a GPU it is no success"
+fail_each two generate --backend cuda --ids 5,6 --max-tokens 1 --tp 2 "$models/llama-gqa"
 done_testing

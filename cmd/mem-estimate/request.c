@@ -12,6 +12,7 @@
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/reversed.h"
 #include "lib/estimate/stagecut.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
@@ -664,7 +665,9 @@ void request_close(struct request *r)
 int request_estimate(const struct request *r, struct memory_estimate *e,
                      struct err *err)
 {
-    return memory_estimate(e, r->outline.model, r->stored, &r->memory, err);
+    return reversed_applies(&r->memory)
+               ? reversed_estimate(e, r->outline.model, &r->memory, err)
+               : memory_estimate(e, r->outline.model, r->stored, &r->memory, err);
 }
 
 bool request_fits(const struct request *r, const struct memory_estimate *e)

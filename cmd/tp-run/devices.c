@@ -39,6 +39,10 @@ static void print_text(const struct backend *b, const struct device_report *r)
                r->blas % 100);
     else if (r->runtime)
         printf(", no cuBLASLt");
+    if (r->nccl)
+        printf(", NCCL %d.%d.%d", r->nccl / 10000, r->nccl / 100 % 100, r->nccl % 100);
+    else if (r->runtime)
+        printf(", no NCCL");
     putchar('\n');
     for (int i = 0; i < r->n; i++) {
         const struct device_facts *f = &r->device[i];
@@ -60,8 +64,8 @@ static void print_json(const struct backend *b, const struct device_report *r)
     str_addf(&out, "{\"type\":\"backend\",\"name\":\"%s\",\"devices\":%d", b->name,
              r->n);
     if (r->runtime)
-        str_addf(&out, ",\"driver\":%d,\"runtime\":%d,\"cublaslt\":%d", r->driver,
-                 r->runtime, r->blas);
+        str_addf(&out, ",\"driver\":%d,\"runtime\":%d,\"cublaslt\":%d,\"nccl\":%d",
+                 r->driver, r->runtime, r->blas, r->nccl);
     if (r->trouble[0]) {
         str_addf(&out, ",\"trouble\":");
         str_add_json(&out, r->trouble);

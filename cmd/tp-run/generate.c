@@ -33,8 +33,9 @@ struct generate {
     int micro_batches;   /* texts in the making at a time; 0: as there is room */
     int cache_tokens;    /* that the cache of a rank has room for; 0: see ROOM */
     struct draw sampling;
-    struct text *text; /* [prompts.n] */
-    size_t turn;       /* text whose words are printed now; at the front */
+    int32_t first_new, last_new; /* as in struct asked */
+    struct text *text;           /* [prompts.n] */
+    size_t turn;                 /* text whose words are printed now; at the front */
 };
 
 /* One text in the making. */
@@ -170,13 +171,18 @@ struct making {
     bool prints;
 };
 
-/* The schedule's text AT gains ID. */
+/* The schedule's text AT gains ID, or what the model's settings put in its place. */
 static void gain(void *arg, size_t at, int32_t id)
 {
     struct making *m = arg;
     struct text *t = m->text[at];
     struct scheduler_text *plan = &m->plan[at];
+    size_t n = t->prompt->n + t->ids.n;
 
+    if (m->g->first_new >= 0 && n == 1)
+        id = m->g->first_new;
+    if (m->g->last_new >= 0 && end_of(m->g, n + 1, t->ids.n + 1) == LENGTH)
+        id = m->g->last_new;
     add_id(m->g, t, id);
     ids_add(&m->all[at], id);
     plan->ids = m->all[at].v;
@@ -400,6 +406,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && comm->rank == 0)
         ret = print_texts(g, err);
     close_texts(g);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }
@@ -499,6 +506,10 @@ static int take_settings(struct generate *g, const struct given *given, struct e
         g->sampling.top_k = a.sampling.top_k;
     if (!given->top_p)
         g->sampling.top_p = a.sampling.top_p;
+    if (a.start >= 0 && g->session->source)
+        g->session->start = a.start;
+    g->first_new = a.first_new;
+    g->last_new = a.last_new;
     return 0;
 }
 
@@ -520,7 +531,9 @@ int generate_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct generate g = { .session = &session,
                           .max_tokens = 128,
-                          .sampling = { .top_p = 1 } };
+                          .sampling = { .top_p = 1 },
+                          .first_new = -1,
+                          .last_new = -1 };
     struct given given = { 0 };
     bool ignore = false;
     const struct opt opts[] = {

@@ -258,6 +258,7 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
                       s->session->checkpoint->model->family);
     if (ret == 0)
         ret = score_documents(s, &r, &limits, err);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }

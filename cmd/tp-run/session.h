@@ -15,13 +15,14 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend;
+    const char *family, *sp_mode, *launcher, *backend, *comm;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* seconds; 0: never */
     bool json, quiet;
     bool draw; /* weights are drawn, not read */
     bool memory, same_bits;
+    bool share_gpu; /* several ranks may use one */
 };
 
 enum { RANK_TIMEOUT_S = 300 }; /* by default */
@@ -48,6 +49,8 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
+        { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },             \
+        { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },      \
         { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL }, \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
     {                                                                                 \
@@ -81,6 +84,8 @@ MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,
                             struct err *err);
 void session_close(struct session *s);
+/* Cores that this process may use. */
+int session_cores(void);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
@@ -106,6 +111,11 @@ MUST_CHECK int session_parse_types(const struct session *s, struct ids *out,
                                    const char *text, const char *what, struct err *err);
 MUST_CHECK int session_encode(const struct session *s, struct ids *out,
                               const char *text, size_t len, struct err *err);
+/* The same of two texts, with a token type for each id where the model has types; RANGE
+ * is where the second text's ids lie. */
+MUST_CHECK int session_encode_pair(const struct session *s, struct ids *out,
+                                   struct ids *types, size_t range[2], const char *text,
+                                   const char *pair, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

@@ -52,7 +52,8 @@ void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t
                  const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
-void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
+void cpu_clip(struct device *d, float *y, const float *x, double least, double most,
+              size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
@@ -77,9 +78,10 @@ struct attention_step {
     const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
     const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
     size_t block_rows;      /* of each */
-    const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
-    float *lse;                /* [rows][heads], or NULL; see struct call */
-    const uint64_t *token;     /* [rows]: their numbers, where weights are dropped */
+    const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
+    const struct matrix *sinks; /* [heads], or NULL; see struct inst */
+    float *lse;                 /* [rows][heads], or NULL; see struct call */
+    const uint64_t *token;      /* [rows]: their numbers, where weights are dropped */
     uint64_t seed;
 };
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
@@ -88,8 +90,9 @@ MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
                              const struct inst *inst, const struct attention_step *step,
                              struct err *err);
 
-/* The gradients of q, k and v, beside each other in y's rows of STRIDE columns, from d,
- * that of the result.  The step's keys are its rows' own.  Fails only for want of
+/* The gradients of q, k and v, and where the step has sinks of each row those of the
+ * heads' own, beside each other in y's rows of STRIDE columns, from d, that of the
+ * result.  The step's keys are its rows' own.  Fails only for want of
  * memory. */
 MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
                                   const float *d, const float *q,

@@ -73,6 +73,7 @@ typedef int kernel(struct device *d, const struct call *c, struct err *err);
 struct device_report {
     int driver, runtime; /* versions, as 1000 * major + 10 * minor; 0: none */
     int blas;            /* of cuBLASLt, as 10000 * major + 100 * minor + patch */
+    int nccl;            /* of NCCL, likewise */
     char trouble[256];   /* why there is no device, or empty */
     int n;
     struct device_facts {
@@ -84,6 +85,42 @@ struct device_report {
     } device[64];
 };
 
+/* Devices that exchange what is in their memory by themselves, each of another rank.
+ * An exchange is asked for by all ranks of a group, in one order, and takes its turn
+ * among kernels and copies; a rank that is gone, or does not do its part in time, makes
+ * the next wait fail, and then no exchange of that device goes on.  Between begin and
+ * end are messages that do not wait for one another. */
+struct device_group;
+
+enum { DEVICE_GROUP_ID = 128 };
+
+struct device_exchange {
+    const char *name;
+    /* Can D take part?  Called once, before the others; SHARED says that several ranks
+     * use one device.  A rank that does nothing for LIMIT_S seconds (0: any time) while
+     * another waits for it has failed. */
+    bool (*probe)(struct device *d, bool shared, int limit_s);
+    /* By ID, which its first rank has made, the SIZE ranks of a group meet. */
+    int (*make_id)(struct device *d, char id[DEVICE_GROUP_ID], struct err *err);
+    int (*join)(struct device_group **out, struct device *d,
+                const char id[DEVICE_GROUP_ID], int rank, int size, struct err *err);
+    /* All ranks are done with it; what is left without this is lost to the others. */
+    int (*finish)(struct device_group *g, struct err *err);
+    void (*leave)(struct device_group *g); /* NULL is allowed */
+    /* x[n] = the sum of all ranks' x, of dtype f32 or f64 */
+    int (*all_reduce)(struct device_group *g, void *x, size_t n, enum dtype dtype,
+                      struct err *err);
+    /* all = each rank's mine[bytes[rank]], one after the other */
+    int (*all_gather)(struct device_group *g, const void *mine, void *all,
+                      const size_t *bytes, struct err *err);
+    int (*begin)(struct device_group *g, struct err *err);
+    int (*send)(struct device_group *g, const void *x, size_t bytes, int to,
+                struct err *err);
+    int (*receive)(struct device_group *g, void *x, size_t bytes, int from,
+                   struct err *err);
+    int (*end)(struct device_group *g, struct err *err);
+};
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is the host's: others may read and write it while
@@ -91,6 +128,8 @@ struct backend {
     bool (*probe)(void);
     /* Fill *r; NULL: there is nothing to say.  No process is forked afterwards. */
     void (*look)(struct device_report *r);
+    /* How many devices there are, likewise; NULL: as many as one wants. */
+    int (*count)(void);
     /* THREADS, at least 1, the caller's among them; LOCAL is the caller's number among
      * the ranks of this machine, each of which has a device of its own if it can. */
     int (*open)(struct device **out, int threads, int local, struct err *err);
@@ -107,6 +146,7 @@ struct backend {
                 struct err *err);
     int (*wait)(struct device *d, struct err *err);
     kernel *const *kernel; /* [OP_COUNT]; NULL where the communicator works */
+    const struct device_exchange *exchange; /* NULL: only through the host */
 };
 
 extern const struct backend backend_cpu, backend_cuda;

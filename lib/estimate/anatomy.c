@@ -96,11 +96,19 @@ static int find_training(struct builder *b, const struct anatomy_options *opt,
 
 /* ---- weights ---- */
 
-static enum weight_class class_of(const struct model_tensor *t)
+/* Of one expert, or of all, which are its first axis. */
+static bool is_of_experts(const struct model *m, const struct model_tensor *t)
+{
+    int sym = t->ndim > 1 ? axis_dealt(t->axis[0], &m->scope) : -1;
+
+    return t->expert >= 0 || (sym >= 0 && model_dealt_over(m, sym) == MESH_EP);
+}
+
+static enum weight_class class_of(const struct model *m, const struct model_tensor *t)
 {
     if (t->ndim < 2)
         return WEIGHT_VECTOR;
-    if (t->expert >= 0)
+    if (is_of_experts(m, t))
         return WEIGHT_EXPERT;
     return t->section >= 0 ? WEIGHT_MATRIX : WEIGHT_TABLE;
 }
@@ -185,9 +193,9 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
         if (t->section >= 0) {
             struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
-            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(whose)];
+            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(b->m, whose)];
         } else {
-            sum = &find_common(b->a, kind.read_by, class_of(whose))->sum;
+            sum = &find_common(b->a, kind.read_by, class_of(b->m, whose))->sum;
             if (n > b->a->largest)
                 b->a->largest = n;
         }

@@ -3,12 +3,14 @@
 
 #include <stddef.h>
 
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
+typedef int abi_is_compared;
+
 #ifdef HAVE_CUBLASLT_H
 #include <cublasLt.h>
 
 #include "lib/gpu/cublaslt.h"
 
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 SAME(LT_COMPUTE_32F, CUBLAS_COMPUTE_32F);
 SAME(LT_REAL_32F, CUDA_R_32F);
 SAME(LT_REAL_16BF, CUDA_R_16BF);
@@ -29,6 +31,24 @@ SAME(offsetof(struct lt_heuristic, workspace),
      offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 SAME(offsetof(struct lt_heuristic, state),
      offsetof(cublasLtMatmulHeuristicResult_t, state));
-#else
-typedef int abi_is_not_compared;
+#endif
+
+#ifdef HAVE_NCCL_H
+#include <nccl.h>
+
+#include "lib/gpu/ncclapi.h"
+
+SAME(NCCL_SUCCESS, ncclSuccess);
+SAME(NCCL_IN_PROGRESS, ncclInProgress);
+SAME(NCCL_INT8, ncclInt8);
+SAME(NCCL_FLOAT32, ncclFloat32);
+SAME(NCCL_FLOAT64, ncclFloat64);
+SAME(NCCL_SUM, ncclSum);
+SAME(NCCL_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
+SAME(NCCL_UNDEFINED, NCCL_CONFIG_UNDEF_INT);
+SAME(NCCL_OLDEST, NCCL_VERSION(2, 18, 0));
+SAME(offsetof(struct nccl_config, blocking), offsetof(ncclConfig_t, blocking));
+SAME(offsetof(struct nccl_config, cluster), offsetof(ncclConfig_t, cgaClusterSize));
+SAME(offsetof(struct nccl_config, net), offsetof(ncclConfig_t, netName));
+SAME(offsetof(struct nccl_config, split_share), offsetof(ncclConfig_t, splitShare));
 #endif

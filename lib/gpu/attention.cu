@@ -47,15 +47,15 @@ static __device__ uint64_t bucket_of(int64_t distance, const struct attention *a
     exact = buckets / 2;
     if (away < exact)
         return base + away;
-    f = logf((float)away / (float)exact) /
-        (float)log((double)a->far / (double)exact) * (float)(buckets - exact);
+    f = logf((float)away / (float)exact) / (float)log((double)a->far / (double)exact) *
+        (float)(buckets - exact);
     away = exact + (uint64_t)(f > 0 ? f : 0);
     return base + (away < buckets - 1 ? away : buckets - 1);
 }
 
 /* A product's score: scaled, with what depends on the distance added, and capped. */
-static __device__ float score_of(const struct attention *a, float product, uint64_t head,
-                                 float slope, int64_t distance)
+static __device__ float score_of(const struct attention *a, float product,
+                                 uint64_t head, float slope, int64_t distance)
 {
     float s = product * (float)a->scale + slope * (float)distance;
 
@@ -65,6 +65,18 @@ static __device__ float score_of(const struct attention *a, float product, uint6
     if (a->softcap > 0)
         s = (float)a->softcap * tanhf(s / (float)a->softcap);
     return s;
+}
+
+/* The score that HEAD has of its own, -INFINITY: none. */
+static __device__ float sink_of(const struct attention *a, uint64_t head)
+{
+    uint64_t per = a->heads / a->kv_heads;
+
+    if (!a->sinks.data)
+        return -INFINITY;
+    return widen(a->sinks.dtype, a->sinks.data,
+                 (a->sink_group + head / per) * a->sink_per + a->sink_within +
+                     head % per);
 }
 
 /* The keys that the query at POSITION sees: from *first to *end, counted from the
@@ -88,7 +100,7 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
                                         const float *k, const float *v,
                                         struct attention a, struct ranges r)
 {
-    SHARED(float, acc, WARPS * GPU_VALUE_DIM);
+    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
     SHARED(float, most, WARPS);
     SHARED(float, total, WARPS);
     struct range one = r.v[blockIdx.z];
@@ -96,6 +108,7 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
     uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
     float *own = acc + warp * a.value_dim;
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
+    float sink = sink_of(&a, head);
 
     for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
         const float *qi = q + ((one.row + i) * a.heads + head) * a.head_dim;
@@ -130,10 +143,10 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
             total[warp] = sum;
         }
         __syncthreads();
-        max = -INFINITY;
-        sum = 0;
+        max = sink;
         for (unsigned w = 0; w < WARPS; w++)
             max = most[w] > max ? most[w] : max;
+        sum = sink > -INFINITY ? expf(sink - max) : 0;
         for (unsigned w = 0; w < WARPS && max > -INFINITY; w++)
             sum += total[w] * expf(most[w] - max);
         for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x) {
@@ -144,8 +157,7 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
             yi[d] = sum > 0 ? all / sum : 0;
         }
         if (lse && threadIdx.x == 0)
-            lse[(one.row + i) * a.heads + head] =
-                sum > 0 ? max + logf(sum) : -INFINITY;
+            lse[(one.row + i) * a.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
         __syncthreads();
     }
 }
@@ -185,6 +197,6 @@ extern "C" void gpu_merge(float *y, float *lse, const float *z, const float *mor
                           struct span rows, uint64_t heads, uint64_t dim, void *stream)
 {
     if (rows.most && heads)
-        LAUNCH(merge_kernel, gpu_blocks(rows.most, 1), GPU_WARP, stream, y, lse, z, more,
-               rows, heads, dim);
+        LAUNCH(merge_kernel, gpu_blocks(rows.most, 1), GPU_WARP, stream, y, lse, z,
+               more, rows, heads, dim);
 }

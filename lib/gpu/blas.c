@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "config.h"
 #include "lib/base/mem.h"
 #include "lib/gpu/cublaslt.h"
+#include "lib/gpu/library.h"
 
 enum {
     LEAST = 32,           /* rows for which our own kernels are not as good */
@@ -34,25 +34,12 @@ struct blas {
     int nshapes;
 };
 
-/* By name, and where CUDA was when this was built. */
 static void *load(void)
 {
-    static const char *const names[] = {
-        "libcublasLt.so.13",
-        "libcublasLt.so.12",
-#ifdef CUDA_LIBDIR
-        CUDA_LIBDIR "/libcublasLt.so.13",
-        CUDA_LIBDIR "/libcublasLt.so.12",
-#endif
-    };
+    static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12",
+                                         NULL };
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-
-        if (library)
-            return library;
-    }
-    return NULL;
+    return library_open(names);
 }
 
 size_t blas_version(void)

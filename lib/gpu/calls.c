@@ -182,7 +182,7 @@ KERNEL(softcap)
 
 KERNEL(clip)
 {
-    return elementwise(d, c, GPU_CLIP, c->inst->number, 0, err);
+    return elementwise(d, c, GPU_CLIP, c->inst->clip.most, c->inst->clip.least, err);
 }
 
 KERNEL(activation)
@@ -312,8 +312,18 @@ KERNEL(angles)
                         .theta = r->theta,
                         .factor = r->factor };
 
-    gpu_angles(result(c), c->step->index[INDEX_POSITIONS], c->step->length, a,
-               result_rows(c), d->stream);
+    gpu_angles(result(c), c->step->index[program_positions(c->program, c->inst)],
+               c->step->length, a, result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(sinusoid)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+
+    gpu_sinusoid(
+        result(c), source(c, 0), c->step->index[program_positions(c->program, c->inst)],
+        c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c), d->stream);
     return launched(d, c, err);
 }
 
@@ -358,8 +368,11 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
-                           .bias = weight_of(c->w) };
+                           .sink_group = inst->attention.sink_group,
+                           .sink_within = inst->attention.sink_within,
+                           .sink_per = inst->attention.sink_per };
 
+    *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (a.value_dim > GPU_VALUE_DIM)
         return err_set(
             err, ERR_NO,

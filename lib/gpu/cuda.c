@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/gpu/blas.h"
+#include "lib/gpu/nccl.h"
 
 int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err)
 {
@@ -69,6 +72,7 @@ static void look(struct device_report *r)
     cudaDriverGetVersion(&r->driver);
     cudaRuntimeGetVersion(&r->runtime);
     r->blas = (int)blas_version();
+    r->nccl = nccl_version();
     e = cudaGetDeviceCount(&n);
     if (e == cudaErrorInsufficientDriver && r->driver)
         snprintf(r->trouble, sizeof(r->trouble),
@@ -84,6 +88,57 @@ static void look(struct device_report *r)
         if (look_at(&r->device[r->n], i, n < MOST ? n : MOST))
             r->n++;
 }
+
+static int count(void)
+{
+    int n = 0;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+/* ---- waiting ---- */
+
+void cuda_pause(int turn)
+{
+    enum { AT_ONCE = 2000, NAP_NS = 50000 };
+
+    if (turn >= AT_ONCE)
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+}
+
+/* Wait for EVENT or, where it is NULL, for all that is in the stream.  Other ranks may
+ * never do their part of that. */
+static int await(struct device *d, cudaEvent_t event, const char *what, struct err *err)
+{
+    double start = clock_seconds();
+    cudaError_t e;
+
+    if (!d->nccl) {
+        CUDA_TRY(d,
+                 event ? cudaEventSynchronize(event) : cudaStreamSynchronize(d->stream),
+                 what, err);
+        return 0;
+    }
+    for (int turn = 0;; turn++) {
+        e = event ? cudaEventQuery(event) : cudaStreamQuery(d->stream);
+        if (e != cudaErrorNotReady)
+            break;
+        if (nccl_watch(d, start, err) < 0)
+            return -1;
+        cuda_pause(turn);
+    }
+    if (e != cudaSuccess)
+        nccl_abort(d);
+    CUDA_TRY(d, e, what, err);
+    return 0;
+}
+
+static int cuda_wait(struct device *d, struct err *err)
+{
+    return await(d, NULL, "running a step", err);
+}
+
+/* ---- opening ---- */
 
 static int open_ring(struct device *d, struct err *err)
 {
@@ -124,6 +179,7 @@ static void cuda_close(struct device *d)
         return;
     if (d->stream)
         cudaStreamSynchronize(d->stream);
+    nccl_close(d);
     blas_close(d->blas);
     for (int i = 0; i < CUDA_RING; i++) {
         if (d->ring[i].free)
@@ -174,14 +230,10 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
 
 static void cuda_release(struct device *d, void *memory)
 {
-    (void)d;
+    /* so does this */
+    if (d->nccl && memory && cuda_wait(d, NULL) < 0)
+        nccl_abort(d);
     cudaFree(memory);
-}
-
-static int cuda_wait(struct device *d, struct err *err)
-{
-    CUDA_TRY(d, cudaStreamSynchronize(d->stream), "running a step", err);
-    return 0;
 }
 
 static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
@@ -192,7 +244,8 @@ static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
         struct cuda_piece *p = &d->ring[d->next];
 
         d->next = (d->next + 1) % CUDA_RING;
-        CUDA_TRY(d, cudaEventSynchronize(p->free), "a copy to it", err);
+        if (await(d, p->free, "a copy to it", err) < 0)
+            return -1;
         memcpy(p->memory, (const char *)from + at, n);
         CUDA_TRY(d,
                  cudaMemcpyAsync((char *)to + at, p->memory, n, cudaMemcpyHostToDevice,
@@ -206,6 +259,10 @@ static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
 static int copy_out(struct device *d, void *to, const void *from, size_t bytes,
                     struct err *err)
 {
+    /* a copy to memory that is not page-locked waits by itself, for as long as it takes
+     */
+    if (d->nccl && cuda_wait(d, err) < 0)
+        return -1;
     if (bytes)
         CUDA_TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream),
                  "a copy from it", err);
@@ -227,6 +284,7 @@ const struct backend backend_cuda = {
     .host_memory = false,
     .probe = probe,
     .look = look,
+    .count = count,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = allocate,
@@ -236,4 +294,5 @@ const struct backend backend_cuda = {
     .copy = copy_within,
     .wait = cuda_wait,
     .kernel = cuda_kernels,
+    .exchange = &nccl_exchange,
 };

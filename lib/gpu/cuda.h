@@ -21,7 +21,12 @@ struct device {
     } ring[CUDA_RING];
     int next;          /* of the ring */
     struct blas *blas; /* NULL: our own kernels make all products */
+    struct nccl *nccl; /* NULL: other ranks are reached through the host */
 };
+
+/* The TURN-th look, from 0, at what others do has seen nothing: look again at once at
+ * first, and now and then later. */
+void cuda_pause(int turn);
 
 /* Set *err: WHAT has failed with status E; returns -1. */
 int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err);

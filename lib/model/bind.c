@@ -426,13 +426,17 @@ static long match_input(struct model *m, const struct model_input *in, struct er
     return more ? bind_match(m, in->name) : t;
 }
 
-/* Is T, or what stands for it when it is quantised, among the inputs? */
+/* Is T, or what stands for it when it is quantised, among the inputs?  What belongs to
+ * values that are stored plainly need not be. */
 static bool is_stored(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
 
     if (m->tensor[t].source >= 0)
         return true;
+    if (d->packs && d->companion_of >= 0)
+        return m->tensor[m->state->def[d->companion_of].first + (t - d->first)]
+                   .source >= 0;
     return d->replaced_by >= 0 &&
            m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
 }
@@ -491,7 +495,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
         if (tie_by_file(m, &m->state->def[i], err) < 0)
             return -1;
     for (size_t t = 0; t < m->ntensors; t++)
-        if (!m->tensor[t].optional && !is_stored(m, t))
+        if ((!m->tensor[t].optional || m->state->def[m->tensor[t].kind].packs) &&
+            !is_stored(m, t))
             return err_set(err, ERR_INPUT,
                            "tensor %s is missing, which family %s needs",
                            m->tensor[t].name, m->family);

@@ -160,6 +160,10 @@ struct model_kind {
 size_t model_kinds(const struct model *m);
 struct model_kind model_kind(const struct model *m, int kind);
 
+/* Is tensor T stored in MXFP4, as the family says?  Then *blocks and *scales are the
+ * tensors that its values are packed in. */
+bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales);
+
 /* The mesh axis over which symbol SYM of M's scope is dealt, or -1. */
 int model_dealt_over(const struct model *m, int sym);
 

@@ -15,7 +15,9 @@ static const char *const index_names[INDEX_KINDS] = { [INDEX_IDS] = "ids",
                                                       [INDEX_POSITIONS] = "positions",
                                                       [INDEX_TOKEN_TYPES] =
                                                           "token_types",
-                                                      [INDEX_SOURCE] = "source" };
+                                                      [INDEX_SOURCE] = "source",
+                                                      [INDEX_SOURCE_POSITIONS] =
+                                                          "source_positions" };
 
 /* The operation's name; those of collectives as they are spelled elsewhere. */
 static void add_operation(struct str *out, const struct inst *inst)

@@ -43,19 +43,6 @@ bool checkpoint_is_sharded(const char *path)
     return found;
 }
 
-char *checkpoint_file_dup(const struct checkpoint *c, const char *name)
-{
-    char *path;
-
-    if (!c->sharded && c->source.single)
-        return NULL;
-    path = fs_join_dup(c->path, name);
-    if (fs_exists(path))
-        return path;
-    free(path);
-    return NULL;
-}
-
 /* ---- opening ---- */
 
 /* Bind the model to the tensors and note which tensor of it each of them is. */

@@ -90,6 +90,7 @@ int engine_open(struct engine **out, const struct program *program,
     if (!limits->sources)
         e->limits.sources = limits->source;
     link_init(&e->link, ops, device);
+    e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
@@ -439,7 +440,7 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     }
     for (int k = 0; k < INDEX_KINDS; k++)
         o->index[k] = upload_add(
-            u, NULL, k == INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+            u, NULL, k >= INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
     o->first = upload_add(u, NULL, n, unit);
@@ -532,11 +533,14 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     for (size_t i = 0; i < n; i++) {
         int32_t *first = upload_host(&e->upload, o.first);
         int32_t *ids = upload_host(&e->upload, o.index[INDEX_SOURCE]);
+        int32_t *at = upload_host(&e->upload, o.index[INDEX_SOURCE_POSITIONS]);
 
         fill_segment(e, &o, &s[i], own[i].row, wanted);
         first[i] = own_row(e, own[i].row, 0);
-        for (size_t k = 0; k < s[i].nsource; k++)
+        for (size_t k = 0; k < s[i].nsource; k++) {
             ids[own[i].source_row + k] = s[i].source[k];
+            at[own[i].source_row + k] = (int32_t)k;
+        }
         wanted += s[i].nwanted;
     }
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||

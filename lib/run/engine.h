@@ -18,6 +18,7 @@
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
 #include "lib/program/program.h"
+#include "lib/run/wires.h"
 
 struct engine_limits {
     size_t tokens;    /* of one step */
@@ -40,6 +41,7 @@ struct engine_groups {
     struct comm *expert;   /* those that share out the experts; NULL: nobody does */
     struct comm *pipe; /* those that have this rank's part of the stages, in order */
     int across;        /* ranks of the sequence group that exchange heads */
+    const struct wires *wires; /* their devices; or NULL */
 };
 
 /* WEIGHT[i] is program weight i, in the memory of DEVICE, which OPS has opened; all

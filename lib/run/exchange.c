@@ -155,6 +155,41 @@ static void sort_rows(const struct exchange *x, const struct mixture *m, char *b
     }
 }
 
+/* The same from device to device: the rows for each expert of each rank are a message,
+ * which goes from where they are to where they belong. */
+static int exchange_on_devices(struct exchange *x, const struct mixture *m, bool back,
+                               char *y, const char *from, size_t bytes, struct err *err)
+{
+    const struct device_exchange *ops = x->link->wires->ops;
+    struct device_group *group = wires_of(x->link->wires, x->comm);
+    const int32_t *table = x->came + m->count + 1;
+    const char *given = back ? y : from; /* by expert, of all: what this rank gave */
+    size_t at = 0;
+    int ret = 0;
+
+    if (ops->begin(group, err) < 0)
+        return -1;
+    for (int r = 0; r < x->comm->size; r++)
+        for (uint64_t e = m->deal[r]; e < m->deal[r + 1] && ret == 0; e++) {
+            size_t n = (size_t)(x->sent[e + 1] - x->sent[e]) * bytes;
+            char *place = (char *)(uintptr_t)given + (size_t)x->sent[e] * bytes;
+
+            if (n)
+                ret = back ? ops->receive(group, place, n, r, err)
+                           : ops->send(group, place, n, r, err);
+        }
+    for (uint64_t e = 0; e < m->count; e++)
+        for (int r = 0; r < x->comm->size && ret == 0; r++) {
+            size_t n = (size_t)table[(uint64_t)r * m->count + e] * bytes;
+
+            if (n)
+                ret = back ? ops->send(group, from + at, n, r, err)
+                           : ops->receive(group, y + at, n, r, err);
+            at += n;
+        }
+    return ret < 0 ? -1 : ops->end(group, err);
+}
+
 /* Rows of COLS to their experts, or back. */
 static int exchange_rows(struct exchange *x, const struct mixture *m, bool back,
                          void *y, const void *from, uint64_t cols, struct err *err)
@@ -203,5 +238,8 @@ int exchange_run(struct exchange *x, const struct inst *inst, const struct mixtu
     if (read_numbers(x, x->sent, sent, (size_t)m->all + 1, err) < 0 ||
         read_numbers(x, x->came, came, own + 1 + (size_t)x->comm->size * own, err) < 0)
         return -1;
+    if (wires_of(x->link->wires, x->comm))
+        return exchange_on_devices(x, m, inst->exchange == EXCHANGE_BACK, y, from,
+                                   (size_t)cols * sizeof(float), err);
     return exchange_rows(x, m, inst->exchange == EXCHANGE_BACK, y, from, cols, err);
 }

@@ -64,10 +64,13 @@ static int close_in(struct link *l, void *x, const void *host, size_t bytes,
 int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtype dtype,
                     struct err *err)
 {
+    struct device_group *group = wires_of(l->wires, c);
     size_t bytes = n * (size_t)dtype_bits(dtype) / 8;
     const void *host;
     void *sum;
 
+    if (group)
+        return l->wires->ops->all_reduce(group, x, n, dtype, err);
     if (link_read(l, x, bytes, &host, err) < 0)
         return -1;
     sum = (void *)(uintptr_t)host;
@@ -79,13 +82,31 @@ int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtyp
     return close_in(l, x, sum, bytes, err);
 }
 
+/* The same from device to device. */
+static int gather_on_devices(struct link *l, struct device_group *group, int size,
+                             const void *mine, void *all, const size_t *count,
+                             size_t unit, struct err *err)
+{
+    size_t *bytes = xcalloc((size_t)size, sizeof(*bytes));
+    int ret;
+
+    for (int r = 0; r < size; r++)
+        bytes[r] = count[r] * unit;
+    ret = l->wires->ops->all_gather(group, mine, all, bytes, err);
+    free(bytes);
+    return ret;
+}
+
 int link_all_gather(struct link *l, struct comm *c, const void *mine, void *all,
                     const size_t *count, size_t unit, struct err *err)
 {
+    struct device_group *group = wires_of(l->wires, c);
     const void *from;
     size_t n = 0;
     void *to;
 
+    if (group)
+        return gather_on_devices(l, group, c->size, mine, all, count, unit, err);
     for (int r = 0; r < c->size; r++)
         n += count[r];
     if (link_read(l, mine, count[c->rank] * unit, &from, err) < 0 ||
@@ -98,8 +119,11 @@ int link_all_gather(struct link *l, struct comm *c, const void *mine, void *all,
 int link_send(struct link *l, struct comm *c, const void *x, size_t bytes, int to,
               struct err *err)
 {
+    struct device_group *group = wires_of(l->wires, c);
     const void *host;
 
+    if (group)
+        return l->wires->ops->send(group, x, bytes, to, err);
     if (link_read(l, x, bytes, &host, err) < 0)
         return -1;
     return c->ops->send(c, host, bytes, to, err);
@@ -108,8 +132,11 @@ int link_send(struct link *l, struct comm *c, const void *x, size_t bytes, int t
 int link_receive(struct link *l, struct comm *c, void *x, size_t bytes, int from,
                  struct err *err)
 {
+    struct device_group *group = wires_of(l->wires, c);
     void *host;
 
+    if (group)
+        return l->wires->ops->receive(group, x, bytes, from, err);
     if (open_in(l, x, bytes, &host, err) < 0 ||
         c->ops->receive(c, host, bytes, from, err) < 0)
         return -1;

@@ -1,17 +1,20 @@
 /* link - collectives and messages on device memory
  *
- * A communicator works on memory of the host.  Where that is the device's own, it gets
- * the device's addresses; where not, what it sends is copied out, and what it receives
- * is copied in. */
+ * Where the devices of a communicator's ranks exchange values by themselves (wires.h),
+ * they do.  Else it works on memory of the host: where that is the device's own, it
+ * gets the device's addresses; where not, what it sends is copied out, and what it
+ * receives is copied in. */
 #ifndef LIB_RUN_LINK_H
 #define LIB_RUN_LINK_H
 
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
+#include "lib/run/wires.h"
 
 struct link {
     const struct backend *ops;
     struct device *device;
+    const struct wires *wires; /* borrowed; or NULL */
     void *host[2]; /* what is sent, and what is received; unused with host memory */
     size_t cap[2];
 };

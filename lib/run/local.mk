@@ -7,8 +7,10 @@ lib_libshardutils_a_SOURCES += \
     %D%/exchange.c %D%/exchange.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
+    %D%/rates.c %D%/rates.h \
     %D%/runner.c %D%/runner.h \
     %D%/scheduler.c %D%/scheduler.h \
     %D%/sequence.c %D%/sequence.h \
     %D%/upload.c %D%/upload.h \
-    %D%/weights.c %D%/weights.h
+    %D%/weights.c %D%/weights.h \
+    %D%/wires.c %D%/wires.h

@@ -27,12 +27,27 @@ int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
     return ret;
 }
 
+/* The device, and those of the other ranks. */
+static int open_device(struct runner *r, const struct runner_machine *machine,
+                       struct err *err)
+{
+    struct comm *const all[] = { r->groups.tensor, r->groups.expert, r->groups.pipe };
+    int local = machine->local ? machine->local - 1 : r->world->rank;
+    int n = machine->wires.shared && r->ops->count ? r->ops->count() : 0;
+
+    if (r->ops->open(&r->device, machine->threads, n ? local % n : local, err) < 0 ||
+        wires_open(&r->wires, r->ops, r->device, &machine->wires, r->world, all,
+                   sizeof(all) / sizeof(*all), err) < 0)
+        return -1;
+    r->groups.wires = &r->wires;
+    return 0;
+}
+
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct runner_machine *machine, struct comm *world,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
-    int local = machine->local ? machine->local - 1 : world->rank;
     int coord[MESH_NAXES];
 
     mesh_coord(mesh, world->rank, coord);
@@ -54,7 +69,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     r->chunk = limits->tokens;
-    if (r->ops->open(&r->device, machine->threads, local, err) < 0 ||
+    if (open_device(r, machine, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
                     &r->groups, limits, err) < 0)
@@ -65,8 +80,14 @@ fail:
     return -1;
 }
 
+int runner_finish(struct runner *r, int ret, struct err *err)
+{
+    return ret < 0 ? -1 : wires_finish(&r->wires, err);
+}
+
 void runner_close(struct runner *r)
 {
+    wires_close(&r->wires);
     engine_free(r->engine);
     weights_close(&r->weights);
     if (r->device)

@@ -17,6 +17,7 @@ struct runner_machine {
     int threads;
     int local;  /* number of this rank on its machine, from 1; 0: all are on one */
     int across; /* ranks of those that share a sequence that exchange heads; 0: all */
+    struct wires_setup wires;
 };
 
 struct runner {
@@ -28,6 +29,7 @@ struct runner {
     size_t chunk;       /* most tokens of a step, but for running texts */
     struct comm *world; /* all ranks; borrowed */
     struct engine_groups groups;
+    struct wires wires;
     int stage, nstages;     /* of the pipeline */
     int replica, nreplicas; /* over dp and ep */
 };
@@ -43,6 +45,8 @@ MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
                            const struct runner_machine *machine, struct comm *world,
                            const struct program_options *options,
                            const struct engine_limits *limits, struct err *err);
+/* RET of all that R had to do: where that is 0 all ranks end together. */
+MUST_CHECK int runner_finish(struct runner *r, int ret, struct err *err);
 void runner_close(struct runner *r);
 
 /* Do its replicas wait for each other in each step?  Then nobody waits for what another

@@ -192,6 +192,8 @@ void *fake_dlopen(const char *name, int flags)
     const char *on = getenv("FAKE_BLAS");
 
     (void)flags;
+    if (!strncmp(name, "libnccl", 7))
+        return fake_nccl_library(name);
     return !strcmp(name, "libcublasLt.so.13") && (!on || strcmp(on, "0") != 0)
                ? &library
                : NULL;
@@ -218,7 +220,8 @@ void *fake_dlsym(void *library, const char *name)
         { "cublasLtGetVersion", (void *)get_version },
     };
 
-    (void)library;
+    if (library == fake_nccl_library("libnccl.so.2"))
+        return fake_nccl_function(name);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         if (!strcmp(all[i].name, name))
             return all[i].function;

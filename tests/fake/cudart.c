@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "tests/fake/cudart.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ enum { PAGE = 4096, ALIGN = 256 };
 
 struct work {
     void (*run)(void *);
+    bool (*try)(void *); /* where it may have to be tried again: is it done? */
     struct work *next;
     max_align_t arg[];
 };
@@ -42,8 +45,9 @@ struct memory {
 static struct memory *memory;
 static struct CUstream_st *streams;
 static size_t used, live; /* bytes; things that are not released */
-static long calls, products;
-static pid_t process; /* that uses it */
+static long calls, products, exchanges;
+static int current = -1; /* device */
+static pid_t process;    /* that uses it */
 static cudaError_t last;
 
 static long number(const char *name, long otherwise)
@@ -53,9 +57,47 @@ static long number(const char *name, long otherwise)
     return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
+/* Is what the environment asks for meant for this process? */
+static bool is_meant(void)
+{
+    return number("FAKE_ON", current) == current;
+}
+
+static bool waits[FAKE_POLLS];
+
+int fake_poll_fails(enum fake_poll which)
+{
+    bool other = waits[!which];
+    int fails = waits[which] ? 0 : fake_fails();
+
+    waits[!which] |= other;
+    return fails;
+}
+
+void fake_poll_waits(enum fake_poll which)
+{
+    waits[which] = true;
+}
+
 int fake_fails(void)
 {
-    return ++calls == number("FAKE_FAIL", 0);
+    memset(waits, 0, sizeof(waits));
+    calls++;
+    if (calls == number("FAKE_DIE", 0) && is_meant())
+        raise(SIGKILL);
+    while (calls == number("FAKE_HANG", 0) && is_meant())
+        pause();
+    return calls == number("FAKE_FAIL", 0) && is_meant();
+}
+
+int fake_device(void)
+{
+    return current;
+}
+
+void fake_count_exchange(void)
+{
+    exchanges++;
 }
 
 void fake_live(int more)
@@ -74,7 +116,7 @@ void fake_forget(void)
 }
 
 /* A call begins: may it go on? */
-static bool fails(cudaError_t *e, cudaError_t injected)
+static bool fails_by(int (*injects)(void), cudaError_t *e, cudaError_t injected)
 {
     *e = cudaSuccess;
     if (!number("FAKE_DRIVER", 13000) || number("FAKE_DRIVER", 13000) < 13000)
@@ -83,13 +125,23 @@ static bool fails(cudaError_t *e, cudaError_t injected)
         *e = cudaErrorNoDevice;
     else if (process && process != getpid())
         *e = cudaErrorInitializationError;
-    else if (fake_fails())
+    else if (injects())
         *e = injected;
     if (*e == cudaSuccess)
         process = getpid();
     else
         last = *e;
     return *e != cudaSuccess;
+}
+
+static bool fails(cudaError_t *e, cudaError_t injected)
+{
+    return fails_by(fake_fails, e, injected);
+}
+
+static int stream_poll_fails(void)
+{
+    return fake_poll_fails(FAKE_POLL_STREAM);
 }
 
 /* ---- memory ---- */
@@ -150,32 +202,61 @@ cudaError_t cudaMallocHost(void **p, size_t size)
 
 /* ---- streams ---- */
 
-void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size)
+static void enqueue(cudaStream_t s, void (*run)(void *), bool (*try)(void *),
+                    const void *arg, size_t size)
 {
-    cudaStream_t s = stream;
     struct work *w = malloc(sizeof(*w) + size);
 
     w->run = run;
+    w->try = try;
     w->next = NULL;
     memcpy(w->arg, arg, size);
     *s->last = w;
     s->last = &w->next;
 }
 
-static void drain(cudaStream_t s)
+void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size)
+{
+    enqueue(stream, run, NULL, arg, size);
+}
+
+void fake_enqueue_try(void *stream, bool (*try)(void *), const void *arg, size_t size)
+{
+    enqueue(stream, NULL, try, arg, size);
+}
+
+/* Run what is in S, as far as other ranks let it; is all of it done? */
+static bool advance(cudaStream_t s)
 {
     if (!s->first)
-        return;
+        return true;
     allow(PROT_READ | PROT_WRITE);
     while (s->first) {
         struct work *w = s->first;
 
-        w->run(w->arg);
+        if (w->try && !w->try(w->arg))
+            break;
+        if (w->run)
+            w->run(w->arg);
         s->first = w->next;
         free(w);
     }
-    s->last = &s->first;
     allow(PROT_NONE);
+    if (!s->first)
+        s->last = &s->first;
+    return !s->first;
+}
+
+bool fake_advance(void *stream)
+{
+    return advance(stream);
+}
+
+/* As CUDA does: for as long as it takes. */
+static void drain(cudaStream_t s)
+{
+    while (!advance(s))
+        sched_yield();
 }
 
 static void drain_all(void)
@@ -285,8 +366,8 @@ static void tell(void)
 
     if (!f)
         return;
-    fprintf(f, "calls %ld live %zu blocks %lu products %ld\n", calls, live,
-            emu_blocks(), products);
+    fprintf(f, "calls %ld live %zu blocks %lu products %ld exchanges %ld\n", calls,
+            live, emu_blocks(), products, exchanges);
     fclose(f);
 }
 
@@ -319,9 +400,21 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     return cudaSuccess;
 }
 
+static cudaError_t query(cudaStream_t s)
+{
+    cudaError_t e;
+
+    if (fails_by(stream_poll_fails, &e, cudaErrorLaunchFailure))
+        return e;
+    if (advance(s))
+        return cudaSuccess;
+    fake_poll_waits(FAKE_POLL_STREAM);
+    return cudaErrorNotReady;
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-    return cudaStreamSynchronize(s);
+    return query(s);
 }
 
 /* ---- events ---- */
@@ -346,6 +439,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s)
         return e;
     event->stream = s;
     return cudaSuccess;
+}
+
+/* That all of the stream is done is more than is asked for, and right. */
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    return event->stream ? query(event->stream) : cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -433,8 +532,10 @@ cudaError_t cudaSetDevice(int device)
 
     if (fails(&e, cudaErrorInitializationError))
         return e;
-    return device < number("FAKE_GPUS", 2) ? cudaSuccess
-                                           : (last = cudaErrorInvalidDevice);
+    if (device >= number("FAKE_GPUS", 2))
+        return last = cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)

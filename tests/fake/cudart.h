@@ -8,23 +8,42 @@
  *   FAKE_GPUS    how many GPUs there are (2)
  *   FAKE_MEMORY  bytes of each (1 GiB)
  *   FAKE_FAIL    the number of the call that fails, from 1
+ *   FAKE_DIE     the number of the call at which the process is killed
+ *   FAKE_HANG    the number of the call that does not return
+ *   FAKE_ON      the GPU whose process the last three are meant for (all)
  *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
  *   FAKE_LOG     a file to which a line is added when a process's last stream goes:
- *                "calls N live N blocks N products N": what has not been released, and
- *                what has been run */
+ *                "calls N live N blocks N products N exchanges N": what has not been
+ *                released, and what has been run */
 #ifndef TESTS_FAKE_CUDART_H
 #define TESTS_FAKE_CUDART_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Put RUN on a copy of the SIZE bytes at ARG into STREAM. */
 void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size);
+/* The same of what TRY is called for, at any time, until it returns true. */
+void fake_enqueue_try(void *stream, bool (*try)(void *), const void *arg, size_t size);
+/* Run what is in STREAM, as far as other ranks let it; is all of it done? */
+bool fake_advance(void *stream);
+/* The device of this process, or -1. */
+int fake_device(void);
 /* The number of this call is the one that is to fail. */
 int fake_fails(void);
+/* The same of a look at whether something is done, where only the first of those that
+ * follow each other is counted; it is not done. */
+enum fake_poll { FAKE_POLL_STREAM, FAKE_POLL_NCCL, FAKE_POLLS };
+int fake_poll_fails(enum fake_poll which);
+void fake_poll_waits(enum fake_poll which);
 
 /* So many more things are in use; another product has been asked for. */
 void fake_live(int more);
 void fake_count_product(void);
+void fake_count_exchange(void);
+/* Functions of the library that is called NAME; those of tests/fake/nccl.c. */
+void *fake_nccl_library(const char *name);
+void *fake_nccl_function(const char *name);
 /* For libraries that are loaded when they are there: those of tests/fake. */
 void *fake_dlopen(const char *name, int flags);
 void *fake_dlsym(void *library, const char *name);

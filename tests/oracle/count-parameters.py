@@ -76,6 +76,10 @@ SHAPES = {
     "minimax-m2": ("minimax_m2", dict(vocab_size=200064, hidden_size=3072, intermediate_size=1536,
         num_hidden_layers=62, num_attention_heads=48, num_key_value_heads=8, head_dim=128, num_local_experts=256,
         num_experts_per_tok=8, rotary_dim=64)),
+    "gpt-oss-20b": ("gpt_oss", dict(vocab_size=201088, hidden_size=2880, intermediate_size=2880, num_hidden_layers=24,
+        num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=32, num_experts_per_tok=4)),
+    "gpt-oss-120b": ("gpt_oss", dict(vocab_size=201088, hidden_size=2880, intermediate_size=2880, num_hidden_layers=36,
+        num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4)),
 }
 
 for name, (kind, settings) in SHAPES.items():
