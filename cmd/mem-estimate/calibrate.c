@@ -95,6 +95,12 @@ int calibrate_main(const char *program, int argc, char **argv)
     if (name)
         snprintf(m.name, sizeof(m.name), "%s", name);
     m.memory = memory ? memory : m.memory;
+    if (!m.memory) {
+        err_set(&err, ERR_USAGE,
+                "--gpu-mem is missing: %s was measured on a GPU and tells none",
+                path[0]);
+        goto out;
+    }
     measured_print(&text, &m);
     if (out && fs_write_file(out, text.s, text.len, false, &err) < 0)
         goto out;

@@ -195,7 +195,9 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
         ret = largest(r->world, (double *)work, sizeof(*work) / sizeof(double), err);
     b->c.training.work = work[0];
     b->c.works = r->groups.sequence->size == 1;
-    b->c.memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (r->ops->host_memory)
+        b->c.memory =
+            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     snprintf(b->c.weights, sizeof(b->c.weights), "%s", dtype_name(matrix_type(r)));
     free(stored);
     free(work);
