@@ -350,7 +350,17 @@ check-valgrind: all $(unit_tests)
 EXTRA_DIST += %D%/mutants/list %D%/mutants/run
 check-mutants: all $(check_PROGRAMS)
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/mutants/run
-.PHONY: asan-tree check-asan check-builds check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
+# trainings killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
+TORCH = python3
+KILLS = 50
+check-long: all
+	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
+	if $(TORCH) -c 'import torch, transformers' 2> /dev/null; then \
+	    PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/train-loop.py; \
+	else \
+	    echo "train-loop.py: skipped, $(TORCH) has no torch and transformers"; fi
+
+.PHONY: asan-tree check-asan check-builds check-long check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe

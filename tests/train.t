@@ -206,7 +206,7 @@ rm -rf move/step-000008 move/step-000006
 run tp-run train -q --resume --tp 1 --pp 2 --dp 2 --threads 1 --log-samples -o move
 status_is 0 "a run goes on another mesh"
 rm -rf move/step-000008
-run tp-run train -q --resume --tp 2 --dp 1 --pp 1 --micro-batch 2 --threads 1 --log-samples -o move
+run tp-run train -q --resume --tp 3 --dp 1 --pp 1 --micro-batch 2 --threads 1 --log-samples -o move
 status_is 0 "and another"
 ok "with the losses of the uninterrupted one" same_losses whole move 2e-5
 sed -n 's/.*"samples":\[\(.*\)\].*/\1/p' move/log.jsonl | tr , '\n' | sort > seen
