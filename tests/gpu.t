@@ -168,5 +168,15 @@ fail_each() {
 }
 fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+# the command for real GPUs, so that it is known to run
+run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
+status_is 0 "tests/gpu/run runs over the fakes"
+ok "to its end, without a failure" sh -c 'tail -n 1 out | grep -q "^seconds of all.* ok$" && ! grep FAIL out'
+run env FAKE=1 FAKE_GPUS=4 FAKE_FAIL=90 sh "$top_srcdir/tests/gpu/run"
+status_is 1 "where something fails it says so with its status"
+ok "and in the table, with the reason" \
+    sh -c 'grep -q "^text of llama-gqa .*FAIL$" out && grep -q "^    tp-run: GPU" out'
+run env FAKE=1 FAKE_GPUS=0 sh "$top_srcdir/tests/gpu/run"
+status_is 4 "and without a GPU it is no success"
 fail_each two generate --backend cuda --ids 5,6 --max-tokens 1 --tp 2 "$models/llama-gqa"
 done_testing

@@ -88,7 +88,13 @@ tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
 tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+# tests/gpu/run, tried over the fakes
+check_PROGRAMS += %D%/gpu/time-attention-fake %D%/gpu/write-model
+tests_gpu_time_attention_fake_SOURCES = %D%/gpu/time-attention.c
+tests_gpu_time_attention_fake_LDADD = %D%/libgpu-emu.a $(test_libs)
+tests_gpu_write_model_LDADD = $(test_libs)
 endif
+EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
@@ -102,11 +108,17 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
+# a release has them in an archive of its own
+check_DATA = $(srcdir)/%D%/data/configs.tsv
+$(srcdir)/%D%/data/configs.tsv:
+	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
     %D%/calibration.t \
+    %D%/classify.t \
     %D%/completion.t \
     %D%/examples.t \
     %D%/experts.t \
+    %D%/encoders.t \
     %D%/families.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
@@ -300,6 +312,22 @@ check-emu-races: races-tree
 # each barrier taken away: what then passes all tests is not needed, or not tested
 check-emu-barriers: races-tree
 	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+# what only a GPU can show
+gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
+tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
+tests_gpu_real_kernels_LDADD = $(test_libs)
+tests_gpu_real_models_SOURCES = %D%/gpu/real-models.c %D%/device-models.c %D%/device-models.h
+tests_gpu_real_models_LDADD = $(program_libs)
+tests_gpu_time_attention_LDADD = $(test_libs)
+if HAVE_CUDA
+check-gpu: all
+	$(MAKE) $(AM_MAKEFLAGS) $(gpu_real) %D%/gpu/write-model %D%/compare-tensors
+	$(SHELL) $(top_srcdir)/%D%/gpu/run
+else
+check-gpu:
+	@echo 'this build has no CUDA: see ./configure --help' >&2; exit 1
+endif
+.PHONY: check-gpu
 .PHONY: check-emu check-emu-barriers check-emu-races races-tree
 
 check-valgrind: all $(unit_tests)
@@ -314,7 +342,7 @@ check-mutants: all $(check_PROGRAMS)
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
-EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_PROGRAMS = $(bench_programs) $(gpu_real)
 CLEANFILES += $(bench_programs)
 EXTRA_DIST += %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh

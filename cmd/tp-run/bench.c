@@ -14,6 +14,7 @@
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
 #include "lib/program/cost.h"
+#include "lib/run/rates.h"
 
 enum {
     MOST_TOKENS = 512,
@@ -29,6 +30,7 @@ struct bench {
     const char *out;
     struct calibration c;
     /* the part that is being timed */
+    const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
     double since;
     int part;
@@ -42,8 +44,12 @@ struct bench {
 static void see(void *arg, int part)
 {
     struct bench *b = arg;
-    double t = clock_seconds();
+    struct err late = { 0 }; /* of a device that has failed: the step's end tells */
+    double t;
 
+    if (b->runner->ops->wait(b->runner->device, &late) < 0)
+        return;
+    t = clock_seconds();
     if (b->part >= 0)
         b->seconds[b->part] += t - b->since;
     b->part = part;
@@ -133,6 +139,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     double rates[4], all[4];
     int at_once, ret = -1;
 
+    b->runner = r;
     engine_watch(r->engine, see, b);
     if (time_parts(b, r, ids, b->tokens, 0, times, err) < 0 ||
         time_parts(b, r, ids, 1, b->tokens, times + parts, err) < 0)
@@ -342,6 +349,15 @@ static int report(struct bench *b, struct err *err)
     return ret;
 }
 
+/* What this rank's device can do. */
+static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
+{
+    if (!r->ops->host_memory)
+        return rates_measure(r->ops, r->device, &b->c.memory_read, &b->c.product, err);
+    return machine_measure(b->session->machine.threads, &b->c.memory_read,
+                           &b->c.product, err);
+}
+
 static double message_bytes(const struct runner *r, uint64_t tokens)
 {
     double cols = 0, hidden = 0;
@@ -363,8 +379,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
     for (uint64_t i = 0; i < b->tokens; i++)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
-    if (machine_measure(b->session->machine.threads, &b->c.memory_read, &b->c.product,
-                        err) < 0 ||
+    if (measure_machine(b, r, err) < 0 ||
         largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
         goto out;

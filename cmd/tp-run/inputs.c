@@ -63,6 +63,15 @@ int inputs_add_text(struct inputs *in, const struct session *s, const char *name
     return add(in, &one, encode(s, &one.ids, name, text, len, err));
 }
 
+int inputs_add_pair(struct inputs *in, const struct session *s, const char *name,
+                    const char *text, const char *pair, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    return add(in, &one,
+               session_encode_pair(s, &one.ids, &one.types, one.pair, text, pair, err));
+}
+
 int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,
                    const char *list, struct err *err)
 {
@@ -165,18 +174,58 @@ static cJSON *parse_line(const char *name, const char *line, size_t len,
     return root;
 }
 
+/* The first of the members A and B of ROOT that there is, or NULL. */
+static const cJSON *member(const cJSON *root, const char *a, const char *b)
+{
+    const cJSON *j = cJSON_GetObjectItemCaseSensitive(root, a);
+
+    return j || !b ? j : cJSON_GetObjectItemCaseSensitive(root, b);
+}
+
+/* An input for each of the list CHOICES beside TEXT; all or none are added. */
+static int add_choices(struct inputs *in, const struct session *s, const char *name,
+                       const char *text, const cJSON *choices, size_t line,
+                       struct err *err)
+{
+    size_t before = in->n;
+    const cJSON *one;
+
+    cJSON_ArrayForEach(one, choices)
+    {
+        if (!cJSON_IsString(one))
+            err_set(err, ERR_INPUT, "%s: 'choices' holds what is no text", name);
+        if (!cJSON_IsString(one) ||
+            inputs_add_pair(in, s, name, text, one->valuestring, err) < 0) {
+            while (in->n > before)
+                clear_one(&in->v[--in->n]);
+            return -1;
+        }
+        in->v[in->n - 1].line = line;
+    }
+    if (in->n == before)
+        return err_set(err, ERR_INPUT, "%s: no choices", name);
+    in->v[before].choices = in->n - before;
+    return 0;
+}
+
 static int add_json(struct inputs *in, const struct session *s, const char *name,
-                    const char *line, size_t len, bool *has_text, struct err *err)
+                    size_t number, const char *line, size_t len, bool *has_text,
+                    struct err *err)
 {
     cJSON *root = parse_line(name, line, len, err);
-    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL;
+    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL, *pair = NULL;
+    const cJSON *choices = NULL;
     struct input one = { .name = xstrdup(name) };
     int ret;
 
     if (cJSON_IsObject(root)) {
-        text = cJSON_GetObjectItemCaseSensitive(root, "text");
-        if (!text)
-            text = cJSON_GetObjectItemCaseSensitive(root, "prompt");
+        text = member(root, "text", "prompt");
+        pair = member(root, "pair", NULL);
+        choices = member(root, "choices", NULL);
+        if (!text && !pair) {
+            text = member(root, "question", NULL);
+            pair = text ? member(root, "context", NULL) : NULL;
+        }
         ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
         types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
         source = cJSON_GetObjectItemCaseSensitive(root, "source");
@@ -188,6 +237,14 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         ret = -1;
     else if (ids)
         ret = add_numbers(s, &one.ids, ids, name, session_parse_ids, err);
+    else if (cJSON_IsString(text) && cJSON_IsArray(choices)) {
+        ret = add_choices(in, s, name, text->valuestring, choices, number, err);
+        cJSON_Delete(root);
+        clear_one(&one);
+        return ret;
+    } else if (cJSON_IsString(text) && cJSON_IsString(pair))
+        ret = session_encode_pair(s, &one.ids, &one.types, one.pair, text->valuestring,
+                                  pair->valuestring, err);
     else if (cJSON_IsString(text))
         ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
                      err);
@@ -203,7 +260,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                      strlen(source->valuestring), err);
     else if (ret == 0 && source)
         ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
-    if (ret == 0 && types)
+    if (ret == 0 && types && !one.types.n)
         ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
     if (ret == 0 && types && one.types.n != one.ids.n)
         ret = err_set(err, ERR_INPUT, "%s: %zu token types for %zu tokens", name,
@@ -242,7 +299,7 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
 {
     struct input bad = { 0 };
     bool has_text = true;
-    int ret = json ? add_json(in, s, name, line, len, &has_text, err)
+    int ret = json ? add_json(in, s, name, n, line, len, &has_text, err)
                    : inputs_add_text(in, s, name, line, len, err);
 
     if (ret < 0 && (err->kind != ERR_INPUT || (has_text && !s->tokenizer)))
@@ -456,6 +513,8 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
         if (share_name(s, &in->v[i].name, err) < 0 ||
             share(s, &in->v[i].line, sizeof(in->v[i].line), err) < 0 ||
             share(s, &in->v[i].bad, sizeof(in->v[i].bad), err) < 0 ||
+            share(s, in->v[i].pair, sizeof(in->v[i].pair), err) < 0 ||
+            share(s, &in->v[i].choices, sizeof(in->v[i].choices), err) < 0 ||
             share_ids(s, &in->v[i].ids, err) < 0 ||
             share_ids(s, &in->v[i].types, err) < 0 ||
             share_ids(s, &in->v[i].source, err) < 0)

@@ -142,31 +142,68 @@ static size_t valid_bytes(const char *text, size_t len)
     return at;
 }
 
-int session_encode(const struct session *s, struct ids *out, const char *text,
-                   size_t len, struct err *err)
+static int need_tokenizer(const struct session *s, struct err *err)
 {
-    struct tokens tokens = { 0 };
-    int ret = -1;
-
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
                        s->checkpoint->path,
                        !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
+    return 0;
+}
+
+static int add_tokens(const struct session *s, struct ids *out,
+                      const struct tokens *tokens, struct err *err)
+{
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (check_id(s, tokens->id[i], "tokenizer.json", err) < 0)
+            return -1;
+        ids_add(out, (int32_t)tokens->id[i]);
+    }
+    return 0;
+}
+
+int session_encode(const struct session *s, struct ids *out, const char *text,
+                   size_t len, struct err *err)
+{
+    struct tokens tokens = { 0 };
+    int ret;
+
+    if (need_tokenizer(s, err) < 0)
+        return -1;
     if (!s->replaces && valid_bytes(text, len) < len)
         return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
-    for (size_t i = 0; i < tokens.n; i++) {
-        if (check_id(s, tokens.id[i], "tokenizer.json", err) < 0)
-            goto out;
-        ids_add(out, (int32_t)tokens.id[i]);
-    }
-    ret = 0;
-out:
+    ret = add_tokens(s, out, &tokens, err);
     tokens_clear(&tokens);
+    return ret;
+}
+
+int session_encode_pair(const struct session *s, struct ids *out, struct ids *types,
+                        size_t range[2], const char *text, const char *pair,
+                        struct err *err)
+{
+    struct tokens tokens = { 0 }, kinds = { 0 };
+    double has_types;
+    int ret;
+
+    if (need_tokenizer(s, err) < 0)
+        return -1;
+    ret = tokenizer_encode_pair(s->tokenizer, text, strlen(text), pair, strlen(pair),
+                                &tokens, &kinds, range, err);
+    if (ret == 0)
+        ret = add_tokens(s, out, &tokens, err);
+    if (model_number(s->checkpoint->model, "types", &has_types))
+        for (size_t i = 0; i < kinds.n && ret == 0; i++) {
+            ret = check_type(s, kinds.id[i], "tokenizer.json", err);
+            if (ret == 0)
+                ids_add(types, (int32_t)kinds.id[i]);
+        }
+    tokens_clear(&tokens);
+    tokens_clear(&kinds);
     return ret;
 }
 

@@ -111,6 +111,11 @@ MUST_CHECK int session_parse_types(const struct session *s, struct ids *out,
                                    const char *text, const char *what, struct err *err);
 MUST_CHECK int session_encode(const struct session *s, struct ids *out,
                               const char *text, size_t len, struct err *err);
+/* The same of two texts, with a token type for each id where the model has types; RANGE
+ * is where the second text's ids lie. */
+MUST_CHECK int session_encode_pair(const struct session *s, struct ids *out,
+                                   struct ids *types, size_t range[2], const char *text,
+                                   const char *pair, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

@@ -269,6 +269,66 @@ static int carry_merge(struct family_table *t, const struct json_doc *doc,
     return 0;
 }
 
+/* TEXT with B for each A, or NULL where it has none; released with the pool. */
+static char *replaced(struct pool *pool, const char *text, const char *a, const char *b)
+{
+    struct str out = { 0 };
+    const char *at;
+    char *copy;
+
+    if (!strstr(text, a))
+        return NULL;
+    for (; (at = strstr(text, a)) != NULL; text = at + strlen(a)) {
+        str_addn(&out, text, (size_t)(at - text));
+        str_add(&out, b);
+    }
+    str_add(&out, text);
+    copy = pool_strdup(pool, out.s);
+    str_clear(&out);
+    return copy;
+}
+
+/* In the names of T's tensors put TO for each PART; *used when there was any. */
+static void rename_in(struct family_table *t, struct pool *pool, const char *part,
+                      const char *to, bool *used)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct json *j = t->v[i].json;
+        /* this family's own copy of what it extends: nobody else reads it */
+        struct json *name = (struct json *)(j->type == JSON_ARRAY ? j->first : j);
+        const char *text =
+            json_string(name) ? replaced(pool, name->text, part, to) : NULL;
+
+        if (!text)
+            continue;
+        name->text = text;
+        name->n = (uint32_t)strlen(text);
+        if (name == j)
+            t->v[i].key = text;
+        *used = true;
+    }
+}
+
+/* "names": parts of the parents' tensor names, and what stands for each here. */
+static int names_replace(struct family *f, struct json_doc *doc, struct err *err)
+{
+    const struct json *names = json_get(doc->root, "names");
+
+    if (names && names->type != JSON_OBJECT)
+        return json_error(doc, names, err, "expected an object");
+    for (const struct json *j = names ? names->first : NULL; j; j = j->next) {
+        bool used = false;
+
+        if (!json_string(j) || !*j->key)
+            return json_error(doc, j, err, "expected a part of names");
+        rename_in(&f->tensors, &doc->pool, j->key, j->text, &used);
+        rename_in(&f->carry, &doc->pool, j->key, j->text, &used);
+        if (!used)
+            return json_error(doc, j, err, "no name of a tensor has '%s'", j->key);
+    }
+    return 0;
+}
+
 /* ---- lines ---- */
 
 static void line_clear(struct family_line *l)
@@ -464,7 +524,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
                                          "captures",    "deal",    "rope",
                                          "tensors",     "carry",   "forward",
                                          "part_config", "config",  "parallelformers",
-                                         NULL };
+                                         "names",       NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -479,7 +539,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
     return 0;
 }
 
-static int fold(struct family *f, const struct json_doc *doc, struct err *err)
+static int fold(struct family *f, struct json_doc *doc, struct err *err)
 {
     static const struct {
         const char *key;
@@ -495,7 +555,7 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
     };
     const struct json *forward = json_get(doc->root, "forward");
 
-    if (check_keys(doc, err) < 0)
+    if (check_keys(doc, err) < 0 || names_replace(f, doc, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
         if (table_merge((struct family_table *)((char *)f + tables[i].at), doc,

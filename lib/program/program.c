@@ -230,9 +230,12 @@ static int build_tail(struct builder *b)
     for (int i = 0; output_names[i]; i++) {
         const struct binding *out = find_binding(b, output_names[i]);
 
-        if (out)
+        if (out && (!b->opt->only || !strcmp(b->opt->only, output_names[i])))
             add_output(b, xstrdup(output_names[i]), build_whole(b, out->value));
     }
+    if (!b->p->noutputs && b->opt->only)
+        return err_set(b->err, ERR_INPUT, "family %s: this model has no %s",
+                       b->m->family, b->opt->only);
     if (!b->p->noutputs)
         return err_set(b->err, ERR_INPUT, "family %s: the forward pass has no output",
                        b->m->family);

@@ -301,6 +301,8 @@ struct program_options {
     bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
                     only the wanted rows of the step reach the outputs */
     bool trace;  /* every line's value is an output, whole */
+    const char *only;   /* with TAIL_NONE: of the model's outputs this one alone; NULL:
+                           all */
     bool deterministic; /* results have the same bits on any number of tensor-parallel
                            ranks: what they may share the terms of is summed by one
                            binary tree, of which each has a subtree; meshes on which

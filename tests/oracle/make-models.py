@@ -632,6 +632,8 @@ def two_odd(kind, **kw):
     return two(kind, **{**base, **kw})
 
 
+LED = dict(max_encoder_position_embeddings=130, max_decoder_position_embeddings=64)
+ODD_T5 = {**T5, "num_layers": 1, "num_decoder_layers": 2, "num_heads": 5, "d_kv": 4, "d_ff": 29, "vocab_size": 61}
 NARROW = {**BF16, "wide": torch.float32}  # of FSMT: its mask does not go with float64
 MARIAN = dict(pad_token_id=59, eos_token_id=0, decoder_start_token_id=57, forced_eos_token_id=0)
 # models of two stacks, in tests/data/stacks: expected.json has source_ids as well
@@ -649,6 +651,16 @@ STACKS = {
     "blenderbot-odd": (SEQ2SEQ, two_odd("Blenderbot", encoder_no_repeat_ngram_size=0, scale_embedding=True), BF16, None),
     "blenderbot-small": (SEQ2SEQ, two("BlenderbotSmall"), BF16, with_bias),
     "blenderbot-small-odd": (SEQ2SEQ, two_odd("BlenderbotSmall", scale_embedding=True), BF16, None),
+    "led": (SEQ2SEQ, two("LED", **LED, attention_window=128), BF16, with_bias),
+    "led-odd": (SEQ2SEQ, two_odd("LED", **LED, attention_window=[120]), BF16, None),
+    "bigbird-pegasus": (SEQ2SEQ, two("BigBirdPegasus"), BF16, with_bias),
+    "bigbird-pegasus-odd": (SEQ2SEQ, two_odd("BigBirdPegasus", use_bias=True, scale_embedding=False, block_size=7,
+                                             num_random_blocks=2), BF16, None),
+    "umt5": (SEQ2SEQ, transformers.UMT5Config(**T5), BF16, None),
+    "umt5-odd": (SEQ2SEQ, transformers.UMT5Config(**ODD_T5, feed_forward_proj="relu"), BF16, untied_t5),
+    "longt5": (SEQ2SEQ, transformers.LongT5Config(**T5, feed_forward_proj="gated-gelu"), BF16, None),
+    "longt5-odd": (SEQ2SEQ, transformers.LongT5Config(**ODD_T5, local_radius=60, tie_word_embeddings=False), BF16,
+                   untied_t5),
     "marian": (SEQ2SEQ, two("Marian", **MARIAN, activation_function="swish", scale_embedding=True), BF16, with_bias),
     "marian-odd": (SEQ2SEQ, two_odd("Marian", **{**MARIAN, "pad_token_id": 58}, decoder_vocab_size=59,
                                     share_encoder_decoder_embeddings=False), BF16, None),
