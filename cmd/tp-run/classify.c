@@ -369,6 +369,7 @@ static int read_texts(struct classify *c, const struct opt_list *lines,
     struct inputs *in = &c->inputs;
     const struct session *s = c->session;
 
+    c->session->replaces = in->invalid == INVALID_REPLACE;
     if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
         return -1;
     if (prompt && pair && inputs_add_pair(in, s, "--prompt", prompt, pair, err) < 0)
@@ -407,6 +408,7 @@ int classify_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(c.inputs),
+        INPUT_INVALID_OPTION(c.inputs),
         { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "this text", NULL, NULL },
         { OPT_STRING, '\0', "pair", &pair, "TEXT", "beside it, a second text", NULL,
           NULL },

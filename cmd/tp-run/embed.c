@@ -143,6 +143,7 @@ static int read_texts(struct embed *e, const struct opt_list *lines, const char 
     struct inputs *in = &e->inputs;
     const struct session *s = e->session;
 
+    e->session->replaces = in->invalid == INVALID_REPLACE;
     if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
         return -1;
     if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
@@ -170,6 +171,7 @@ int embed_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(e.inputs),
+        INPUT_INVALID_OPTION(e.inputs),
         { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "this text", NULL, NULL },
         { OPT_STRING, '\0', "ids", &ids, "LIST", "its tokens, such as 1,2,3", NULL,
           NULL },
