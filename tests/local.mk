@@ -314,6 +314,16 @@ check-emu-races: races-tree
 # each barrier taken away: what then passes all tests is not needed, or not tested
 check-emu-barriers: races-tree
 	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+# nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
+EXTRA_DIST += %D%/ptx/run
+if HAVE_CUDA
+check-ptx:
+	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%)
+else
+check-ptx:
+	@echo 'this build has no nvcc: see ./configure --help' >&2; exit 1
+endif
+.PHONY: check-ptx
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c

@@ -173,7 +173,7 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
 
     if (need_tokenizer(s, err) < 0)
         return -1;
-    if (s->strict && valid_bytes(text, len) < len)
+    if (!s->replaces && valid_bytes(text, len) < len)
         return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)

@@ -368,6 +368,7 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
+                           .bias_first = inst->attention.bias_first,
                            .sink_group = inst->attention.sink_group,
                            .sink_within = inst->attention.sink_within,
                            .sink_per = inst->attention.sink_per };

@@ -120,7 +120,8 @@ struct attention {
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal;
-    struct matrix bias;  /* data NULL: none */
+    struct matrix bias; /* data NULL: none */
+    uint64_t bias_first;
     struct matrix sinks; /* the same: a score of its own for each head */
     uint64_t sink_group, sink_within, sink_per;
 };

@@ -174,14 +174,15 @@ struct inst {
             bool causal;
             double drop; /* rate at which weights are dropped, and where in the model */
             uint64_t site;
-            uint64_t far;  /* relative bias: distances from here on share a bucket; the
-                              inst's weight is the table [buckets][heads]; OP_RELATE:
-                              0: no two do */
-            uint64_t span; /* OP_RELATE: half of the table's rows */
-            bool sinks;    /* the inst's weight is instead a score for each head, of a
-                              key without a value; those of the heads held: head
-                              i of group g has number (sink_group + g) * sink_per +
-                              sink_within + i */
+            uint64_t far; /* relative bias: distances from here on share a bucket;
+                             the inst's weight is the table [buckets][heads];
+                             OP_RELATE: 0: no two distances do */
+            uint64_t bias_first; /* the table's column for the first head held */
+            uint64_t span;       /* OP_RELATE: half of the table's rows */
+            bool sinks; /* the inst's weight is instead a score for each head, of a
+                           key without a value; those of the heads held: head
+                           i of group g has number (sink_group + g) * sink_per +
+                           sink_within + i */
             uint64_t sink_group, sink_within, sink_per;
         } attention;
         struct {

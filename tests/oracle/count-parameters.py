@@ -5,7 +5,7 @@
 
 The shapes are those of the models' config.json; the parameters are counted by the classes of
 `transformers` (5.23) on PyTorch's meta device, tied tensors once, the correction biases of
-experts, which are buffers there, as what files hold.
+experts and of logits, which are buffers there, as what files hold.
 """
 import json
 import sys
@@ -16,7 +16,32 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 transformers.logging.set_verbosity_error()
 
+def two(layers, heads, ffn, vocab, hidden, decoders=None, **kw):
+    return dict(encoder_layers=layers, decoder_layers=decoders or layers, encoder_attention_heads=heads,
+                decoder_attention_heads=heads, encoder_ffn_dim=ffn, decoder_ffn_dim=ffn, vocab_size=vocab,
+                d_model=hidden, **kw)
+
+
 SHAPES = {
+    "bart-base": ("bart", two(6, 12, 3072, 50265, 768)),
+    "bart-large-cnn": ("bart", two(12, 16, 4096, 50264, 1024)),
+    "mbart-large-cc25": ("mbart", two(12, 16, 4096, 250027, 1024, scale_embedding=True)),
+    "barthez": ("mbart", two(6, 12, 3072, 50002, 768)),
+    "plbart-base": ("plbart", two(6, 12, 3072, 50005, 768)),
+    "opus-mt-en-de": ("marian", two(6, 8, 2048, 58101, 512, max_position_embeddings=512, activation_function="swish",
+        scale_embedding=True)),
+    "pegasus-large": ("pegasus", two(16, 16, 4096, 96103, 1024, scale_embedding=True, activation_function="relu")),
+    "m2m100_418M": ("m2m_100", two(12, 16, 4096, 128112, 1024)),
+    "nllb-200-3.3B": ("m2m_100", two(24, 16, 8192, 256206, 2048)),
+    "blenderbot-400M-distill": ("blenderbot", two(2, 32, 5120, 8008, 1280, 12)),
+    "blenderbot_small-90M": ("blenderbot-small", two(8, 16, 2048, 54944, 512)),
+    "wmt19-en-de": ("fsmt", {**two(6, 16, 8192, 42024, 1024), "decoder_ffn_dim": 4096, "src_vocab_size": 42024,
+        "tgt_vocab_size": 42024}),
+    "led-base-16384": ("led", two(6, 12, 3072, 50265, 768, attention_window=1024)),
+    "bigbird-pegasus-large": ("bigbird_pegasus", two(16, 16, 4096, 96103, 1024)),
+    "umt5-small": ("umt5", dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=256384)),
+    "long-t5-local-base": ("longt5", dict(d_model=768, d_kv=64, d_ff=2048, num_layers=12, num_heads=12,
+        vocab_size=32128, feed_forward_proj="gated-gelu")),
     "granite-3.1-8b": ("granite", dict(hidden_size=4096, intermediate_size=12800, num_hidden_layers=40,
         num_attention_heads=32, num_key_value_heads=8, vocab_size=49155, max_position_embeddings=131072,
         tie_word_embeddings=True, embedding_multiplier=12.0, attention_multiplier=0.0078125, residual_multiplier=0.22,
@@ -113,8 +138,11 @@ for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
         continue
     loader = transformers.AutoModel if name in ENCODERS else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = loader.from_config(CONFIG_MAPPING[kind](**settings))
+        config = CONFIG_MAPPING[kind](**settings)
+        if name not in ENCODERS and config.is_encoder_decoder:
+            loader = transformers.AutoModelForSeq2SeqLM
+        model = loader.from_config(config)
     count = model.num_parameters() + sum(
-        b.numel() for key, b in model.named_buffers() if key.endswith("e_score_correction_bias"))
+        b.numel() for key, b in model.named_buffers() if key.endswith(("e_score_correction_bias", "final_logits_bias")))
     config = {"model_type": kind, "architectures": [type(model).__name__], **settings}
     print(name, "exact", count, json.dumps(config), sep="\t")
