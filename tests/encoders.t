@@ -23,4 +23,16 @@ for dir in "$data"/encoders/*/; do
     run tp-shard merge -qf cut whole
     ok "$model: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
 done
+
+for dir in "$data"/cut/*/; do
+    dir=${dir%/}
+    rm -rf cut whole
+    run tp-shard split -q --mesh tp=3,pp=2 "$dir" cut
+    err_empty "${dir##*/}: is known"
+    run tp-shard merge -q cut whole
+    ok "${dir##*/}: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
+    run tp-run logits --ids 5 -o o.safetensors "$dir"
+    status_is 3 "${dir##*/}: is not run"
+    err_has "the forward pass has no output" "${dir##*/}: which is said"
+done
 done_testing

@@ -63,6 +63,7 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/llama.json \
     %D%/families/longformer.json \
@@ -76,6 +77,7 @@ family_files = \
     %D%/families/ministral.json \
     %D%/families/mistral.json \
     %D%/families/mixtral.json \
+    %D%/families/mobilebert.json \
     %D%/families/modernbert.json \
     %D%/families/mpnet.json \
     %D%/families/mpt.json \
@@ -101,10 +103,12 @@ family_files = \
     %D%/families/roformer_narrow.json \
     %D%/families/seed_oss.json \
     %D%/families/smollm3.json \
+    %D%/families/squeezebert.json \
     %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json \
+    %D%/families/tapas.json \
     %D%/families/umt5.json \
     %D%/families/xlm.json
 EXTRA_DIST += $(family_files)
