@@ -170,6 +170,9 @@ fail_each() {
 }
 fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
+ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
+    "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"

@@ -183,7 +183,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle pieces safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
@@ -203,6 +203,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-pieces \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
@@ -226,6 +227,7 @@ tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh
@@ -312,6 +314,16 @@ check-emu-races: races-tree
 # each barrier taken away: what then passes all tests is not needed, or not tested
 check-emu-barriers: races-tree
 	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+# nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
+EXTRA_DIST += %D%/ptx/run
+if HAVE_CUDA
+check-ptx:
+	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%)
+else
+check-ptx:
+	@echo 'this build has no nvcc: see ./configure --help' >&2; exit 1
+endif
+.PHONY: check-ptx
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c

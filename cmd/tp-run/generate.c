@@ -463,6 +463,7 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
 {
     bool front = launcher_is_front(&g->session->launcher);
 
+    g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
     return inputs_share(&g->prompts, g->session,
                         front && (read_prompts(g, prompts, ids, lines, err) < 0 ||
                                   check_room(g, err) < 0)
@@ -543,14 +544,14 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
+        INPUT_INVALID_OPTION(g.prompts),
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
           "most new tokens (default: the model's, or 128)", NULL, &given.tokens },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
           "sample at this temperature (0: greedy)", NULL, &given.temperature },
         { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
           NULL, &given.top_k },
-        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
-          "from the likeliest tokens that sum to P", NULL, &given.top_p },
+        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P", NULL, NULL, &given.top_p },
         { OPT_U64, '\0', "seed", &g.sampling.seed, "S", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },

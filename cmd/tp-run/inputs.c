@@ -14,6 +14,7 @@
 static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
 
 const char *const input_format_names[] = { "auto", "text", "json", NULL };
+const char *const input_invalid_names[] = { "refuse", "replace", NULL };
 
 static void clear_one(struct input *in)
 {
@@ -43,16 +44,23 @@ static int add(struct inputs *in, struct input *one, int ret)
     return 0;
 }
 
+/* session_encode, of the text called NAME. */
+static int encode(const struct session *s, struct ids *out, const char *name,
+                  const char *text, size_t len, struct err *err)
+{
+    int ret = session_encode(s, out, text, len, err);
+
+    if (ret < 0 && !strncmp(err->text, "not UTF-8", 9))
+        err_prefix(err, "%s", name);
+    return ret;
+}
+
 int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
                     const char *text, size_t len, struct err *err)
 {
     struct input one = { .name = xstrdup(name) };
 
-    int ret = session_encode(s, &one.ids, text, len, err);
-
-    if (ret < 0 && s->strict)
-        err_prefix(err, "%s", name);
-    return add(in, &one, ret);
+    return add(in, &one, encode(s, &one.ids, name, text, len, err));
 }
 
 int inputs_add_pair(struct inputs *in, const struct session *s, const char *name,
@@ -122,16 +130,46 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
+/* Is there half of a pair of \u escapes in LINE[len]?  Its first byte goes to *at. */
+static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
+{
+    bool high = false; /* the escape before this one waits for its other half */
+
+    for (size_t i = 0; i < len; i++) {
+        unsigned code = 0;
+        bool escape = line[i] == '\\' && i + 5 < len && line[i + 1] == 'u';
+
+        if (escape)
+            escape = sscanf(line + i + 2, "%4x", &code) == 1;
+        if (high && !(escape && code >= 0xDC00 && code <= 0xDFFF))
+            return true;
+        if (!high && escape && code >= 0xDC00 && code <= 0xDFFF) {
+            *at = i;
+            return true;
+        }
+        high = !high && escape && code >= 0xD800 && code <= 0xDBFF;
+        if (high)
+            *at = i;
+        i += escape ? 5 : line[i] == '\\';
+    }
+    return high;
+}
+
 /* LINE[len] as one JSON value, or NULL. */
 static cJSON *parse_line(const char *name, const char *line, size_t len,
                          struct err *err)
 {
     cJSON *root;
+    size_t at;
 
     if (json_check_cost(name, line, len, err) < 0)
         return NULL;
     root = strlen(line) == len ? cJSON_ParseWithOpts(line, NULL, true) : NULL;
-    if (!root)
+    if (!root && has_lone_surrogate(line, len, &at))
+        err_set(err, ERR_INPUT,
+                "%s: not valid JSON: half of a surrogate pair, %.6s, at byte %zu", name,
+                line + at, at);
+    else if (!root)
         err_set(err, ERR_INPUT, "%s: not valid JSON", name);
     return root;
 }
@@ -208,8 +246,8 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         ret = session_encode_pair(s, &one.ids, &one.types, one.pair, text->valuestring,
                                   pair->valuestring, err);
     else if (cJSON_IsString(text))
-        ret = session_encode(s, &one.ids, text->valuestring, strlen(text->valuestring),
-                             err);
+        ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
+                     err);
     else if (source && !text)
         ret = 0;
     else
@@ -218,8 +256,8 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                       "'ids'",
                       name);
     if (ret == 0 && cJSON_IsString(source))
-        ret = session_encode(s, &one.source, source->valuestring,
-                             strlen(source->valuestring), err);
+        ret = encode(s, &one.source, name, source->valuestring,
+                     strlen(source->valuestring), err);
     else if (ret == 0 && source)
         ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
     if (ret == 0 && types && !one.types.n)
@@ -281,10 +319,15 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
                        const char *line, size_t len, struct err *err)
 {
     cJSON *root;
+    size_t at;
 
     *json = in->format == INPUT_JSON;
     if (in->format != INPUT_AUTO || (*line != '{' && *line != '"'))
         return 0;
+    if (has_lone_surrogate(line, len, &at)) { /* it is JSON but for this */
+        *json = true;
+        return 0;
+    }
     root = parse_line(name, line, len, NULL);
     *json = root != NULL;
     cJSON_Delete(root);

@@ -29,14 +29,21 @@ struct inputs {
     size_t n;
     size_t nbad; /* lines that cannot be used: in the end the status is ERR_INPUT */
     int format;  /* enum input_format, of files of lines */
+    int invalid; /* enum input_invalid, of bytes that are not UTF-8 */
 };
+enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
 #define INPUT_FORMAT_OPTION(in)                                         \
     {                                                                   \
         OPT_CHOICE, '\0', "input-format", &(in).format, "FORMAT", NULL, \
             input_format_names, NULL                                    \
     }
-extern const char *const input_format_names[];
+#define INPUT_INVALID_OPTION(in)                                                      \
+    {                                                                                 \
+        OPT_CHOICE, '\0', "invalid", &(in).invalid, "HOW", NULL, input_invalid_names, \
+            NULL                                                                      \
+    }
+extern const char *const input_format_names[], *const input_invalid_names[];
 
 /* Inputs are read at the front, where standard input is, and shared. */
 

@@ -278,6 +278,7 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
     const struct session *s = l->session;
     struct inputs *in = &l->inputs;
 
+    l->session->replaces = in->invalid == INVALID_REPLACE;
     if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
         return -1;
     if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
@@ -318,6 +319,7 @@ int logits_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(l.inputs),
+        INPUT_INVALID_OPTION(l.inputs),
         { OPT_STRING, '\0', "source-ids", &source, "LIST",
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",

@@ -17,6 +17,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
 
@@ -201,7 +202,7 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
 
     if (need_tokenizer(s, err) < 0)
         return -1;
-    if (s->strict && valid_bytes(text, len) < len)
+    if (!s->replaces && valid_bytes(text, len) < len)
         return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
@@ -283,7 +284,12 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
-    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(
+        model_config(s->checkpoint->model), "model_type");
+    int ret = fs_exists(path)
+                  ? tokenizer_open(&s->tokenizer, path, err)
+                  : oldfiles_open(&s->tokenizer, s->checkpoint->path,
+                                  cJSON_IsString(type) ? type->valuestring : NULL, err);
 
     free(path);
     if (ret == 0 || err->kind != ERR_INPUT)

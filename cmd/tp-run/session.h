@@ -76,7 +76,7 @@ struct session {
     bool source;      /* the model reads a source, and a text begins with */
     int32_t start;    /* this id */
     uint64_t context; /* most tokens of a sequence */
-    bool strict;      /* text that is not UTF-8 is refused */
+    bool replaces;    /* text that is not UTF-8 is read with U+FFFD, not refused */
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */

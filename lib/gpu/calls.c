@@ -385,6 +385,27 @@ KERNEL(attention)
     return launched(d, c, err);
 }
 
+KERNEL(relate)
+{
+    const struct inst *inst = c->inst;
+    struct relation a = { .heads = inst->attention.heads,
+                          .dim = inst->attention.head_dim,
+                          .span = (int64_t)inst->attention.span,
+                          .far = (int64_t)inst->attention.far,
+                          .scale = inst->attention.scale };
+
+    if (a.dim > GPU_VALUE_DIM)
+        return err_set(
+            err, ERR_NO,
+            "attention over heads of %llu columns: this backend has room for "
+            "%d",
+            (unsigned long long)a.dim, GPU_VALUE_DIM);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
+               source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
+               d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(merge)
 {
     uint64_t heads = c->x[0].cols;

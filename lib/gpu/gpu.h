@@ -128,6 +128,16 @@ struct attention {
 /* y = softmax(scale q k^T, masked) v; LSE or NULL */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
                    struct attention a, struct ranges r, void *stream);
+/* Attention by distance (relate.cu). */
+struct relation {
+    uint64_t heads, dim;
+    int64_t span, far;
+    double scale;
+};
+void gpu_relate(float *y, const float *q, const float *k, const float *v,
+                const float *as_key, const float *as_query, struct relation a,
+                const int32_t *first, const int32_t *texts, struct span rows,
+                void *stream);
 /* y, lse = those over the keys of both (y, lse) and (z, more) */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);

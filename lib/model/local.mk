@@ -29,6 +29,8 @@ family_files = \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
     %D%/families/cohere2.json \
+    %D%/families/deberta.json \
+    %D%/families/deberta_v2.json \
     %D%/families/deepseek.json \
     %D%/families/deepseek_v2.json \
     %D%/families/deepseek_v3.json \

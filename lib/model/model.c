@@ -442,6 +442,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
+        } else if (!strcmp(j->key, "stack") && json_string(j)) {
+            d->stack = j->text;
         } else if ((!strcmp(j->key, "mxfp4") || !strcmp(j->key, "scales")) &&
                    json_string(j)) {
             d->packs = j;

@@ -447,8 +447,11 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
     }
     for (int k = 0; k < INDEX_KINDS; k++)
-        o->index[k] = upload_add(
-            u, NULL, k >= INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+        o->index[k] = upload_add(u, NULL,
+                                 k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
+                                 : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
+                                                    : tokens,
+                                 unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
     o->first = upload_add(u, NULL, n, unit);
@@ -551,8 +554,11 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     e->rows[ROWS_ONE] = n;
     sequence_begin(&e->source, source);
     e->rows[ROWS_SOURCE] = e->source.count;
+    e->rows[ROWS_TABLE] = e->p->table;
     upload_begin(&e->upload);
     add_offsets(e, &o, n);
+    for (size_t i = 0; i < e->rows[ROWS_TABLE]; i++)
+        ((int32_t *)upload_host(&e->upload, o.index[INDEX_EVERY]))[i] = (int32_t)i;
     wanted = 0;
     for (size_t i = 0; i < n; i++) {
         int32_t *first = upload_host(&e->upload, o.first);

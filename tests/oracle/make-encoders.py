@@ -73,6 +73,16 @@ MODELS = {
                                             "use_entity_aware_attention": False, "num_labels": 3}),
     "longformer": ("Longformer" + MLM, "Longformer", {**SMALL, "pad_token_id": 1, "attention_window": [8, 4]}),
     "longformer-tags": ("Longformer" + TAGS, "Longformer", {**ODD, "pad_token_id": 1, "attention_window": 6, "num_labels": 3}),
+    "deberta-v2": ("DebertaV2" + MLM, "DebertaV2", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True,
+        position_biased_input=False, type_vocab_size=0, max_position_embeddings=64)),
+    "deberta-v2-class": ("DebertaV2" + CLASS, "DebertaV2", dict(
+        ODD, relative_attention=True, pos_att_type="c2p|p2c", max_relative_positions=12, type_vocab_size=2, num_labels=3,
+        pooler_hidden_size=15)),
+    "deberta": ("Deberta" + MLM, "Deberta", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0)),
+    "deberta-tags": ("Deberta" + TAGS, "Deberta", dict(
+        ODD, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=2, num_labels=3, max_relative_positions=24)),
     "xlm": ("XLMWithLMHeadModel", "XLM", OLD),
     "xlm-class": ("XLM" + CLASS, "XLM", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3, n_langs=3, gelu_activation=False)),
     "flaubert": ("FlaubertWithLMHeadModel", "Flaubert", dict(OLD, pre_norm=True)),

@@ -568,7 +568,7 @@ MODELS = {
                                  rope_parameters=rope("default", partial_rotary_factor=0.5)), {}, None),
     "minimax-m2-odd": (CAUSAL, odd("MiniMaxM2", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
                        BF16, None),
-    "yarn-twice": (CAUSAL, small("Llama", num_hidden_layers=1, rope_parameters=rope(
+    "yarn-twice": (CAUSAL, small("Llama", rope_parameters=rope(
         "yarn", factor=4.0, original_max_position_embeddings=16)), {}, yarn_twice),
     "gpt-oss": (CAUSAL, small("GptOss", head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=8,
                               swiglu_limit=0.5, max_position_embeddings=131072), {}, None),
