@@ -71,6 +71,14 @@ status_is 3 "one of several ids cannot be forced"
 run tp-run generate --ids "$source" --ignore-generation-config --max-tokens 2 --json own
 status_is 0 "and need not be"
 
+for file in sentencepiece.bpe.model vocab.json; do
+    own '{}'
+    : > own/$file
+    run tp-run generate --prompt hello own
+    status_is 3 "a tokenizer that is not read is refused"
+    err_is "tp-run: own: no tokenizer.json, and $file is not read; give --ids" "by name"
+done
+
 # a source has its own length and vocabulary
 run tp-run logits --ids 1,2 --source-ids "$source,$source" -o o "$bart"
 status_is 3 "a source of more tokens than there are positions is refused"
