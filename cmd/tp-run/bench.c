@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/benchcomm.h"
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
@@ -28,6 +29,7 @@ struct bench {
     uint64_t tokens;
     int repeat;
     const char *out;
+    bool collectives; /* only these */
     struct calibration c;
     /* the part that is being timed */
     const struct runner *runner;
@@ -90,20 +92,6 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
     return 0;
 }
 
-/* The largest of each of the N numbers over all ranks. */
-static int largest(struct comm *c, double *x, size_t n, struct err *err)
-{
-    double *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
-    int ret = comm_run(c, comm_all_gather(x, all, n * sizeof(*x)), err);
-
-    for (size_t i = 0; i < n && ret == 0; i++)
-        for (int r = 0; r < c->size; r++)
-            if (all[(size_t)r * n + i] > x[i])
-                x[i] = all[(size_t)r * n + i];
-    free(all);
-    return ret;
-}
-
 /* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
  * one more token reads. */
 static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
@@ -145,7 +133,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
         time_parts(b, r, ids, 1, b->tokens, times + parts, err) < 0)
         goto out;
     engine_watch(r->engine, NULL, NULL);
-    if (largest(r->world, times, (size_t)parts * 2, err) < 0)
+    if (bench_largest(r->world, times, (size_t)parts * 2, err) < 0)
         goto out;
     for (int i = 0; i < parts; i++)
         b->c.part[i] = (struct calibrated){ times[i], times[parts + i] };
@@ -380,7 +368,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
     if (measure_machine(b, r, err) < 0 ||
-        largest(r->world, &b->c.message, 1, err) < 0 ||
+        bench_largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
         goto out;
     if (r->nstages > 1 && (run_stages(b, r, ids, err) < 0 || simulate(b, err) < 0))
@@ -423,6 +411,12 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
+    if (b->collectives) {
+        ret = runner_finish(
+            &r, bench_collectives(&r, b->repeat, b->session->opt.json, err), err);
+        runner_close(&r);
+        return ret;
+    }
     b->c.tokens = b->tokens;
     b->c.nlayers = model_layers(m);
     b->c.part = xcalloc((size_t)b->c.nlayers + 2, sizeof(*b->c.part));
@@ -447,6 +441,7 @@ int bench_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_COUNT, '\0', "repeat", &b.repeat, "N", "time each N times (default 5)",
           NULL, NULL },
+        { OPT_FLAG, '\0', "collectives", &b.collectives, NULL, NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -463,6 +458,11 @@ int bench_main(const char *program, int argc, char **argv)
     int status;
 
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+    } else if (b.collectives && (b.out || session.mesh.nranks == 1)) {
+        err_set(&err, ERR_USAGE,
+                b.out ? "--collectives writes no --output"
+                      : "--collectives: there is one rank only");
         status = cmd_fail(&cmd, &err);
     } else {
         uint64_t most = session.context ? session.context - 1 : MOST_TOKENS;
