@@ -122,6 +122,15 @@ status_is 2 "--comm takes no other word"
 run tp-run generate --backend cpu --comm nccl --ids 5 "$models/llama-gqa"
 status_is 2 "nor nccl where there are no GPUs"
 
+run "$fake" bench --backend cuda --tp 2 --collectives --repeat 1 --json "$models/llama-gqa"
+status_is 0 "bench times collectives"
+ok "of NCCL, by size" \
+    grep -q '^{"type":"collective","axis":"tp","ranks":2,"by":"NCCL","kind":"all-gather","bytes":1024,' out
+run tp-run bench --backend cpu --tp 2 --collectives --repeat 1 "$models/llama-gqa"
+ok "and through shared memory" grep -q '^tp  *2  shm  *all-reduce  *1.00 KiB ' out
+run tp-run bench --backend cpu --collectives "$models/llama-gqa"
+status_is 2 "one rank alone exchanges nothing"
+
 # a rank that is gone, one that does nothing, and one whose GPU fails
 run timeout 20 env FAKE_DIE=200 FAKE_ON=1 "$fake" $pair
 status_is 4 "a rank that is killed in an exchange ends all"

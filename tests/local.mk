@@ -1,5 +1,6 @@
 # tests - TAP, through automake's driver
 TEST_EXTENSIONS = .t
+# results are the CPU's, also where there is a GPU: tests see none
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
 T_LOG_COMPILER = $(SHELL)
@@ -8,6 +9,7 @@ AM_TESTS_ENVIRONMENT = \
     top_builddir='$(abs_top_builddir)'; export top_builddir; \
     PATH="$(abs_top_builddir)/bin:$$PATH"; export PATH; \
     LC_ALL=C.UTF-8; export LC_ALL; \
+    CUDA_VISIBLE_DEVICES=; export CUDA_VISIBLE_DEVICES; \
     LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
     export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a

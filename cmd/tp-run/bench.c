@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/tp-run/benchcomm.h"
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
@@ -31,6 +32,7 @@ struct bench {
     int repeat;
     bool train;
     const char *out;
+    bool collectives; /* only these */
     struct calibration c;
     /* the part that is being timed */
     const struct runner *runner;
@@ -91,20 +93,6 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
                 least[i] = b->seconds[i];
     }
     return 0;
-}
-
-/* The largest of each of the N numbers over all ranks. */
-static int largest(struct comm *c, double *x, size_t n, struct err *err)
-{
-    double *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
-    int ret = comm_run(c, comm_all_gather(x, all, n * sizeof(*x)), err);
-
-    for (size_t i = 0; i < n && ret == 0; i++)
-        for (int r = 0; r < c->size; r++)
-            if (all[(size_t)r * n + i] > x[i])
-                x[i] = all[(size_t)r * n + i];
-    free(all);
-    return ret;
 }
 
 /* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
@@ -179,8 +167,8 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
     token.whole = false;
     fold_parts(r, &step, work);
     fold_parts(r, &token, work + parts);
-    ret = largest(r->world, (double *)work, parts * 2 * sizeof(*work) / sizeof(double),
-                  err);
+    ret = bench_largest(r->world, (double *)work,
+                        parts * 2 * sizeof(*work) / sizeof(double), err);
     for (size_t i = 0; i < parts; i++) {
         b->c.part[i].step = work[i];
         b->c.part[i].token = work[parts + i];
@@ -192,7 +180,8 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
         for (size_t k = 0; k < sizeof(*work) / sizeof(double); k++)
             ((double *)work)[k] += ((const double *)&work[i])[k];
     if (ret == 0)
-        ret = largest(r->world, (double *)work, sizeof(*work) / sizeof(double), err);
+        ret = bench_largest(r->world, (double *)work, sizeof(*work) / sizeof(double),
+                            err);
     b->c.training.work = work[0];
     b->c.works = r->groups.sequence->size == 1;
     if (r->ops->host_memory)
@@ -227,7 +216,7 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
         time_parts(b, r, ids, 1, b->tokens, times + parts, err) < 0)
         goto out;
     engine_watch(r->engine, NULL, NULL);
-    if (largest(r->world, times, (size_t)parts * 2, err) < 0)
+    if (bench_largest(r->world, times, (size_t)parts * 2, err) < 0)
         goto out;
     for (int i = 0; i < parts; i++)
         b->c.part[i] =
@@ -289,9 +278,9 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
         2.0 * sizeof(float) * (double)t.parameters.at[t.program->nweights];
     trainer_close(&t);
     if (ret == 0)
-        ret = largest(world, &b->c.training.seconds, 1, err);
+        ret = bench_largest(world, &b->c.training.seconds, 1, err);
     if (ret == 0)
-        ret = largest(world, &b->c.training.states, 1, err);
+        ret = bench_largest(world, &b->c.training.states, 1, err);
 out:
     free(sample);
     return ret;
@@ -511,7 +500,7 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
     if (measure_machine(b, r, err) < 0 ||
-        largest(r->world, &b->c.message, 1, err) < 0 ||
+        bench_largest(r->world, &b->c.message, 1, err) < 0 ||
         measure_parts(b, r, ids, err) < 0 || add_work(b, r, err) < 0 ||
         measure_messages(b, r->world, err) < 0)
         goto out;
@@ -557,6 +546,12 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
+    if (b->collectives) {
+        ret = runner_finish(
+            &r, bench_collectives(&r, b->repeat, b->session->opt.json, err), err);
+        runner_close(&r);
+        return ret;
+    }
     b->c.tokens = b->tokens;
     b->c.nlayers = model_layers(m);
     b->c.part = xcalloc((size_t)b->c.nlayers + 2, sizeof(*b->c.part));
@@ -583,6 +578,7 @@ int bench_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_COUNT, '\0', "repeat", &b.repeat, "N", "time each N times (default 5)",
           NULL, NULL },
+        { OPT_FLAG, '\0', "collectives", &b.collectives, NULL, NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -599,6 +595,11 @@ int bench_main(const char *program, int argc, char **argv)
     int status;
 
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+    } else if (b.collectives && (b.out || session.mesh.nranks == 1)) {
+        err_set(&err, ERR_USAGE,
+                b.out ? "--collectives writes no --output"
+                      : "--collectives: there is one rank only");
         status = cmd_fail(&cmd, &err);
     } else {
         uint64_t most = session.context ? session.context - 1 : MOST_TOKENS;
