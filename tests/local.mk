@@ -109,12 +109,17 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 # it defines functions that the checks of FORTIFY would put before it
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
+check_PROGRAMS += %D%/fail-alloc.so
+tests_fail_alloc_so_SOURCES = %D%/fail-alloc.c
+tests_fail_alloc_so_CFLAGS = $(tests_fail_io_so_CFLAGS)
+tests_fail_alloc_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
 # a release has them in an archive of its own
 check_DATA = $(srcdir)/%D%/data/configs.tsv
 $(srcdir)/%D%/data/configs.tsv:
 	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
+    %D%/alloc.t \
     %D%/calibration.t \
     %D%/classify.t \
     %D%/completion.t \
@@ -362,7 +367,27 @@ check-long: all
 	else \
 	    echo "train-loop.py: skipped, $(TORCH) has no torch and transformers"; fi
 
-.PHONY: asan-tree check-asan check-builds check-long check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
+# branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes
+EXTRA_DIST += %D%/coverage.sh
+coverage_tests = %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
+    %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/quantised.t \
+    %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/pp-partition.t $(ckpt_tests)
+ckpt_tests = %D%/tp-shard-disk.t %D%/tp-shard-export.t %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t \
+    %D%/tp-shard-safety.t %D%/tp-shard-trust.t %D%/tp-shard.t
+coverage_flags = -O0 -g --coverage -fprofile-update=atomic
+coverage:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-coverage TREE_FLAGS="--without-cuda --without-mpi CFLAGS='$(coverage_flags)'"
+	cd build-coverage && find . -name '*.gcda' -exec rm -f {} + && $(MAKE) $(AM_MAKEFLAGS) -k check TESTS='$(coverage_tests)' \
+	    check_PROGRAMS='$(coverage_programs)' || :
+	cd build-coverage && $(SHELL) tests/coverage.sh
+coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
+    %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
+
+# each allocation and each system call of small jobs fails once; many minutes
+EXTRA_DIST += %D%/alloc/run
+check-alloc: all %D%/fail-alloc.so
+	top_builddir=$(abs_builddir) $(srcdir)/%D%/alloc/run
+.PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe

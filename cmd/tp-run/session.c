@@ -256,7 +256,7 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
         char *path = fs_join_dup(dir, files[i]), *text;
         cJSON *config;
 
-        if (!fs_exists(path)) {
+        if (!fs_may_exist(path)) {
             free(path);
             continue;
         }
@@ -286,7 +286,7 @@ static int open_tokenizer(struct session *s, struct err *err)
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(
         model_config(s->checkpoint->model), "model_type");
-    int ret = fs_exists(path)
+    int ret = fs_may_exist(path)
                   ? tokenizer_open(&s->tokenizer, path, err)
                   : oldfiles_open(&s->tokenizer, s->checkpoint->path,
                                   cJSON_IsString(type) ? type->valuestring : NULL, err);
