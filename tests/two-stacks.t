@@ -71,7 +71,7 @@ status_is 3 "one of several ids cannot be forced"
 run tp-run generate --ids "$source" --ignore-generation-config --max-tokens 2 --json own
 status_is 0 "and need not be"
 
-for file in sentencepiece.bpe.model vocab.json; do
+for file in source.spm vocab.json; do
     own '{}'
     : > own/$file
     run tp-run generate --prompt hello own

@@ -146,15 +146,9 @@ static size_t valid_bytes(const char *text, size_t len)
 /* A file of the checkpoint that a tokenizer is made of, but not read; or NULL. */
 static const char *other_tokenizer(const struct session *s)
 {
-    static const char *const names[] = { "spiece.model",
-                                         "sentencepiece.bpe.model",
-                                         "tokenizer.model",
-                                         "source.spm",
-                                         "sentencepiece.model",
-                                         "vocab-src.json",
-                                         "vocab.json",
-                                         "vocab.txt",
-                                         NULL };
+    static const char *const names[] = { "source.spm",      "sentencepiece.model",
+                                         "tokenizer.model", "vocab-src.json",
+                                         "vocab.json",      NULL };
     const char *found = NULL;
 
     for (int i = 0; names[i] && !found; i++) {
