@@ -130,13 +130,6 @@ bool cmd_progress(bool quiet)
     return !quiet && isatty(STDERR_FILENO);
 }
 
-bool cmd_colour(void)
-{
-    const char *no = getenv("NO_COLOR");
-
-    return (!no || !*no) && isatty(STDOUT_FILENO);
-}
-
 /* ---- help ---- */
 
 static void print_option(const struct opt *o)

@@ -103,7 +103,5 @@ int cmd_finish(const struct cmd *cmd, int status);
 
 /* True for progress on standard error: a terminal, and not quiet. */
 bool cmd_progress(bool quiet);
-/* True when standard output may be coloured (a terminal, NO_COLOR unset). */
-bool cmd_colour(void);
 
 #endif

@@ -85,6 +85,8 @@ tp-shard: none: No such file or directory: passed over" "which is told"
 run env SHARDUTILS_FAMILY_PATH=broken.json tp-run generate -q --ids 1,2 --max-tokens 1 bard
 status_is 0 "by every program"
 err_is "tp-run: broken.json:2:1: unexpected end: passed over" "in a line"
+run env SHARDUTILS_FAMILY_PATH=broken.json pp-partition schedule --pp 2 --micro-batches 4 --plan bard
+err_is "pp-partition: broken.json:2:1: unexpected end: passed over" "by a schedule too"
 
 # a model without a command
 for usual in "tp-shard show" "tp-run generate" "mem-estimate infer" "pp-partition plan"; do

@@ -16,9 +16,9 @@ static bool has_run(void)
 
 int main(void)
 {
-    static const char *const some[] = { "deepseek-v2", "gemma3", "llama-awkward",
-                                        "mixtral",     "neox",   "olmo2",
-                                        NULL };
+    static const char *const some[] = { "deepseek-v2",   "gemma3",  "gpt-oss-odd",
+                                        "llama-awkward", "mixtral", "neox",
+                                        "olmo2",         NULL };
     const struct device_models models = { .ops = &backend_cuda,
                                           .bound = 1e-5,
                                           .begin = fake_forget,

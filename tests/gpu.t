@@ -34,6 +34,11 @@ run env FAKE_GPUS=0 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$mod
 status_is 4 "--backend cuda without a GPU ends with 4"
 err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
     "and one line"
+echo '{"ids":[1,2,3]}' > ids.jsonl
+run "$fake" train --backend cuda --data ids.jsonl -o run "$models/llama-gqa"
+status_is 1 "training on GPUs is refused"
+err_is "tp-run: --backend cuda: has no kernels for training; cpu has them" "in one line"
+ok "before anything is made" test ! -e run
 run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
 status_is 0 "without one the CPU is the default"
 
@@ -172,6 +177,9 @@ fail_each() {
 }
 fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
+ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
+    "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"

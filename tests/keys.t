@@ -82,7 +82,7 @@ generate() {
     run tp-run generate --json --ids 3,4,5 "$@" m
 }
 for setting in '"repetition_penalty": 1.1' '"no_repeat_ngram_size": 3' '"suppress_tokens": [7]' \
-    '"bad_words_ids": [[7]]' '"num_beams": 4' '"min_length": 9' '"forced_eos_token_id": 2' \
+    '"bad_words_ids": [[7]]' '"num_beams": 4' '"min_length": 9' '"forced_eos_token_id": [1,2]' \
     '"do_sample": true, "min_p": 0.1'; do
     generate "{ $setting }"
     key=${setting##*, }

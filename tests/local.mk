@@ -110,11 +110,17 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
+# a release has them in an archive of its own
+check_DATA = $(srcdir)/%D%/data/configs.tsv
+$(srcdir)/%D%/data/configs.tsv:
+	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
     %D%/calibration.t \
+    %D%/classify.t \
     %D%/completion.t \
     %D%/examples.t \
     %D%/experts.t \
+    %D%/encoders.t \
     %D%/families.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
@@ -159,6 +165,7 @@ shell_tests = \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
     %D%/tp-run.t \
+    %D%/two-stacks.t \
     %D%/train-examples.t \
     %D%/train.t \
     %D%/tp-shard-layouts.t \
@@ -178,7 +185,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle pieces safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
@@ -198,6 +205,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-pieces \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
@@ -221,6 +229,7 @@ tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh

@@ -78,6 +78,8 @@ ok "ZB-H2 idles (p-1)(F+B-2W) of its span" \
     test "$(h zb-h2 1 1 .5 | cut -d' ' -f2) $(h zb-h2 2 2 1 | cut -d' ' -f2)" = "3 6"
 ok "GPipe with messages takes (m+p-1)(F+b) + 2(p-1)c" \
     test "$(values makespan --schedule gpipe --pp 4 --micro-batches 8 --latency 0.25)" = 34.5
+ok "--pipeline is another name of --schedule" \
+    test "$(values makespan --pipeline gpipe --pp 4 --micro-batches 8 --latency 0.25)" = 34.5
 span() {
     values span --schedule zb-v --latency 0.1 "$@" | awk '{ printf "%.3f", $1 }'
 }

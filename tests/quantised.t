@@ -103,8 +103,21 @@ tp-shard merge -q mx.eight mx.merged
 ok "and eight ranks give the same bytes again" cmp "$data/quantised/mxfp4/model.safetensors" mx.merged/model.safetensors
 run tp-shard split --tp 4 "$data/quantised/mxfp4" mx.four
 status_is 1 "three blocks are not parted over four ranks"
-run tp-run generate --ids 1,2 "$data/quantised/mxfp4"
-status_is 3 "a family that is described to be cut is not run"
+run tp-run generate --ids 1,2 --max-tokens 1 "$data/models/gpt-oss-mxfp4"
+status_is 0 "MXFP4 is unpacked to be run"
+ok "the ranks of an expert's blocks answer as one does" sh -c "
+    tp-run logits --tp 1 --ids 3,9,4 -o mx1.safetensors '$data/models/gpt-oss-mxfp4' &&
+    tp-run logits --mesh tp=2,ep=2 --ids 3,9,4 -o mx4.safetensors '$data/models/gpt-oss-mxfp4' &&
+    '$top_builddir/tests/compare-tensors' mx1.safetensors mx4.safetensors 1e-5 logits"
+mkdir unscaled
+sed 's/_scales"/_scalez"/' "$data/quantised/mxfp4/model.safetensors" > unscaled/model.safetensors
+cp "$data/quantised/mxfp4/config.json" unscaled
+run tp-run generate --ids 1,2 unscaled
+status_is 3 "without its scales it is refused"
+echo '{"ids":[1,2,3,4,5,6]}' > ids.jsonl
+run tp-run train -q --seq 4 --steps 1 --data ids.jsonl -o trained "$data/models/gpt-oss-mxfp4"
+status_is 1 "and it is not trained"
+err_has "weights in MXFP4 cannot be trained" "by name"
 run tp-shard split --tp 2 "$data/quantised/gptq-act-order" out.act
 status_is 1 "GPTQ with act-order cannot be cut"
 err_has "desc_act" "and the reason is named"

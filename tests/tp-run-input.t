@@ -27,6 +27,30 @@ run tp-run score --input blank "$bard"
 status_is 0 "the first line that is not empty decides"
 out_has "blank:2: " "and lines keep their numbers"
 
+# text that is none
+printf '%s\n' '"ROMEO: \ud83d\ude00"' '"a \ud800 b"' '{"text":"x\udc00"}' > half
+run tp-run generate --max-tokens 2 --input half "$bard"
+status_is 3 "half of a surrogate pair is bad input"
+err_is 'tp-run: half:2: not valid JSON: half of a surrogate pair, \ud800, at byte 3
+tp-run: half:3: not valid JSON: half of a surrogate pair, \udc00, at byte 10' "told with its line and byte"
+tail -n 2 half > halves
+run tp-run score --input halves "$bard"
+status_is 3 "in the first line, too"
+err_has 'halves:1: not valid JSON: half of a surrogate pair, \ud800, at byte 3' "with its cause"
+printf 'ROMEO: \377 what\n' > bytes
+for command in "generate --max-tokens 2" score "logits -o l"; do
+    # shellcheck disable=SC2086 # an option and its value
+    run tp-run $command --input bytes "$bard"
+    status_is 3 "${command%% *}: bytes that are not UTF-8 are refused"
+    err_is "tp-run: bytes:1: not UTF-8 at byte 7; see --invalid" "with their place"
+    # shellcheck disable=SC2086
+    run tp-run $command --invalid replace --input bytes "$bard"
+    status_is 0 "unless U+FFFD is to stand for them"
+done
+run tp-run generate --max-tokens 2 --prompt "$(cat bytes)" "$bard"
+status_is 3 "a prompt's are"
+err_is "tp-run: --prompt: not UTF-8 at byte 7; see --invalid" "as well"
+
 # later lines
 printf '%s\n' '"ROMEO: what"' 'ROMEO: what' '{"ids":[1,2' '{"ids":[5000]}' '{}' '{"text":"Q"} x' '"Q"' > lines
 run tp-run generate --max-tokens 3 --input lines "$bard"
@@ -97,7 +121,7 @@ ok "and are the same on any layout" cmp two twodp
 
 # no tokenizer
 run tp-run score "$heldout" "$model"
-err_is "tp-run: $heldout: $model: no tokenizer.json; give --ids-file" "score without a tokenizer names --ids-file"
+err_is "tp-run: $model: no tokenizer.json; give --ids-file" "score without a tokenizer names --ids-file"
 printf '%s\n' '{"ids":[1,2,3]}' 'x' '{"ids":[3,4]}' > ids
 run tp-run score --input ids "$model"
 status_is 3 "lines of ids need no tokenizer"

@@ -200,6 +200,43 @@ status_is 0 "examples/machines/train.sh trains"
 tp-run train -q --tp 2 --dp 2 --data ids.jsonl --seq 16 --steps 3 --threads 1 -o near "$small"
 ok "ranks of mpirun and local ones train to the same bits" \
     cmp far/step-000003/rank-tp1-pp0.safetensors near/step-000003/rank-tp1-pp0.safetensors
+
+# ranks with directories of their own: rank 0 gets all parts
+mkdir side0 side1 side2 side3
+# shellcheck disable=SC2016 # for the inner shell
+printf '%s\n' '#!/bin/sh' 'cd "side$OMPI_COMM_WORLD_RANK" && exec tp-run "$@"' > each
+chmod +x each
+set -- train -q --tp 2 --pp 2 --data "$PWD/ids.jsonl" --seq 16 --steps 6 --lr-schedule constant --lr 1e-3 --save-every 3 \
+    --threads 1 -o run "$(cd "$small" && pwd)"
+mpi 4 ./each "$@"
+status_is 0 "ranks that share no directory train"
+tp-run "$@"
+same_parts() {
+    for part in run/step-000006/rank-*; do
+        cmp "$part" "side0/$part" || return 1
+    done
+}
+ok "their checkpoint is whole where rank 0 is, to the bit" same_parts
+ok "and verifies" tp-shard verify side0/run/step-000006
+ok "nothing is elsewhere" sh -c '[ -z "$(ls side1 side2 side3 | grep run)" ]'
+rm -rf side0/run/step-000006
+for side in side1 side2 side3; do
+    mkdir $side/run
+    cp -r side0/run/run.json side0/run/step-000003 $side/run
+done
+mpi 4 ./each train -q --resume --threads 1 -o run
+status_is 0 "they go on from a copy"
+ok "to the same bits" same_parts
+rm -rf side1/run side2/run side3/run
+if mount -t tmpfs -o size=300k tmpfs side0 2> mount.err; then
+    mpi 4 ./each "$@"
+    umount side0
+    status_is 4 "where rank 0 has no room for them the run ends with 4"
+    ok "and says so, the same from every rank that is still there" test "$(sort -u err | grep -c 'No space left on device')" = 1
+else
+    skip "where rank 0 has no room for them the run ends with 4" "cannot mount"
+fi
+
 mpirun --oversubscribe -n 2 tp-run train -q --tp 2 --data ids.jsonl --seq 16 --steps 100000 --threads 1 \
     -o told "$small" > out 2> err < /dev/null &
 pid=$!

@@ -43,6 +43,23 @@ rm -rf again again5
 tp-shard split -q --tp 5 whole5 again5 && tp-shard merge -q again5 again
 ok "what was merged is a model directory like any other" diff -r whole5 again
 
+# since transformers 5 a model's state has the experts of a layer in one tensor
+rm -rf experts two.experts
+run tp-shard split -q --mesh tp=2,ep=2 "$pickles/model-experts" two.experts
+status_is 0 "experts in one tensor are cut as tensors of their own"
+run tp-shard verify -q --against "$pickles/model-experts" two.experts
+status_is 0 "and are those of the file that they are from"
+run tp-shard merge -q two.experts experts
+status_is 0 "and merged"
+run tp-shard diff experts "$data/models/qwen3-moe"
+status_is 0 "as save_pretrained has them"
+mkdir wrong
+cp "$pickles/model-experts/pytorch_model.bin" wrong
+sed 's/\("num_[a-z_]*experts": \)6/\15/' "$pickles/model-experts/config.json" > wrong/config.json
+run tp-shard split -q --tp 2 wrong wrong.cut
+status_is 3 "a stack of another number of experts is none"
+err_has "mlp.experts.gate_up_proj: no rule of family qwen3_moe matches it" "and told by name"
+
 mkdir attack
 cp "$pickles/model-shards/config.json" attack
 printf '{"weight_map":{"a":"../x.bin"}}' > attack/pytorch_model.bin.index.json

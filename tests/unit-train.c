@@ -65,6 +65,49 @@ static void try_adamw(const char *file)
         printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
 }
 
+/* Numbers of all sizes, cut in two parts at every place. */
+static void try_squares(void)
+{
+    enum { N = 70000, CUTS = 50 };
+    double whole[SQUARES_WORDS], part[2][SQUARES_WORDS], exact, sum = 0;
+    float *x = xmalloc(N * sizeof(*x));
+    struct squares s = { 0 };
+    size_t bad = 0;
+
+    for (size_t i = 0; i < N; i++) {
+        x[i] = (float)ldexp(sign(i, 1) * (double)(i * 2654435761u % 16777213 + 1),
+                            (int)(i % 97) - 160);
+        sum += (double)x[i] * (double)x[i];
+    }
+    squares_add(&s, x, N);
+    squares_words(&s, whole);
+    exact = squares_sum(whole);
+    tap_ok(fabs(exact - sum) <= 1e-11 * sum, "squares add up to their sum");
+    for (size_t k = 1; k < CUTS; k++) {
+        for (int i = 0; i < 2; i++) {
+            s = (struct squares){ 0 };
+            squares_add(&s, i ? x + k * N / CUTS : x,
+                        i ? N - k * N / CUTS : k * N / CUTS);
+            squares_words(&s, part[i]);
+        }
+        for (int i = 0; i < SQUARES_WORDS; i++)
+            part[0][i] += part[1][i];
+        bad += squares_sum(part[0]) != exact;
+    }
+    tap_ok(bad == 0, "to the bit, in whatever parts");
+    s = (struct squares){ 0 };
+    x[7] = HUGE_VALF;
+    squares_add(&s, x, N);
+    squares_words(&s, whole);
+    tap_ok(isnan(squares_sum(whole)), "and to no number where one is infinite");
+    x[7] = 0x1p-149f;
+    s = (struct squares){ 0 };
+    squares_add(&s, x + 7, 1);
+    squares_words(&s, whole);
+    tap_ok(squares_sum(whole) == 0x1p-298, "the least number counts");
+    free(x);
+}
+
 static void try_rates(void)
 {
     tap_ok(schedule_rate(SCHEDULE_LINEAR, 1, 0, 2, 10) == 0 &&
@@ -345,6 +388,7 @@ int main(int argc, char **argv)
     FILE *f = fopen(training, "r");
 
     try_adamw(adamw);
+    try_squares();
     try_rates();
     while (f && read_wanted(f, w))
         if (argc < 2 || !strcmp(argv[1], w->name))

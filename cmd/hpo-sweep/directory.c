@@ -46,8 +46,9 @@ static bool has_storage(const char *owner)
     return there;
 }
 
-/* Whether what has OWNER is ours, who are OURS: of the same study, unless that is a
- * copy of one that is there as well; or of one that the same storage had before. */
+/* Does a directory owned by OWNER belong to OURS?  Yes if both name the same study,
+ * unless one is a copy of the other and both still exist; or if OWNER is an earlier
+ * study of the same storage. */
 static bool same_owner(const char *owner, const char *ours)
 {
     size_t n = strcspn(ours, "\n");

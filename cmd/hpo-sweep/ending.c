@@ -149,7 +149,7 @@ static void add_tally(struct str *out, const struct loop *l, const struct tally 
     str_clear(&text);
 }
 
-/* Whether --fail-on has what it looks for; WHY says so if no trial does. */
+/* Is the condition of --fail-on met?  WHY explains it if no trial does. */
 static bool goes_wrong(const struct loop *l, struct str *why)
 {
     const struct space *space = &l->s->file.space;
@@ -186,7 +186,8 @@ int ending_report(struct loop *l, const struct cmd *cmd)
     struct tally tally = { 0 };
     struct str line = { 0 };
     bool wrong = goes_wrong(l, &line);
-    bool all = wrong && !l->nended; /* nothing was left to do: what was done before */
+    bool all =
+        wrong && !l->nended; /* nothing was left to do: report the earlier results */
     char buf[16];
 
     for (size_t i = 0; i < (all ? s->n : l->nended); i++)

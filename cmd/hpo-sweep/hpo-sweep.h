@@ -75,19 +75,19 @@ MUST_CHECK int session_open(struct session *s, const struct where *w, bool chang
  * study.  Where nothing names a study, it is the only one of the working directory. */
 MUST_CHECK int session_open_file(struct session *s, const struct where *w,
                                  const char *file, struct err *err);
-/* Read the sweep file PATH into *S, which then knows its study's name and storage, and
- * check W as far as that goes without them: nothing is opened or made. */
+/* Read the sweep file PATH into *S, derive the names of the study and its storage, and
+ * check W as far as possible without opening them. */
 MUST_CHECK int session_read_sweep(struct session *s, const char *path,
                                   const struct wish *w, struct err *err);
 /* Open, or begin, its study, alone and loaded. */
 MUST_CHECK int session_open_study(struct session *s, const struct wish *w,
                                   struct err *err);
-/* Let the study, which has no trials, begin with those of the study NAME that have
- * values and fit the space: *TAKEN of *TOTAL.  NAME is one of the same storage, a
- * storage or a sweep file.  Nothing is done when an earlier run has done so. */
+/* Start the study, which has no trials, with the trials of study NAME that have values
+ * and fit the space: *TAKEN of *TOTAL.  NAME is a study of the same storage, a storage
+ * or a sweep file.  Does nothing if an earlier run has done it. */
 MUST_CHECK int session_warm_start(struct session *s, const char *name, size_t *taken,
                                   size_t *total, struct err *err);
-/* Print what a person should know of the storage, once in its life. */
+/* Print the storage's advice, once in the life of the storage. */
 void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */
 MUST_CHECK int session_begin(struct session *s, struct err *err);
@@ -110,12 +110,12 @@ MUST_CHECK int session_lease(struct session *s, int64_t id, double seconds,
 /* There is news of T: its lease, if it has one, begins again. */
 MUST_CHECK int session_renew(struct session *s, const struct study_trial *t,
                              struct err *err);
-/* Trials whose lease is over, or, by session_reap, whose worker was of this host and is
- * dead, have failed; with AGAIN what they tried waits to be tried again. */
+/* Record as failed the trials whose lease has expired, and (session_reap) those whose
+ * worker on this host is dead; with AGAIN, enqueue their points again. */
 MUST_CHECK int session_end_leases(struct session *s, bool again, struct err *err);
 MUST_CHECK int session_reap(struct session *s, bool again, struct err *err);
-/* T fails because its worker was ended; with AGAIN, and unless that has happened three
- * times to its point, what it tried waits to be tried again.  T may have moved. */
+/* Record T as failed because its worker was ended; with AGAIN, enqueue its point again
+ * unless this has happened to it three times.  T may have moved afterwards. */
 MUST_CHECK int session_interrupt(struct session *s, struct study_trial *t, bool again,
                                  struct err *err);
 /* How often T's command was started before; and note it. */

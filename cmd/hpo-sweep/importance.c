@@ -9,7 +9,7 @@
 #include "lib/sweep/sampler/fanova.h"
 #include "lib/sweep/sampler/pedanova.h"
 
-enum { FEW = 20 }; /* from so many trials on, importances are worth their name */
+enum { FEW = 20 }; /* with fewer trials importances are mostly noise */
 
 static int compare_importance(const void *a, const void *b)
 {
@@ -103,7 +103,7 @@ static void print(const struct importances *all, const struct importance *one,
     str_clear(&line);
 }
 
-/* One line about what the importances rest on, if it is little or not all. */
+/* Warn in one line if the importances rest on few trials or not on all. */
 static void warn(const struct cmd *cmd, const struct importances *all)
 {
     const char *s = all->infinite == 1 ? "" : "s";

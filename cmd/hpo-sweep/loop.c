@@ -146,7 +146,8 @@ static bool measured(const struct loop *l, const struct job *job, double *values
            measure_constraints(constraints, &l->o->measure, job->dir, why);
 }
 
-/* Failures in a row end the run for good, however those end that run beside them. */
+/* Consecutive failures end the run, whatever the results of the trials still running.
+ */
 static void count_failure(struct loop *l, bool failed)
 {
     if (l->gave_up)
@@ -357,8 +358,8 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     return session_end(l->s, err);
 }
 
-/* End what takes too long, or everything after a signal or a failure of our own; after
- * another signal at once. */
+/* End commands past their timeout, and all commands after a signal or an error of our
+ * own; at a second signal kill them at once. */
 static void enforce(struct loop *l)
 {
     double now = clock_seconds();

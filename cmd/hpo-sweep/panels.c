@@ -223,8 +223,8 @@ static void rate(struct panels *p, bool ranks)
     free(sorted);
 }
 
-/* Where VALUE lies between the ends of the parameter's range; choices are far apart, as
- * one says nothing of another. */
+/* The position of VALUE in the parameter's range, from 0 to 1; choices are far apart,
+ * because one says nothing about another. */
 static double unit_of(const struct axis *a, double value)
 {
     if (a->param->dist.kind == DIST_CATEGORICAL)
@@ -263,8 +263,8 @@ struct field {
     double width; /* of the kernel */
 };
 
-/* The mean of what is near (X, Y), by a normal kernel (Nadaraya 1964, Watson 1964);
- * NaN where nothing is. */
+/* The mean of the values near (X, Y), by a normal kernel (Nadaraya 1964, Watson 1964);
+ * NaN where there are none. */
 static double estimate(const struct field *f, double x, double y)
 {
     double sum = 0, weight = 0;
@@ -295,8 +295,8 @@ static void fill(const struct chart *c, const struct axis *ax, const struct axis
         canvas_rectangle(c->canvas, x0, y0, x1 - x0 + 0.3, y1 - y0 + 0.3, colour);
 }
 
-/* Bands of the estimate, of so many levels; neighbours of one level are one
- * rectangle. */
+/* Draw the estimate in bands of that number of levels; adjacent cells of one level are
+ * one rectangle. */
 static void draw_field(const struct chart *c, const struct panels *p,
                        const struct axis *ax, const struct axis *ay)
 {

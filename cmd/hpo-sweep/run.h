@@ -67,7 +67,7 @@ uint64_t loop_budget(const struct loop *l);
 uint64_t loop_done(const struct loop *l);
 /* Whether another trial may be begun now. */
 bool loop_may_draw(const struct loop *l);
-/* Run trials until there are enough, or until what ends it sooner. */
+/* Run trials until there are enough or something ends the run. */
 MUST_CHECK int loop_run(struct loop *l, struct err *err);
 
 /* Take the directory of the trials, l->base: runs of other studies stay out of it, for
@@ -104,7 +104,7 @@ struct progress progress_begin(const struct loop *l);
 void progress_show(struct progress *p, const struct loop *l);
 void progress_end(struct progress *p, const struct loop *l);
 
-/* Find what can be known to be wrong with the command before the first trial. */
+/* Check the command for errors that can be found before the first trial. */
 MUST_CHECK int spawn_check(struct loop *l, struct err *err);
 /* Take the words of the file that --require names, checked. */
 MUST_CHECK int spawn_read_require(struct loop *l, struct err *err);

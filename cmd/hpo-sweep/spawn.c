@@ -32,7 +32,7 @@ static char *variable_dup(const char *name)
     return variable;
 }
 
-/* Whether VARIABLE tells a trial something else than a parameter. */
+/* Is VARIABLE one that does not name a parameter? */
 static bool is_taken(const char *variable)
 {
     static const char *const taken[] = {

@@ -39,7 +39,7 @@ static int constrain(struct session *s, const struct study_trial *t,
     return ret;
 }
 
-/* What is told with a NaN among its values fails, which is said. */
+/* A trial with a NaN among its values fails, and a message says so. */
 static int refuse_nan(struct session *s, const struct study_trial *t,
                       const double *values, size_t n, bool *refused, struct err *err)
 {

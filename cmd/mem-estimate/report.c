@@ -7,6 +7,7 @@
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/reversed.h"
 #include "lib/base/fs.h"
 #include "lib/plot/canvas.h"
 
@@ -377,6 +378,19 @@ static void explain_peak(struct str *out, const struct rank_memory *k)
     str_addf(out, " = %s\n", str_human(size, k->total));
 }
 
+/* Of tp-run, by the program that is trained. */
+static void explain_program(struct str *out, const struct request *q)
+{
+    str_addf(out,
+             "weights        this rank's elements x 4 bytes, as gradients; the "
+             "optimizer's twice\n"
+             "activations    values and gradients of %" PRIu64 " x %" PRIu64
+             " tokens where the program that is trained puts\n"
+             "               them, of each micro-batch in flight: tp-run program "
+             "--train prints it\n",
+             q->memory.micro_batch, q->memory.seq);
+}
+
 char *report_explanation_dup(const struct report *r)
 {
     struct str out = { 0 };
@@ -389,10 +403,15 @@ char *report_explanation_dup(const struct report *r)
     if (!r->estimate || anatomy_open(&a, q->outline.model, &q->memory.mesh, origin,
                                      q->stored, &opt, &e) < 0)
         return xstrdup("");
-    explain_states(&out, q);
-    explain_values(&out, q, a);
-    str_addf(&out, "fragmentation  %g %% of activations, logits, working and comm\n",
-             q->memory.fragmentation * 100);
+    if (reversed_applies(&q->memory)) {
+        explain_program(&out, q);
+    } else {
+        explain_states(&out, q);
+        explain_values(&out, q, a);
+        str_addf(&out,
+                 "fragmentation  %g %% of activations, logits, working and comm\n",
+                 q->memory.fragmentation * 100);
+    }
     if (q->memory.train)
         explain_peak(&out, r->estimate->peak);
     anatomy_close(a);

@@ -1,4 +1,4 @@
-/* plan - tell what each stage would run and hold */
+/* plan - print what each stage would run and store */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

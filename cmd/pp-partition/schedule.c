@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/conversion.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/fs.h"
@@ -28,6 +29,7 @@ struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
     const char *plan;        /* or a model that they are taken from */
+    const char *families;    /* SHARDUTILS_FAMILY_PATH, for it */
     const char *calibration; /* or a file; it is read to: */
     struct calibration measured;
     double latency, bandwidth, message, freed;
@@ -146,8 +148,8 @@ static int plan_times(struct times *out, const struct settings *s,
     size_t bytes = (size_t)t->ranks * sizeof(double);
     int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, t->ranks, chunks,
-                               t->rank_of, err) < 0
+    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, s->families,
+                               t->ranks, chunks, t->rank_of, err) < 0
                 : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
                                     t->rank_of, err) < 0)
         return -1;
@@ -163,7 +165,7 @@ static int plan_times(struct times *out, const struct settings *s,
     return 0;
 }
 
-/* Read --calibration; what it has measured of messages counts where no option does. */
+/* Read --calibration; its figures for messages are the defaults of the options. */
 static int take_calibration(struct settings *s, struct err *err)
 {
     if (calibration_read(&s->measured, s->calibration, err) < 0)
@@ -370,8 +372,8 @@ static bool over_cap(const struct settings *s, const struct action_table *t,
     return s->cap_count && largest_held(r) > s->cap_count * chunks + 1e-6;
 }
 
-/* What --memory-cap allows, in micro-batches; bytes those of the stage that has most.
- */
+/* The value of --memory-cap in micro-batches; bytes are divided by the activations of
+ * the stage that saves the most. */
 static double cap_of(const struct settings *s, const struct times *times)
 {
     double most = 0;
@@ -459,7 +461,7 @@ static double held_whole(const struct compared *c)
            c->table.stages;
 }
 
-/* The shortest first, then what holds less. */
+/* Order by makespan, then by memory held. */
 static int by_makespan(const void *a, const void *b)
 {
     const struct compared *x = a, *y = b;
@@ -472,8 +474,8 @@ static int by_makespan(const void *a, const void *b)
     return (dx > dy) - (dx < dy);
 }
 
-/* Simulate WHICH with CHUNKS on a stage; what these numbers do not suit, or a model of
- * too few layers for, or what exceeds the cap, is left out. */
+/* Simulate WHICH with CHUNKS on a stage.  It is left out if it does not exist for these
+ * numbers, needs more layers than the model has, or exceeds the cap. */
 static int add_compared(struct comparison *all, const struct settings *s, int which,
                         int chunks, struct err *err)
 {
@@ -598,6 +600,7 @@ int schedule_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
           "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
+        { OPT_CHOICE, '\0', "pipeline", &s.name, "NAME", NULL, schedule_names, NULL },
         { OPT_COUNT, '\0', "pp", &s.ranks, "N", "pipeline stages", NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &s.micro_batches, "N",
           "micro-batches of a step", NULL, NULL },
@@ -650,6 +653,8 @@ int schedule_main(const char *program, int argc, char **argv)
     if ((s.plan || s.calibration) && (s.forward || s.backward || s.input || s.weight))
         return cmd_usage(&cmd, "--%s: gives all times",
                          s.plan ? "plan" : "calibration");
+    if (s.plan)
+        s.families = family_path(&cmd);
     if (s.plan && s.calibration)
         return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
     if (s.compare && (s.plot || s.csv || operand[0]))

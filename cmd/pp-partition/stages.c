@@ -512,13 +512,11 @@ static int add_costs(double *out, const struct mesh *mesh, const struct model *m
     return ret;
 }
 
-int stages_times(double **out, double **bytes, const char *path, int ranks, int chunks,
-                 const int *rank_of, struct err *err)
+int stages_times(double **out, double **bytes, const char *path, const char *families,
+                 int ranks, int chunks, const int *rank_of, struct err *err)
 {
     const struct stage_options o = { .pp = ranks, .balance = "flops" };
-    const struct checkpoint_options options = {
-        .family_path = getenv("SHARDUTILS_FAMILY_PATH"),
-    };
+    const struct checkpoint_options options = { .family_path = families };
     double *time, *held, sum = 0;
     struct outline outline;
     int *stages = NULL, parts, ret = -1;

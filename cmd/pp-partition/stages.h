@@ -51,26 +51,27 @@ MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
                            const char *what, struct err *err);
 void stage_costs_clear(struct stage_costs *c);
 
-/* COSTS are what is balanced, or NULL: they are made.
- * Choose the layers of each of *PARTS stages (0: as many as the options say; CHUNKS for
- * each of --pp) to a fresh *out.  ERR_USAGE and ERR_NO as options and model deserve. */
+/* Choose the number of layers of each of *PARTS stages (0: by the options, CHUNKS for
+ * each of --pp) to a fresh *out.  COSTS: the costs to balance, NULL: of the model.
+ * ERR_USAGE for wrong options, ERR_NO when the model cannot be cut in this way. */
 MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
                              int chunks, const struct model *m,
                              const struct stage_costs *costs, struct err *err);
 
-/* Cut M into PP stages of COUNT[PP] layers so that the one with most bytes in training
- * (stagecut.h) has as few as possible; or, with BYTES[PP], tell those of stages that
- * are so cut. */
+/* Cut M into PP stages of COUNT[PP] layers so that the largest number of bytes in
+ * training (stagecut.h) is minimal; with BYTES[PP], COUNT is given and BYTES filled. */
 MUST_CHECK int stages_by_memory(int *count, double *bytes, const struct model *m,
                                 int pp, struct err *err);
 
-/* The forward pass of each of RANKS stages by FLOPs, where the mean is 1, to a fresh
- * *out, and the bytes of activations that one sequence of the model's context keeps on
- * it, in bf16, to a fresh *bytes: of the model at PATH, cut as its own stages are when
- * there are so many and one chunk on each, else so that FLOPs are balanced.
- * RANK_OF[RANKS * CHUNKS] says who runs a chunk. */
-MUST_CHECK int stages_times(double **out, double **bytes, const char *path, int ranks,
-                            int chunks, const int *rank_of, struct err *err);
+/* For the model at PATH: to a fresh *out the FLOPs of each of RANKS stages' forward
+ * pass, in units of their mean; to a fresh *bytes the bf16 activations, in bytes, that
+ * a stage saves for one sequence of the model's context.  The stages are the
+ * checkpoint's own if it has RANKS stages and CHUNKS is 1, else they balance FLOPs.
+ * RANK_OF[RANKS * CHUNKS]: the rank of each chunk; FAMILIES: SHARDUTILS_FAMILY_PATH, or
+ * NULL. */
+MUST_CHECK int stages_times(double **out, double **bytes, const char *path,
+                            const char *families, int ranks, int chunks,
+                            const int *rank_of, struct err *err);
 /* The same in the seconds that C has for a step of its tokens, cut so that these are
  * balanced. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,

@@ -29,6 +29,9 @@ static const struct {
     { "temperature", READ, 0 },
     { "top_k", READ, 0 },
     { "top_p", READ, 0 },
+    { "decoder_start_token_id", READ, 0 },
+    { "forced_bos_token_id", READ, 0 },
+    { "forced_eos_token_id", READ, 0 },
     { "*_token_id", NOTHING, 0 },
     { "min_length", ALWAYS, 0 },
     { "min_new_tokens", ALWAYS, 0 },
@@ -89,12 +92,8 @@ enum { NKEYS = sizeof(keys) / sizeof(*keys) };
 
 static int find_key(const char *name)
 {
-    static const char *const forced[] = { "forced_bos_token_id",
-                                          "forced_eos_token_id" };
     int i = 0;
 
-    if (!strcmp(name, forced[0]) || !strcmp(name, forced[1]))
-        return -2;
     while (i < NKEYS && fnmatch(keys[i].key, name, 0) != 0)
         i++;
     return i < NKEYS ? i : -1;
@@ -132,11 +131,10 @@ static int check_keys(const char *path, const cJSON *config, bool sampled,
     {
         int i = find_key(value->string);
         const double neutral = i >= 0 ? keys[i].neutral : 0;
-        bool counts =
-            i == -2 || (i >= 0 && (keys[i].effect == ALWAYS ||
-                                   (keys[i].effect == IF_SAMPLED && sampled)));
+        bool counts = i >= 0 && (keys[i].effect == ALWAYS ||
+                                 (keys[i].effect == IF_SAMPLED && sampled));
 
-        if (counts && (i == -2 ? !cJSON_IsNull(value) : !is_neutral(value, neutral)))
+        if (counts && !is_neutral(value, neutral))
             return refuse(path, value, neutral != 0 ? "1" : "none", err);
         if (i == -1 && !cJSON_IsNull(value))
             str_addf(unknown, "%s%s", unknown->len ? ", " : "", value->string);
@@ -160,6 +158,25 @@ static int take_number(const char *path, const cJSON *config, const char *key,
     return 0;
 }
 
+/* Take the id KEY, which may be a list of one, likewise. */
+static int take_id(const char *path, const cJSON *config, const char *key, int32_t *out,
+                   struct err *err)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(config, key);
+    const cJSON *one = value;
+
+    if (cJSON_IsArray(value) && value->child && !value->child->next)
+        one = value->child;
+    if (!value || cJSON_IsNull(value))
+        return 0;
+    if (cJSON_IsArray(one))
+        return refuse(path, value, "one id", err);
+    if (!cJSON_IsNumber(one) || one->valuedouble < 0 || one->valuedouble > INT32_MAX)
+        return err_set(err, ERR_INPUT, "%s: %s is no id", path, key);
+    *out = (int32_t)one->valuedouble;
+    return 0;
+}
+
 static int take_settings(struct asked *a, const char *path, const cJSON *config,
                          bool sampled, struct err *err)
 {
@@ -170,6 +187,10 @@ static int take_settings(struct asked *a, const char *path, const cJSON *config,
         return -1;
     a->max_new = (uint64_t)max_new;
     a->max_length = (uint64_t)max_length;
+    if (take_id(path, config, "decoder_start_token_id", &a->start, err) < 0 ||
+        take_id(path, config, "forced_bos_token_id", &a->first_new, err) < 0 ||
+        take_id(path, config, "forced_eos_token_id", &a->last_new, err) < 0)
+        return -1;
     if (!sampled)
         return 0;
     /* transformers' own defaults for what the file leaves out */
@@ -229,7 +250,9 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
     static const char *const files[] = { "generation_config.json", "config.json" };
     int ret = 0;
 
-    *a = (struct asked){ .sampling = { .top_p = 1 } };
+    *a = (struct asked){
+        .sampling = { .top_p = 1 }, .start = -1, .first_new = -1, .last_new = -1
+    };
     for (int i = 0; i < 2; i++) {
         char *path = fs_join_dup(s->checkpoint->path, files[i]);
         bool exists = fs_exists(path);

@@ -10,6 +10,11 @@ struct asked {
     uint64_t max_new;    /* new tokens; 0: the file does not say */
     uint64_t max_length; /* tokens with the prompt's; 0: the file does not say */
     struct draw sampling;
+    int32_t start;     /* id that a text begins with, where a source is read; -1: the
+                          file does not say */
+    int32_t first_new; /* forced_bos_token_id: the second token of a text; -1: any */
+    int32_t last_new;  /* forced_eos_token_id: that of a text that comes to the most
+                          tokens; -1: any */
 };
 
 /* Read generation_config.json of S's checkpoint, or the same keys of config.json where

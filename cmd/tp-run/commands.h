@@ -7,6 +7,8 @@ int score_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);
 int bench_main(const char *program, int argc, char **argv);
+int classify_main(const char *program, int argc, char **argv);
+int embed_main(const char *program, int argc, char **argv);
 int logits_main(const char *program, int argc, char **argv);
 int devices_main(const char *program, int argc, char **argv);
 int tokens_main(const char *program, int argc, char **argv);

@@ -33,8 +33,9 @@ struct generate {
     int micro_batches;   /* texts in the making at a time; 0: as there is room */
     int cache_tokens;    /* that the cache of a rank has room for; 0: see ROOM */
     struct draw sampling;
-    struct text *text; /* [prompts.n] */
-    size_t turn;       /* text whose words are printed now; at the front */
+    int32_t first_new, last_new; /* as in struct asked */
+    struct text *text;           /* [prompts.n] */
+    size_t turn;                 /* text whose words are printed now; at the front */
 };
 
 /* One text in the making. */
@@ -170,13 +171,18 @@ struct making {
     bool prints;
 };
 
-/* The schedule's text AT gains ID. */
+/* The schedule's text AT gains ID, or what the model's settings put in its place. */
 static void gain(void *arg, size_t at, int32_t id)
 {
     struct making *m = arg;
     struct text *t = m->text[at];
     struct scheduler_text *plan = &m->plan[at];
+    size_t n = t->prompt->n + t->ids.n;
 
+    if (m->g->first_new >= 0 && n == 1)
+        id = m->g->first_new;
+    if (m->g->last_new >= 0 && end_of(m->g, n + 1, t->ids.n + 1) == LENGTH)
+        id = m->g->last_new;
     add_id(m->g, t, id);
     ids_add(&m->all[at], id);
     plan->ids = m->all[at].v;
@@ -457,6 +463,7 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
 {
     bool front = launcher_is_front(&g->session->launcher);
 
+    g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
     return inputs_share(&g->prompts, g->session,
                         front && (read_prompts(g, prompts, ids, lines, err) < 0 ||
                                   check_room(g, err) < 0)
@@ -500,6 +507,10 @@ static int take_settings(struct generate *g, const struct given *given, struct e
         g->sampling.top_k = a.sampling.top_k;
     if (!given->top_p)
         g->sampling.top_p = a.sampling.top_p;
+    if (a.start >= 0 && g->session->source)
+        g->session->start = a.start;
+    g->first_new = a.first_new;
+    g->last_new = a.last_new;
     return 0;
 }
 
@@ -521,7 +532,9 @@ int generate_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct generate g = { .session = &session,
                           .max_tokens = 128,
-                          .sampling = { .top_p = 1 } };
+                          .sampling = { .top_p = 1 },
+                          .first_new = -1,
+                          .last_new = -1 };
     struct given given = { 0 };
     bool ignore = false;
     const struct opt opts[] = {
@@ -531,14 +544,14 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
+        INPUT_INVALID_OPTION(g.prompts),
         { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
           "most new tokens (default: the model's, or 128)", NULL, &given.tokens },
         { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
           "sample at this temperature (0: greedy)", NULL, &given.temperature },
         { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", "from the K likeliest tokens",
           NULL, &given.top_k },
-        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P",
-          "from the likeliest tokens that sum to P", NULL, &given.top_p },
+        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P", NULL, NULL, &given.top_p },
         { OPT_U64, '\0', "seed", &g.sampling.seed, "S", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },

@@ -14,6 +14,7 @@
 static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
 
 const char *const input_format_names[] = { "auto", "text", "json", NULL };
+const char *const input_invalid_names[] = { "refuse", "replace", NULL };
 
 static void clear_one(struct input *in)
 {
@@ -43,16 +44,32 @@ static int add(struct inputs *in, struct input *one, int ret)
     return 0;
 }
 
+/* session_encode, of the text called NAME. */
+static int encode(const struct session *s, struct ids *out, const char *name,
+                  const char *text, size_t len, struct err *err)
+{
+    int ret = session_encode(s, out, text, len, err);
+
+    if (ret < 0 && !strncmp(err->text, "not UTF-8", 9))
+        err_prefix(err, "%s", name);
+    return ret;
+}
+
 int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
                     const char *text, size_t len, struct err *err)
 {
     struct input one = { .name = xstrdup(name) };
 
-    int ret = session_encode(s, &one.ids, text, len, err);
+    return add(in, &one, encode(s, &one.ids, name, text, len, err));
+}
 
-    if (ret < 0 && s->strict)
-        err_prefix(err, "%s", name);
-    return add(in, &one, ret);
+int inputs_add_pair(struct inputs *in, const struct session *s, const char *name,
+                    const char *text, const char *pair, struct err *err)
+{
+    struct input one = { .name = xstrdup(name) };
+
+    return add(in, &one,
+               session_encode_pair(s, &one.ids, &one.types, one.pair, text, pair, err));
 }
 
 int inputs_add_ids(struct inputs *in, const struct session *s, const char *name,
@@ -113,32 +130,102 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
+/* Is there half of a pair of \u escapes in LINE[len]?  Its first byte goes to *at. */
+static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
+{
+    bool high = false; /* the escape before this one waits for its other half */
+
+    for (size_t i = 0; i < len; i++) {
+        unsigned code = 0;
+        bool escape = line[i] == '\\' && i + 5 < len && line[i + 1] == 'u';
+
+        if (escape)
+            escape = sscanf(line + i + 2, "%4x", &code) == 1;
+        if (high && !(escape && code >= 0xDC00 && code <= 0xDFFF))
+            return true;
+        if (!high && escape && code >= 0xDC00 && code <= 0xDFFF) {
+            *at = i;
+            return true;
+        }
+        high = !high && escape && code >= 0xD800 && code <= 0xDBFF;
+        if (high)
+            *at = i;
+        i += escape ? 5 : line[i] == '\\';
+    }
+    return high;
+}
+
 /* LINE[len] as one JSON value, or NULL. */
 static cJSON *parse_line(const char *name, const char *line, size_t len,
                          struct err *err)
 {
     cJSON *root;
+    size_t at;
 
     if (json_check_cost(name, line, len, err) < 0)
         return NULL;
     root = strlen(line) == len ? cJSON_ParseWithOpts(line, NULL, true) : NULL;
-    if (!root)
+    if (!root && has_lone_surrogate(line, len, &at))
+        err_set(err, ERR_INPUT,
+                "%s: not valid JSON: half of a surrogate pair, %.6s, at byte %zu", name,
+                line + at, at);
+    else if (!root)
         err_set(err, ERR_INPUT, "%s: not valid JSON", name);
     return root;
 }
 
+/* The first of the members A and B of ROOT that there is, or NULL. */
+static const cJSON *member(const cJSON *root, const char *a, const char *b)
+{
+    const cJSON *j = cJSON_GetObjectItemCaseSensitive(root, a);
+
+    return j || !b ? j : cJSON_GetObjectItemCaseSensitive(root, b);
+}
+
+/* An input for each of the list CHOICES beside TEXT; all or none are added. */
+static int add_choices(struct inputs *in, const struct session *s, const char *name,
+                       const char *text, const cJSON *choices, size_t line,
+                       struct err *err)
+{
+    size_t before = in->n;
+    const cJSON *one;
+
+    cJSON_ArrayForEach(one, choices)
+    {
+        if (!cJSON_IsString(one))
+            err_set(err, ERR_INPUT, "%s: 'choices' holds what is no text", name);
+        if (!cJSON_IsString(one) ||
+            inputs_add_pair(in, s, name, text, one->valuestring, err) < 0) {
+            while (in->n > before)
+                clear_one(&in->v[--in->n]);
+            return -1;
+        }
+        in->v[in->n - 1].line = line;
+    }
+    if (in->n == before)
+        return err_set(err, ERR_INPUT, "%s: no choices", name);
+    in->v[before].choices = in->n - before;
+    return 0;
+}
+
 static int add_json(struct inputs *in, const struct session *s, const char *name,
-                    const char *line, size_t len, bool *has_text, struct err *err)
+                    size_t number, const char *line, size_t len, bool *has_text,
+                    struct err *err)
 {
     cJSON *root = parse_line(name, line, len, err);
-    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL;
+    const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL, *pair = NULL;
+    const cJSON *choices = NULL;
     struct input one = { .name = xstrdup(name) };
     int ret;
 
     if (cJSON_IsObject(root)) {
-        text = cJSON_GetObjectItemCaseSensitive(root, "text");
-        if (!text)
-            text = cJSON_GetObjectItemCaseSensitive(root, "prompt");
+        text = member(root, "text", "prompt");
+        pair = member(root, "pair", NULL);
+        choices = member(root, "choices", NULL);
+        if (!text && !pair) {
+            text = member(root, "question", NULL);
+            pair = text ? member(root, "context", NULL) : NULL;
+        }
         ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
         types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
         source = cJSON_GetObjectItemCaseSensitive(root, "source");
@@ -150,9 +237,17 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         ret = -1;
     else if (ids)
         ret = add_numbers(s, &one.ids, ids, name, session_parse_ids, err);
+    else if (cJSON_IsString(text) && cJSON_IsArray(choices)) {
+        ret = add_choices(in, s, name, text->valuestring, choices, number, err);
+        cJSON_Delete(root);
+        clear_one(&one);
+        return ret;
+    } else if (cJSON_IsString(text) && cJSON_IsString(pair))
+        ret = session_encode_pair(s, &one.ids, &one.types, one.pair, text->valuestring,
+                                  pair->valuestring, err);
     else if (cJSON_IsString(text))
-        ret = session_encode(s, &one.ids, text->valuestring, strlen(text->valuestring),
-                             err);
+        ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
+                     err);
     else if (source && !text)
         ret = 0;
     else
@@ -161,11 +256,11 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                       "'ids'",
                       name);
     if (ret == 0 && cJSON_IsString(source))
-        ret = session_encode(s, &one.source, source->valuestring,
-                             strlen(source->valuestring), err);
+        ret = encode(s, &one.source, name, source->valuestring,
+                     strlen(source->valuestring), err);
     else if (ret == 0 && source)
         ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
-    if (ret == 0 && types)
+    if (ret == 0 && types && !one.types.n)
         ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
     if (ret == 0 && types && one.types.n != one.ids.n)
         ret = err_set(err, ERR_INPUT, "%s: %zu token types for %zu tokens", name,
@@ -204,7 +299,7 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
 {
     struct input bad = { 0 };
     bool has_text = true;
-    int ret = json ? add_json(in, s, name, line, len, &has_text, err)
+    int ret = json ? add_json(in, s, name, n, line, len, &has_text, err)
                    : inputs_add_text(in, s, name, line, len, err);
 
     if (ret < 0 && (err->kind != ERR_INPUT || (has_text && !s->tokenizer)))
@@ -224,10 +319,15 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
                        const char *line, size_t len, struct err *err)
 {
     cJSON *root;
+    size_t at;
 
     *json = in->format == INPUT_JSON;
     if (in->format != INPUT_AUTO || (*line != '{' && *line != '"'))
         return 0;
+    if (has_lone_surrogate(line, len, &at)) { /* it is JSON but for this */
+        *json = true;
+        return 0;
+    }
     root = parse_line(name, line, len, NULL);
     *json = root != NULL;
     cJSON_Delete(root);
@@ -297,6 +397,39 @@ static void begin_text(const struct session *s, struct ids *ids)
     *ids = out;
 }
 
+/* All of IDS below the symbol VOCAB, where the family has a vocabulary for sources. */
+static int check_ids(const struct input *one, const struct session *s,
+                     const struct ids *ids, const char *vocab, struct err *err)
+{
+    double n;
+
+    if (!model_number(s->checkpoint->model, "source_vocab", &n) ||
+        !model_number(s->checkpoint->model, vocab, &n))
+        return 0;
+    for (size_t i = 0; i < ids->n; i++)
+        if ((double)ids->v[i] >= n)
+            return err_set(err, ERR_INPUT, "%s: id %d is not in the %s of %.0f",
+                           one->name, (int)ids->v[i],
+                           ids == &one->source ? "source's vocabulary" : "vocabulary",
+                           n);
+    return 0;
+}
+
+static int check_source(const struct input *one, const struct session *s,
+                        struct err *err)
+{
+    double most;
+
+    if (model_number(s->checkpoint->model, "source_context", &most) &&
+        (double)one->source.n > most)
+        return err_set(err, ERR_INPUT,
+                       "%s: the source has %zu tokens, the model takes %.0f", one->name,
+                       one->source.n, most);
+    return check_ids(one, s, &one->source, "source_vocab", err) < 0
+               ? -1
+               : check_ids(one, s, &one->ids, "vocab", err);
+}
+
 static int use(struct input *one, const struct session *s, enum input_use use,
                struct err *err)
 {
@@ -312,6 +445,8 @@ static int use(struct input *one, const struct session *s, enum input_use use,
         return err_set(err, ERR_INPUT,
                        "%s: family %s reads a source, and none is given", one->name,
                        s->checkpoint->model->family);
+    if (check_source(one, s, err) < 0)
+        return -1;
     if (use != INPUT_GIVEN)
         begin_text(s, &one->ids);
     return 0;
@@ -378,6 +513,8 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
         if (share_name(s, &in->v[i].name, err) < 0 ||
             share(s, &in->v[i].line, sizeof(in->v[i].line), err) < 0 ||
             share(s, &in->v[i].bad, sizeof(in->v[i].bad), err) < 0 ||
+            share(s, in->v[i].pair, sizeof(in->v[i].pair), err) < 0 ||
+            share(s, &in->v[i].choices, sizeof(in->v[i].choices), err) < 0 ||
             share_ids(s, &in->v[i].ids, err) < 0 ||
             share_ids(s, &in->v[i].types, err) < 0 ||
             share_ids(s, &in->v[i].source, err) < 0)

@@ -8,6 +8,8 @@ struct input {
     char *name; /* of the file, with the line's number where it is one line of many */
     struct ids ids, types; /* types: one for each id, or none */
     struct ids source;     /* for a model that reads one */
+    size_t pair[2];        /* where the second text of a pair lies in ids; or 0, 0 */
+    size_t choices;        /* of the first of so many inputs that a line makes; or 0 */
     size_t line;           /* of its file, from 1; 0: not one line of many */
     bool bad;              /* a line that cannot be used, which was told; no ids */
 };
@@ -27,14 +29,21 @@ struct inputs {
     size_t n;
     size_t nbad; /* lines that cannot be used: in the end the status is ERR_INPUT */
     int format;  /* enum input_format, of files of lines */
+    int invalid; /* enum input_invalid, of bytes that are not UTF-8 */
 };
+enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
 #define INPUT_FORMAT_OPTION(in)                                         \
     {                                                                   \
         OPT_CHOICE, '\0', "input-format", &(in).format, "FORMAT", NULL, \
             input_format_names, NULL                                    \
     }
-extern const char *const input_format_names[];
+#define INPUT_INVALID_OPTION(in)                                                      \
+    {                                                                                 \
+        OPT_CHOICE, '\0', "invalid", &(in).invalid, "HOW", NULL, input_invalid_names, \
+            NULL                                                                      \
+    }
+extern const char *const input_format_names[], *const input_invalid_names[];
 
 /* Inputs are read at the front, where standard input is, and shared. */
 
@@ -42,13 +51,19 @@ extern const char *const input_format_names[];
 MUST_CHECK int inputs_add_text(struct inputs *in, const struct session *s,
                                const char *name, const char *text, size_t len,
                                struct err *err);
+/* The same of two texts, as the tokenizer joins them. */
+MUST_CHECK int inputs_add_pair(struct inputs *in, const struct session *s,
+                               const char *name, const char *text, const char *pair,
+                               struct err *err);
 MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
                               const char *name, const char *list, struct err *err);
 /* Add the text or the list of ids in the file PATH ("-": standard input). */
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Add each line of the file PATH as the format says: JSON (a text, or an object with
- * "text" or "ids", "source" or "source_ids", and "token_types"), or the text that it
+ * "text" or "ids", "source" or "source_ids", and "token_types"; "pair" is a second text
+ * beside the first, "question" and "context" are the two, and each of the list
+ * "choices" is a second text for an input of its own), or the text that it
  * is; INPUT_AUTO takes the file as JSON when its first line is whole JSON that begins
  * with '{' or '"', and is ERR_USAGE when it only begins so.  Empty lines are passed
  * over. A line that is wrong by itself is told, and is a bad input. */

@@ -3,13 +3,16 @@ bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
     %D%/asked.c %D%/asked.h \
     %D%/bench.c %D%/benchcomm.c %D%/benchcomm.h \
+    %D%/classify.c \
     %D%/commands.h \
     %D%/devices.c \
+    %D%/embed.c \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/launcher.c %D%/launcher.h \
     %D%/logits.c \
     %D%/main.c \
+    %D%/outputs.c %D%/outputs.h \
     %D%/plot.c \
     %D%/program.c \
     %D%/score.c \

@@ -5,17 +5,12 @@
 
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/outputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
-#include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
-
-enum {
-    STEP = 512, /* tokens of several inputs that are run together, */
-    MOST = 32   /* and inputs */
-};
 
 /* One output of the model for one input. */
 struct result {
@@ -155,26 +150,6 @@ static int take_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
 /* ---- on every rank ---- */
 
-/* Models that score a text do it at the last token that is not padding: of the ROWS of
- * logits at *MADE only that is left. */
-static void keep_last(const struct logits *l, const struct program *p, size_t at, int i,
-                      const float **made, size_t *rows)
-{
-    const struct model *m = l->session->checkpoint->model;
-    const struct ids *ids = &l->inputs.v[at].ids;
-    size_t last = ids->n;
-    double yes, pad;
-
-    if (strcmp(p->output[i].name, "logits") != 0 || *rows != ids->n ||
-        !model_number(m, "at_last", &yes) || yes == 0)
-        return;
-    if (model_number(m, "pad_token_id", &pad))
-        while (last > 1 && (double)ids->v[last - 1] == pad)
-            last--;
-    *made += (last - 1) * p->value[p->output[i].value].whole_cols;
-    *rows = 1;
-}
-
 /* Give the front what this stage has made of an input; the front keeps its own. */
 static int give_outputs(void *arg, const struct scheduler_part *part, struct err *err)
 {
@@ -195,7 +170,8 @@ static int give_outputs(void *arg, const struct scheduler_part *part, struct err
         if (engine_output(part->engine, i, &made, &rows, err) < 0)
             return -1;
         made = scheduler_rows(part, v->rows, made, v->whole_cols, &rows);
-        keep_last(l, p, at, i, &made, &rows);
+        if (!strcmp(p->output[i].name, "logits"))
+            outputs_last(l->session, &l->inputs.v[at], &made, &rows, v->whole_cols);
         n = rows;
         if (r->world->rank == 0) {
             if (open_result(l, p, at, i, n, &x, &bytes, err) < 0)
@@ -260,43 +236,12 @@ static int run_inputs(struct logits *l, struct runner *r,
     return ret;
 }
 
-/* An input is run in one step, and several short ones together, unless ranks share
- * them. */
-static struct engine_limits limits_of(const struct logits *l)
-{
-    struct engine_limits limits = { .segments = 1, .sequences = 1 };
-    size_t all = 0, sources = 0;
-
-    for (size_t i = 0; i < l->inputs.n; i++) {
-        const struct input *in = &l->inputs.v[i];
-
-        limits.context = in->ids.n > limits.context ? in->ids.n : limits.context;
-        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
-        all += in->ids.n;
-        sources += in->source.n;
-    }
-    limits.tokens = all < STEP ? all : STEP;
-    if (limits.context > limits.tokens || l->session->mesh.size[MESH_SP] > 1)
-        limits.tokens = limits.context;
-    if (limits.tokens > limits.context) {
-        limits.segments = limits.sequences = l->inputs.n < MOST ? l->inputs.n : MOST;
-        limits.cache =
-            cache_blocks(limits.tokens > limits.source ? limits.tokens : limits.source,
-                         1, 0) *
-            CACHE_BLOCK;
-    }
-    limits.sources = limits.source * limits.segments;
-    limits.sources = limits.sources < sources ? limits.sources : sources;
-    limits.wanted = limits.segments;
-    return limits;
-}
-
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
     struct program_options options = { .trace = l->trace != NULL,
                                        .deterministic = l->session->opt.same_bits };
-    struct engine_limits limits = limits_of(l);
+    struct engine_limits limits = outputs_limits(l->session, &l->inputs);
     struct runner r;
     int ret;
 
@@ -333,6 +278,7 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
     const struct session *s = l->session;
     struct inputs *in = &l->inputs;
 
+    l->session->replaces = in->invalid == INVALID_REPLACE;
     if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
         return -1;
     if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
@@ -348,26 +294,12 @@ static int read_inputs(struct logits *l, const char *ids, const char *prompt,
         return -1;
     if (!in->n)
         return err_set(err, ERR_INPUT, "no tokens");
-    if (inputs_use(in, s, INPUT_GIVEN, err) < 0)
-        return -1;
-    for (size_t i = 0; i < in->n; i++) {
-        const struct input *one = &in->v[i];
-
-        if (one->bad)
-            continue;
-        if (one->types.n && one->types.n != one->ids.n)
+    for (size_t i = 0; i < in->n; i++)
+        if (in->v[i].types.n && in->v[i].types.n != in->v[i].ids.n)
             return err_set(err, ERR_USAGE,
-                           "--token-types has %zu numbers for %zu tokens", one->types.n,
-                           one->ids.n);
-        if (!one->ids.n)
-            err_set(err, ERR_INPUT, "%s: no tokens", one->name);
-        else if (s->context && one->ids.n > s->context)
-            err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu", one->name,
-                    one->ids.n, (unsigned long long)s->context);
-        if (err->kind && inputs_refuse(in, s, i, err) < 0)
-            return -1;
-    }
-    return 0;
+                           "--token-types has %zu numbers for %zu tokens",
+                           in->v[i].types.n, in->v[i].ids.n);
+    return outputs_check_inputs(in, s, err);
 }
 
 int logits_main(const char *program, int argc, char **argv)
@@ -387,6 +319,7 @@ int logits_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(l.inputs),
+        INPUT_INVALID_OPTION(l.inputs),
         { OPT_STRING, '\0', "source-ids", &source, "LIST",
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",

@@ -7,6 +7,8 @@ int main(int argc, char **argv)
     static const struct cmd_sub subs[] = {
         { "generate", "continue text", generate_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
+        { "classify", "label texts, tokens or answers", classify_main },
+        { "embed", "vectors of texts", embed_main },
         { "train", "train a model", train_main },
         { "plot", "draw the losses of trainings", plot_main },
         { "bench", "measure the machine at hand with a model", bench_main },

@@ -25,6 +25,7 @@ static int build(struct program **out, const struct model *m, const struct mesh 
 {
     const struct program_options reverse = { .tail = TAIL_NLL,
                                              .reverse = true,
+                                             .deterministic = r->deterministic,
                                              .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
                                    .wanted = true,

@@ -325,8 +325,6 @@ int score_main(const char *program, int argc, char **argv)
     struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
     struct score s = { .session = &session };
-    static const char *const invalid[] = { "refuse", "replace", NULL };
-    int how = 0;
     const struct opt opts[] = {
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
@@ -337,8 +335,8 @@ int score_main(const char *program, int argc, char **argv)
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
         { OPT_U64, '\0', "stride", &s.stride, "N",
           "tokens from window to window, which then overlap", NULL, NULL },
-        { OPT_CHOICE, '\0', "invalid", &how, "HOW",
-          "bytes that are not UTF-8: refuse, replace", invalid, NULL },
+        { OPT_CHOICE, '\0', "invalid", &s.inputs.invalid, "HOW",
+          "bytes that are not UTF-8: refuse, replace", input_invalid_names, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -368,7 +366,7 @@ int score_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
-    session.strict = how == 0;
+    session.replaces = s.inputs.invalid == INVALID_REPLACE;
     if (inputs_share(&s.inputs, &session,
                      launcher_is_front(&session.launcher)
                          ? read_documents(&s, operand, n - 1, &ids, &lines, &err)

@@ -17,6 +17,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
 
@@ -57,9 +58,14 @@ static int check_pad(const struct session *s, uint64_t id, const char *what,
 static int check_id(const struct session *s, uint64_t id, const char *what,
                     struct err *err)
 {
-    double vocab;
+    double vocab, sources;
 
-    if (!model_number(s->checkpoint->model, "vocab", &vocab) || (double)id < vocab)
+    if (!model_number(s->checkpoint->model, "vocab", &vocab))
+        return check_pad(s, id, what, err);
+    /* which of the two it is of is known later: inputs_use */
+    if (model_number(s->checkpoint->model, "source_vocab", &sources) && sources > vocab)
+        vocab = sources;
+    if ((double)id < vocab)
         return check_pad(s, id, what, err);
     return err_set(err, ERR_INPUT, "%s: id %llu is not in the vocabulary of %.0f", what,
                    (unsigned long long)id, vocab);
@@ -137,31 +143,68 @@ static size_t valid_bytes(const char *text, size_t len)
     return at;
 }
 
-int session_encode(const struct session *s, struct ids *out, const char *text,
-                   size_t len, struct err *err)
+static int need_tokenizer(const struct session *s, struct err *err)
 {
-    struct tokens tokens = { 0 };
-    int ret = -1;
-
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
                        s->checkpoint->path,
                        !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
-    if (s->strict && valid_bytes(text, len) < len)
+    return 0;
+}
+
+static int add_tokens(const struct session *s, struct ids *out,
+                      const struct tokens *tokens, struct err *err)
+{
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (check_id(s, tokens->id[i], "tokenizer.json", err) < 0)
+            return -1;
+        ids_add(out, (int32_t)tokens->id[i]);
+    }
+    return 0;
+}
+
+int session_encode(const struct session *s, struct ids *out, const char *text,
+                   size_t len, struct err *err)
+{
+    struct tokens tokens = { 0 };
+    int ret;
+
+    if (need_tokenizer(s, err) < 0)
+        return -1;
+    if (!s->replaces && valid_bytes(text, len) < len)
         return err_set(err, ERR_INPUT, "not UTF-8 at byte %zu; see --invalid",
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
-    for (size_t i = 0; i < tokens.n; i++) {
-        if (check_id(s, tokens.id[i], "tokenizer.json", err) < 0)
-            goto out;
-        ids_add(out, (int32_t)tokens.id[i]);
-    }
-    ret = 0;
-out:
+    ret = add_tokens(s, out, &tokens, err);
     tokens_clear(&tokens);
+    return ret;
+}
+
+int session_encode_pair(const struct session *s, struct ids *out, struct ids *types,
+                        size_t range[2], const char *text, const char *pair,
+                        struct err *err)
+{
+    struct tokens tokens = { 0 }, kinds = { 0 };
+    double has_types;
+    int ret;
+
+    if (need_tokenizer(s, err) < 0)
+        return -1;
+    ret = tokenizer_encode_pair(s->tokenizer, text, strlen(text), pair, strlen(pair),
+                                &tokens, &kinds, range, err);
+    if (ret == 0)
+        ret = add_tokens(s, out, &tokens, err);
+    if (model_number(s->checkpoint->model, "types", &has_types))
+        for (size_t i = 0; i < kinds.n && ret == 0; i++) {
+            ret = check_type(s, kinds.id[i], "tokenizer.json", err);
+            if (ret == 0)
+                ids_add(types, (int32_t)kinds.id[i]);
+        }
+    tokens_clear(&tokens);
+    tokens_clear(&kinds);
     return ret;
 }
 
@@ -212,7 +255,12 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
-    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(
+        model_config(s->checkpoint->model), "model_type");
+    int ret = fs_exists(path)
+                  ? tokenizer_open(&s->tokenizer, path, err)
+                  : oldfiles_open(&s->tokenizer, s->checkpoint->path,
+                                  cJSON_IsString(type) ? type->valuestring : NULL, err);
 
     free(path);
     if (ret == 0 || err->kind != ERR_INPUT)
@@ -360,16 +408,20 @@ int session_need_lm(const struct session *s, struct err *err)
                    model_config_name(m));
 }
 
+int session_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+}
+
 /* Threads of a rank of this machine. */
 static int threads_of(const struct session *s)
 {
-    int cores = 1, online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t set;
+    int cores = session_cores(), online = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     if (s->opt.threads)
         return s->opt.threads;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        cores = CPU_COUNT(&set);
     if (s->launcher.world && cores < online)
         return cores; /* mpirun has given this rank its own */
     return cores > s->local_ranks ? cores / s->local_ranks : 1;

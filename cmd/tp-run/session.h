@@ -76,7 +76,7 @@ struct session {
     bool source;      /* the model reads a source, and a text begins with */
     int32_t start;    /* this id */
     uint64_t context; /* most tokens of a sequence */
-    bool strict;      /* text that is not UTF-8 is refused */
+    bool replaces;    /* text that is not UTF-8 is read with U+FFFD, not refused */
 };
 
 /* Open the model at PATH.  Release with session_close, also after a failure. */
@@ -84,6 +84,8 @@ MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,
                             struct err *err);
 void session_close(struct session *s);
+/* Cores that this process may use. */
+int session_cores(void);
 /* Run MAIN on all ranks; the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
@@ -109,6 +111,11 @@ MUST_CHECK int session_parse_types(const struct session *s, struct ids *out,
                                    const char *text, const char *what, struct err *err);
 MUST_CHECK int session_encode(const struct session *s, struct ids *out,
                               const char *text, size_t len, struct err *err);
+/* The same of two texts, with a token type for each id where the model has types; RANGE
+ * is where the second text's ids lie. */
+MUST_CHECK int session_encode_pair(const struct session *s, struct ids *out,
+                                   struct ids *types, size_t range[2], const char *text,
+                                   const char *pair, struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

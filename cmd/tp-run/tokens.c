@@ -1,7 +1,5 @@
 /* tokens - the token ids of texts as Megatron's indexed dataset */
-#define _GNU_SOURCE
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
@@ -140,16 +138,9 @@ out:
     return ret;
 }
 
-static int count_cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
-}
-
 int tokens_main(const char *program, int argc, char **argv)
 {
-    struct request r = { .threads = count_cores() };
+    struct request r = { .threads = session_cores() };
     const struct opt opts[] = {
         { OPT_STRING, 'o', "output", &r.prefix, "PREFIX",
           "write PREFIX.bin and PREFIX.idx", NULL, NULL },

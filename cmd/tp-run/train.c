@@ -49,10 +49,11 @@ struct request {
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
     bool init;
+    bool made; /* the run's directory, by this process */
     struct action_table table;
-    struct train_files files;
-    const char *model; /* to open */
-    char *newest;      /* or that */
+    const char *model;   /* to open */
+    const char *weights; /* --weights-from, or NULL */
+    char *newest;        /* or that */
 };
 
 /* ---- words that are parsed here ---- */
@@ -162,10 +163,10 @@ static int check_numbers(const struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--eval-data and --eval-fraction: one of them says what is "
                        "evaluated");
-    if (o->eval_every && !r->eval.n && !r->files.neval && !(o->eval_fraction > 0))
+    if (o->eval_every && !r->eval.n && !r->t.files.neval && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--eval-every: give --eval-data or --eval-fraction as well");
-    if (o->keep_best && !r->eval.n && !r->files.neval && !(o->eval_fraction > 0))
+    if (o->keep_best && !r->eval.n && !r->t.files.neval && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--keep best: give --eval-data or --eval-fraction as well");
     return 0;
@@ -188,17 +189,29 @@ static int take_up(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
 
-    if (train_dir_read(t, &r->files, err) < 0)
+    if (train_dir_read(t, err) < 0)
         return -1;
-    if (r->model && !same_model(r->model, r->files.model))
+    if (r->model && !same_model(r->model, r->t.files.model))
         return err_set(err, ERR_USAGE,
                        "%s: the run in %s was begun with %s; give no model with "
                        "--resume",
-                       r->model, t->dir, r->files.model);
+                       r->model, t->dir, r->t.files.model);
     r->newest = train_newest_dup(t->dir);
     t->resumed = r->newest != NULL;
-    r->model = t->resumed ? r->newest : r->files.model;
+    r->model = t->resumed ? r->newest : r->t.files.model;
     return 0;
+}
+
+/* Is PATH the directory DIR, or in it? */
+static bool is_inside(const char *path, const char *dir)
+{
+    char *x = realpath(path, NULL), *y = realpath(dir, NULL);
+    size_t n = y ? strlen(y) : 0;
+    bool is = x && y && !strncmp(x, y, n) && (x[n] == '/' || x[n] == '\0');
+
+    free(x);
+    free(y);
+    return is;
 }
 
 static int find_run(struct request *r, struct err *err)
@@ -223,6 +236,9 @@ static int find_run(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "%s: has a run: --resume goes on with it, -f removes it",
                        t->dir);
+    if (is && r->force && r->model && is_inside(r->model, t->dir))
+        return err_set(err, ERR_USAGE, "%s: is in %s, which -f would remove", r->model,
+                       t->dir);
     if (!r->model)
         return err_set(err, ERR_USAGE, "give a model%s",
                        r->resume ? ": there is no run to resume" : "");
@@ -234,7 +250,7 @@ static int find_run(struct request *r, struct err *err)
 /* The files named by --data are those that the run was begun with. */
 static int compare_files(const struct request *r, struct err *err)
 {
-    const struct train_files *f = &r->files;
+    const struct train_files *f = &r->t.files;
     struct train_file *now = NULL;
     size_t n = 0;
     int ret = 0;
@@ -262,7 +278,7 @@ static int compare_files(const struct request *r, struct err *err)
 
 static int sum_files(struct request *r, struct err *err)
 {
-    struct train_files *f = &r->files;
+    struct train_files *f = &r->t.files;
 
     if (r->resume && f->ndata) {
         if (compare_files(r, err) < 0)
@@ -323,10 +339,10 @@ static int open_data(struct request *r, struct err *err)
     uint64_t epoch;
 
     if (sum_files(r, err) < 0 ||
-        open_files(&t->data, r, r->files.data, r->files.ndata, false, err) < 0)
+        open_files(&t->data, r, r->t.files.data, r->t.files.ndata, false, err) < 0)
         return -1;
-    if (r->files.neval &&
-        open_files(&t->eval, r, r->files.eval, r->files.neval, true, err) < 0)
+    if (r->t.files.neval &&
+        open_files(&t->eval, r, r->t.files.eval, r->t.files.neval, true, err) < 0)
         return -1;
     t->held = t->eval ? data_samples(t->eval) : data_held(t->data);
     if (o->eval_fraction > 0 && !t->held)
@@ -345,6 +361,12 @@ static int check_model(struct request *r, struct err *err)
     const struct session *s = r->t.session;
     struct train_options *o = &r->t.o;
 
+    if (!s->machine.ops->host_memory)
+        return err_set(err, ERR_NO,
+                       "--backend %s: has no kernels for training; cpu has them",
+                       s->machine.ops->name);
+    if (r->weights && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
+        return err_set(err, ERR_INPUT, "%s: has no state of a training", r->weights);
     if (session_need_lm(s, err) < 0)
         return -1;
     if (s->source)
@@ -364,9 +386,12 @@ static int check_model(struct request *r, struct err *err)
 }
 
 /* Can the first stage be trained? */
-static int check_program(const struct session *s, struct err *err)
+static int check_program(const struct train *t, struct err *err)
 {
-    const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+    const struct session *s = t->session;
+    const struct program_options reverse = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .deterministic = t->o.deterministic };
     const int coord[MESH_NAXES] = { 0 };
     struct program *p;
     int ret;
@@ -378,26 +403,24 @@ static int check_program(const struct session *s, struct err *err)
     return ret;
 }
 
-/* Rank 0: a new run's directory, or what is to go on. */
-static int begin_dir(struct request *r, struct err *err)
+/* The directory, locked.  What is in it changes when the ranks stand: a start that
+ * fails leaves it as it was. */
+static int lock_dir(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
 
     if (!t->dir)
         return 0;
+    r->made = !fs_exists(t->dir);
     if (train_dir_lock(&t->lock, t->dir, err) < 0)
         return -1;
-    if (r->force && !t->resumed && train_dir_is_run(t->dir) && !r->resume &&
-        train_dir_remove(t->dir, err) < 0)
-        return -1;
-    if (!r->files.model) {
+    t->replaces = r->force && !r->resume;
+    if (!t->files.model) {
         char *full = realpath(r->model, NULL);
 
-        r->files.model = full ? full : xstrdup(r->model);
+        t->files.model = full ? full : xstrdup(r->model);
     }
-    if (train_dir_write(t, &r->files, err) < 0)
-        return -1;
-    return train_dir_clean(t->dir, t->state.step, err);
+    return 0;
 }
 
 /* ---- a dry run ---- */
@@ -471,6 +494,12 @@ static int prepare(struct request *r, const struct cmd *cmd,
     struct train *t = &r->t;
     int ret;
 
+    if (r->weights && r->model)
+        return err_set(err, ERR_USAGE,
+                       "--weights-from %s: takes the place of the model %s; give one",
+                       r->weights, r->model);
+    if (r->weights)
+        r->model = r->weights;
     if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
         return -1;
@@ -482,7 +511,7 @@ static int prepare(struct request *r, const struct cmd *cmd,
                        r->model);
     ret = check_model(r, err);
     if (ret == 0)
-        ret = check_program(t->session, err);
+        ret = check_program(t, err);
     if (ret == 0)
         ret = check_shares(r, err);
     if (ret == 0)
@@ -501,7 +530,7 @@ static int run(struct request *r, struct err *err)
                    ? cmd_fail(t->session->cmd, err)
                    : cmd_finish(t->session->cmd, 0);
     if (launcher_is_front(l))
-        ret = begin_dir(r, err);
+        ret = lock_dir(r, err);
     if (launcher_agree(l, ret, err) < 0 || launcher_ask(l, err) < 0)
         return cmd_fail(t->session->cmd, err);
     return session_run(t->session, train_rank, t);
@@ -512,7 +541,9 @@ static void clear(struct request *r)
     data_close(r->t.data);
     data_close(r->t.eval);
     action_table_clear(&r->table);
-    train_files_clear(&r->files);
+    train_files_clear(&r->t.files);
+    if (r->made && !train_dir_is_run(r->t.dir))
+        rmdir(r->t.dir); /* where it is empty */
     if (r->t.lock >= 0)
         close(r->t.lock);
     free(r->newest);
@@ -602,6 +633,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, 'o', "output", &out, "RUN",
           "the run's directory: checkpoints and log", NULL, NULL },
         { OPT_FLAG, '\0', "resume", &r.resume, NULL, NULL, NULL, NULL },
+        { OPT_STRING, '\0', "weights-from", &r.weights, "STEP", NULL, NULL, NULL },
         { OPT_FLAG, 'f', "force", &r.force, NULL, "remove a run that is there", NULL,
           NULL },
         { OPT_INT, '\0', "save-every", &o->save_every, "N", NULL, NULL,
@@ -617,7 +649,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N",
           "tensor-parallel ranks (default: the checkpoint's)", NULL, NULL },
         { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", "pipeline stages", NULL, NULL },
-        { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", "replicas", NULL, NULL },
+        { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },
         { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },

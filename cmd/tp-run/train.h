@@ -44,6 +44,17 @@ struct train_state {
     uint64_t best_step;
 };
 
+/* What a run was begun with, besides its settings. */
+struct train_files {
+    char *model;
+    struct train_file {
+        char *path;
+        uint64_t size;
+        uint32_t crc;
+    } * data, *eval;
+    size_t ndata, neval;
+};
+
 struct train {
     struct session *session;
     struct train_options o;
@@ -57,7 +68,9 @@ struct train {
     const char *log;             /* --log, or NULL */
     const char *report, *result; /* hpo-sweep's files, or NULL */
     int lock;                    /* the run's directory, open and locked; -1: none */
+    struct train_files files;    /* that the run reads */
     bool resumed;
+    bool replaces;            /* a run that is there is removed */
     struct train_state state; /* to begin with */
 };
 
@@ -72,33 +85,20 @@ MUST_CHECK int train_dir_lock(int *fd, const char *dir, struct err *err);
  */
 char *train_step_dup(const char *dir, uint64_t step);
 char *train_newest_dup(const char *dir);
-/* Remove what an interrupted run has left half-written, lines of its log after STEP. */
-MUST_CHECK int train_dir_clean(const char *dir, uint64_t step, struct err *err);
-/* Remove a run and all its checkpoints. */
-MUST_CHECK int train_dir_remove(const char *dir, struct err *err);
 /* Remove checkpoints but for the newest KEEP and step BEST (0: none). */
 MUST_CHECK int train_dir_prune(const char *dir, int keep, uint64_t best,
                                struct err *err);
 
-/* What a run was begun with, besides its settings. */
-struct train_files {
-    char *model;
-    struct train_file {
-        char *path;
-        uint64_t size;
-        uint32_t crc;
-    } * data, *eval;
-    size_t ndata, neval;
-};
 MUST_CHECK int train_files_add(struct train_file **v, size_t *n, const char *path,
                                struct err *err);
 void train_files_clear(struct train_files *f);
 
-MUST_CHECK int train_dir_write(const struct train *t, const struct train_files *f,
-                               struct err *err);
-/* Read it: *f, and the settings that are not given.  One that is given, is fixed and
- * has another value is ERR_USAGE. */
-MUST_CHECK int train_dir_read(struct train *t, struct train_files *f, struct err *err);
+/* Make T's directory that of a run that begins or goes on: what it replaces and what
+ * an interrupted run has left is removed, and run.json says what it was begun with. */
+MUST_CHECK int train_dir_begin(const struct train *t, struct err *err);
+/* Read that: .files, and the settings that are not given.  One that is given, is fixed
+ * and has another value is ERR_USAGE. */
+MUST_CHECK int train_dir_read(struct train *t, struct err *err);
 
 void train_settings_print(struct str *out, const struct train *t);
 /* The state as a manifest has it, and back. */
@@ -121,12 +121,14 @@ struct train_log {
     struct train_state state;
     double loss, eval_loss; /* the last; NaN: none */
     uint64_t memory;        /* bytes of the rank with the most */
+    double flops, peak;     /* of these steps; that all ranks can make a second */
 };
 
 struct train_told {
     struct trainer_result result;
     double rate, seconds;
-    uint64_t tokens;    /* of the step */
+    double flops;       /* of the step, forwards and back, counted once */
+    uint64_t tokens;    /* of it */
     const uint64_t *id; /* [global] of samples; or NULL */
 };
 

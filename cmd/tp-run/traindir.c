@@ -116,6 +116,20 @@ static bool is_leftover(const char *name)
             strstr(name, ".old-"));
 }
 
+/* The step that a line of the log is of; UINT64_MAX: none, so it was cut short. */
+static uint64_t step_of(const char *line)
+{
+    struct json_doc doc;
+    uint64_t step = UINT64_MAX;
+
+    if (json_parse(&doc, LOG, line, strlen(line), NULL) < 0)
+        return step;
+    if (!json_u64(json_get(doc.root, "step"), &step))
+        step = UINT64_MAX;
+    json_clear(&doc);
+    return step;
+}
+
 /* The lines of the log up to STEP. */
 static int cut_log(const char *dir, uint64_t step, struct err *err)
 {
@@ -129,14 +143,8 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
         ret = fs_read_regular(&text, &n, path, MOST, err);
         for (char *line = text, *end; ret == 0 && (end = strchr(line, '\n'));
              line = end + 1) {
-            char *at;
-            uint64_t of = UINT64_MAX;
-
             *end = '\0';
-            at = strstr(line, "\"step\":");
-            if (at)
-                of = strtoull(at + 7, NULL, 10);
-            if (of <= step)
+            if (step_of(line) <= step)
                 str_addf(&kept, "%s\n", line);
         }
         if (ret == 0)
@@ -148,7 +156,8 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
     return ret;
 }
 
-int train_dir_clean(const char *dir, uint64_t step, struct err *err)
+/* Remove what an interrupted run has left half-written, lines of its log after STEP. */
+static int clean(const char *dir, uint64_t step, struct err *err)
 {
     char **names;
     size_t n;
@@ -196,7 +205,8 @@ int train_dir_prune(const char *dir, int keep, uint64_t best, struct err *err)
     return ret;
 }
 
-int train_dir_remove(const char *dir, struct err *err)
+/* Remove a run and all its checkpoints. */
+static int remove_run(const char *dir, struct err *err)
 {
     const char *const files[] = { RUN, LOG };
     struct found f;
@@ -211,7 +221,7 @@ int train_dir_remove(const char *dir, struct err *err)
         ret = fs_remove_tree(path, err);
         free(path);
     }
-    return ret < 0 ? -1 : train_dir_clean(dir, 0, err);
+    return ret < 0 ? -1 : clean(dir, 0, err);
 }
 
 /* ---- files that a run reads ---- */
@@ -402,8 +412,9 @@ static int add_model(struct str *out, const struct train *t, const char *model,
     return ret;
 }
 
-int train_dir_write(const struct train *t, const struct train_files *f, struct err *err)
+static int write_run(const struct train *t, struct err *err)
 {
+    const struct train_files *f = &t->files;
     char *path = fs_join_dup(t->dir, RUN);
     struct str out = { 0 };
     int ret;
@@ -416,12 +427,17 @@ int train_dir_write(const struct train *t, const struct train_files *f, struct e
     train_settings_print(&out, t);
     str_add(&out, "}\n");
     if (ret == 0)
-        ret = fs_mkdirs(t->dir, err);
-    if (ret == 0)
         ret = fs_write_file(path, out.s, out.len, true, err);
     str_clear(&out);
     free(path);
     return ret;
+}
+
+int train_dir_begin(const struct train *t, struct err *err)
+{
+    if (t->replaces && train_dir_is_run(t->dir) && remove_run(t->dir, err) < 0)
+        return -1;
+    return write_run(t, err) < 0 ? -1 : clean(t->dir, t->state.step, err);
 }
 
 static int read_files(struct train_file **v, size_t *n, const struct json_doc *doc,
@@ -444,8 +460,9 @@ static int read_files(struct train_file **v, size_t *n, const struct json_doc *d
     return 0;
 }
 
-int train_dir_read(struct train *t, struct train_files *f, struct err *err)
+int train_dir_read(struct train *t, struct err *err)
 {
+    struct train_files *f = &t->files;
     char *path = fs_join_dup(t->dir, RUN), *text = NULL;
     struct json_doc doc;
     const char *model;

@@ -103,6 +103,8 @@ static void show(struct train_log *l, double rate)
     fprintf(stderr, "\r%" PRIu64 "/%d  loss %.4f  lr %.3g  %.4g tokens/s",
             l->state.step, l->t->o.steps, l->loss, rate,
             l->worked > 0 ? (double)l->tokens / l->worked : 0);
+    if (l->worked > 0 && l->peak > 0)
+        fprintf(stderr, "  %.0f %% of peak", 100 * l->flops / l->worked / l->peak);
     if (!isnan(l->eval_loss))
         fprintf(stderr, "  eval %.4f", l->eval_loss);
     fprintf(stderr, "  %02.0f:%02.0f:%02.0f left\033[K", floor(seconds / 3600),
@@ -118,6 +120,7 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
 
     l->worked += s->seconds;
     l->tokens += s->tokens;
+    l->flops += s->flops;
     l->loss = s->result.loss;
     l->loss_sum += s->result.loss;
     str_addf(&line, "{\"type\":\"step\",\"step\":%" PRIu64, l->state.step);
@@ -129,6 +132,10 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
     add_key(&line, "tokens_per_second",
             s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
     str_addf(&line, ",\"memory\":%" PRIu64, l->memory);
+    if (s->seconds > 0 && l->peak > 0) {
+        add_key(&line, "flops_per_second", s->flops / s->seconds);
+        add_key(&line, "peak_share", s->flops / s->seconds / l->peak);
+    }
     if (s->result.skipped)
         str_add(&line, ",\"skipped\":true");
     for (int i = 0; s->id && i < l->t->o.global; i++)

@@ -8,6 +8,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/cpu/machine.h"
+#include "lib/program/cost.h"
 
 enum { EVAL_BATCH = 8, SETTLED = 10 }; /* updates before a norm is told to be a spike */
 
@@ -22,6 +24,8 @@ struct work {
     size_t samples;
     uint64_t *id; /* [global], or NULL */
     double begun;
+    struct program *whole; /* rank 0: the program of one rank, to be counted */
+    double *flops;         /* [seq + 1]: of a document of so many tokens; 0: not yet */
     uint64_t saved, evaluated; /* last step that was; UINT64_MAX: none yet */
     double eval_loss;          /* then */
 };
@@ -128,6 +132,58 @@ static int evaluate(struct work *w, struct err *err)
     return train_log_eval(&w->log, w->eval_loss, clock_seconds() - begun, err);
 }
 
+/* ---- how fast ---- */
+
+/* Rank 0: what one rank would compute; a model has no other FLOPs on any layout. */
+static int open_count(struct work *w, struct err *err)
+{
+    const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
+    const int coord[MESH_NAXES] = { 0 };
+
+    if (w->world->rank > 0)
+        return 0;
+    w->flops = xcalloc((size_t)w->t->o.seq + 1, sizeof(*w->flops));
+    return program_build(&w->whole, w->t->session->checkpoint->model, &one, coord,
+                         &options, err);
+}
+
+/* What all ranks can do while the others do it, too. */
+static int measure_peak(struct work *w, struct err *err)
+{
+    double peak = 0;
+    int ret = machine_product(w->t->session->machine.threads, &peak, err);
+
+    if (saver_agree(w->world, ret, err) < 0)
+        return -1;
+    ret = comm_run(w->world, comm_all_reduce_f64(&peak, 1), err);
+    w->log.peak = peak;
+    return ret;
+}
+
+static double count_document(struct work *w, size_t n)
+{
+    if (n && w->flops[n] <= 0) {
+        struct cost_step s = cost_prompt((double)n);
+        struct cost c = cost_program(w->whole, &s);
+
+        w->flops[n] = c.products + c.attention;
+    }
+    return w->flops[n];
+}
+
+static double count_flops(struct work *w, const struct sample *s)
+{
+    double sum = 0;
+
+    if (!s->documents)
+        return count_document(w, s->n);
+    for (size_t d = 0; d < s->documents; d++)
+        sum += count_document(w, (d + 1 < s->documents ? s->start[d + 1] : s->n) -
+                                     s->start[d]);
+    return sum;
+}
+
 /* ---- a step ---- */
 
 static int refuse(struct work *w, const struct trainer_result *r, struct err *err)
@@ -169,6 +225,7 @@ static int step(struct work *w, struct err *err)
         return -1;
     for (int i = 0; i < o->global; i++) {
         told.tokens += w->sample[i].n;
+        told.flops += w->whole ? count_flops(w, &w->sample[i]) : 0;
         if (w->id)
             w->id[i] = data_sample_id(w->t->data, first + (uint64_t)i);
     }
@@ -248,7 +305,7 @@ static int open_work(struct work *w, struct err *err)
         .clip = o->clip,
     };
     double *bytes;
-    int ret;
+    int ret = 0;
 
     w->samples = (size_t)o->global;
     if (w->samples < (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]))
@@ -264,7 +321,12 @@ static int open_work(struct work *w, struct err *err)
     if (t->dir && o->save_every &&
         saver_open(&w->saver, &w->trainer, s->checkpoint, w->world, err) < 0)
         return -1;
-    if (w->world->rank == 0 && train_log_open(&w->log, t, err) < 0)
+    if (w->world->rank == 0 && t->dir)
+        ret = train_dir_begin(t, err);
+    if (w->world->rank == 0 && ret == 0)
+        ret = train_log_open(&w->log, t, err);
+    if (saver_agree(w->world, ret, err) < 0 || open_count(w, err) < 0 ||
+        measure_peak(w, err) < 0)
         return -1;
     bytes = xcalloc((size_t)w->world->size, sizeof(*bytes));
     bytes[w->world->rank] = (double)trainer_bytes(&w->trainer);
@@ -301,6 +363,8 @@ int train_rank(void *arg, struct comm *world, struct err *err)
     saver_close(w.saver);
     if (w.trainer.ops)
         trainer_close(&w.trainer);
+    program_free(w.whole);
+    free(w.flops);
     free(w.sample);
     free(w.id);
     return ret;

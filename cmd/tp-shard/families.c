@@ -127,9 +127,9 @@ static bool may_hold(const struct family *f, const char *symbol)
 static void add_heads(struct str *s, const struct family *f)
 {
     static const char *const heads[][2] = {
-        { "mlm", "masked" },   { "scored", "score" }, { "classify", "classify" },
-        { "tagged", "tag" },   { "tag", "tag" },      { "nsp", "next-sentence" },
-        { "pooler", "pooler" }
+        { "mlm", "masked" },     { "scored", "score" },      { "classify", "classify" },
+        { "tagged", "tag" },     { "tag", "tag" },           { "answers", "answer" },
+        { "choices", "choice" }, { "nsp", "next-sentence" }, { "pooler", "pooler" }
     };
 
     if (has_line(f, "logits") && !family_get(&f->symbols, "mlm"))

@@ -1,4 +1,4 @@
-/* plan - tell what each rank would hold */
+/* plan - print what each rank would hold */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* planplot - draw who holds what of a model's tensors
+/* planplot - draw which part of each tensor each rank holds
  *
  * A row for each kind of tensor, in it a lane for each part; a lane spans the axis that
  * is cut (or, where none is, the first) and is filled where the part holds it: in the

@@ -21,7 +21,7 @@ struct dcp_item {
     const uint64_t *shape;   /* borrowed */
     uint64_t offset, length; /* of its archive in the file */
     uint64_t data, bytes;    /* of its raw storage in the file */
-    uint32_t crc;            /* of those bytes, for dcp_item_close */
+    uint32_t crc;            /* of those bytes */
 };
 
 extern const char DCP_METADATA[], DCP_ITEMS[]; /* the names of the two files */

@@ -252,40 +252,77 @@ static const char *safetensors_name(struct source *s, const char *name)
     return kept;
 }
 
-static int read_pickle(struct source *s, size_t i, int fd, size_t *cap, struct err *err)
+/* The N tensors at T are those of file I: their order, and the header of its other
+ * form. */
+static int add_pickled(struct source *s, size_t i, const struct tensor *t, size_t n,
+                       size_t *cap, struct err *err)
 {
+    struct tensor *ordered = xmalloc((n + 1) * sizeof(*ordered));
     struct source_file *f = &s->file[i];
     struct safetensors_header h;
-    struct tensor *ordered;
-    struct pickle p;
-    size_t n = 0;
+    size_t k = 0;
     int ret;
 
-    if (pickle_read(&p, fd, f->path, err) < 0)
-        return -1;
-    ordered = xmalloc(p.n * sizeof(*ordered));
     safetensors_header_begin(&h, "{\"format\":\"pt\"}");
     for (int bits = 64; bits >= 8;
          bits /= 2) /* wide elements first, so that all are aligned */
-        for (size_t k = 0; k < p.n; k++)
-            if (dtype_bits(p.tensor[k].dtype) == bits) {
-                const struct tensor *t = ordered + n;
-
-                ordered[n++] = p.tensor[k];
-                safetensors_header_add(&h, t->name, t->dtype, t->ndim, t->shape,
-                                       t->size);
+        for (size_t j = 0; j < n; j++)
+            if (dtype_bits(t[j].dtype) == bits) {
+                ordered[k++] = t[j];
+                safetensors_header_add(&h, t[j].name, t[j].dtype, t[j].ndim, t[j].shape,
+                                       t[j].size);
             }
-    add_tensors(s, ordered, n, i, cap);
+    add_tensors(s, ordered, k, i, cap);
     ret = safetensors_header_finish(&h, f->path, err);
-    f->origin = f->name;
-    f->name = safetensors_name(s, f->name);
-    f->size = p.size;
     f->data = h.text.len;
     f->whole = f->data + h.end;
     f->header = pool_strndup(&s->pool, h.text.s + 8, h.text.len - 8);
     safetensors_header_clear(&h);
     free(ordered);
+    return ret;
+}
+
+static int read_pickle(struct source *s, size_t i, int fd, size_t *cap, struct err *err)
+{
+    struct source_file *f = &s->file[i];
+    struct pickle p;
+    int ret;
+
+    if (pickle_read(&p, fd, f->path, err) < 0)
+        return -1;
+    ret = add_pickled(s, i, p.tensor, p.n, cap, err);
+    f->origin = f->name;
+    f->name = safetensors_name(s, f->name);
+    f->size = p.size;
     pickle_clear(&p);
+    return ret;
+}
+
+int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
+                       struct err *err)
+{
+    struct tensor *old = s->tensor, *one = xmalloc((n + 1) * sizeof(*one));
+    size_t nold = s->n, cap = 0;
+    int ret = 0;
+
+    s->tensor = NULL;
+    s->n = 0;
+    for (size_t i = 0; i < s->nfiles && ret == 0; i++) {
+        const struct tensor *from = s->file[i].origin ? t : old;
+        size_t of = s->file[i].origin ? n : nold, k = 0;
+
+        for (size_t j = 0; j < of; j++)
+            if (from[j].file == (int)i) {
+                one = k < n ? one : xrealloc(one, (k + 1) * sizeof(*one));
+                one[k++] = from[j];
+            }
+        if (s->file[i].origin)
+            ret = add_pickled(s, i, one, k, &cap, err);
+        else
+            add_tensors(s, one, k, i, &cap);
+    }
+    free(one);
+    free(old);
     return ret;
 }
 

@@ -61,6 +61,11 @@ MUST_CHECK int source_open_bare(struct source *s, const char *path, struct err *
 MUST_CHECK int source_promise(struct source *s, const struct tensor *t, size_t n,
                               struct err *err);
 
+/* Have the N tensors at T, whose .file, .offset and .stride are those of S's files of
+ * torch.save, in the place of all of theirs; other files' stay. */
+MUST_CHECK int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
+                                  struct err *err);
+
 /* The text of the index that a merge of S needs and S has not (a fresh one): that of
  * several files of torch.save.  NULL otherwise. */
 char *source_index_dup(const struct source *s);

@@ -14,9 +14,9 @@ size_t collective_start(const struct collective *op, const struct comm_parts *p,
 /* to[bytes] = a[bytes] + b[bytes], numbers as *op sums; TO may be A. */
 void collective_add(const struct collective *op, void *to, const void *a, const void *b,
                     size_t bytes);
-/* to[bytes] = the sum of PART[0] to PART[N - 1], N at least 2, by a tree: that of the
- * first ranks, as many as the largest power of two below N, and that of the others,
- * each made in the same way.  TO is none of the parts. */
+/* to[bytes] = the sum of PART[0] to PART[N - 1], N at least 2, by a tree: the left half
+ * is the first P ranks, P the largest power of two below N, the right half the others;
+ * each half is summed in the same way.  TO overlaps none of the parts. */
 void collective_sum(const struct collective *op, void *to, const void *const *part,
                     int n, size_t bytes);
 /* to[bytes] = from[bytes], where the two may be one. */

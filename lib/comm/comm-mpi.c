@@ -21,7 +21,7 @@
 enum {
     PIECE = 1 << 28, /* bytes of one call: MPI counts in ints */
     FEW = 4096,      /* numbers that all ranks sum for themselves */
-    /* tags: messages; what is summed, and the sums; parts of the other collectives */
+    /* tags: messages; terms of sums, and the sums; parts of the other collectives */
     MESSAGES = 1,
     SUMS,
     RESULTS,
@@ -86,10 +86,10 @@ static int check(const struct comm *c, int ret, const char *what, struct err *er
     return err_set(err, ERR_SYSTEM, "rank %d: %s: %s", c->rank, what, text);
 }
 
-/* ---- collectives: every rank sends to every other what that one needs ---- */
+/* ---- collectives: every rank sends each other rank its part ---- */
 
-/* Ask for, or send, buf[bytes] in pieces that MPI can count; under TAG, of which the
- * messages between two ranks are told apart by their order. */
+/* Start to receive, or to send, buf[bytes] in pieces that MPI can count.  Messages
+ * between two ranks under one TAG arrive in the order in which they were sent. */
 static int post(struct mpi_comm *c, struct flight *f, bool sends, void *buf,
                 size_t bytes, int rank, int tag, struct err *err)
 {
@@ -157,7 +157,7 @@ static int start_sum(struct mpi_comm *c, struct flight *f, struct err *err)
     return 0;
 }
 
-/* By the tree over the ranks; and what others lack is sent. */
+/* Sum by the tree over the ranks, then send the result to ranks that need it. */
 static int sum_up(struct mpi_comm *c, struct flight *f, struct err *err)
 {
     const struct collective *op = &f->op;
@@ -253,8 +253,8 @@ static int step(struct mpi_comm *c, struct flight *f, bool waits, bool *done,
     return 0;
 }
 
-/* Release what has been sent, and sum what has arrived: in the order of the starts, as
- * other ranks do. */
+/* Release buffers that have been sent, and sum those that have arrived, in the order in
+ * which the operations were started, as the other ranks do. */
 static int push(struct process *p, struct err *err)
 {
     for (struct parcel **link = &p->parcels; *link;) {

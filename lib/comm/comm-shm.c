@@ -60,14 +60,14 @@ static uint32_t look(const struct post *p)
     return atomic_load_explicit(&p->count, memory_order_acquire);
 }
 
-/* Tell the others what has been posted and taken. */
+/* Publish this rank's counts of posted and taken pieces. */
 static void tell(struct shm_comm *c)
 {
     c->told = counter(c->posted, c->taken);
     shm_raise(post_of(c, c->comm.rank), c->told);
 }
 
-/* What is waited for: that so many pieces are posted (SHIFT 16) or taken (0). */
+/* A condition to wait for: this number of pieces is posted (SHIFT 16) or taken (0). */
 struct arrival {
     const struct post *post;
     int shift;
@@ -149,8 +149,8 @@ static void fill_stream(const struct shm_comm *c, const struct collective *op, c
     }
 }
 
-/* The first piece of all ranks is there: what their parts for this rank are, and how
- * many pieces there will be. */
+/* The first piece of each rank has arrived: it gives the size of that rank's part for
+ * this one, and the number of pieces. */
 static void read_heads(struct shm_comm *c, struct flight *f)
 {
     const struct collective *op = &f->op;
@@ -199,7 +199,7 @@ static void take_stream(struct shm_comm *c, struct flight *f, size_t low, size_t
 
 /* ---- the other collectives ---- */
 
-/* Bytes of what is cut into pieces, the most of any rank. */
+/* Bytes to divide into pieces: the largest count of any rank. */
 static size_t bytes_of(const struct shm_comm *c, const struct collective *op)
 {
     size_t bytes = op->n * op->unit, part;
@@ -235,7 +235,7 @@ static void fill(const struct shm_comm *c, const struct flight *f, char *to, siz
         memcpy(to, (const char *)op->from + low, high - low);
 }
 
-/* to[n] = the sum of what stands in all slots after SKIP. */
+/* to[n] = the sum of all slots' contents after SKIP. */
 static void sum(const struct shm_comm *c, const struct collective *op, char *to,
                 size_t skip, size_t n)
 {
@@ -304,8 +304,8 @@ static bool has_room(struct shm_comm *c)
     return c->room > 0;
 }
 
-/* Post what there is room for, in order; nothing after an all-to-all of which it is not
- * known how many pieces it has. */
+/* Post pieces in order while there is room; nothing after an all-to-all whose number of
+ * pieces is not known yet. */
 static void post_ready(struct shm_comm *c)
 {
     for (; c->posting < c->nflights; c->posting++) {
@@ -353,7 +353,8 @@ static void advance(struct shm_comm *c)
     while (take_ready(c));
 }
 
-/* Those of all groups; others may wait for what this rank has not posted or taken. */
+/* Progress of all groups: other ranks may wait for pieces that this rank has not posted
+ * or taken. */
 static void advance_all(struct end *e)
 {
     for (struct shm_comm *c = e->groups; c; c = c->next)

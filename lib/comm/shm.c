@@ -131,7 +131,7 @@ void shm_abort(struct shm *s)
     }
 }
 
-/* ---- what has been sent and not yet found room ---- */
+/* ---- sent bytes for which the ring had no room yet ---- */
 
 /* Copy as much of BUF as the ring to rank TO has room for; how much. */
 static size_t put(struct end *e, int to, const char *buf, size_t bytes)

@@ -44,12 +44,18 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
     return max;
 }
 
-/* Scores [n] to weights that sum to 1; the log of their exponentials' sum. */
-CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap)
+/* Scores [n] to weights that sum to 1 with SINK's, -INFINITY: none; the log of their
+ * exponentials' sum. */
+CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, float sink)
 {
     float max = scale_scores(s, n, scale, cap), factor;
     double sum = 0;
     size_t i = 0;
+
+    if (sink > max)
+        max = sink;
+    if (sink > -INFINITY)
+        sum = (double)expf(sink - max);
 
     for (; i + VEC <= n; i += VEC) {
         vec v;
@@ -67,7 +73,7 @@ CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap)
     factor = (float)(1 / sum);
     for (size_t k = 0; k < n; k++)
         s[k] *= factor;
-    return n ? max + (float)log(sum) : -INFINITY;
+    return sum > 0 ? max + (float)log(sum) : -INFINITY;
 }
 
 /* Keys whose rows follow each other. */
@@ -87,6 +93,7 @@ struct job {
     float *score;                                  /* [threads][block][keys] */
     struct key_run *run;                           /* [runs] */
     size_t runs;
+    float *sink;   /* [heads]: a score of its own for each; or NULL */
     float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
     int64_t least; /* key - query of the first of the distances */
     size_t distances;
@@ -136,6 +143,30 @@ static uint64_t global_head(const struct inst *inst, size_t head)
 
     return (inst->attention.group_start + head / per) * inst->attention.per_group +
            inst->attention.within_start + head % per;
+}
+
+/* The score that local HEAD has of its own, -INFINITY: none. */
+static float sink_of(const struct job *j, size_t head)
+{
+    return j->sink ? j->sink[head] : -INFINITY;
+}
+
+/* Fetch the scores of this instruction's heads from those of all that the rank has. */
+static int open_sinks(struct job *j, struct err *err)
+{
+    const struct matrix *m = j->step->sinks;
+    const struct inst *inst = j->inst;
+    size_t per = inst->attention.heads / inst->attention.kv_heads;
+    size_t unit = (size_t)dtype_bits(m->dtype) / 8;
+
+    j->sink = mem_alloc(inst->attention.heads * sizeof(float), "attention sinks", err);
+    for (size_t h = 0; h < inst->attention.heads && j->sink; h++) {
+        size_t at = (inst->attention.sink_group + h / per) * inst->attention.sink_per +
+                    inst->attention.sink_within + h % per;
+
+        dtype_to_f32(m->dtype, (const char *)m->data + at * unit, &j->sink[h], 1);
+    }
+    return j->sink ? 0 : -1;
 }
 
 /* Add the bias of local HEAD's distances to the scores S of the keys FIRST .. FIRST +
@@ -254,7 +285,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         high = end > high ? end : high;
     }
     for (size_t i = 0; i < rows && low >= high; i++)
-        set_lse(j, row + i, head, -INFINITY);
+        set_lse(j, row + i, head, sink_of(j, head));
     if (low >= high)
         return 0;
     *first_key = low;
@@ -280,7 +311,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
                    end - first);
         set_lse(j, row + i, head,
                 softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
-                        (float)j->inst->attention.softcap));
+                        (float)j->inst->attention.softcap, sink_of(j, head)));
         memset(s, 0, (first - low) * sizeof(*s));
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }
@@ -381,7 +412,8 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 
     if (!heads || !step->rows)
         return 0;
-    if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0))
+    if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
+        (step->sinks && open_sinks(&j, err) < 0))
         goto out;
     j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
                         "attention scores", err);
@@ -393,6 +425,7 @@ out:
     free(j.run);
     free(j.score);
     free(j.bias);
+    free(j.sink);
     return ret;
 }
 
@@ -403,16 +436,18 @@ struct back {
     struct job j; /* whose y is the gradients' */
     const float *d;
     size_t d_stride;
-    float *lse;        /* [rows][heads] */
-    float *weights;    /* [threads][2][BLOCK][keys]: those, and their gradients */
-    float *own;        /* [heads][keys][dim + value_dim]: what a head adds to k and v */
-    size_t k_at, v_at; /* columns of y where the gradients of k and v begin */
+    float *lse;     /* [rows][heads] */
+    float *weights; /* [threads][2][BLOCK][keys]: those, and their gradients */
+    float *own;     /* [heads][keys][dim + value_dim]: what a head adds to k and v */
+    size_t k_at, v_at, sink_at; /* columns of y where the gradients of k, v and the
+                                   heads' own scores begin */
 };
 
 /* Gradients DS of weights P to those of the scores that are scaled products: ds = p (dp
- * - sum of p dp), and through the cap, whose scores P is the exponential of. */
-static void weights_back(const struct back *b, float *ds, const float *p, size_t n,
-                         float lse)
+ * - sum of p dp), and through the cap, whose scores P is the exponential of.  Returns
+ * that sum. */
+static double weights_back(const struct back *b, float *ds, const float *p, size_t n,
+                           float lse)
 {
     float cap = (float)b->j.inst->attention.softcap;
     float scale = (float)b->j.inst->attention.scale;
@@ -425,6 +460,7 @@ static void weights_back(const struct back *b, float *ds, const float *p, size_t
 
         ds[k] = scale * p[k] * (float)((double)ds[k] - delta) * (1 - s * s);
     }
+    return delta;
 }
 
 /* Task: a head, its queries block after block. */
@@ -451,13 +487,20 @@ static void head_back(void *arg, size_t head, int thread)
 
         for (size_t i = 0; i < rows; i++)
             memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
+        for (size_t i = 0; i < rows && j->sink; i++)
+            j->y[(row + i) * j->y_stride + b->sink_at + head] = 0;
         if (!n)
             continue;
         cpu_dots(ds, n, d, b->d_stride, rows, v, j->v_stride, n, value_dim);
         drop(j, row, rows, head, ds, low, n);
-        for (size_t i = 0; i < rows; i++)
-            weights_back(b, ds + i * n, p + i * n, n,
-                         b->lse[(row + i) * j->inst->attention.heads + head]);
+        for (size_t i = 0; i < rows; i++) {
+            float lse = b->lse[(row + i) * j->inst->attention.heads + head];
+            double delta = weights_back(b, ds + i * n, p + i * n, n, lse);
+
+            if (j->sink) /* its value is 0 */
+                j->y[(row + i) * j->y_stride + b->sink_at + head] =
+                    -expf(j->sink[head] - lse) * (float)delta;
+        }
         cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
         own += low * both;
         cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
@@ -518,13 +561,15 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
         return 0;
     b.k_at = b.j.q_stride;
     b.v_at = b.k_at + b.j.k_stride;
+    b.sink_at = b.v_at + b.j.v_stride;
     b.lse = mem_alloc(step->rows * heads * sizeof(float), "attention scores", err);
     b.weights =
         mem_alloc((uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
                   "attention scores", err);
     b.own =
         mem_alloc(heads * step->keys * both * sizeof(float), "gradients of keys", err);
-    if (!b.lse || !b.weights || !b.own || open_runs(&b.j, err) < 0)
+    if (!b.lse || !b.weights || !b.own || open_runs(&b.j, err) < 0 ||
+        (step->sinks && open_sinks(&b.j, err) < 0))
         goto out;
     own.lse = b.lse;
     cpu_parallel(dev, heads, head_back, &b);
@@ -532,6 +577,7 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
     ret = 0;
 out:
     free(b.j.run);
+    free(b.j.sink);
     free(b.lse);
     free(b.weights);
     free(b.own);

@@ -52,7 +52,8 @@ void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t
                  const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
 /* a NaN stays one */
-void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n);
+void cpu_clip(struct device *d, float *y, const float *x, double least, double most,
+              size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
@@ -77,9 +78,10 @@ struct attention_step {
     const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
     const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
     size_t block_rows;      /* of each */
-    const struct matrix *bias; /* [buckets][heads], by distance; or NULL */
-    float *lse;                /* [rows][heads], or NULL; see struct call */
-    const uint64_t *token;     /* [rows]: their numbers, where weights are dropped */
+    const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
+    const struct matrix *sinks; /* [heads], or NULL; see struct inst */
+    float *lse;                 /* [rows][heads], or NULL; see struct call */
+    const uint64_t *token;      /* [rows]: their numbers, where weights are dropped */
     uint64_t seed;
 };
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
@@ -88,8 +90,9 @@ MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
                              const struct inst *inst, const struct attention_step *step,
                              struct err *err);
 
-/* The gradients of q, k and v, beside each other in y's rows of STRIDE columns, from d,
- * that of the result.  The step's keys are its rows' own.  Fails only for want of
+/* The gradients of q, k and v, and where the step has sinks of each row those of the
+ * heads' own, beside each other in y's rows of STRIDE columns, from d, that of the
+ * result.  The step's keys are its rows' own.  Fails only for want of
  * memory. */
 MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
                                   const float *d, const float *q,
@@ -150,6 +153,16 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n,
                       size_t terms);
+/* Attention by distance, of texts of which FIRST has the first rows. */
+struct cpu_relate {
+    float *y;
+    const float *q, *k, *v;         /* [rows][heads][dim], as y */
+    const float *as_key, *as_query; /* [2 span][heads][dim]: the table's rows */
+    const int32_t *first;           /* [ntexts] */
+    size_t ntexts, rows;
+};
+MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
+                          const struct cpu_relate *c, struct err *err);
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);

@@ -110,7 +110,7 @@ struct elements {
     float *y;
     const float *x, *z;
     size_t n;
-    float number;
+    float number, least;
     enum activation act;
     const struct matrix *w;
 };
@@ -173,9 +173,9 @@ static void clip_some(void *arg, size_t task, int thread)
 
     (void)thread;
     for (size_t i = at; i < at + n; i++)
-        e->y[i] = e->x[i] > e->number    ? e->number
-                  : e->x[i] < -e->number ? -e->number
-                                         : e->x[i];
+        e->y[i] = e->x[i] > e->number  ? e->number
+                  : e->x[i] < e->least ? e->least
+                                       : e->x[i];
 }
 
 static void activate_some(void *arg, size_t task, int thread)
@@ -223,10 +223,13 @@ void cpu_softcap(struct device *d, float *y, const float *x, double number, size
               (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
 }
 
-void cpu_clip(struct device *d, float *y, const float *x, double number, size_t n)
+void cpu_clip(struct device *d, float *y, const float *x, double least, double most,
+              size_t n)
 {
-    share_out(d, clip_some,
-              (struct elements){ .y = y, .x = x, .n = n, .number = (float)number });
+    share_out(
+        d, clip_some,
+        (struct elements){
+            .y = y, .x = x, .n = n, .number = (float)most, .least = (float)least });
 }
 
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,

@@ -423,7 +423,7 @@ struct elements {
     float *y;
     const float *d, *x;
     size_t n;
-    float number;
+    float number, least;
     enum activation act;
 };
 
@@ -539,7 +539,7 @@ static void some_clips(void *arg, size_t task, int thread)
 
     (void)thread;
     for (size_t i = at; i < end; i++)
-        e->y[i] = e->x[i] > e->number || e->x[i] < -e->number ? 0 : e->d[i];
+        e->y[i] = e->x[i] > e->number || e->x[i] < e->least ? 0 : e->d[i];
 }
 
 static int run_elements(struct device *d, const struct call *c, cpu_task *run,
@@ -571,7 +571,8 @@ int kernel_clip_back(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
     return run_elements(d, c, some_clips,
-                        (struct elements){ .number = (float)c->inst->number });
+                        (struct elements){ .number = (float)c->inst->clip.most,
+                                           .least = (float)c->inst->clip.least });
 }
 
 int kernel_softmax_back(struct device *d, const struct call *c, struct err *err)

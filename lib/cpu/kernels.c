@@ -128,7 +128,8 @@ static int kernel_softcap(struct device *d, const struct call *c, struct err *er
 static int kernel_clip(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_clip(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    cpu_clip(d, result(c), source(c, 0), c->inst->clip.least, c->inst->clip.most,
+             count_of(&c->y));
     return 0;
 }
 
@@ -300,26 +301,52 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
     size_t half = r->dim / 2, rows = rows_of(&c->y);
     double *own = xmalloc((half + 1) * sizeof(*own));
     const double *inv_freq = NULL;
+    enum index positions = program_positions(c->program, c->inst);
+    bool fixed = !r->dynamic && !r->long_freq;
     int32_t length = -1;
 
     (void)d;
     (void)err;
+    if (fixed)
+        inv_freq = r->inv_freq;
     for (size_t i = 0; i < rows; i++) {
         float *cosine = result(c) + i * r->dim, *sine = cosine + half;
 
-        if (c->step->length[i] != length) {
+        if (!fixed && c->step->length[i] != length) {
             length = c->step->length[i];
             inv_freq = program_rope_at(r, (uint64_t)length, own);
         }
         for (size_t k = 0; k < half; k++) {
-            float angle =
-                (float)c->step->index[INDEX_POSITIONS][i] * (float)inv_freq[k];
+            float angle = (float)c->step->index[positions][i] * (float)inv_freq[k];
 
             cosine[k] = (float)(cos((double)angle) * r->scale);
             sine[k] = (float)(sin((double)angle) * r->scale);
         }
     }
     free(own);
+    return 0;
+}
+
+static int kernel_sinusoid(struct device *d, const struct call *c, struct err *err)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+    const int32_t *at = c->step->index[program_positions(c->program, c->inst)];
+    size_t half = r->dim / 2, rows = rows_of(&c->y);
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < rows; i++) {
+        const float *x = source(c, 0) + i * r->dim;
+        float *y = result(c) + i * r->dim;
+
+        for (size_t k = 0; k < half; k++) {
+            float angle =
+                (float)((uint64_t)at[i] + c->inst->rope.offset) * (float)r->inv_freq[k];
+
+            y[k] = x[k] + (float)sin((double)angle);
+            y[k + half] = x[k + half] + (float)cos((double)angle);
+        }
+    }
     return 0;
 }
 
@@ -389,7 +416,8 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
                                        .key_row = (size_t)r->key_row,
                                        .k = source(c, 1),
                                        .v = source(c, 2),
-                                       .bias = c->w };
+                                       .bias = inst->attention.sinks ? NULL : c->w,
+                                       .sinks = inst->attention.sinks ? c->w : NULL };
 
         if (inst->attention.drop > 0) {
             step.token = c->step->token + r->row;
@@ -422,7 +450,8 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                        .keys = (size_t)r->keys,
                                        .first_key = (size_t)r->first_key,
                                        .k = source(c, 2) + row * c->x[2].cols,
-                                       .v = source(c, 3) + row * c->x[3].cols };
+                                       .v = source(c, 3) + row * c->x[3].cols,
+                                       .sinks = c->w };
 
         if (c->inst->attention.drop > 0) {
             step.token = c->step->token + row;
@@ -500,6 +529,21 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     (void)err;
     cpu_concat(d, result(c), source(c, 0), source(c, 1), rows_of(&c->y), c->inst);
     return 0;
+}
+
+static int kernel_relate(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_relate r = { .y = result(c),
+                            .q = source(c, 0),
+                            .k = source(c, 1),
+                            .v = source(c, 2),
+                            .as_key = source(c, 3),
+                            .as_query = source(c, 4),
+                            .first = c->step->first,
+                            .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
+                            .rows = rows_of(&c->y) };
+
+    return cpu_relate(d, c->inst, &r, err);
 }
 
 static int kernel_choose(struct device *d, const struct call *c, struct err *err)

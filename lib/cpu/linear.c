@@ -34,6 +34,9 @@ enum {
     ROWS = 4,         /* of a tile */
     OUTS = 6,         /* of it */
     PANEL = 8 * OUTS, /* outputs that are made together */
+    EIGHT = 8,        /* rows of a tile where there are as many, and registers, */
+    EIGHT_OUTS = 3,   /* and its outputs */
+    GROUP = 8 * EIGHT_OUTS, /* outputs of such tiles that are made together */
     APART = VEC, /* between rows that follow each other: more, so that equal columns
                     fall into different sets of the cache */
     STRIP = 128, /* outputs of y = x W that are made together, */
@@ -308,12 +311,126 @@ struct terms {
     size_t x;
 };
 
+#if CPU_HAS_WIDE
+/* Eight rows of x in a tile, so that a weight is widened once for all of them.  x takes
+ * turns in one register, the weights stay in three. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, int half, bool some, size_t n)
+{
+    vec wv[EIGHT_OUTS], xv;
+
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    {
+        load_half(&wv[j], type, w + (size_t)j * w_stride * size_of(type), half);
+        vec_hold(&wv[j]);
+    }
+    EACH(int i = 0; i < EIGHT; i++)
+    {
+        if (some)
+            load_some(&xv, DTYPE_F32, x + (size_t)i * x_stride, n);
+        else
+            vec_load_f32(&xv, x + (size_t)i * x_stride);
+        vec_hold(&xv);
+        EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] += wv[j] * xv;
+    }
+}
+
+/* sums[j][i] = x_i . w_j, or += when ADD, over N terms. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
+           const struct weight_rows *w, enum dtype type, size_t n, bool add)
+{
+    const size_t step = step_of(type);
+    const int halves = type == DTYPE_F32 ? 1 : 2;
+    vec acc[EIGHT][EIGHT_OUTS];
+    size_t k = 0;
+
+    EACH(int i = 0; i < EIGHT; i++)
+    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
+    for (; k + step <= n; k += step) {
+        EACH(int j = 0; j < EIGHT_OUTS; j++)
+        if (w->ahead)
+            __builtin_prefetch(
+                w->ahead + (k * EIGHT_OUTS + (size_t)j * step) * size_of(type), 0, 2);
+        EACH(int h = 0; h < halves; h++)
+        add_eight(acc, x + k + h * VEC, x_stride, w->data + k * size_of(type),
+                  w->stride, type, h, false, 0);
+    }
+    if (k < n) {
+        char all[EIGHT_OUTS][VEC * sizeof(float)] = { 0 };
+
+        for (size_t j = 0; j < EIGHT_OUTS; j++)
+            memcpy(all[j], w->data + (j * w->stride + k) * size_of(type),
+                   (n - k) * size_of(type));
+        for (int h = 0; h < halves; h++)
+            add_eight(acc, x + k + h * VEC, x_stride, all[0],
+                      sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
+    }
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    {
+        float sum[EIGHT];
+
+        vec_sum_eight(sum, &acc[0][j], EIGHT_OUTS);
+        for (int i = 0; i < EIGHT; i++)
+            sums[j][i] = add ? sums[j][i] + sum[i] : sum[i];
+    }
+}
+
+#define TILE_EIGHT(name, type)                                                        \
+    CPU_WIDE static void name(float sums[EIGHT_OUTS][EIGHT], const float *x,          \
+                              size_t x_stride, const struct weight_rows *w, size_t n, \
+                              bool add)                                               \
+    {                                                                                 \
+        tile_eight(sums, x, x_stride, w, type, n, add);                               \
+    }
+
+TILE_EIGHT(eight_f32, DTYPE_F32)
+TILE_EIGHT(eight_bf16, DTYPE_BF16)
+TILE_EIGHT(eight_f16, DTYPE_F16)
+
+/* EIGHT rows, and outputs in whole tiles: stretch after stretch, each for a group of
+ * outputs, so that those of x stay in the first cache; what the next group reads is
+ * fetched meanwhile, in the order of memory. */
+static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      const struct matrix *w, uint64_t first, size_t n, struct terms of)
+{
+    for (size_t j = 0; j < n; j += GROUP) {
+        size_t outs = n - j < GROUP ? n - j : GROUP, size = size_of(w->dtype);
+        float sums[GROUP / EIGHT_OUTS][EIGHT_OUTS][EIGHT];
+        const char *ahead = first + j + outs + GROUP <= w->rows
+                                ? element(w, first + j + outs, of.start)
+                                : NULL;
+
+        for (uint64_t k = 0; k < of.count; k += BLOCK) {
+            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+
+            for (size_t c = 0; c < outs; c += EIGHT_OUTS) {
+                struct weight_rows at = { .data =
+                                              element(w, first + j + c, of.start + k),
+                                          .stride = w->cols,
+                                          .ahead = ahead };
+
+                (w->dtype == DTYPE_F32    ? eight_f32
+                 : w->dtype == DTYPE_BF16 ? eight_bf16
+                                          : eight_f16)(
+                    sums[c / EIGHT_OUTS], x + of.x + k, x_stride, &at, terms, k > 0);
+                ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
+            }
+        }
+        for (size_t c = 0; c < outs; c++)
+            for (size_t i = 0; i < EIGHT; i++)
+                y[i * y_stride + j + c] = sums[c / EIGHT_OUTS][c % EIGHT_OUTS][i];
+    }
+}
+#endif
+
 /* Few rows: outputs of a tile after one another, each over all terms.  A tile reads
  * several rows of weights at once, which memory gives slowly: meanwhile those of the
  * next tile are fetched in the order in which they lie there. */
-static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
-                    size_t m, const struct matrix *w, uint64_t first, size_t n,
-                    struct terms of)
+static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct matrix *w, uint64_t first, size_t n,
+                     struct terms of)
 {
     for (size_t j = 0; j < n; j += OUTS)
         for (uint64_t k = 0; k < of.count; k += BLOCK) {
@@ -330,6 +447,23 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                  : tiles_f16)(y + j, y_stride, x + of.x + k, x_stride, &at, m,
                               n - j < OUTS ? n - j : OUTS, terms, k > 0);
         }
+}
+
+static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t first, size_t n,
+                    struct terms of)
+{
+#if CPU_HAS_WIDE
+    for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
+         m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
+        dot_eight(y, y_stride, x, x_stride, w, first, tiles, of);
+        if (tiles < n)
+            dot_some(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
+                     n - tiles, of);
+    }
+#endif
+    if (m)
+        dot_some(y, y_stride, x, x_stride, m, w, first, n, of);
 }
 
 /* Many: a panel of weights is widened, and used for all rows. */
@@ -524,8 +658,8 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                      size_t m, const struct matrix *w, uint64_t first, size_t n,
                      const struct sum_tree *tree, float *panel, float *room)
 {
-    float few[SUMS * FEW * OUTS];
-    size_t outs = panel ? PANEL : OUTS;
+    float few[SUMS * FEW * GROUP];
+    size_t outs = panel ? PANEL : GROUP;
 
     for (size_t j = 0; j < n; j += outs) {
         struct sums s = { .y = y + j,

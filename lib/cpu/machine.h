@@ -8,5 +8,7 @@
  * operations of a matrix product (oneDNN's where it is built in), each a second. */
 MUST_CHECK int machine_measure(int threads, double *read, double *product,
                                struct err *err);
+/* The latter alone, in some hundredths of a second. */
+MUST_CHECK int machine_product(int threads, double *product, struct err *err);
 
 #endif

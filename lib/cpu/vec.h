@@ -17,8 +17,13 @@
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/* A function for the newest generation alone, where cpu_is_wide(); it rounds as the
+ * clones do. */
+#define CPU_WIDE     __attribute__((target("arch=x86-64-v4")))
+#define CPU_HAS_WIDE 1
 #else
 #define CPU_CLONES
+#define CPU_HAS_WIDE 0
 #endif
 
 enum { VEC = 16 };
@@ -151,6 +156,56 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
     memcpy(&n, &bits, sizeof(n));
     *out = p * n;
 }
+
+#if CPU_HAS_WIDE
+static inline bool cpu_is_wide(void)
+{
+    return __builtin_cpu_supports("x86-64-v4");
+}
+
+/* Keep *v in a register: a compiler that sees a load used several times may otherwise
+ * repeat it in every operation. */
+static inline CPU_WIDE __attribute__((always_inline)) void vec_hold(vec *v)
+{
+    __asm__("" : "+v"(*v));
+}
+
+/* out[i] = the lanes of v[i * STRIDE] added as vec_sum does, of eight vectors at a
+ * time: the first step makes one vector of two, so does the second, and so on. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_sum_eight(float out[8], const vec *v, int stride)
+{
+    vec half[4], quarter[2], pair, sum;
+
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+    {
+        const vec *a = v + (size_t)(2 * i * stride), *b = a + stride;
+
+        half[i] = __builtin_shufflevector(*a, *b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,
+                                          19, 20, 21, 22, 23) +
+                  __builtin_shufflevector(*a, *b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25,
+                                          26, 27, 28, 29, 30, 31);
+    }
+    _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++)
+    {
+        const vec *a = &half[2 * i], *b = a + 1;
+
+        quarter[i] = __builtin_shufflevector(*a, *b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17,
+                                             18, 19, 24, 25, 26, 27) +
+                     __builtin_shufflevector(*a, *b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21,
+                                             22, 23, 28, 29, 30, 31);
+    }
+    pair = __builtin_shufflevector(quarter[0], quarter[1], 0, 1, 4, 5, 8, 9, 12, 13, 16,
+                                   17, 20, 21, 24, 25, 28, 29) +
+           __builtin_shufflevector(quarter[0], quarter[1], 2, 3, 6, 7, 10, 11, 14, 15,
+                                   18, 19, 22, 23, 26, 27, 30, 31);
+    sum = __builtin_shufflevector(pair, pair, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8,
+                                  10, 12, 14) +
+          __builtin_shufflevector(pair, pair, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9,
+                                  11, 13, 15);
+    memcpy(out, &sum, 8 * sizeof(*out));
+}
+#endif
 
 /* The lanes added in a fixed tree: halves, quarters, and so on. */
 static inline __attribute__((always_inline)) float vec_sum(const vec *v)

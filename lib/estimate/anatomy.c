@@ -96,11 +96,19 @@ static int find_training(struct builder *b, const struct anatomy_options *opt,
 
 /* ---- weights ---- */
 
-static enum weight_class class_of(const struct model_tensor *t)
+/* Of one expert, or of all, which are its first axis. */
+static bool is_of_experts(const struct model *m, const struct model_tensor *t)
+{
+    int sym = t->ndim > 1 ? axis_dealt(t->axis[0], &m->scope) : -1;
+
+    return t->expert >= 0 || (sym >= 0 && model_dealt_over(m, sym) == MESH_EP);
+}
+
+static enum weight_class class_of(const struct model *m, const struct model_tensor *t)
 {
     if (t->ndim < 2)
         return WEIGHT_VECTOR;
-    if (t->expert >= 0)
+    if (is_of_experts(m, t))
         return WEIGHT_EXPERT;
     return t->section >= 0 ? WEIGHT_MATRIX : WEIGHT_TABLE;
 }
@@ -185,9 +193,9 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
         if (t->section >= 0) {
             struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
-            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(whose)];
+            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(b->m, whose)];
         } else {
-            sum = &find_common(b->a, kind.read_by, class_of(whose))->sum;
+            sum = &find_common(b->a, kind.read_by, class_of(b->m, whose))->sum;
             if (n > b->a->largest)
                 b->a->largest = n;
         }
@@ -513,6 +521,14 @@ static void find_alike(struct anatomy *a)
     for (int i = 0; i < a->nunits; i++)
         a->unit[i].like =
             i && same_unit(&a->unit[i], &a->unit[i - 1]) ? a->unit[i - 1].like : i;
+    a->run = xcalloc((size_t)a->nunits + 1, sizeof(*a->run));
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+
+        if (!i || u->like != u[-1].like || u->depth != u[-1].depth + 1)
+            a->run[a->nruns++].first = i;
+        a->run[a->nruns - 1].n++;
+    }
 }
 
 int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
@@ -567,10 +583,17 @@ void anatomy_close(struct anatomy *a)
         return;
     program_free(a->program);
     free(a->first_unit);
+    free(a->run);
     free(a->unit);
     free(a->common);
     free(a->trained);
     free(a);
+}
+
+void anatomy_drop_program(struct anatomy *a)
+{
+    program_free(a->program);
+    a->program = NULL;
 }
 
 bool anatomy_runs(const struct unit *u, int first, int count)

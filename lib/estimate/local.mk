@@ -5,9 +5,11 @@ lib_libshardutils_a_SOURCES += \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/habits.c %D%/habits.h \
+    %D%/measured.c %D%/measured.h \
     %D%/memory.c %D%/memory.h \
     %D%/part.c %D%/part.h \
     %D%/planner.c %D%/planner.h \
+    %D%/reversed.c %D%/reversed.h \
     %D%/stagecut.c %D%/stagecut.h \
     %D%/steptime.c %D%/steptime.h \
     %D%/tally.c %D%/tally.h \

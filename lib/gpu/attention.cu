@@ -80,6 +80,18 @@ static __device__ float score_of(const struct attention *a, float product,
     return s;
 }
 
+/* The score that HEAD has of its own, -INFINITY: none. */
+static __device__ float sink_of(const struct attention *a, uint64_t head)
+{
+    uint64_t per = a->heads / a->kv_heads;
+
+    if (!a->sinks.data)
+        return -INFINITY;
+    return widen(a->sinks.dtype, a->sinks.data,
+                 (a->sink_group + head / per) * a->sink_per + a->sink_within +
+                     head % per);
+}
+
 /* The keys that the query at POSITION sees: from *first to *end, counted from the
  * range's first key. */
 static __device__ void visible(const struct attention *a, struct range r,
@@ -109,6 +121,7 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
     uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
     float *own = acc + warp * a.value_dim;
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
+    float sink = sink_of(&a, head);
 
     for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
         const float *qi = q + ((one.row + i) * a.heads + head) * a.head_dim;
@@ -143,10 +156,10 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
             total[warp] = sum;
         }
         __syncthreads();
-        max = -INFINITY;
-        sum = 0;
+        max = sink;
         for (unsigned w = 0; w < WARPS; w++)
             max = most[w] > max ? most[w] : max;
+        sum = sink > -INFINITY ? expf(sink - max) : 0;
         for (unsigned w = 0; w < WARPS && max > -INFINITY; w++)
             sum += total[w] * expf(most[w] - max);
         for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x) {

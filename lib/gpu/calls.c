@@ -182,7 +182,7 @@ KERNEL(softcap)
 
 KERNEL(clip)
 {
-    return elementwise(d, c, GPU_CLIP, c->inst->number, 0, err);
+    return elementwise(d, c, GPU_CLIP, c->inst->clip.most, c->inst->clip.least, err);
 }
 
 KERNEL(activation)
@@ -312,8 +312,18 @@ KERNEL(angles)
                         .theta = r->theta,
                         .factor = r->factor };
 
-    gpu_angles(result(c), c->step->index[INDEX_POSITIONS], c->step->length, a,
-               result_rows(c), d->stream);
+    gpu_angles(result(c), c->step->index[program_positions(c->program, c->inst)],
+               c->step->length, a, result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(sinusoid)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+
+    gpu_sinusoid(
+        result(c), source(c, 0), c->step->index[program_positions(c->program, c->inst)],
+        c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c), d->stream);
     return launched(d, c, err);
 }
 
@@ -358,8 +368,11 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
-                           .bias = weight_of(c->w) };
+                           .sink_group = inst->attention.sink_group,
+                           .sink_within = inst->attention.sink_within,
+                           .sink_per = inst->attention.sink_per };
 
+    *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (a.value_dim > GPU_VALUE_DIM)
         return err_set(
             err, ERR_NO,
@@ -368,6 +381,27 @@ KERNEL(attention)
             (unsigned long long)a.value_dim, GPU_VALUE_DIM);
     gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
                   c->range, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(relate)
+{
+    const struct inst *inst = c->inst;
+    struct relation a = { .heads = inst->attention.heads,
+                          .dim = inst->attention.head_dim,
+                          .span = (int64_t)inst->attention.span,
+                          .far = (int64_t)inst->attention.far,
+                          .scale = inst->attention.scale };
+
+    if (a.dim > GPU_VALUE_DIM)
+        return err_set(
+            err, ERR_NO,
+            "attention over heads of %llu columns: this backend has room for "
+            "%d",
+            (unsigned long long)a.dim, GPU_VALUE_DIM);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
+               source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
+               d->stream);
     return launched(d, c, err);
 }
 

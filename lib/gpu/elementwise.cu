@@ -22,7 +22,7 @@ static __device__ float apply(float x, float z, float number, float cube)
     case GPU_SOFTCAP:
         return number * tanhf(x / number);
     case GPU_CLIP: /* a NaN stays one */
-        return x > number ? number : x < -number ? -number : x;
+        return x > number ? number : x < cube ? cube : x;
     case GPU_GATE: /* SILU (Elfwing et al. 2018), and GELU in its likeness */
         return x / (1.0f + expf(-x * (number + cube * x * x)));
     case GPU_GELU: /* Hendrycks and Gimpel 2016 */
@@ -77,10 +77,10 @@ extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float
 
     if (!rows.most || !cols)
         return;
-#define CASE(WHAT)                                                                    \
-    case WHAT:                                                                        \
-        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, rows,  \
-               cols, number, cube);                                                   \
+#define CASE(WHAT)                                                                   \
+    case WHAT:                                                                       \
+        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, rows, \
+               cols, number, cube);                                                  \
         break
     switch (what) {
         CASE(GPU_ADD);
@@ -119,8 +119,8 @@ extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
                                struct span rows, void *stream)
 {
     if (rows.most && w.cols)
-        LAUNCH(add_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, w,
-               rows);
+        LAUNCH(add_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               w, rows);
 }
 
 /* y[t][k] = x[t][k] s[t] */

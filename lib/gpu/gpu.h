@@ -30,7 +30,7 @@ enum gpu_elementwise {
     GPU_MUL,     /* x z */
     GPU_SCALE,   /* x number */
     GPU_SOFTCAP, /* number tanh(x / number) */
-    GPU_CLIP,    /* x between -number and number */
+    GPU_CLIP,    /* x between cube and number */
     GPU_GATE,    /* x sigmoid(x (number + cube x^2)) */
     GPU_GELU,
     GPU_RELU,
@@ -97,6 +97,11 @@ struct angles {
 };
 void gpu_angles(float *y, const int32_t *position, const int32_t *length,
                 struct angles a, struct span rows, void *stream);
+/* y[t] = x[t] + the sines, then the cosines of (position + OFFSET) times inv_freq[i]
+ * (host memory), HALF of each */
+void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
+                  const double *inv_freq, uint64_t half, struct span rows,
+                  void *stream);
 /* turn the first DIM columns of each head of HEAD by angles[t] */
 void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
               uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
@@ -115,11 +120,23 @@ struct attention {
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal;
-    struct matrix bias; /* data NULL: none */
+    struct matrix bias;  /* data NULL: none */
+    struct matrix sinks; /* the same: a score of its own for each head */
+    uint64_t sink_group, sink_within, sink_per;
 };
 /* y = softmax(scale q k^T, masked) v; LSE or NULL */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
                    struct attention a, struct ranges r, void *stream);
+/* Attention by distance (relate.cu). */
+struct relation {
+    uint64_t heads, dim;
+    int64_t span, far;
+    double scale;
+};
+void gpu_relate(float *y, const float *q, const float *k, const float *v,
+                const float *as_key, const float *as_query, struct relation a,
+                const int32_t *first, const int32_t *texts, struct span rows,
+                void *stream);
 /* y, lse = those over the keys of both (y, lse) and (z, more) */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);

@@ -60,6 +60,37 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
     }
 }
 
+/* Columns FIRST to FIRST + COUNT of both halves. */
+static __global__ void sinusoid_kernel(float *y, const float *x, const int32_t *position,
+                                       uint64_t offset, struct frequencies f,
+                                       uint64_t first, uint64_t count, uint64_t half,
+                                       struct span rows)
+{
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
+        float angle = (float)((uint64_t)position[t] + offset) * (float)f.v[k];
+        uint64_t at = (uint64_t)t * 2 * half + first + k;
+
+        y[at] = x[at] + (float)sin((double)angle);
+        y[at + half] = x[at + half] + (float)cos((double)angle);
+    }
+}
+
+extern "C" void gpu_sinusoid(float *y, const float *x, const int32_t *position,
+                             uint64_t offset, const double *inv_freq, uint64_t half,
+                             struct span rows, void *stream)
+{
+    for (uint64_t first = 0; first < half && rows.most; first += PAIRS) {
+        uint64_t count = half - first < PAIRS ? half - first : PAIRS;
+        struct frequencies f = {};
+
+        for (uint64_t k = 0; k < count; k++)
+            f.v[k] = inv_freq[first + k];
+        LAUNCH(sinusoid_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y, x,
+               position, offset, f, first, count, half, rows);
+    }
+}
+
 static __global__ void rope_kernel(float *y, const float *x, const float *angles,
                                    struct span rows, uint64_t cols, uint64_t head,
                                    uint64_t dim, bool interleaved)

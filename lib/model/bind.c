@@ -318,6 +318,63 @@ long model_find(const struct model *m, const char *name)
     return t >= 0 && !strcmp(m->tensor[t].name, name) ? t : -1;
 }
 
+/* Which of the alternatives of D's stack NAME is, or -1. */
+static int match_stack(const struct tensor_def *d, const char *name, uint64_t value[2])
+{
+    char **alternative = NULL;
+    size_t n = 0;
+    int found = -1;
+
+    expand(&alternative, &n, d->stack);
+    for (size_t i = 0; i < n; i++) {
+        if (found < 0 && match_name(alternative[i], name, value))
+            found = (int)i;
+        free(alternative[i]);
+    }
+    free(alternative);
+    return found;
+}
+
+struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
+                                  const uint64_t *shape, size_t *n)
+{
+    struct model_piece *piece = NULL;
+    uint64_t first = 0;
+    bool fits = ndim == 3;
+    size_t cap = 0;
+
+    *n = 0;
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+        uint64_t value[2] = { 0, 0 };
+        int which = d->stack ? match_stack(d, name, value) : -1;
+
+        if (which < 0 || tensor_index(m, d, value) < 0)
+            continue;
+        fits = fits && d->ndim == 2 && shape[2] == d->axis[1].size &&
+               shape[0] == capture_count(m, d, 1);
+        for (uint64_t e = 0; fits && e < shape[0]; e++) {
+            value[1] = e;
+            piece = xgrow(piece, &cap, *n + 1, sizeof(*piece));
+            piece[(*n)++] = (struct model_piece){
+                .name = make_name(
+                    d->name[(size_t)which < d->nnames ? (size_t)which : 0], value),
+                .expert = e,
+                .first = first,
+                .rows = d->axis[0].size
+            };
+        }
+        first += d->axis[0].size;
+    }
+    if (*n && fits && first == shape[1])
+        return piece;
+    for (size_t i = 0; i < *n; i++)
+        free(piece[i].name);
+    free(piece);
+    *n = 0;
+    return NULL;
+}
+
 /* Match with '*' standing for any run of characters. */
 static bool match_glob(const char *glob, const char *name)
 {
@@ -426,13 +483,17 @@ static long match_input(struct model *m, const struct model_input *in, struct er
     return more ? bind_match(m, in->name) : t;
 }
 
-/* Is T, or what stands for it when it is quantised, among the inputs? */
+/* Is T, or what stands for it when it is quantised, among the inputs?  What belongs to
+ * values that are stored plainly need not be. */
 static bool is_stored(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
 
     if (m->tensor[t].source >= 0)
         return true;
+    if (d->packs && d->companion_of >= 0)
+        return m->tensor[m->state->def[d->companion_of].first + (t - d->first)]
+                   .source >= 0;
     return d->replaced_by >= 0 &&
            m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
 }
@@ -491,7 +552,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
         if (tie_by_file(m, &m->state->def[i], err) < 0)
             return -1;
     for (size_t t = 0; t < m->ntensors; t++)
-        if (!m->tensor[t].optional && !is_stored(m, t))
+        if ((!m->tensor[t].optional || m->state->def[m->tensor[t].kind].packs) &&
+            !is_stored(m, t))
             return err_set(err, ERR_INPUT,
                            "tensor %s is missing, which family %s needs",
                            m->tensor[t].name, m->family);

@@ -269,6 +269,66 @@ static int carry_merge(struct family_table *t, const struct json_doc *doc,
     return 0;
 }
 
+/* TEXT with B for each A, or NULL where it has none; released with the pool. */
+static char *replaced(struct pool *pool, const char *text, const char *a, const char *b)
+{
+    struct str out = { 0 };
+    const char *at;
+    char *copy;
+
+    if (!strstr(text, a))
+        return NULL;
+    for (; (at = strstr(text, a)) != NULL; text = at + strlen(a)) {
+        str_addn(&out, text, (size_t)(at - text));
+        str_add(&out, b);
+    }
+    str_add(&out, text);
+    copy = pool_strdup(pool, out.s);
+    str_clear(&out);
+    return copy;
+}
+
+/* In the names of T's tensors put TO for each PART; *used when there was any. */
+static void rename_in(struct family_table *t, struct pool *pool, const char *part,
+                      const char *to, bool *used)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct json *j = t->v[i].json;
+        /* this family's own copy of what it extends: nobody else reads it */
+        struct json *name = (struct json *)(j->type == JSON_ARRAY ? j->first : j);
+        const char *text =
+            json_string(name) ? replaced(pool, name->text, part, to) : NULL;
+
+        if (!text)
+            continue;
+        name->text = text;
+        name->n = (uint32_t)strlen(text);
+        if (name == j)
+            t->v[i].key = text;
+        *used = true;
+    }
+}
+
+/* "names": parts of the parents' tensor names, and what stands for each here. */
+static int names_replace(struct family *f, struct json_doc *doc, struct err *err)
+{
+    const struct json *names = json_get(doc->root, "names");
+
+    if (names && names->type != JSON_OBJECT)
+        return json_error(doc, names, err, "expected an object");
+    for (const struct json *j = names ? names->first : NULL; j; j = j->next) {
+        bool used = false;
+
+        if (!json_string(j) || !*j->key)
+            return json_error(doc, j, err, "expected a part of names");
+        rename_in(&f->tensors, &doc->pool, j->key, j->text, &used);
+        rename_in(&f->carry, &doc->pool, j->key, j->text, &used);
+        if (!used)
+            return json_error(doc, j, err, "no name of a tensor has '%s'", j->key);
+    }
+    return 0;
+}
+
 /* ---- lines ---- */
 
 static void line_clear(struct family_line *l)
@@ -301,17 +361,18 @@ static int line_parse(struct family_line *out, const struct json_doc *doc,
 }
 
 /* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
- * object with "line", "when" and "needs". */
+ * object with "line", "when", "needs" and "lacks". */
 static int line_read(struct family_line *out, const struct json_doc *doc,
                      const struct json *j, const char *name, struct err *err)
 {
-    const struct json *when, *needs;
+    const struct json *when, *needs, *lacks;
 
     if (j->type != JSON_OBJECT)
         return line_parse(out, doc, j, name, NULL, err);
     for (const struct json *m = j->first; m; m = m->next)
         if (strcmp(m->key, "line") && strcmp(m->key, "when") &&
-            strcmp(m->key, "needs") && (!name || strcmp(m->key, "after")))
+            strcmp(m->key, "needs") && strcmp(m->key, "lacks") &&
+            (!name || strcmp(m->key, "after")))
             return json_error(doc, m, err, "unknown key '%s' of a line", m->key);
     when = json_get(j, "when");
     if (when && !json_string(when))
@@ -319,11 +380,15 @@ static int line_read(struct family_line *out, const struct json_doc *doc,
     needs = json_get(j, "needs");
     if (needs && !json_string(needs))
         return json_error(doc, needs, err, "expected the name of a tensor");
+    lacks = json_get(j, "lacks");
+    if (lacks && !json_string(lacks))
+        return json_error(doc, lacks, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
     if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
         return -1;
     out->needs = json_string(needs);
+    out->lacks = json_string(lacks);
     return 0;
 }
 
@@ -459,7 +524,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
                                          "captures",    "deal",    "rope",
                                          "tensors",     "carry",   "forward",
                                          "part_config", "config",  "parallelformers",
-                                         NULL };
+                                         "names",       NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -474,7 +539,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
     return 0;
 }
 
-static int fold(struct family *f, const struct json_doc *doc, struct err *err)
+static int fold(struct family *f, struct json_doc *doc, struct err *err)
 {
     static const struct {
         const char *key;
@@ -490,7 +555,7 @@ static int fold(struct family *f, const struct json_doc *doc, struct err *err)
     };
     const struct json *forward = json_get(doc->root, "forward");
 
-    if (check_keys(doc, err) < 0)
+    if (check_keys(doc, err) < 0 || names_replace(f, doc, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
         if (table_merge((struct family_table *)((char *)f + tables[i].at), doc,
@@ -733,8 +798,9 @@ static void print_table(struct str *out, const char *key, const struct family_ta
 static void print_line(struct str *out, const struct family_line *l)
 {
     char *text = str_dupf("%s = %s", l->name, l->text);
+    bool plain = !l->when && !l->needs && !l->lacks;
 
-    if (l->when || l->needs)
+    if (!plain)
         str_add(out, "{ \"line\": ");
     str_add_json(out, text);
     if (l->when) {
@@ -745,7 +811,11 @@ static void print_line(struct str *out, const struct family_line *l)
         str_add(out, ", \"needs\": ");
         str_add_json(out, l->needs);
     }
-    if (l->when || l->needs)
+    if (l->lacks) {
+        str_add(out, ", \"lacks\": ");
+        str_add_json(out, l->lacks);
+    }
+    if (!plain)
         str_add(out, " }");
     free(text);
 }

@@ -31,7 +31,7 @@ struct family_table {
  * NEEDS (NULL: none). */
 struct family_line {
     char *name, *text;
-    const char *when, *needs;
+    const char *when, *needs, *lacks;
     const struct json *json; /* the string that holds the line */
     const struct json_doc *doc;
     int skip; /* bytes of the string before TEXT, for columns */

@@ -305,10 +305,20 @@ static int refuse(struct check *c, const struct family_entry *e, const char *pat
 
 static int check_object(struct check *c, const cJSON *object, const char *prefix);
 
-/* quant.c reads it, whatever the family; no program runs quantised weights. */
+/* Does the family say what the model's packed weights are? */
+static bool unpacks(const struct model *m)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        found |= m->state->def[i].packs != NULL;
+    return found;
+}
+
+/* quant.c reads it, whatever the family; only what a family unpacks is run. */
 static int check_quantization(struct check *c, const char *path)
 {
-    if (c->need == KEYS_NUMBERS)
+    if (c->need == KEYS_NUMBERS && !unpacks(c->m))
         return err_set(c->err, ERR_INPUT,
                        "%s: %s is set: quantised weights cannot be run",
                        c->m->state->config_name, path);

@@ -15,21 +15,36 @@ lib_libshardutils_a_SOURCES += \
 nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
+    %D%/families/albert.json \
     %D%/families/arcee.json \
+    %D%/families/bart.json \
     %D%/families/bert.json \
+    %D%/families/bert_generation.json \
+    %D%/families/big_bird.json \
+    %D%/families/bigbird_pegasus.json \
     %D%/families/biogpt.json \
+    %D%/families/blenderbot.json \
+    %D%/families/blenderbot_small.json \
     %D%/families/bloom.json \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
     %D%/families/cohere2.json \
+    %D%/families/deberta.json \
+    %D%/families/deberta_v2.json \
     %D%/families/deepseek.json \
     %D%/families/deepseek_v2.json \
     %D%/families/deepseek_v3.json \
+    %D%/families/distilbert.json \
     %D%/families/dots1.json \
+    %D%/families/dpr.json \
+    %D%/families/electra.json \
+    %D%/families/electra_narrow.json \
     %D%/families/ernie4_5.json \
     %D%/families/ernie4_5_moe.json \
     %D%/families/exaone4.json \
     %D%/families/falcon.json \
+    %D%/families/flaubert.json \
+    %D%/families/fsmt.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
     %D%/families/gemma3.json \
@@ -46,34 +61,52 @@ family_files = \
     %D%/families/helium.json \
     %D%/families/hunyuan_v1_dense.json \
     %D%/families/hunyuan_v1_moe.json \
+    %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/led.json \
     %D%/families/llama.json \
+    %D%/families/longformer.json \
+    %D%/families/longt5.json \
+    %D%/families/luke.json \
+    %D%/families/m2m_100.json \
+    %D%/families/marian.json \
+    %D%/families/mbart.json \
+    %D%/families/megatron_bert.json \
     %D%/families/minimax_m2.json \
     %D%/families/ministral.json \
     %D%/families/mistral.json \
     %D%/families/mixtral.json \
+    %D%/families/modernbert.json \
+    %D%/families/mpnet.json \
     %D%/families/mpt.json \
     %D%/families/nemotron.json \
+    %D%/families/nomic_bert.json \
     %D%/families/olmo.json \
     %D%/families/olmo2.json \
     %D%/families/olmo3.json \
     %D%/families/olmoe.json \
     %D%/families/openai_gpt.json \
     %D%/families/opt.json \
+    %D%/families/pegasus.json \
     %D%/families/persimmon.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
+    %D%/families/plbart.json \
     %D%/families/qwen2.json \
     %D%/families/qwen2_moe.json \
     %D%/families/qwen3.json \
     %D%/families/qwen3_moe.json \
     %D%/families/roberta.json \
+    %D%/families/roformer.json \
+    %D%/families/roformer_narrow.json \
     %D%/families/seed_oss.json \
     %D%/families/smollm3.json \
     %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
-    %D%/families/t5_encoder.json
+    %D%/families/t5_encoder.json \
+    %D%/families/umt5.json \
+    %D%/families/xlm.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families

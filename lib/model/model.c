@@ -442,6 +442,11 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
+        } else if (!strcmp(j->key, "stack") && json_string(j)) {
+            d->stack = j->text;
+        } else if ((!strcmp(j->key, "mxfp4") || !strcmp(j->key, "scales")) &&
+                   json_string(j)) {
+            d->packs = j;
         } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
                    !json_string(j)) { /* these are lib/train's to read */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
@@ -489,6 +494,22 @@ static int exists_anywhere(const struct model *m, const struct tensor_def *d, bo
     return 0;
 }
 
+/* D is stored in the place of another tensor's values, or belongs to those. */
+static int read_packing(struct model_state *s, struct tensor_def *d, struct err *err)
+{
+    struct tensor_def *of = find_def(s, d->packs->text, strlen(d->packs->text));
+
+    if (!of)
+        return family_error(d->entry->doc, d->packs, 0, err,
+                            "'%s' is no tensor above this one", d->packs->text);
+    d->companion_of = (int)(of - s->def);
+    d->optional = true; /* or the values are stored plainly: see is_stored */
+    d->read_by = of->read_by;
+    if (!strcmp(d->packs->key, "mxfp4"))
+        of->replaced_by = (int)s->ndefs;
+    return 0;
+}
+
 static int read_tensor(struct model *m, const struct family_entry *e, struct err *err)
 {
     struct model_state *s = m->state;
@@ -529,6 +550,8 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         d->file_def = by_file ? (int)(to - s->def) : -1;
         to->read_by |= d->read_by;
     }
+    if (d->packs && read_packing(s, d, err) < 0)
+        return -1;
     s->ndefs++;
     for (j = j->next; j && j->type != JSON_OBJECT; j = j->next) {
         if (!json_string(j) || d->ndim == MODEL_MAX_DIMS)
@@ -726,6 +749,24 @@ const struct model_section *model_sections(const struct model *m, int *n)
 size_t model_kinds(const struct model *m)
 {
     return m->state->ndefs;
+}
+
+bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales)
+{
+    const struct tensor_def *of = &m->state->def[m->tensor[t].kind];
+    bool found[2] = { false, false };
+
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+        bool is_blocks;
+
+        if (!d->packs || d->companion_of != m->tensor[t].kind || d->count != of->count)
+            continue;
+        is_blocks = !strcmp(d->packs->key, "mxfp4");
+        *(is_blocks ? blocks : scales) = d->first + (t - of->first);
+        found[is_blocks] = true;
+    }
+    return found[0] && found[1];
 }
 
 struct model_kind model_kind(const struct model *m, int kind)

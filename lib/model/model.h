@@ -160,6 +160,22 @@ struct model_kind {
 size_t model_kinds(const struct model *m);
 struct model_kind model_kind(const struct model *m, int kind);
 
+/* One of the tensors that a stack has for each expert. */
+struct model_piece {
+    char *name;                   /* fresh */
+    uint64_t expert, first, rows; /* rows of the expert's that are its own */
+};
+
+/* The tensors that NAME, of SHAPE, has one after the other for each expert: *n, by
+ * expert, of which the names and the array are the caller's to free.  NULL: it is no
+ * such stack. */
+struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
+                                  const uint64_t *shape, size_t *n);
+
+/* Is tensor T stored in MXFP4, as the family says?  Then *blocks and *scales are the
+ * tensors that its values are packed in. */
+bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales);
+
 /* The mesh axis over which symbol SYM of M's scope is dealt, or -1. */
 int model_dealt_over(const struct model *m, int sym);
 

@@ -19,7 +19,11 @@ struct tensor_def {
     bool optional;
     int companion_of; /* definition whose quantised weight it belongs to, or -1 */
     int replaced_by;  /* definition of what stands for it when quantised, or -1 */
-    char **name;      /* patterns with the alternatives written out */
+    const struct json *packs; /* the family's word for what this is of another's values:
+                                 "mxfp4" or "scales", whose text names it; or NULL */
+    const char *stack; /* pattern of the tensor that has this one and those of the same
+                          stack for all experts, in files of torch.save; or NULL */
+    char **name;       /* patterns with the alternatives written out */
     size_t nnames;
     int capture[2]; /* symbols of its captures in order of appearance, -1 */
     const char *capture_name[2];

@@ -35,9 +35,9 @@ struct action_row {
 
 struct action_table {
     int ranks, stages, micro_batches;
-    int chains;   /* copies of the model: stages and micro-batches are dealt over
-                     them in order, and each goes through its own */
-    int *rank_of; /* [stages] */
+    int chains;             /* copies of the model: stages and micro-batches are divided
+                               among them in order */
+    int *rank_of;           /* [stages] */
     struct action_row *row; /* [ranks] */
 };
 

@@ -134,7 +134,7 @@ static int count_rows(const char *text, size_t n)
     return rows;
 }
 
-/* A stage is on the rank in whose row it is first met. */
+/* A stage belongs to the rank in whose row it occurs first. */
 static void place_stages(struct action_table *t, int *rank_of)
 {
     for (int r = t->ranks - 1; r >= 0; r--)

@@ -251,7 +251,7 @@ static void two_weight(struct two_ways *w)
     action_add(w->t, w->rank, a->kind, a->stage, a->micro_batch);
 }
 
-/* A forward pass of WAY and a backward pass of the other. */
+/* A forward pass in direction WAY and a backward pass in the other. */
 static void two_both(struct two_ways *w, int way)
 {
     struct action_row *row = &w->t->row[w->rank];
@@ -282,7 +282,7 @@ static void make_two_ways(struct two_ways *w, int r, int half, int n)
     for (int i = 0; i < n - 2 * half + r + 1; i++) {
         if (i || outer) {
             two_both(w, 0);
-        } else { /* where the two meet, one need not wait for the other */
+        } else { /* where both directions meet, neither waits for the other */
             two_forward(w, 0);
             two_backward(w, 1, false);
         }

@@ -1,8 +1,8 @@
 /* search - an order without bubbles, as far as memory allows
  *
- * Orders with the gradients of input and weights apart, one stage on each rank, are
- * made by a rule with two settings a rank: how far forwards may be ahead of backwards,
- * and how long to wait for either before weights' gradients fill the time.  The
+ * Orders with split backward passes, one stage on each rank, follow a rule with two
+ * settings a rank: how far forward passes may be ahead of backward passes, and how long
+ * to wait for either before weight gradients fill the time.  The
  * settings are searched for the shortest span (Qi et al. 2024, "Zero Bubble Pipeline
  * Parallelism", section 3 has the problem and other heuristics). */
 #ifndef LIB_PIPE_SEARCH_H

@@ -50,7 +50,7 @@ static size_t cell(const struct simulation *s, int stage, int micro_batch)
     return (size_t)stage * (size_t)s->t->micro_batches + (size_t)micro_batch;
 }
 
-/* When what stage FROM made for stage TO is there; NEVER when it is not made yet. */
+/* The time when the output of stage FROM reaches stage TO; NEVER: not computed yet. */
 static double arrival(const struct simulation *s, const double *ends, int from, int to,
                       int micro_batch)
 {

@@ -25,7 +25,7 @@ struct pipe_result {
     double span;     /* the longest time from a rank's first start to its last end */
     double ideal;    /* the largest rank's own work */
     int *peak;       /* [ranks]: chunks of activations held at most, in part or whole */
-    double *held;    /* [ranks]: what they come to at most, in chunks */
+    double *held;    /* [ranks]: their peak, in chunks */
     uint64_t transfers;
     double transferred_bytes;
     double **start; /* [ranks][actions]; end = start + duration */

@@ -97,25 +97,56 @@ struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
     return inst;
 }
 
-int build_weight(struct builder *b, size_t tensor)
+/* Does T have what all experts have, which are its first axis? */
+static bool is_of_experts(const struct builder *b, const struct model_tensor *t)
+{
+    const struct leaf *l = t->ndim > 1 ? &t->axis[0]->leaf[0] : NULL;
+
+    return l && b->expert >= 0 && t->expert < 0 && t->axis[0]->n == 1 && l->n == 1 &&
+           l->digit[0].sym == b->experts;
+}
+
+const struct model_tensor *build_tensor(struct builder *b, size_t tensor)
 {
     const struct model_tensor *t = &b->m->tensor[tensor];
+    struct expert_view *v;
+
+    if (!is_of_experts(b, t))
+        return t;
+    for (size_t i = 0; i < b->nviews; i++)
+        if (b->view[i]->tensor == tensor)
+            return &b->view[i]->t;
+    v = xcalloc(1, sizeof(*v));
+    *v = (struct expert_view){ .tensor = tensor, .t = *t };
+    v->t.ndim--;
+    memmove(v->t.axis, v->t.axis + 1, (size_t)v->t.ndim * sizeof(*v->t.axis));
+    b->view = xgrow(b->view, &b->view_cap, b->nviews + 1, sizeof(struct expert_view *));
+    b->view[b->nviews++] = v;
+    return &v->t;
+}
+
+int build_weight(struct builder *b, size_t tensor)
+{
+    const struct model_tensor *t = build_tensor(b, tensor);
     struct program *p = b->p;
     struct weight w = { .tensor = tensor, .rows = 1, .cols = 1 };
-    int first = p->nweights;
+    int first = p->nweights, made = b->weight_of[tensor] - 1;
+    bool stacked = t != &b->m->tensor[tensor];
 
-    if (b->weight_of[tensor])
-        return b->weight_of[tensor] - 1;
+    if (made >= 0 && (p->weight[made].slice > 0) == stacked)
+        return made;
     for (int k = 0; k < t->ndim; k++) {
         w.rows = k ? w.rows * w.cols : 1;
         w.cols = axis_count(t->axis[k], NULL, &b->m->scope, b->share);
     }
-    w.experts = t->expert >= 0 ? b->nexperts : 0;
-    do { /* the tensors of the next experts follow */
+    w.experts = t->expert >= 0 || stacked ? b->nexperts : 0;
+    w.slice = stacked;
+    do { /* the tensors, or slices, of the next experts follow */
         p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
                           sizeof(*p->weight));
         p->weight[p->nweights++] = w;
-        w.tensor++;
+        w.tensor += !stacked;
+        w.slice += stacked;
     } while ((uint64_t)(p->nweights - first) < w.experts);
     b->weight_of[tensor] = first + 1;
     return first;
@@ -494,7 +525,7 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
         build_error(b, o->at, "expected a tensor");
         return NULL;
     }
-    t = &b->m->tensor[o->tensor];
+    t = build_tensor(b, o->tensor);
     if (o->segment[0]) {
         build_error(b, o->at, "expected a whole tensor");
         return NULL;
@@ -511,7 +542,7 @@ const struct model_tensor *build_need_vector(struct builder *b, const struct ope
                                              const struct axis **over)
 {
     const struct model_tensor *t =
-        o->kind == OPERAND_WEIGHT ? &b->m->tensor[o->tensor] : NULL;
+        o->kind == OPERAND_WEIGHT ? build_tensor(b, o->tensor) : NULL;
     int ndim = t && t->ndim == 2 && t->axis[0]->size == 1 ? 2 : 1;
 
     t = build_need_weight(b, o, ndim);

@@ -24,7 +24,7 @@ enum operand_kind {
     OPERAND_NUMBER,
     OPERAND_WORD,  /* silu, causal: a symbol's word or a bare name */
     OPERAND_ROPE,  /* index of a rotary table */
-    OPERAND_INDEX, /* ids, positions, token_types */
+    OPERAND_INDEX, /* ids, positions, token_types, source, source_positions */
     OPERAND_ABSENT /* a tensor that this model does not have */
 };
 
@@ -60,10 +60,16 @@ struct builder {
     int section, layer; /* being built */
     int mixture;        /* the experts whose line is being built, or -1 */
     int expert;         /* the first of this rank, inside their line; else -1 */
+    int experts;        /* the symbol that counts them all, inside their line */
     uint64_t nexperts;  /* of this rank */
-    int *angles;        /* [rope][ROWS_KINDS]: value, or -1 */
-    size_t first_bind;  /* names before it are out of sight */
-    bool last_section;  /* rows may be taken */
+    struct expert_view {
+        size_t tensor;
+        struct model_tensor t;
+    } * *view; /* [nviews]: tensors of all experts as one of them has them */
+    size_t nviews, view_cap;
+    int *angles;       /* [rope][ROWS_KINDS]: value, or -1 */
+    size_t first_bind; /* names before it are out of sight */
+    bool last_section; /* rows may be taken */
     const struct family_line *line;
     struct err *err;
 };
@@ -96,6 +102,8 @@ int build_shared_rows(struct builder *b, int v);
 /* The value V in the place wanted: a conversion is inserted where it is not. */
 int build_whole(struct builder *b, int v);
 int build_cut(struct builder *b, int v);
+/* The tensor as the present line has it; see build_need_weight. */
+const struct model_tensor *build_tensor(struct builder *b, size_t tensor);
 /* The weight as an instruction names it; adds it to the program. */
 int build_weight(struct builder *b, size_t tensor);
 
@@ -107,7 +115,8 @@ int build_type_error(struct builder *b, size_t at, const char *what,
 /* Refuse an operand that is no value that may be read here. */
 int build_need_value(struct builder *b, const struct operand *o);
 /* The tensor of an operand, which must have NDIM axes; NULL with *b->err set when not.
- */
+ * Inside the experts' line one whose first axis counts the experts stands for that of
+ * one of them, without that axis. */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
 /* The same, of a tensor that is a vector: of one axis, *over, or of two of which the
@@ -132,8 +141,9 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_dropout, apply_norm, apply_rope, apply_keep, apply_first;
-build_rule apply_attention, apply_concat, apply_head_product;
+    apply_bound, apply_dropout, apply_norm, apply_rope, apply_sinusoid, apply_keep,
+    apply_first;
+build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
 build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

@@ -110,17 +110,15 @@ static int check_pair(struct builder *b, const struct operand *x,
 static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
 {
     for (size_t i = 0; i < t->n; i++) {
-        const struct model_tensor *w;
+        const struct axis *over;
         struct inst *inst;
 
         if (t->v[i].kind != OPERAND_WEIGHT)
             continue;
-        w = build_need_weight(b, &t->v[i], 1);
-        if (!w)
+        if (!build_need_vector(b, &t->v[i], &over))
             return -1;
-        if (!axis_equal(&b->type[x].col, w->axis[0]))
-            return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col,
-                                    w->axis[0]);
+        if (!axis_equal(&b->type[x].col, over))
+            return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col, over);
         if (b->p->value[x].place == PLACE_WHOLE)
             x = build_cut(b, x); /* a vector that is cut goes with a cut value */
         inst = build_unary(b, OP_ADD_VECTOR, x);
@@ -291,7 +289,8 @@ static int take_rows(struct builder *b, int v)
 
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids", "positions", "token_types", "source",
+    static const char *const indexes[] = { "ids",   "positions", "token_types",
+                                           "every", "source",    "source_positions",
                                            NULL };
     struct expr_value v;
     struct err e = { 0 };
@@ -410,6 +409,7 @@ int eval_tree(struct builder *b, const struct node *n, struct operand *out)
     case NODE_EACH:
         return mixture_each(b, n, out);
     case NODE_OPTION:
+    case NODE_LET:
         break;
     }
     return build_error(b, n->at, "expected an operand");

@@ -34,6 +34,14 @@ static const struct digit *last_digit(const struct builder *b, const struct axis
     return d && (d->sym < 0 || !b->m->scope.sym[d->sym].dealt) ? d : NULL;
 }
 
+static bool same_digits(const struct leaf *x, const struct leaf *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (x->digit[i].sym != y->digit[i].sym || x->digit[i].size != y->digit[i].size)
+            return false;
+    return true;
+}
+
 /* Are the head digits of A and B, all but the last, the same? */
 static bool same_heads(const struct axis *a, const struct axis *b)
 {
@@ -41,10 +49,7 @@ static bool same_heads(const struct axis *a, const struct axis *b)
 
     if (x->n != y->n)
         return false;
-    for (int i = 0; i < x->n - 1; i++)
-        if (x->digit[i].sym != y->digit[i].sym || x->digit[i].size != y->digit[i].size)
-            return false;
-    return true;
+    return same_digits(x, y, x->n - 1);
 }
 
 /* ---- attention ---- */
@@ -121,6 +126,37 @@ static int attention_bias(struct builder *b, const struct operand *o,
         return build_error(b, o->at, "a table of biases needs 'far', from 1");
     inst->weight = build_weight(b, o->tensor);
     return 0;
+}
+
+/* A score for each head that is in the sum of all: of a key that every query sees and
+ * that has no value (Xiao et al. 2023, "Efficient Streaming Language Models with
+ * Attention Sinks"; learned, as gpt-oss has them). */
+static int attention_sinks(struct builder *b, const struct operand *o,
+                           const struct axis *q, struct inst *inst)
+{
+    const struct model_tensor *t = build_need_weight(b, o, 1);
+
+    if (!t)
+        return -1;
+    if (t->axis[0]->n != 1 || t->axis[0]->leaf[0].n != q->leaf[0].n - 1 ||
+        !same_digits(&t->axis[0]->leaf[0], &q->leaf[0], q->leaf[0].n - 1))
+        return build_type_error(b, o->at, "the heads of q and their scores", q,
+                                t->axis[0]);
+    inst->attention.sinks = true;
+    inst->attention.sink_per = inst->attention.within;
+    inst->weight = build_weight(b, o->tensor);
+    return 0;
+}
+
+/* The fifth argument: a table of biases by distance, or a vector of scores. */
+static int attention_more(struct builder *b, const struct operand *o,
+                          const struct axis *q, struct inst *inst)
+{
+    if (o->kind == OPERAND_ABSENT)
+        return 0;
+    if (o->kind == OPERAND_WEIGHT && b->m->tensor[o->tensor].ndim == 1)
+        return attention_sinks(b, o, q, inst);
+    return attention_bias(b, o, q, inst);
 }
 
 /* The option that only the first columns of v's heads are values: a symbol's name. */
@@ -215,8 +251,55 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     inst->attention.site = build_site(b, call->at);
     inst->attention.far = far > 0 ? (uint64_t)far : 0;
     p->causal |= causal;
-    if (n == 5 && attention_bias(b, &arg[4], &b->type[src[0]].col, inst) < 0)
+    if (n == 5 && attention_more(b, &arg[4], &b->type[src[0]].col, inst) < 0)
         return -1;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* relate(q, k, v, as keys, as queries): the last two are a table's rows. */
+int apply_relate(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "far", NULL };
+    struct inst layout = { 0 }, *inst;
+    double scale = 0, far = 0;
+    int src[INST_SOURCES];
+    struct axis col;
+
+    (void)n;
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_number_option(b, call, "far", 0, &far) < 0)
+        return -1;
+    for (int i = 0; i < INST_SOURCES; i++) {
+        enum rows rows = i < 3 ? ROWS_TOKENS : ROWS_TABLE;
+
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        if (b->p->value[arg[i].index].rows != rows)
+            return build_error(b, arg[i].at, "expected rows of %s",
+                               i < 3 ? "all tokens" : "a table");
+        src[i] = build_cut(b, arg[i].index);
+        if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[i]].col);
+    }
+    if (b->p->table % 2 || b->p->table < 2 ||
+        !head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    axis_copy(&col, &b->type[src[0]].col);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
+    axis_clear(&col);
+    inst->attention = layout.attention;
+    memcpy(inst->src, src, sizeof(src));
+    inst->nsrc = INST_SOURCES;
+    inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.far = far > 1 ? (uint64_t)far : 0;
+    inst->attention.span = b->p->table / 2;
     build_operand(out, inst);
     return 0;
 }

@@ -105,10 +105,26 @@ static struct node *parse_option(struct reader *r)
     return n;
 }
 
-/* "route, name = rows : line)" */
+/* "name = expression" */
+static int parse_let(struct reader *r, struct node **out)
+{
+    struct node *let;
+    size_t len;
+
+    skip_space(r);
+    len = word_length(r->p);
+    let = node_new(r, NODE_LET, r->p, len);
+    *out = let;
+    r->p += len;
+    if (!len || !take(r, '='))
+        return fail(r, "expected 'name = expression'");
+    return parse_sum(r, &let->kid);
+}
+
+/* "route, name = rows, name = expression, ... : line)" */
 static int parse_each(struct reader *r, struct node *each)
 {
-    struct node *route = NULL, *rows = NULL, *body = NULL;
+    struct node *route = NULL, *rows = NULL, *body = NULL, *last;
     size_t len;
 
     each->kind = NODE_EACH;
@@ -126,12 +142,17 @@ static int parse_each(struct reader *r, struct node *each)
         return fail(r, "expected 'name = rows : line'");
     if (parse_sum(r, &rows) < 0)
         return -1;
-    route->next = rows;
+    route->next = last = rows;
+    while (take(r, ',')) {
+        if (parse_let(r, &last->next) < 0)
+            return -1;
+        last = last->next;
+    }
     if (!take(r, ':'))
-        return fail(r, "expected ':'");
+        return fail(r, "expected ',' or ':'");
     if (parse_sum(r, &body) < 0)
         return -1;
-    rows->next = body;
+    last->next = body;
     return take(r, ')') ? 0 : fail(r, "expected ')'");
 }
 

@@ -3,7 +3,7 @@
  *   sum := product ('+' product)*      product := part ('*' part)*
  *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
  * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text
- *   part := 'experts' '(' sum ',' name '=' sum ':' sum ')' */
+ *   part := 'experts' '(' sum (',' name '=' sum)+ ':' sum ')' */
 #ifndef LIB_PROGRAM_LINE_H
 #define LIB_PROGRAM_LINE_H
 
@@ -19,7 +19,8 @@ enum node_kind {
     NODE_PRODUCT, /* kid * kid * ... */
     NODE_SEGMENT, /* kid.text */
     NODE_OPTION,  /* inside a call: text = expression; the expression is EXPR */
-    NODE_EACH,    /* experts(kid 1, text = kid 2 : kid 3) */
+    NODE_EACH,    /* experts(kid 1, text = kid 2, lets... : last kid) */
+    NODE_LET,     /* inside it: text = kid */
 };
 
 struct node {

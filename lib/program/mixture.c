@@ -160,29 +160,50 @@ static int each_inputs(struct builder *b, const struct node *each, int experts,
     return 0;
 }
 
-/* Evaluate the line with NAME bound to the chosen rows, and nothing else in sight. */
+static void bind_name(struct builder *b, const struct node *n, int value)
+{
+    b->bind = xgrow(b->bind, &b->bind_cap, b->nbind + 1, sizeof(*b->bind));
+    b->bind[b->nbind++] = (struct binding){ .name = xstrndup(n->text, n->len),
+                                            .value = value,
+                                            .depth = 1 };
+}
+
+/* A value of N's with the rows of the experts. */
+static int expert_value(struct builder *b, const struct node *n, int *out)
+{
+    struct operand o;
+
+    if (eval_tree(b, n, &o) < 0)
+        return -1;
+    o.at = n->at;
+    if (build_need_value(b, &o) < 0)
+        return -1;
+    if (b->p->value[o.index].rows != ROWS_CHOSEN)
+        return build_error(b, o.at, "an expert's line has its rows");
+    *out = o.index;
+    return 0;
+}
+
+/* Evaluate the line with the name of the chosen rows and those made of them bound, and
+ * nothing else in sight. */
 static int each_line(struct builder *b, const struct node *each, int chosen, int *out)
 {
-    char *name = xstrndup(each->text, each->len);
+    const struct node *n = each->kid->next->next;
     size_t first_bind = b->first_bind;
-    struct operand o;
-    int ret = -1;
+    int ret = 0, value;
 
-    b->bind = xgrow(b->bind, &b->bind_cap, b->nbind + 1, sizeof(*b->bind));
     b->first_bind = b->nbind;
-    b->bind[b->nbind++] = (struct binding){ .name = name, .value = chosen, .depth = 1 };
-    if (eval_tree(b, each->kid->next->next, &o) == 0) {
-        o.at = each->kid->next->next->at;
-        if (build_need_value(b, &o) == 0 &&
-            (b->p->value[o.index].rows == ROWS_CHOSEN ||
-             build_error(b, o.at, "an expert's line has its rows") == 0)) {
-            *out = o.index;
-            ret = 0;
-        }
+    bind_name(b, each, chosen);
+    for (; n->kind == NODE_LET && ret == 0; n = n->next) {
+        ret = expert_value(b, n->kid, &value);
+        if (ret == 0)
+            bind_name(b, n, value);
     }
-    b->nbind--;
+    if (ret == 0)
+        ret = expert_value(b, n, out);
+    while (b->nbind > b->first_bind)
+        free((char *)b->bind[--b->nbind].name);
     b->first_bind = first_bind;
-    free(name);
     return ret;
 }
 
@@ -314,6 +335,7 @@ int mixture_each(struct builder *b, const struct node *each, struct operand *out
                                                  .deal = deal_of(b, experts) };
     b->mixture = p->nmixtures++;
     b->expert = (int)share.start;
+    b->experts = experts;
     b->nexperts = share.count;
     ret = run_each(b, each, route, choice, rows, out);
     b->mixture = -1;

@@ -72,7 +72,7 @@
     ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE,       \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* y = a between -number and number */                                             \
+    /* y = a between clip.least and clip.most */                                       \
     ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y = a / (1 - rate), or 0 at random (see .drop); the same on all layouts */      \
@@ -104,11 +104,19 @@
     /* turn each head; src a, angles */                                                \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
+    ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
+        NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* append the rows to the cache; the value stands for all rows so far */           \
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
+        torch_attention)                                                               \
+    /* attention by distance; src q, k, v, a table's rows as keys and as queries */    \
+    ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
+        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
         torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
@@ -257,7 +265,8 @@
     ROW(ROPE_BACK, rope_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y = the gradients of q, k and v beside each other; src d, q, k, v */            \
+    /* y = the gradients of q, k and v beside each other, and of each row those of the \
+     * heads' own scores; src d, q, k, v */                                            \
     ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
         torch_kernel)                                                                  \

@@ -91,6 +91,11 @@ static void trace(struct builder *b, const char *name, int v)
     add_output(b, line_label(b, name), build_whole(b, v));
 }
 
+static bool has_tensor(const struct builder *b, const char *key)
+{
+    return model_tensor_at(b->m, key, strlen(key), b->layer, -1) >= 0;
+}
+
 static int build_line(struct builder *b, const struct family_line *line, int depth)
 {
     struct operand out;
@@ -106,8 +111,9 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
                    &wanted, b->err) < 0)
         return -1;
     if (wanted && line->needs)
-        wanted =
-            model_tensor_at(b->m, line->needs, strlen(line->needs), b->layer, -1) >= 0;
+        wanted = has_tensor(b, line->needs);
+    if (wanted && line->lacks)
+        wanted = !has_tensor(b, line->lacks);
     if (!wanted)
         return 0;
     add_line(b);
@@ -224,9 +230,12 @@ static int build_tail(struct builder *b)
     for (int i = 0; output_names[i]; i++) {
         const struct binding *out = find_binding(b, output_names[i]);
 
-        if (out)
+        if (out && (!b->opt->only || !strcmp(b->opt->only, output_names[i])))
             add_output(b, xstrdup(output_names[i]), build_whole(b, out->value));
     }
+    if (!b->p->noutputs && b->opt->only)
+        return err_set(b->err, ERR_INPUT, "family %s: this model has no %s",
+                       b->m->family, b->opt->only);
     if (!b->p->noutputs)
         return err_set(b->err, ERR_INPUT, "family %s: the forward pass has no output",
                        b->m->family);
@@ -408,11 +417,20 @@ out:
     free(b.type);
     free(b.share);
     free(b.weight_of);
+    for (size_t i = 0; i < b.nviews; i++)
+        free(b.view[i]);
+    free(b.view);
     free(b.angles);
     free(b.bind);
     if (ret < 0)
         program_free(p);
     return ret;
+}
+
+enum index program_positions(const struct program *p, const struct inst *inst)
+{
+    return p->value[inst->dst].rows == ROWS_SOURCE ? INDEX_SOURCE_POSITIONS
+                                                   : INDEX_POSITIONS;
 }
 
 void program_free(struct program *p)

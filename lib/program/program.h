@@ -25,13 +25,22 @@ enum rows {
     ROWS_ONE,    /* one of each segment of the step */
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
+    ROWS_TABLE,  /* all rows of a table (program.table), whatever the step */
     ROWS_SENT,   /* one for each expert that a row of this rank is sent to, by expert,
                     where ranks share out the experts */
     ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert;
                     where ranks share them out, then by the rank that it is of */
     ROWS_KINDS
 };
-enum index { INDEX_IDS, INDEX_POSITIONS, INDEX_TOKEN_TYPES, INDEX_SOURCE, INDEX_KINDS };
+enum index {
+    INDEX_IDS,
+    INDEX_POSITIONS,
+    INDEX_TOKEN_TYPES,
+    INDEX_EVERY,
+    INDEX_SOURCE, /* and what follows have the source's rows */
+    INDEX_SOURCE_POSITIONS,
+    INDEX_KINDS
+};
 enum activation {
     ACT_SILU,
     ACT_GELU,
@@ -81,6 +90,8 @@ struct weight {
     uint64_t rows, cols; /* local; a vector has rows 1 */
     uint64_t experts;    /* one of as many that follow each other, for the experts of
                             this rank; 0: an ordinary weight */
+    uint64_t slice;      /* which of them it is, from 1, where one tensor has an axis
+                            of experts and is thus all of them; 0: each has its own */
     bool summed; /* its gradient is a term of the sum over the tensor group of those of
                     all copies of each element */
 };
@@ -116,7 +127,10 @@ struct inst {
             uint64_t first;  /* row of the whole table that local row 0 is */
             uint64_t offset; /* added to each index (OPT's and RoBERTa's 2) */
         } embedding;
-        double number; /* OP_SCALE, OP_SOFTCAP, OP_CLIP */
+        double number; /* OP_SCALE, OP_SOFTCAP */
+        struct {
+            double most, least;
+        } clip;
         struct {
             double rate;
             uint64_t site; /* where in the model: another for each dropout */
@@ -136,8 +150,9 @@ struct inst {
             bool centred;         /* of a reversed norm: it was a layer norm */
         } norm;
         struct {
-            int table;     /* index into program.rope */
-            uint64_t head; /* columns of one head */
+            int table;       /* index into program.rope */
+            uint64_t head;   /* columns of one head */
+            uint64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
         struct {
             int slot; /* index of the cache entry, 0 .. program.nslots-1 */
@@ -159,8 +174,15 @@ struct inst {
             bool causal;
             double drop; /* rate at which weights are dropped, and where in the model */
             uint64_t site;
-            uint64_t far; /* relative bias: distances from here on share a bucket; the
-                             inst's weight is the table [buckets][heads] */
+            uint64_t far;  /* relative bias: distances from here on share a bucket; the
+                              inst's weight is the table [buckets][heads]; OP_RELATE:
+                              0: no two do */
+            uint64_t span; /* OP_RELATE: half of the table's rows */
+            bool sinks;    /* the inst's weight is instead a score for each head, of a
+                              key without a value; those of the heads held: head
+                              i of group g has number (sink_group + g) * sink_per +
+                              sink_within + i */
+            uint64_t sink_group, sink_within, sink_per;
         } attention;
         struct {
             uint64_t count; /* heads on this rank */
@@ -265,6 +287,7 @@ struct program {
     int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
+    uint64_t table;    /* rows of ROWS_TABLE */
     bool source;       /* a source is read */
     bool causal;       /* some attention is causal: text can be generated */
     bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
@@ -283,6 +306,8 @@ struct program_options {
     bool wanted; /* insert OP_TAKE where the last row-wise part of the program begins:
                     only the wanted rows of the step reach the outputs */
     bool trace;  /* every line's value is an output, whole */
+    const char *only;   /* with TAIL_NONE: of the model's outputs this one alone; NULL:
+                           all */
     bool deterministic; /* results have the same bits on any number of tensor-parallel
                            ranks: what they may share the terms of is summed by one
                            binary tree, of which each has a subtree; meshes on which
@@ -307,6 +332,9 @@ const double *program_rope_at(const struct rope *r, uint64_t length, double *out
 /* Does a sequence that grows to LENGTH tokens change the angles of all its tokens, so
  * that what is cached of it must be made again? */
 bool program_rope_changes(const struct program *p, uint64_t length);
+
+/* The positions of the rows that INST makes. */
+enum index program_positions(const struct program *p, const struct inst *inst);
 
 /* Most rows of value V when a step has at most MOST[kind] of each kind; that of
  * ROWS_SENT is not read, and that of ROWS_CHOSEN is how many ranks may send all of

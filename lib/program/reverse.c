@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 /* The gradient of a value so far; -1: no term yet. */
 struct sums {
@@ -102,11 +103,28 @@ static int add_terms(struct reverse *r, int sum, int term)
                    : emit_like(r, OP_ADD, term, 2, (const int[]){ sum, term })->dst;
 }
 
-/* D is a term of V's gradient. */
+/* PARTIAL, a gradient of V, summed over the ranks. */
+static int reduce(struct reverse *r, int v, int partial)
+{
+    struct inst *sum = emit_like(r, OP_ALL_REDUCE, v, 1, &partial);
+    int whole = sum->dst;
+
+    sum->over = MESH_TP;
+    r->p->value[partial].place = PLACE_PARTIAL;
+    r->p->value[whole].place = PLACE_WHOLE;
+    return whole;
+}
+
+/* D is a term of V's gradient.  Where bits are to be those of any mesh each is reduced
+ * by itself, as one rank adds them. */
 static void add_term(struct reverse *r, int v, int d, bool partial)
 {
     struct sums *s = &r->sums[v];
 
+    if (partial && r->b->opt->deterministic) {
+        d = reduce(r, v, d);
+        partial = false;
+    }
     if (partial) {
         r->p->value[d].place = PLACE_PARTIAL;
         s->partial = add_terms(r, s->partial, d);
@@ -130,15 +148,26 @@ static int final(struct reverse *r, int v)
     struct sums *s = &r->sums[v];
 
     if (s->partial >= 0) {
-        struct inst *sum = emit_like(r, OP_ALL_REDUCE, v, 1, &s->partial);
-        int whole = sum->dst;
+        int whole = reduce(r, v, s->partial);
 
-        sum->over = MESH_TP;
-        r->p->value[whole].place = PLACE_WHOLE;
         s->partial = -1;
         s->whole = s->whole < 0 ? whole : add_terms(r, whole, s->whole);
     }
     return s->whole;
+}
+
+/* What has no tree of sums cannot have the bits of other meshes. */
+static int refuse_sum(const struct reverse *r, const char *what)
+{
+    return err_set(r->b->err, ERR_NO,
+                   "tp %d: deterministic training: %s adds up what several ranks have, "
+                   "by no tree",
+                   r->p->mesh.size[MESH_TP], what);
+}
+
+static bool is_spread(const struct reverse *r)
+{
+    return r->b->opt->deterministic && r->p->mesh.size[MESH_TP] > 1;
 }
 
 /* ---- the reverse of each operation ---- */
@@ -167,6 +196,20 @@ static int reverse_embedding(struct reverse *r, int d)
     return 0;
 }
 
+/* INST sums over the columns of the result that is reversed.  Of a fused product they
+ * lie segment by segment on each rank, which no tree does. */
+static int choose_tree(struct reverse *r, struct inst *inst)
+{
+    const struct axis *over = &r->b->type[r->inst.dst].col;
+
+    inst->tree = 0;
+    if (over->n < 2)
+        return build_tree(r->b, over, &inst->tree);
+    return is_spread(r) && place_of(r, r->inst.dst) == PLACE_CUT
+               ? refuse_sum(r, "the gradient before a fused product")
+               : 0;
+}
+
 /* Of a product with the weight, by the one with its transpose: BACK. */
 static int product(struct reverse *r, int d, enum op back, enum op outer, bool turned)
 {
@@ -177,6 +220,8 @@ static int product(struct reverse *r, int d, enum op back, enum op outer, bool t
     if (back == OP_HEAD_LINEAR || back == OP_HEAD_MATMUL) {
         inst->head.a = r->inst.head.b;
         inst->head.b = r->inst.head.a;
+    } else if (choose_tree(r, inst) < 0) {
+        return -1;
     }
     add_to_source(r, 0, inst->dst);
     if (turned && outer == OP_HEAD_OUTER) {
@@ -238,6 +283,8 @@ static int reverse_mul_rows(struct reverse *r, int d)
     int x = r->inst.src[0], s = r->inst.src[1];
     struct inst *dot;
 
+    if (is_spread(r) && place_of(r, x) != PLACE_WHOLE)
+        return refuse_sum(r, "the weight of a row");
     add_to_source(r, 0, emit_like(r, OP_MUL_ROWS, d, 2, (const int[]){ d, s })->dst);
     dot = emit_like(r, OP_ROW_DOT, s, 2, (const int[]){ d, x });
     add_term(r, s, dot->dst, place_of(r, x) != PLACE_WHOLE);
@@ -312,6 +359,8 @@ static int norm_over_ranks(struct reverse *r, int d, bool centred)
     int terms[] = { d, x, squares, sum }, n = centred ? 4 : 3, all;
     struct inst *inst;
 
+    if (is_spread(r))
+        return refuse_sum(r, "a norm over what is cut");
     r->inst.norm.centred = centred;
     inst = emit(r, OP_NORM_TERMS, d, TERMS, TERMS);
     memcpy(inst->src, terms, sizeof(terms));
@@ -355,16 +404,23 @@ static int reverse_attention(struct reverse *r, int d)
 {
     int *src = r->inst.src, all;
     uint64_t first = 0, cols = 0, whole_cols = 0;
+    bool sinks = r->inst.attention.sinks;
+    int w = r->inst.weight;
     struct inst *inst;
 
-    if (r->inst.weight >= 0)
+    if (w >= 0 && !sinks)
         return err_set(r->b->err, ERR_NO,
                        "a table of biases by distance cannot be trained");
     for (int k = 0; k < 3; k++) {
         cols += r->p->value[src[k]].cols;
         whole_cols += r->p->value[src[k]].whole_cols;
     }
+    if (sinks) { /* and of each row what a head's own score has */
+        cols += r->inst.attention.heads;
+        whole_cols += r->inst.attention.all_heads;
+    }
     inst = emit(r, OP_ATTENTION_BACK, d, cols, whole_cols);
+    inst->weight = w;
     inst->src[0] = d;
     memcpy(inst->src + 1, src, 3 * sizeof(*src));
     inst->nsrc = 4;
@@ -374,6 +430,13 @@ static int reverse_attention(struct reverse *r, int d)
         inst->segment.first = first;
         first += r->p->value[src[k]].cols;
         add_to_source(r, k, inst->dst);
+    }
+    if (sinks) {
+        inst = emit(r, OP_SEGMENT, d, r->inst.attention.heads,
+                    r->inst.attention.all_heads);
+        inst->src[inst->nsrc++] = all;
+        inst->segment.first = first;
+        emit_gradient(r, OP_COLUMN_SUM, w, 1, (const int[]){ inst->dst });
     }
     return 0;
 }
@@ -427,6 +490,8 @@ static int reverse_expert_combine(struct reverse *r, int d)
     const int *s = r->inst.src;
     int spread[] = { d, s[1], s[2], s[3] }, dot[] = { d, s[0], s[2], s[3] };
 
+    if (is_spread(r) && place_of(r, s[0]) != PLACE_WHOLE)
+        return refuse_sum(r, "the weight of an expert");
     add_to_source(r, 0, emit_like(r, OP_EXPERT_SPREAD, s[0], 4, spread)->dst);
     add_term(r, s[1], emit_like(r, OP_EXPERT_DOT, s[1], 4, dot)->dst,
              place_of(r, s[0]) != PLACE_WHOLE);
@@ -550,6 +615,23 @@ static void mark_weight(struct builder *b, const struct inst *inst, int w)
             its[e].summed = true;
 }
 
+/* Weights whose gradients are terms on each rank, which are added up as they come. */
+static int check_weights(const struct reverse *r)
+{
+    const struct program *p = r->p;
+
+    for (int i = 0; i < p->nweights && is_spread(r); i++)
+        if (p->weight[i].summed) {
+            char *what = str_dupf("the gradient of %s",
+                                  r->p->model->tensor[p->weight[i].tensor].name);
+
+            refuse_sum(r, what);
+            free(what);
+            return -1;
+        }
+    return 0;
+}
+
 /* ---- the whole ---- */
 
 int reverse_check(const struct mesh *mesh, struct err *err)
@@ -651,6 +733,8 @@ int reverse_program(struct builder *b)
         if (p->inst[i].weight2 >= 0)
             mark_weight(b, &p->inst[i], p->inst[i].weight2);
     }
+    if (check_weights(&r) < 0)
+        goto out;
     import_gradients(&r);
     for (int i = p->nforward - 1; i >= 0; i--) {
         int d;

@@ -1,8 +1,7 @@
 /* rules - how each operation of the family language is typed, placed and emitted
  *
- * The placement rules are DESIGN.md section 2: contracting a cut axis gives a partial
- * value, an operation that is linear in an argument keeps it partial, every other one
- * needs it whole. */
+ * Placement: contracting a sharded axis gives a partial value, an operation that is
+ * linear in an argument keeps it partial, every other one needs it replicated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +42,8 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
         return build_error(b, arg[0].at,
-                           "expected ids, positions, token_types or source");
+                           "expected ids, positions, token_types, every, source or "
+                           "source_positions");
     rows = t->axis[0];
     cols = t->axis[1];
     cut_rows = build_cuts(b, rows);
@@ -51,12 +51,19 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     if (cut_rows && cut_cols)
         return build_error(b, arg[1].at, "the table is cut on both axes");
     dealt = axis_dealt(rows, &b->m->scope);
+    if (arg[0].index == INDEX_EVERY && b->p->table && b->p->table != rows->size)
+        return build_error(b, arg[1].at, "there is a table of %llu rows already",
+                           (unsigned long long)b->p->table);
     inst = build_emit(b, op, cols,
                       cut_rows   ? PLACE_PARTIAL
                       : cut_cols ? PLACE_CUT
                                  : PLACE_WHOLE,
-                      arg[0].index == INDEX_SOURCE ? ROWS_SOURCE : ROWS_TOKENS);
-    b->p->source |= arg[0].index == INDEX_SOURCE;
+                      arg[0].index >= INDEX_SOURCE  ? ROWS_SOURCE
+                      : arg[0].index == INDEX_EVERY ? ROWS_TABLE
+                                                    : ROWS_TOKENS);
+    if (arg[0].index == INDEX_EVERY)
+        b->p->table = rows->size;
+    b->p->source |= arg[0].index >= INDEX_SOURCE;
     inst->weight = build_weight(b, arg[1].tensor);
     inst->embedding.index = (enum index)arg[0].index;
     inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
@@ -341,10 +348,14 @@ int apply_activation(struct builder *b, enum op op, const struct node *call,
 int apply_bound(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
 {
+    static const char *const known[] = { "above", NULL };
     struct inst *inst;
+    double above;
 
     (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+    if (build_need_value(b, &arg[0]) < 0 ||
+        build_check_options(b, call, op == OP_CLIP ? known : NULL) < 0 ||
+        build_number_option(b, call, "above", 0, &above) < 0)
         return -1;
     if (arg[1].kind == OPERAND_ABSENT) {
         *out = arg[0];
@@ -353,7 +364,12 @@ int apply_bound(struct builder *b, enum op op, const struct node *call,
     if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number > 0))
         return build_error(b, arg[1].at, "expected a number above 0");
     inst = build_unary(b, op, arg[0].index);
-    inst->number = arg[1].number;
+    if (op == OP_SOFTCAP) {
+        inst->number = arg[1].number;
+    } else {
+        inst->clip.most = arg[1].number;
+        inst->clip.least = above != 0 ? -INFINITY : -arg[1].number;
+    }
     build_operand(out, inst);
     return 0;
 }
@@ -449,11 +465,48 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
         return build_error(
             b, arg[1].at, "the table turns %llu columns, a head has %llu",
             (unsigned long long)b->p->rope[arg[1].index].dim, (unsigned long long)head);
+    if (b->p->value[arg[0].index].rows == ROWS_SOURCE &&
+        (b->p->rope[arg[1].index].dynamic || b->p->rope[arg[1].index].long_freq))
+        return build_error(b, arg[1].at,
+                           "a source's angles do not depend on its length");
     angles = angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
     inst = build_unary(b, op, arg[0].index);
     inst->src[inst->nsrc++] = angles;
     inst->rope.table = arg[1].index;
     inst->rope.head = head;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* sinusoid(x, table): the positions of Vaswani et al. 2017, arXiv:1706.03762, section
+ * 3.5, as those that follow fairseq have them: all sines before all cosines. */
+int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
+                   const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "offset", NULL };
+    const struct rope *r;
+    double offset;
+    struct inst *inst;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "offset", 0, &offset) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_ROPE)
+        return build_error(b, arg[1].at, "expected a rotary table of the family");
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "sinusoid needs the rows of all tokens");
+    r = &b->p->rope[arg[1].index];
+    if (r->dynamic || r->long_freq)
+        return build_error(b, arg[1].at, "the table depends on the number of tokens");
+    if (r->dim != type_of(b, &arg[0])->col.size ||
+        build_cuts(b, &type_of(b, &arg[0])->col))
+        return build_error(b, arg[1].at, "the table has %llu columns, the value %llu",
+                           (unsigned long long)r->dim,
+                           (unsigned long long)type_of(b, &arg[0])->col.size);
+    inst = build_unary(b, op, arg[0].index);
+    inst->rope.table = arg[1].index;
+    inst->rope.offset = (uint64_t)offset;
     build_operand(out, inst);
     return 0;
 }

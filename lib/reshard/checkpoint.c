@@ -43,19 +43,6 @@ bool checkpoint_is_sharded(const char *path)
     return found;
 }
 
-char *checkpoint_file_dup(const struct checkpoint *c, const char *name)
-{
-    char *path;
-
-    if (!c->sharded && c->source.single)
-        return NULL;
-    path = fs_join_dup(c->path, name);
-    if (fs_exists(path))
-        return path;
-    free(path);
-    return NULL;
-}
-
 /* ---- opening ---- */
 
 /* Bind the model to the tensors and note which tensor of it each of them is. */
@@ -225,6 +212,67 @@ static int promise(struct checkpoint *c, struct err *err)
     return ret;
 }
 
+/* Add to T what piece P of a stack is. */
+static void add_piece(struct checkpoint *c, struct tensor *t,
+                      const struct tensor *stack, const struct model_piece *p)
+{
+    uint64_t width = (uint64_t)dtype_bits(stack->dtype) / 8;
+    uint64_t *shape = pool_take(&c->source.pool, 4 * sizeof(*shape), sizeof(*shape));
+    const uint64_t *stride = stack->stride;
+    uint64_t row = stride ? stride[1] : stack->shape[2];
+    uint64_t expert = stride ? stride[0] : stack->shape[1] * stack->shape[2];
+
+    *t = *stack;
+    shape[0] = p->rows;
+    shape[1] = stack->shape[2];
+    t->name = pool_strdup(&c->source.pool, p->name);
+    t->shape = shape;
+    t->ndim = 2;
+    t->offset += (p->expert * expert + p->first * row) * width;
+    t->size = p->rows * shape[1] * width;
+    if (stride) {
+        shape[2] = stride[1];
+        shape[3] = stride[2];
+        t->stride = shape + 2;
+    }
+}
+
+/* Since transformers 5 a model's state has the experts of a layer in one tensor, and
+ * its safetensors files do not: what torch.save has made of the former is read as the
+ * latter. */
+static int unstack(struct checkpoint *c, struct err *err)
+{
+    struct tensor *t = NULL;
+    size_t n = 0, cap = 0;
+    bool any = false;
+    int ret;
+
+    for (size_t i = 0; i < c->source.n; i++) {
+        const struct tensor *from = &c->source.tensor[i];
+        bool pickled = c->source.file[from->file].origin != NULL;
+        size_t pieces = 0;
+        struct model_piece *p =
+            pickled
+                ? model_unstack(c->model, from->name, from->ndim, from->shape, &pieces)
+                : NULL;
+
+        if (!pickled)
+            continue;
+        any |= p != NULL;
+        t = xgrow(t, &cap, n + pieces + 1, sizeof(*t));
+        if (!p)
+            t[n++] = *from;
+        for (size_t k = 0; k < pieces; k++) {
+            add_piece(c, &t[n++], from, &p[k]);
+            free(p[k].name);
+        }
+        free(p);
+    }
+    ret = any ? source_set_pickled(&c->source, t, n, err) : 0;
+    free(t);
+    return ret;
+}
+
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
@@ -240,7 +288,7 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
             return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
         if (model_open(&c->model, c->source.config_path, c->source.config,
                        opt->family_file, opt->family_path, err) < 0 ||
-            (bare && promise(c, err) < 0))
+            (bare ? promise(c, err) : unstack(c, err)) < 0)
             return -1;
     }
     c->ntensors = c->nweights = c->source.n;

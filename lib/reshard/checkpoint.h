@@ -53,10 +53,6 @@ MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
                                const struct checkpoint_options *opt, struct err *err);
 void checkpoint_close(struct checkpoint *c);
 
-/* The name of a directory's text file NAME ("tokenizer.json"): a fresh path, or NULL
- * when the checkpoint has none. */
-char *checkpoint_file_dup(const struct checkpoint *c, const char *name);
-
 /* The type of weights that M's config names; false, and *out untouched: none. */
 bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 /* The tensor that is the state of weight I in ROLE (manifest.h); -1: there is none. */

@@ -156,8 +156,8 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
         shape[k] = stored_size(&s, t, k);
 }
 
-/* Bytes of N elements counted from the row's start; they were found whole by
- * check_bits. */
+/* Bytes of N elements counted from the row's start; cut_part_bytes found
+ * them to be whole bytes. */
 static uint64_t row_bytes(enum dtype t, uint64_t n)
 {
     return n * (uint64_t)dtype_bits(t) / 8;

@@ -121,9 +121,12 @@ static int check_sharing(const struct attend *a, struct err *err)
     for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
 
+        if (inst->op == OP_RELATE)
+            return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
+                           p->model->family);
         if (inst->op != OP_ATTENTION)
             continue;
-        if (p->source || inst->weight >= 0)
+        if (p->source || (inst->weight >= 0 && !inst->attention.sinks))
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if ((uint64_t)a->s->across > inst->attention.heads)
@@ -606,6 +609,8 @@ static struct inst part_inst(const struct attend *a, const struct inst *inst)
     part.attention.groups = h.group_count;
     part.attention.within_start += h.within_start;
     part.attention.within = h.within_count;
+    part.attention.sink_group += h.group_start;
+    part.attention.sink_within += h.within_start;
     return part;
 }
 
@@ -626,16 +631,24 @@ static int merge(struct attend *a, const struct inst *part, float *y, float *lse
     return run(a, OP_MERGE, &call, err);
 }
 
-/* Attention over the ranges of SET from number FIRST on, N of them, to Y and LSE. */
+/* Attention over range FIRST of SET to Y and LSE.  The heads' own scores are in the sum
+ * of no keys, which the others are merged into. */
 static int attend_to(struct attend *a, struct call *call, const struct set *set,
                      size_t first, float *y, float *lse, struct err *err)
 {
+    const struct matrix *w = call->w;
+    int ret;
+
     call->range = ranges_of(a, set);
     call->range.v += first;
     call->range.n = 1;
     call->y.data = y;
     call->lse = lse;
-    return run(a, OP_ATTENTION, call, err);
+    if (call->inst->attention.sinks && set != &a->none)
+        call->w = NULL;
+    ret = run(a, OP_ATTENTION, call, err);
+    call->w = w;
+    return ret;
 }
 
 /* Attention of the queries to one piece after the other, merged into a->y. */
@@ -770,7 +783,14 @@ static int attend_shared(struct attend *a, struct call *call, struct err *err)
 static int attend_ring(struct attend *a, struct call *call, const struct inst *inst,
                        bool kept, struct err *err)
 {
-    if (attend_to(a, call, &a->none, 0, a->y, a->lse, err) < 0)
+    const struct matrix *w = call->w;
+    int ret;
+
+    if (a->s->shared && kept) /* attend_shared merges parts of several ranks */
+        call->w = NULL;
+    ret = attend_to(a, call, &a->none, 0, a->y, a->lse, err);
+    call->w = w;
+    if (ret < 0)
         return -1;
     if (!a->s->shared)
         return attend_around(a, call, inst, kept, err);

@@ -439,8 +439,11 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
     }
     for (int k = 0; k < INDEX_KINDS; k++)
-        o->index[k] = upload_add(
-            u, NULL, k == INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+        o->index[k] = upload_add(u, NULL,
+                                 k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
+                                 : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
+                                                    : tokens,
+                                 unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
     o->first = upload_add(u, NULL, n, unit);
@@ -527,17 +530,23 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     e->rows[ROWS_WANTED] = wanted;
     e->rows[ROWS_ONE] = n;
     e->rows[ROWS_SOURCE] = source;
+    e->rows[ROWS_TABLE] = e->p->table;
     upload_begin(&e->upload);
     add_offsets(e, &o, n);
+    for (size_t i = 0; i < e->rows[ROWS_TABLE]; i++)
+        ((int32_t *)upload_host(&e->upload, o.index[INDEX_EVERY]))[i] = (int32_t)i;
     wanted = 0;
     for (size_t i = 0; i < n; i++) {
         int32_t *first = upload_host(&e->upload, o.first);
         int32_t *ids = upload_host(&e->upload, o.index[INDEX_SOURCE]);
+        int32_t *at = upload_host(&e->upload, o.index[INDEX_SOURCE_POSITIONS]);
 
         fill_segment(e, &o, &s[i], own[i].row, wanted);
         first[i] = own_row(e, own[i].row, 0);
-        for (size_t k = 0; k < s[i].nsource; k++)
+        for (size_t k = 0; k < s[i].nsource; k++) {
             ids[own[i].source_row + k] = s[i].source[k];
+            at[own[i].source_row + k] = (int32_t)k;
+        }
         wanted += s[i].nwanted;
     }
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||

@@ -11,6 +11,7 @@ struct weights {
     const struct backend *ops;
     struct device *device;
     struct matrix *matrix; /* [n]: the program's weights, as they are stored */
+    bool *part;            /* [n]: its memory is that of one before it */
     int n;
     uint64_t bytes; /* of all of them */
 };

@@ -22,7 +22,7 @@ struct tokenizer {
     struct normalizer *normalizer;
     struct splitter *splitter;
     struct subword subword;
-    struct frame frame;
+    struct frame frame, pair;
     struct decoder *decoder;
 };
 
@@ -52,7 +52,7 @@ static int read_stages(struct tokenizer *t, const char *path, const cJSON *root,
 
     if (normalizer_open(&t->normalizer, path, normalizer, err) < 0 ||
         splitter_open(&t->splitter, path, splitter, err) < 0 ||
-        frame_open(&t->frame, path, frame, err) < 0 ||
+        frame_open(&t->frame, &t->pair, path, frame, err) < 0 ||
         decoder_open(&t->decoder, path, decoder, err) < 0 ||
         added_open(&t->added, path, added, t->normalizer, err) < 0 ||
         subword_open(&t->subword, path, model, err) < 0)
@@ -106,6 +106,7 @@ void tokenizer_free(struct tokenizer *t)
     splitter_free(t->splitter);
     subword_clear(&t->subword);
     frame_clear(&t->frame);
+    frame_clear(&t->pair);
     decoder_free(t->decoder);
     free(t);
 }
@@ -171,6 +172,16 @@ static int encode_text(const struct tokenizer *t, const char *text, size_t len,
     return ret;
 }
 
+/* TEXT[*len], or its copy in S without what is not UTF-8. */
+static const char *clean(struct str *s, const char *text, size_t *len)
+{
+    if (str_is_utf8(text, *len))
+        return text;
+    decoder_clean(s, text, *len);
+    *len = s->len;
+    return s->s;
+}
+
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
                      bool add_special, struct tokens *out, struct err *err)
 {
@@ -178,11 +189,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
     size_t before = out->n;
     int ret = 0;
 
-    if (!str_is_utf8(text, len)) {
-        decoder_clean(&s, text, len);
-        text = s.s;
-        len = s.len;
-    }
+    text = clean(&s, text, &len);
     if (!add_special)
         ret = encode_text(t, text, len, out, err);
     for (size_t i = 0; add_special && i < t->frame.n && ret == 0; i++) {
@@ -194,6 +201,43 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
     if (ret < 0)
         out->n = before;
     str_clear(&s);
+    return ret;
+}
+
+int tokenizer_encode_pair(const struct tokenizer *t, const char *first,
+                          size_t first_len, const char *second, size_t second_len,
+                          struct tokens *out, struct tokens *types, size_t range[2],
+                          struct err *err)
+{
+    struct str s[2] = { { 0 }, { 0 } };
+    size_t before = out->n;
+    int ret = 0;
+
+    if (!t->pair.n)
+        return err_set(err, ERR_INPUT,
+                       "the tokenizer does not say how two texts are joined");
+    first = clean(&s[0], first, &first_len);
+    second = clean(&s[1], second, &second_len);
+    for (size_t i = 0; i < t->pair.n && ret == 0; i++) {
+        size_t at = out->n;
+
+        if (t->pair.id[i] == FRAME_TEXT)
+            ret = encode_text(t, first, first_len, out, err);
+        else if (t->pair.id[i] == FRAME_PAIR)
+            ret = encode_text(t, second, second_len, out, err);
+        else
+            tokens_add(out, (uint32_t)t->pair.id[i]);
+        if (t->pair.id[i] == FRAME_PAIR) {
+            range[0] = at;
+            range[1] = out->n;
+        }
+        for (; at < out->n; at++)
+            tokens_add(types, (uint32_t)t->pair.type[i]);
+    }
+    if (ret < 0)
+        out->n = types->n = before;
+    str_clear(&s[0]);
+    str_clear(&s[1]);
     return ret;
 }
 
@@ -226,13 +270,6 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
     if (tokens.n)
         decoder_run(t->decoder, &tokens, out);
     pieces_clear(&tokens);
-}
-
-long tokenizer_id(const struct tokenizer *t, const char *token)
-{
-    const struct added_token *a = added_by_text(t->added, token);
-
-    return a ? (long)a->id : vocab_id(t->subword.vocab, token, strlen(token));
 }
 
 size_t tokenizer_size(const struct tokenizer *t)

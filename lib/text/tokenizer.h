@@ -37,11 +37,17 @@ void tokenizer_free(struct tokenizer *t);
  * unknown token and has none. */
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
                                 bool add_special, struct tokens *out, struct err *err);
+/* The same of two texts with what the post-processor puts around a pair; *types gets as
+ * many token types, and RANGE is where the second text's tokens begin and end.  OUT and
+ * TYPES have equal lengths before. */
+MUST_CHECK int tokenizer_encode_pair(const struct tokenizer *t, const char *first,
+                                     size_t first_len, const char *second,
+                                     size_t second_len, struct tokens *out,
+                                     struct tokens *types, size_t range[2],
+                                     struct err *err);
 /* Append the text of N ids; ids that are not known are left out. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);
-/* The id of a token's exact text, or -1. */
-long tokenizer_id(const struct tokenizer *t, const char *token);
 /* One more than the largest id. */
 size_t tokenizer_size(const struct tokenizer *t);
 

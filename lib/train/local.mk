@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/parameters.c %D%/parameters.h \
     %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
+    %D%/squares.c %D%/squares.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
     %D%/tokenfile.c %D%/tokenfile.h \

@@ -108,31 +108,30 @@ void optimizer_close(struct optimizer *o)
 
 /* ---- steps ---- */
 
-struct squares {
+struct counting {
     const float *g;
-    double sum;
+    struct squares *squares;
 };
 
-static void add_squares(void *arg, size_t here, size_t whole, size_t n, bool owned)
+static void count_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
 {
-    struct squares *s = arg;
+    const struct counting *c = arg;
 
     (void)whole;
-    for (size_t i = here; i < here + n && owned; i++)
-        s->sum += (double)s->g[i] * (double)s->g[i];
+    if (owned)
+        squares_add(c->squares, c->g + here, n);
 }
 
-double optimizer_squares(struct parameters *p)
+void optimizer_squares(struct parameters *p, double word[SQUARES_WORDS])
 {
-    double sum = 0;
+    struct squares squares = { 0 };
 
     for (int i = 0; i < p->program->nweights; i++) {
-        struct squares s = { .g = p->gradient + p->at[i] };
+        struct counting c = { p->gradient + p->at[i], &squares };
 
-        parameters_runs(p, i, add_squares, &s);
-        sum += s.sum;
+        parameters_runs(p, i, count_run, &c);
     }
-    return sum;
+    squares_words(&squares, word);
 }
 
 /* As torch.nn.utils.clip_grad_norm_: the factor is applied also when it is 1. */

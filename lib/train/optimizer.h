@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "lib/train/parameters.h"
+#include "lib/train/squares.h"
 
 struct adamw {
     double beta1, beta2, eps, decay;
@@ -33,8 +34,8 @@ struct optimizer {
 MUST_CHECK int optimizer_open(struct optimizer *o, const struct parameters *p,
                               struct err *err);
 void optimizer_close(struct optimizer *o);
-/* Sum of the squares of the gradients that count on this rank. */
-double optimizer_squares(struct parameters *p);
+/* The squares of the gradients that count on this rank. */
+void optimizer_squares(struct parameters *p, double word[SQUARES_WORDS]);
 /* One update at the rate RATE, of gradients whose norm over all ranks is NORM. */
 void optimizer_step(struct optimizer *o, struct parameters *p, double rate,
                     double norm);

@@ -30,6 +30,18 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
     return 0;
 }
 
+/* What is made of packed weights cannot be saved as they are. */
+static int refuse_packed(const struct program *p, struct err *err)
+{
+    size_t blocks, scales;
+
+    for (int i = 0; i < p->nweights; i++)
+        if (model_packing(p->model, p->weight[i].tensor, &blocks, &scales))
+            return err_set(err, ERR_NO, "tensor %s: weights in MXFP4 cannot be trained",
+                           p->model->tensor[blocks].name);
+    return 0;
+}
+
 int parameters_open(struct parameters *p, struct checkpoint *c,
                     const struct program *program, const struct backend *ops,
                     struct device *device, struct err *err)
@@ -39,6 +51,8 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     *p = (struct parameters){ .program = program };
     if (!ops->host_memory)
         return err_set(err, ERR_NO, "training needs a device in the host's memory");
+    if (refuse_packed(program, err) < 0)
+        return -1;
     memcpy(coord, program->coord, sizeof(coord));
     coord[MESH_DP] = 0; /* replicas own what the first does */
     p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
@@ -126,6 +140,19 @@ static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
     }
 }
 
+/* The same of element N of the first axis here. */
+static void walk_slice(struct walk *w, uint64_t n, bool owned)
+{
+    const struct runs *runs = w->slice->runs[0];
+    size_t inner = 1, r = 0;
+
+    for (int i = 1; i < w->slice->ndim; i++)
+        inner *= (size_t)w->tensor->axis[i]->size;
+    for (; n >= runs->v[r].count; r++)
+        n -= runs->v[r].count;
+    walk_axis(w, 1, (size_t)(runs->v[r].start + n) * inner, owned && runs->v[r].owned);
+}
+
 void parameters_runs(struct parameters *p, int i,
                      void (*see)(void *arg, size_t here, size_t whole, size_t n,
                                  bool owned),
@@ -138,9 +165,14 @@ void parameters_runs(struct parameters *p, int i,
                       .see = see,
                       .arg = arg };
 
+    bool owned;
+
     cutter_slice(p->cutter, tensor, &slice);
-    walk_axis(&w, 0, 0,
-              slice.primary && (p->program->coord[MESH_PP] == 0 || !p->shared[tensor]));
+    owned = slice.primary && (p->program->coord[MESH_PP] == 0 || !p->shared[tensor]);
+    if (p->program->weight[i].slice)
+        walk_slice(&w, p->program->weight[i].slice - 1, owned);
+    else
+        walk_axis(&w, 0, 0, owned);
 }
 
 uint64_t parameters_whole(const struct parameters *p, int i)

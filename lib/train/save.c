@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
@@ -44,6 +45,7 @@ struct saver {
     struct mesh mesh;
     int part;    /* of this rank */
     bool writes; /* it is the first that has the part */
+    bool apart;  /* its machine does not see the directory: rank 0 writes the part */
     struct cutter *by_unit, *in_file;
     struct entry *entry;
     size_t n;
@@ -138,7 +140,8 @@ static int list_entries(struct saver *s, struct err *err)
     for (size_t t = 0; t < m->ntensors; t++)
         own[t] = -1;
     for (int i = 0; i < p->nweights; i++)
-        own[p->weight[i].tensor] = i;
+        if (p->weight[i].slice <= 1) /* the others' memory follows */
+            own[p->weight[i].tensor] = i;
     s->entry = xcalloc(4 * c->nweights + 1, sizeof(*s->entry));
     if (find_trained(s, trained, err) < 0)
         goto out;
@@ -338,12 +341,127 @@ void saver_close(struct saver *s)
 /* ---- a part's file ---- */
 
 struct writing {
-    const struct saver *s;
+    struct saver *s;
     const char *path;
     const float *from; /* the weight's numbers */
     uint64_t offset;   /* of the tensor in the file */
-    int fd;
+    int fd;            /* or, of one that is apart: */
+    char *piece;       /* [PIECE], of which N bytes for AT wait to be sent */
+    uint64_t at;
+    size_t n;
+    bool over; /* rank 0 takes no more */
 };
+
+/* ---- of a rank that is apart: in pieces to rank 0, which answers each ---- */
+
+enum { PIECE = 1 << 20 };
+
+/* What goes before a piece; the last is empty, and its place the end of the file. */
+struct piece {
+    uint64_t at, n;
+    int ret; /* of the part; of the answer */
+    struct err err;
+};
+
+/* The last has RET and *ERR of all, which are what the answer says then. */
+static int send_piece(struct writing *w, int ret, struct err *err)
+{
+    struct comm *c = w->s->world;
+    struct piece p = { .at = w->at, .n = w->n, .ret = ret };
+
+    if (ret < 0)
+        p.err = *err;
+    w->over = w->n == 0;
+    if (c->ops->send(c, &p, sizeof(p), 0, err) < 0 ||
+        (w->n && c->ops->send(c, w->piece, w->n, 0, err) < 0) ||
+        c->ops->receive(c, &p, sizeof(p), 0, err) < 0)
+        p.ret = -1;
+    else if (p.ret < 0)
+        *err = p.err;
+    w->over |= p.ret < 0;
+    w->n = 0;
+    return p.ret;
+}
+
+static int add_to_piece(struct writing *w, const char *buf, size_t n, uint64_t at,
+                        struct err *err)
+{
+    if (w->n && at != w->at + w->n && send_piece(w, 0, err) < 0)
+        return -1;
+    while (n) {
+        size_t part = n < PIECE - w->n ? n : PIECE - w->n;
+
+        if (!w->n)
+            w->at = at;
+        memcpy(w->piece + w->n, buf, part);
+        w->n += part;
+        buf += part;
+        at += part;
+        n -= part;
+        if (w->n == PIECE && send_piece(w, 0, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Write piece P, which is at BUF. */
+static int take_piece(int fd, const struct piece *p, const char *buf, const char *path,
+                      struct err *err)
+{
+    if (p->n)
+        return fs_pwrite(fd, buf, (size_t)p->n, p->at, path, err);
+    return ftruncate(fd, (off_t)p->at) < 0 || fsync(fd) < 0 ? err_errno(err, "%s", path)
+                                                            : 0;
+}
+
+/* Rank 0: the file of PART, which rank R has.  After a failure neither says more. */
+static int take_part(struct saver *s, int r, int part, struct err *err)
+{
+    struct comm *c = s->world;
+    char *name = manifest_part_name_dup(s->mesh.size, part);
+    char *path = fs_join_dup(s->out.partial, name), *buf = xmalloc(PIECE);
+    int fd = outdir_create(&s->out, name, err);
+    int ret = fd < 0 ? -1 : outdir_share(&s->out, fd, s->mode, path, err);
+    struct piece p;
+
+    do {
+        struct err lost = { 0 };
+
+        if (c->ops->receive(c, &p, sizeof(p), r, &lost) < 0 ||
+            (p.n && c->ops->receive(c, buf, (size_t)p.n, r, &lost) < 0)) {
+            *err = lost;
+            ret = -1;
+            break;
+        }
+        if (ret == 0 && p.ret < 0) {
+            *err = p.err;
+            ret = -1;
+        }
+        if (ret == 0)
+            ret = take_piece(fd, &p, buf, path, err);
+        p.ret = ret;
+        if (ret < 0)
+            p.err = *err;
+        if (c->ops->send(c, &p, sizeof(p), r, &lost) < 0) {
+            *err = lost;
+            ret = -1;
+        }
+    } while (p.n && ret == 0);
+    if (fd >= 0)
+        close(fd);
+    free(buf);
+    free(path);
+    free(name);
+    return ret;
+}
+
+/* ---- the file ---- */
+
+static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
+{
+    return w->piece ? add_to_piece(w, buf, n, at, err)
+                    : fs_pwrite(w->fd, buf, n, at, w->path, err);
+}
 
 static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t n,
                         struct err *err)
@@ -359,10 +477,10 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
 static int write_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n,
                        struct err *err)
 {
-    const struct writing *w = arg;
+    struct writing *w = arg;
 
     (void)part;
-    return fs_pwrite(w->fd, buf, n, w->offset + offset, w->path, err);
+    return put(w, buf, n, w->offset + offset, err);
 }
 
 /* The header, and where each tensor is: widest elements first, so that all are
@@ -447,37 +565,65 @@ static int sum_part(struct saver *s, uint32_t crc, struct err *err)
     return ret;
 }
 
+static int open_part(struct saver *s, struct writing *w, const char *name,
+                     struct err *err)
+{
+    if (s->apart) {
+        w->piece = xmalloc(PIECE);
+        return 0;
+    }
+    w->fd = outdir_create(&s->out, name, err);
+    return w->fd < 0 ? -1 : outdir_share(&s->out, w->fd, s->mode, w->path, err);
+}
+
+static int write_entries(struct saver *s, struct writing *w,
+                         struct safetensors_header *h, struct err *err)
+{
+    struct cut *cut = cut_new();
+    int ret = put(w, h->text.s, h->text.len, 0, err);
+
+    for (size_t i = 0; i < s->n && ret == 0; i++)
+        if (s->entry[i].held)
+            ret = write_entry(s, cut, w, &s->entry[i], err);
+    if (ret == 0)
+        ret = sum_part(s, hash_crc32(0, h->text.s, h->text.len), err);
+    cut_free(cut);
+    return ret;
+}
+
+/* What is left to be sent, and how it all went; or the file on the disk. */
+static int close_part(struct saver *s, struct writing *w, int ret, struct err *err)
+{
+    if (s->apart) {
+        if (ret == 0 && w->n)
+            ret = send_piece(w, 0, err);
+        w->n = 0;
+        w->at = s->size;
+        return w->over ? ret : send_piece(w, ret, err);
+    }
+    if (ret == 0 && (ftruncate(w->fd, (off_t)s->size) < 0 || fsync(w->fd) < 0))
+        ret = err_errno(err, "%s", w->path);
+    return ret;
+}
+
 static int write_part(struct saver *s, struct err *err)
 {
     char *name = manifest_part_name_dup(s->mesh.size, s->part);
-    char *path = fs_join_dup(s->out.partial, name);
+    char *path = fs_join_dup(s->apart ? s->path : s->out.partial, name);
     struct safetensors_header h = { 0 };
     struct writing w = { .s = s, .path = path, .fd = -1 };
-    struct cut *cut = cut_new();
-    int ret = -1;
+    int ret = lay_out(s, &h, name, err);
 
-    if (lay_out(s, &h, name, err) < 0)
-        goto out;
     s->size = h.text.len + h.end;
-    w.fd = outdir_create(&s->out, name, err);
-    if (w.fd < 0 || fs_pwrite(w.fd, h.text.s, h.text.len, 0, path, err) < 0)
-        goto out;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->entry[i].held && write_entry(s, cut, &w, &s->entry[i], err) < 0)
-            goto out;
-    if (sum_part(s, hash_crc32(0, h.text.s, h.text.len), err) < 0 ||
-        outdir_share(&s->out, w.fd, s->mode, path, err) < 0)
-        goto out;
-    if (ftruncate(w.fd, (off_t)s->size) < 0 || fsync(w.fd) < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    ret = 0;
-out:
+    if (ret == 0)
+        ret = open_part(s, &w, name, err);
+    if (ret == 0)
+        ret = write_entries(s, &w, &h, err);
+    ret = close_part(s, &w, ret, err);
     if (w.fd >= 0)
         close(w.fd);
-    cut_free(cut);
     safetensors_header_clear(&h);
+    free(w.piece);
     free(path);
     free(name);
     return ret;
@@ -492,6 +638,17 @@ static void *write_beside(void *arg)
     return NULL;
 }
 
+/* Nothing of what has failed remains. */
+static void give_up(struct saver *s)
+{
+    struct err other = { 0 };
+
+    wait_for_thread(s);
+    if (s->world->rank == 0 && s->out.partial)
+        s->ret = fs_remove_tree(s->out.partial, &other); /* the first failure counts */
+    forget(s);
+}
+
 /* ---- beginning ---- */
 
 /* A copy of the state, so that training can go on; without memory for one the state
@@ -503,7 +660,7 @@ static void take_copy(struct saver *s)
                                    [BLOCK_M] = s->t->optimizer.m,
                                    [BLOCK_V] = s->t->optimizer.v };
 
-    s->owns = s->writes;
+    s->owns = s->writes && !s->apart; /* who is apart writes at once */
     for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
         s->copy[i] = s->owns ? mem_alloc(n + 1, "a copy to save", NULL) : NULL;
         if (!s->copy[i])
@@ -534,6 +691,58 @@ static int open_output(struct saver *s, const char *path, struct err *err)
     return ret;
 }
 
+/* Can this rank make files in the directory that rank 0 has made?  A file there tells
+ * it from another of that name, on a machine of its own. */
+static int join_output(struct saver *s, const char *path, struct err *err)
+{
+    static const char sign[] = "sign";
+    char *place = NULL, *text = NULL;
+    double mark[2] = { (double)getpid(), clock_seconds() };
+    int ret = 0;
+
+    if (s->world->rank == 0)
+        ret = outdir_write(&s->out, sign, (const char *)mark, sizeof(mark), 0600, err);
+    if (saver_agree(s->world, ret, err) < 0 ||
+        comm_run(s->world, comm_broadcast(mark, sizeof(mark), 0), err) < 0)
+        return -1;
+    s->apart = false;
+    if (s->writes && s->world->rank > 0) {
+        size_t n = 0;
+
+        place = str_dupf("%s.partial/%s", path, sign);
+        s->apart = fs_read_regular(&text, &n, place, sizeof(mark), NULL) < 0 ||
+                   n != sizeof(mark) || memcmp(text, mark, n) != 0;
+        if (!s->apart)
+            ret = outdir_join(&s->out, path, err);
+    }
+    free(text);
+    free(place);
+    ret = saver_agree(s->world, ret, err);
+    if (ret == 0 && s->world->rank == 0 && unlinkat(s->out.dir, sign, 0) < 0)
+        ret = err_errno(err, "%s/%s", s->out.partial, sign);
+    return saver_agree(s->world, ret, err);
+}
+
+/* The parts of ranks that are apart go through rank 0, now. */
+static int gather_parts(struct saver *s, struct err *err)
+{
+    int mine = s->apart ? s->part : -1, ret;
+    int *part = xcalloc((size_t)s->world->size, sizeof(*part));
+
+    ret = comm_run(s->world, comm_all_gather(&mine, part, sizeof(mine)), err);
+    for (int r = 1; r < s->world->size && ret == 0; r++) {
+        if (part[r] < 0)
+            continue;
+        if (s->world->rank == 0)
+            ret = take_part(s, r, part[r], err);
+        else if (s->world->rank == r)
+            ret = write_part(s, err);
+        ret = saver_agree(s->world, ret, err);
+    }
+    free(part);
+    return ret;
+}
+
 int saver_begin(struct saver *s, const char *path, const char *training,
                 struct err *err)
 {
@@ -546,24 +755,26 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     if (s->world->rank == 0)
         ret = open_output(s, path, err);
     ret = saver_agree(s->world, ret, err);
-    if (ret == 0 && s->writes && s->world->rank > 0)
-        ret = outdir_join(&s->out, path, err);
-    ret = saver_agree(s->world, ret, err);
-    if (ret < 0) {
-        forget(s);
-        return -1;
-    }
+    if (ret == 0)
+        ret = join_output(s, path, err);
     s->ret = 0;
     s->err = (struct err){ 0 };
     atomic_store(&s->written, !s->writes);
-    if (!s->writes)
-        return 0;
-    take_copy(s);
-    if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
-        s->started = true;
-    else
-        write_beside(s);
-    return 0;
+    if (ret == 0 && s->writes)
+        take_copy(s);
+    if (ret == 0 && s->writes && !s->apart) {
+        if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
+            s->started = true;
+        else
+            write_beside(s);
+    }
+    if (ret == 0)
+        ret = gather_parts(s, err);
+    if (ret == 0 && s->apart)
+        atomic_store(&s->written, true);
+    if (ret < 0)
+        give_up(s);
+    return ret;
 }
 
 bool saver_is_busy(const struct saver *s)
@@ -770,13 +981,13 @@ int saver_finish(struct saver *s, struct err *err)
             ret = complete(s, all, bytes, err);
         ret = saver_agree(s->world, ret, err);
     }
-    if (ret < 0 && s->world->rank == 0 && s->out.partial)
-        ret = fs_remove_tree(s->out.partial, NULL) < 0 ? -1 : ret;
     free(mine);
     free(all);
-    forget(s);
-    if (ret < 0)
+    if (ret < 0) {
+        give_up(s);
         return -1;
+    }
+    forget(s);
     free(s->last);
     s->last = xstrdup(s->path);
     return 0;
@@ -818,6 +1029,8 @@ int saver_load(struct trainer *t, struct checkpoint *c, bool whole, struct err *
         for (int k = 0; k < (whole ? 3 : 1) && ret == 0; k++) {
             bool held;
 
+            if (t->program->weight[i].slice > 1)
+                continue;
             ret = load_one(t, l, c, i, roles[k], block[k] + t->parameters.at[i], &held,
                            err);
             if (ret == 0 && !held && k > 0)

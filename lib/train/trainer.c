@@ -69,7 +69,9 @@ static int make_scored(struct trainer *t, const struct model *m,
                        const struct mesh *mesh, const int coord[MESH_NAXES],
                        struct err *err)
 {
-    const struct program_options options = { .tail = TAIL_NLL };
+    const struct program_options options = { .tail = TAIL_NLL,
+                                             .deterministic =
+                                                 t->options.deterministic };
     bool drops = false;
 
     for (int i = 0; i < t->program->nforward; i++) {
@@ -243,6 +245,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
 {
     struct program_options program = { .tail = TAIL_NLL,
                                        .reverse = true,
+                                       .deterministic = options->deterministic,
                                        .dropout = options->dropout };
     int coord[MESH_NAXES];
 
@@ -480,7 +483,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     struct parameters *p = &t->parameters;
     size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
     uint64_t counted = count_targets(sample, (size_t)t->options.global);
-    double sum = 0, squares;
+    double sum = 0, squares[SQUARES_WORDS];
 
     if (!counted)
         return err_set(err, ERR_INPUT, "a batch has no token to learn");
@@ -492,14 +495,14 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
         sum_replicas(t, err) < 0 || parameters_sum(p, t->groups.tensor, err) < 0 ||
         parameters_tie(p, t->groups.pipe, err) < 0)
         return -1;
-    squares = optimizer_squares(p);
+    optimizer_squares(p, squares);
     if (sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
-        sum_over(&squares, 1, t->groups.tensor, t->groups.pipe, err) < 0)
+        sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0)
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
         sum += t->loss[i];
     *result = (struct trainer_result){ .loss = sum / (double)counted,
-                                       .norm = sqrt(squares),
+                                       .norm = sqrt(squares_sum(squares)),
                                        .counted = counted };
     result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
                       (t->most_norm > 0 && result->norm > t->most_norm);

@@ -100,6 +100,7 @@ BASE = {
     "ernie4_5_moe": (CAUSAL, dict(GROUPED, moe_intermediate_size=20, moe_num_experts=4, moe_k=2, moe_layer_end_index=1)),
     "hunyuan_v1_moe": (CAUSAL, dict(GROUPED, head_dim=8, num_experts=4, moe_topk=2)),
     "minimax_m2": (CAUSAL, dict(EXPERTS, head_dim=8, num_local_experts=4)),
+    "gpt_oss": (CAUSAL, dict(EXPERTS, head_dim=8, num_local_experts=4, sliding_window=8)),
     "starcoder2": (CAUSAL, GROUPED), "t5": (SEQ2SEQ, T5), "mt5": (SEQ2SEQ, T5),
 }
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice

@@ -76,13 +76,44 @@ SHAPES = {
     "minimax-m2": ("minimax_m2", dict(vocab_size=200064, hidden_size=3072, intermediate_size=1536,
         num_hidden_layers=62, num_attention_heads=48, num_key_value_heads=8, head_dim=128, num_local_experts=256,
         num_experts_per_tok=8, rotary_dim=64)),
+    "gpt-oss-20b": ("gpt_oss", dict(vocab_size=201088, hidden_size=2880, intermediate_size=2880, num_hidden_layers=24,
+        num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=32, num_experts_per_tok=4)),
+    "gpt-oss-120b": ("gpt_oss", dict(vocab_size=201088, hidden_size=2880, intermediate_size=2880, num_hidden_layers=36,
+        num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4)),
 }
 
-for name, (kind, settings) in SHAPES.items():
+BERT = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
+FAR = dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)
+LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+# encoders, counted without a head; not those of which a part is kept aside (luke, longformer, roformer)
+ENCODERS = {
+    "distilbert-base": ("distilbert", dict(vocab_size=30522, dim=768, n_layers=6, n_heads=12, hidden_dim=3072)),
+    "electra-small": ("electra", dict(vocab_size=30522, embedding_size=128, hidden_size=256, num_hidden_layers=12,
+        num_attention_heads=4, intermediate_size=1024)),
+    "electra-large": ("electra", dict(vocab_size=30522, embedding_size=1024, **LARGE)),
+    "albert-base-v2": ("albert", dict(vocab_size=30000, embedding_size=128, **BERT)),
+    "camembert-base": ("camembert", dict(vocab_size=32005, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
+    "xlm-roberta-large": ("xlm-roberta", dict(vocab_size=250002, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **LARGE)),
+    "all-mpnet-base-v2": ("mpnet", dict(vocab_size=30527, max_position_embeddings=514, **BERT)),
+    "modernbert-base": ("modernbert", dict(vocab_size=50368, hidden_size=768, intermediate_size=1152, num_hidden_layers=22, num_attention_heads=12)),
+    "nomic-embed-text-v1.5": ("nomic_bert", dict(vocab_size=30528, **BERT)),
+    "deberta-v3-base": ("deberta-v2", dict(vocab_size=128100, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, **FAR, **BERT)),
+    "deberta-base": ("deberta", dict(vocab_size=50265, **FAR, **BERT)),
+    "bigbird-base": ("big_bird", dict(vocab_size=50358, max_position_embeddings=4096, **BERT)),
+    "megatron-bert-345m": ("megatron-bert", dict(vocab_size=29056, **LARGE)),
+    "dpr-question": ("dpr", dict(vocab_size=30522, **BERT)),
+    "bert-generation-l24": ("bert-generation", dict(vocab_size=50358, **LARGE)),
+    "ibert-base": ("ibert", dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
+    "xlm-mlm-en-2048": ("xlm", dict(vocab_size=30145, emb_dim=2048, n_layers=12, n_heads=16)),
+    "flaubert-base-cased": ("flaubert", dict(vocab_size=68729, emb_dim=768, n_layers=12, n_heads=12)),
+}
+
+for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
     if sys.argv[1:] and name not in sys.argv[1:]:
         continue
+    loader = transformers.AutoModel if name in ENCODERS else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**settings))
+        model = loader.from_config(CONFIG_MAPPING[kind](**settings))
     count = model.num_parameters() + sum(
         b.numel() for key, b in model.named_buffers() if key.endswith("e_score_correction_bias"))
     config = {"model_type": kind, "architectures": [type(model).__name__], **settings}

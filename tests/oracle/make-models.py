@@ -47,7 +47,10 @@ def fill(model, name):
     """Random weights large enough that every tensor matters to the result."""
     rng = np.random.RandomState(zlib.crc32(name.encode()))
     with torch.no_grad():
+        computed = {id(p) for m in model.modules() if "Sinusoidal" in type(m).__name__ for p in m.parameters()}
         for key, p in model.named_parameters():
+            if id(p) in computed:
+                continue
             draw = torch.from_numpy(rng.standard_normal(tuple(p.shape)))
             if "norm" in key.lower() or "ln_" in key:
                 draw = draw * 0.25 + (1.0 if key.endswith("weight") else 0.0)
@@ -227,6 +230,44 @@ GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_grou
 LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
               moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
               first_k_dense_replace=1, num_hidden_layers=3, num_key_value_heads=6)
+
+
+def packed(shape, layer, name):
+    """Blocks of MXFP4 and their scales for a tensor of gpt-oss, of SHAPE [experts, in, out]."""
+    rng = np.random.RandomState(zlib.crc32(f"{layer}.{name}".encode()))
+    experts, inner, outer = shape
+    blocks = rng.randint(0, 256, (experts, outer, inner // 32, 16))
+    scales = rng.randint(121, 126, (experts, outer, inner // 32))
+    return torch.from_numpy(blocks).to(torch.uint8), torch.from_numpy(scales).to(torch.uint8)
+
+
+def packed_experts(tensors):
+    for key in [k for k in tensors if k.endswith(("gate_up_proj", "down_proj"))]:
+        yield key, packed(tensors[key].shape, key.split(".")[2], key.split(".")[-1])
+
+
+def unpacked(path):
+    """The weights of experts as transformers unpacks them."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    rewrite(path, lambda tensors: {**tensors, **{
+        key: convert_moe_packed_tensors(*both) for key, both in packed_experts(tensors)}})
+
+
+def as_mxfp4(path):
+    def edit(tensors):
+        for key, (blocks, scales) in list(packed_experts(tensors)):
+            del tensors[key]
+            tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, scales
+        return tensors
+
+    rewrite(path, edit)
+    write_config(path, {**read_config(path), "quantization_config": {"quant_method": "mxfp4"}})
+
+
+def yarn_twice(path):
+    """Two original lengths, of which the outer one counts."""
+    write_config(path, {**read_config(path), "original_max_position_embeddings": 4})
 
 
 def one_token_ahead(tensors):
@@ -527,6 +568,17 @@ MODELS = {
                                  rope_parameters=rope("default", partial_rotary_factor=0.5)), {}, None),
     "minimax-m2-odd": (CAUSAL, odd("MiniMaxM2", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
                        BF16, None),
+    "yarn-twice": (CAUSAL, small("Llama", rope_parameters=rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16)), {}, yarn_twice),
+    "gpt-oss": (CAUSAL, small("GptOss", head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=8,
+                              swiglu_limit=0.5, max_position_embeddings=131072), {}, None),
+    "gpt-oss-odd": (CAUSAL, odd("GptOss", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True,
+                                sliding_window=5, layer_types=["full_attention", "sliding_attention"],
+                                rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16)),
+                    BF16, old_form),
+    "gpt-oss-mxfp4": (CAUSAL, small("GptOss", hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                                    intermediate_size=128, num_local_experts=2, num_experts_per_tok=1),
+                      {"dtype": torch.bfloat16, "last": as_mxfp4}, unpacked),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
@@ -550,14 +602,74 @@ def untied_t5(path):
     write_config(path, config)
 
 
+def with_bias(path):
+    """A bias of the logits that is not 0."""
+    rng = np.random.RandomState(12)
+
+    def edit(tensors):
+        old = tensors["final_logits_bias"]
+        draw = torch.from_numpy(rng.standard_normal(tuple(old.shape)))
+        return {**tensors, "final_logits_bias": draw.to(old.dtype)}
+
+    rewrite(path, edit)
+
+
 T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=6,
           vocab_size=60, relative_attention_num_buckets=8, relative_attention_max_distance=20,
           decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+def two(kind, **kw):
+    """A tiny model of two stacks that are built like BART's."""
+    base = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=6,
+                encoder_ffn_dim=40, decoder_ffn_dim=40, vocab_size=60, max_position_embeddings=80)
+    return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+def two_odd(kind, **kw):
+    """Other heads and layers in the one stack than in the other, an odd vocabulary, no place to spare."""
+    base = dict(d_model=30, encoder_layers=1, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=5,
+                encoder_ffn_dim=29, decoder_ffn_dim=31, vocab_size=61, max_position_embeddings=61,
+                tie_word_embeddings=False)
+    return two(kind, **{**base, **kw})
+
+
+LED = dict(max_encoder_position_embeddings=130, max_decoder_position_embeddings=64)
+ODD_T5 = {**T5, "num_layers": 1, "num_decoder_layers": 2, "num_heads": 5, "d_kv": 4, "d_ff": 29, "vocab_size": 61}
+NARROW = {**BF16, "wide": torch.float32}  # of FSMT: its mask does not go with float64
+MARIAN = dict(pad_token_id=59, eos_token_id=0, decoder_start_token_id=57, forced_eos_token_id=0)
 # models of two stacks, in tests/data/stacks: expected.json has source_ids as well
 STACKS = {
     "t5": (SEQ2SEQ, transformers.T5Config(**T5), {}, None),
     "t5-gated": (SEQ2SEQ, transformers.T5Config(
         **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {}, untied_t5),
+    "bart": (SEQ2SEQ, two("Bart"), {}, None),
+    "bart-odd": (SEQ2SEQ, two_odd("Bart", scale_embedding=True, activation_function="relu"), BF16, with_bias),
+    "mbart": (SEQ2SEQ, two("MBart", scale_embedding=True, decoder_start_token_id=7), BF16, with_bias),
+    "mbart-odd": (SEQ2SEQ, two_odd("MBart", decoder_start_token_id=5), BF16, None),
+    "plbart": (SEQ2SEQ, two("PLBart", decoder_start_token_id=0), BF16, with_bias),
+    "plbart-odd": (SEQ2SEQ, two_odd("PLBart", scale_embedding=False, decoder_start_token_id=6), BF16, None),
+    "blenderbot": (SEQ2SEQ, two("Blenderbot", encoder_no_repeat_ngram_size=0), BF16, with_bias),
+    "blenderbot-odd": (SEQ2SEQ, two_odd("Blenderbot", encoder_no_repeat_ngram_size=0, scale_embedding=True), BF16, None),
+    "blenderbot-small": (SEQ2SEQ, two("BlenderbotSmall"), BF16, with_bias),
+    "blenderbot-small-odd": (SEQ2SEQ, two_odd("BlenderbotSmall", scale_embedding=True), BF16, None),
+    "led": (SEQ2SEQ, two("LED", **LED, attention_window=128), BF16, with_bias),
+    "led-odd": (SEQ2SEQ, two_odd("LED", **LED, attention_window=[120]), BF16, None),
+    "bigbird-pegasus": (SEQ2SEQ, two("BigBirdPegasus"), BF16, with_bias),
+    "bigbird-pegasus-odd": (SEQ2SEQ, two_odd("BigBirdPegasus", use_bias=True, scale_embedding=False, block_size=7,
+                                             num_random_blocks=2), BF16, None),
+    "umt5": (SEQ2SEQ, transformers.UMT5Config(**T5), BF16, None),
+    "umt5-odd": (SEQ2SEQ, transformers.UMT5Config(**ODD_T5, feed_forward_proj="relu"), BF16, untied_t5),
+    "longt5": (SEQ2SEQ, transformers.LongT5Config(**T5, feed_forward_proj="gated-gelu"), BF16, None),
+    "longt5-odd": (SEQ2SEQ, transformers.LongT5Config(**ODD_T5, local_radius=60, tie_word_embeddings=False), BF16,
+                   untied_t5),
+    "marian": (SEQ2SEQ, two("Marian", **MARIAN, activation_function="swish", scale_embedding=True), BF16, with_bias),
+    "marian-odd": (SEQ2SEQ, two_odd("Marian", **{**MARIAN, "pad_token_id": 58}, decoder_vocab_size=59,
+                                    share_encoder_decoder_embeddings=False), BF16, None),
+    "pegasus": (SEQ2SEQ, two("Pegasus", scale_embedding=True), BF16, with_bias),
+    "pegasus-odd": (SEQ2SEQ, two_odd("Pegasus"), BF16, None),
+    "m2m-100": (SEQ2SEQ, two("M2M100", decoder_start_token_id=7), BF16, None),
+    "m2m-100-odd": (SEQ2SEQ, two_odd("M2M100", pad_token_id=2, eos_token_id=1, decoder_start_token_id=1), BF16, None),
+    "fsmt": (SEQ2SEQ, two("FSMT", src_vocab_size=60, num_beams=1, decoder_start_token_id=9, tie_word_embeddings=True), NARROW, None),
+    "fsmt-odd": (SEQ2SEQ, two_odd("FSMT", src_vocab_size=61, vocab_size=59, num_beams=1, pad_token_id=0, bos_token_id=1, scale_embedding=False), NARROW, None),
 }
 
 
@@ -613,7 +725,9 @@ def stacks(model, source, ids, tensors, facts):
     facts["source_ids"] = source
     facts["nll"] = torch.nn.functional.cross_entropy(
         logits[0, :-1], torch.tensor(ids[1:])).item()
-    out = model.generate(torch.tensor([source]), max_new_tokens=12, do_sample=False, use_cache=False,
+    # without its cache FSMT generates from other logits than its forward pass gives
+    cached = model.config.model_type == "fsmt"
+    out = model.generate(torch.tensor([source]), max_new_tokens=12, do_sample=False, use_cache=cached,
                          eos_token_id=None, output_logits=True, return_dict_in_generate=True)
     gaps = [(lambda top: (top[0] - top[1]).item())(step[0].topk(2).values)
             for step in out.logits]
@@ -672,12 +786,12 @@ def greedy(model, prompt, n):
     return out.sequences[0, len(prompt):].tolist(), min(gaps)
 
 
-def spread(path, kind, inputs, wide, attn):
+def spread(path, kind, inputs, wide, attn, **how):
     """Relative distance of transformers' own float32 from float64."""
     model = getattr(transformers, kind).from_pretrained(
         path, dtype=torch.float32, experts_implementation="eager", attn_implementation=attn).eval()
     with torch.no_grad():
-        narrow = model(**inputs)[0]
+        narrow = model(**inputs, **how)[0]
     return ((narrow.double() - wide).abs().max() / wide.abs().max()).item()
 
 
@@ -730,9 +844,10 @@ def write_expected(path, name):
     attn = how.get("attn", "eager")  # eager Falcon adds ALiBi twice
     rng = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5)
     config = AutoConfig.from_pretrained(path)
-    ids = rng.randint(3, config.vocab_size - 1, how.get("tokens", 24)).tolist()
+    words = min(getattr(config, "decoder_vocab_size", None) or config.vocab_size, config.vocab_size)
+    ids = rng.randint(3, words - 1, how.get("tokens", 24)).tolist()
     model, report = getattr(transformers, kind).from_pretrained(
-        path, dtype=torch.float64, experts_implementation="eager", attn_implementation=attn,
+        path, dtype=how.get("wide", torch.float64), experts_implementation="eager", attn_implementation=attn,
         output_loading_info=True)
     model.eval()
     if report["missing_keys"] or report["mismatched_keys"]:
@@ -740,13 +855,14 @@ def write_expected(path, name):
     tensors = {"input_ids": torch.tensor(ids)}
     facts = {"ids": ids}
     if kind == SEQ2SEQ:
-        source = rng.randint(3, config.vocab_size - 1, 61).tolist()
+        source = rng.randint(3, words - 1, 61).tolist()
         inputs, wide = stacks(model, source, ids, tensors, facts)
     elif kind == CAUSAL:
         inputs, wide = causal(model, ids, tensors, facts)
     else:
         inputs, wide = encoder(model, ids, tensors, facts, rng)
-    facts["f32_spread"] = spread(path, kind, inputs, wide, attn)
+    facts["f32_spread"] = spread(path, kind, inputs, wide, attn,
+                                 **({"use_cache": False} if kind == SEQ2SEQ else {}))
     save_file(tensors, os.path.join(path, "expected.safetensors"))
     if "last" in how:
         how["last"](path)

@@ -16,6 +16,7 @@ import shutil
 import sys
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 data = sys.argv[1]
@@ -102,3 +103,10 @@ newer["transposed"] = newer["x.float8_e4m3fn"].t()
 newer["transposed.wide"] = newer["x.uint64"].t()
 newer["empty"] = torch.zeros(0, 3, dtype=torch.float8_e5m2)
 pair("types-new", newer, {"state_dict": newer, "type": torch.float8_e4m3fn})
+
+# a model's state since transformers 5, in which the experts of a layer are one tensor
+stacked = path("model-experts")
+os.makedirs(stacked)
+shutil.copy(os.path.join(data, "models", "qwen3-moe", "config.json"), stacked)
+model = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(data, "models", "qwen3-moe"))
+torch.save(model.state_dict(), path("model-experts/pytorch_model.bin"))

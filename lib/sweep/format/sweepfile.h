@@ -45,8 +45,6 @@ void sweepfile_write_params(struct str *out, const struct space *s, const double
 
 /* True when the file gives a command of its own (a program suffices). */
 bool sweepfile_has_command(const struct sweepfile *f);
-/* True when its command needs the parameters in a file. */
-bool sweepfile_wants_file(const struct sweepfile *f);
 
 /* The words of the file's command at the point X, NULL-terminated, in fresh memory
  * (free each and the array).  W&B's macros: ${env}, ${interpreter}, ${program},

@@ -146,14 +146,6 @@ bool sweepfile_has_command(const struct sweepfile *f)
     return f->ncommand || f->program;
 }
 
-bool sweepfile_wants_file(const struct sweepfile *f)
-{
-    for (size_t i = 0; i < f->ncommand; i++)
-        if (strstr(f->command[i], "${args_json_file}"))
-            return true;
-    return false;
-}
-
 char **sweepfile_command_new(const struct sweepfile *f, const double *x,
                              const char *json_path, char *(*lookup)(const char *name),
                              struct err *err)

@@ -23,8 +23,7 @@ int words_find_name(const char *word, const struct space *space);
  * alone, and the error is ERR_INPUT without a position. */
 MUST_CHECK int words_check_loosely(const char *word, const struct space *space,
                                    struct err *err);
-/* Append to OUT what stands at P of such a word, when P begins a name; returns the
- * bytes taken, 0 when it is none. */
+/* If a name begins at P, append its value to OUT and return the bytes read; else 0. */
 size_t words_take_name(struct str *out, const char *p, const struct space *space,
                        const double *x);
 

@@ -30,8 +30,8 @@ struct measure {
 
 /* ERR_USAGE unless M can give N values. */
 MUST_CHECK int measure_check(const struct measure *m, size_t n, struct err *err);
-/* VALUES[n] of the trial in DIR; false when there are not as many: then WHY says in one
- * line what was looked at, and what is wrong with it. */
+/* Read VALUES[n] of the trial in DIR.  False when there are fewer: WHY says in one line
+ * which file was read and what is wrong with it. */
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
                   struct str *why);
 /* The member "constraints" of the JSON file of the trial in DIR, a number or a list of

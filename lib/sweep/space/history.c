@@ -36,11 +36,6 @@ struct past *history_add(struct history *h, int number, enum past_state state)
     return t;
 }
 
-void history_drop_last(struct history *h)
-{
-    free(h->trials[--h->n].x);
-}
-
 static bool same_point(const double *a, const double *b, size_t n)
 {
     for (size_t k = 0; k < n; k++)

@@ -34,8 +34,6 @@ void history_clear(struct history *h);
 /* Append a row: x all NaN, losses 0, nothing noted.  Numbers must not descend.  The
  * pointer is good until the next history_add. */
 struct past *history_add(struct history *h, int number, enum past_state state);
-/* Forget the last row. */
-void history_drop_last(struct history *h);
 
 /* True when some running, complete, pruned or failed trial sits at point X. */
 bool history_has(const struct history *h, const double *x);

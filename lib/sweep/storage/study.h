@@ -119,8 +119,8 @@ const struct study_param *
 study_find_param(const struct study *s, const struct study_trial *t, const char *name);
 bool study_finished(const struct study_trial *t);
 void study_count(struct study_counts *c, struct study *s);
-/* The index of the first trial that is not finished, s->n without one: what is before
- * it will not change any more, and most loops may begin here. */
+/* The index of the first trial that is not finished, or s->n.  Trials before it do not
+ * change any more, so most loops can start here. */
 size_t study_first_open(struct study *s);
 /* The sum of the positive constraints of T, under both of Optuna's spellings. */
 double study_violation(const struct study_trial *t);

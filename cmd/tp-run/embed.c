@@ -1,0 +1,210 @@
+/* embed - vectors of texts */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/outputs.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/safetensors.h"
+
+enum pooling { POOL_MEAN, POOL_CLS, POOL_LAST, POOL_POOLER };
+
+static const char *const pooling_names[] = { "mean", "cls", "last", "pooler", NULL };
+
+struct embed {
+    struct session *session;
+    struct inputs inputs;
+    const char *out;
+    int pooling; /* enum pooling */
+    bool normalize;
+    float *vector; /* [inputs][cols], with --output; at the front */
+    size_t cols;
+};
+
+/* On the rank that has the rows of a text. */
+static void pool(void *arg, size_t at, const float *x, size_t rows, size_t cols,
+                 float *room)
+{
+    const struct embed *e = arg;
+    double squares = 0;
+
+    (void)at;
+    for (size_t c = 0; c < cols; c++) {
+        double sum = 0;
+
+        if (e->pooling == POOL_MEAN)
+            for (size_t r = 0; r < rows; r++)
+                sum += (double)x[r * cols + c];
+        room[c] = e->pooling == POOL_MEAN   ? (float)(sum / (double)rows)
+                  : e->pooling == POOL_LAST ? x[(rows - 1) * cols + c]
+                                            : x[c];
+        squares += (double)room[c] * (double)room[c];
+    }
+    for (size_t c = 0; e->normalize && c < cols && squares > 0; c++)
+        room[c] = (float)((double)room[c] / sqrt(squares));
+}
+
+static void print_vector(const struct embed *e, size_t at, const float *x, size_t cols)
+{
+    const struct input *in = &e->inputs.v[at];
+    struct str out = { 0 };
+    char number[32];
+
+    if (e->session->opt.json) {
+        str_add(&out, "{\"type\":\"embedding\",\"file\":");
+        str_add_json(&out, in->name);
+        if (in->line)
+            str_addf(&out, ",\"line\":%zu", in->line);
+        str_addf(&out, ",\"tokens\":%zu,\"embedding\":[", in->ids.n);
+    }
+    for (size_t c = 0; c < cols; c++) {
+        snprintf(number, sizeof(number), "%.9g", (double)x[c]);
+        if (!isfinite(x[c]) && e->session->opt.json)
+            snprintf(number, sizeof(number), "null");
+        str_addf(&out, "%s%s", !c ? "" : e->session->opt.json ? "," : " ", number);
+    }
+    str_add(&out, e->session->opt.json ? "]}\n" : "\n");
+    fputs(str_text(&out), stdout);
+    str_clear(&out);
+}
+
+static int take(void *arg, size_t at, const float *x, size_t rows, size_t cols,
+                struct err *err)
+{
+    struct embed *e = arg;
+
+    (void)rows;
+    if (!e->out) {
+        if (x)
+            print_vector(e, at, x, cols);
+        else if (e->session->opt.json)
+            inputs_print_bad(&e->inputs, at);
+        else
+            putchar('\n');
+        return fflush(stdout) < 0 ? err_errno(err, "standard output") : 0;
+    }
+    if (!e->vector) {
+        e->vector = mem_alloc(e->inputs.n * cols * sizeof(*e->vector) + 1, e->out, err);
+        if (!e->vector)
+            return -1;
+        e->cols = cols;
+    }
+    for (size_t c = 0; c < cols; c++)
+        e->vector[at * cols + c] = x ? x[c] : NAN;
+    return 0;
+}
+
+static int write_vectors(const struct embed *e, struct err *err)
+{
+    struct safetensors_header h = { 0 };
+    uint64_t shape[2] = { e->inputs.n, e->cols };
+    size_t size = e->inputs.n * e->cols * sizeof(*e->vector);
+    char *bytes = NULL;
+    int ret = -1;
+
+    safetensors_header_begin(&h, NULL);
+    safetensors_header_add(&h, "embeddings", DTYPE_F32, 2, shape, size);
+    if (safetensors_header_finish(&h, e->out, err) == 0)
+        bytes = mem_alloc(h.text.len + size, e->out, err);
+    if (bytes) {
+        memcpy(bytes, h.text.s, h.text.len);
+        memcpy(bytes + h.text.len, e->vector, size);
+        ret = fs_write_file(e->out, bytes, h.text.len + size, false, err);
+    }
+    safetensors_header_clear(&h);
+    free(bytes);
+    return ret;
+}
+
+static int embed_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct embed *e = arg;
+    struct outputs o = { .session = e->session,
+                         .inputs = &e->inputs,
+                         .name = e->pooling == POOL_POOLER ? "pooler_output"
+                                                           : "last_hidden_state",
+                         .reduce = pool,
+                         .done = take,
+                         .arg = e };
+    int ret = outputs_run(&o, comm, err);
+
+    if (ret == 0 && comm->rank == 0 && e->out)
+        ret = write_vectors(e, err);
+    free(e->vector);
+    return ret;
+}
+
+static int read_texts(struct embed *e, const struct opt_list *lines, const char *prompt,
+                      const char *ids, struct err *err)
+{
+    struct inputs *in = &e->inputs;
+    const struct session *s = e->session;
+
+    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
+        return -1;
+    if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
+        return -1;
+    for (size_t i = 0; i < lines->n; i++)
+        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+            return -1;
+    if (!ids && !prompt && !lines->n && inputs_add_lines(in, s, "-", err) < 0)
+        return -1;
+    return outputs_check_inputs(in, s, err);
+}
+
+int embed_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { 0 };
+    struct embed e = { .session = &session };
+    struct opt_list lines = { 0 };
+    const char *prompt = NULL, *ids = NULL;
+    const struct opt opts[] = {
+        { OPT_CHOICE, '\0', "pooling", &e.pooling, "HOW",
+          "mean, cls, last (token), or the model's pooler", pooling_names, NULL },
+        { OPT_FLAG, '\0', "normalize", &e.normalize, NULL, "scale vectors to length 1",
+          NULL, NULL },
+        { OPT_LIST, '\0', "input", &lines, "FILE",
+          "a text in each line of FILE (text, or JSON)", NULL, NULL },
+        INPUT_FORMAT_OPTION(e.inputs),
+        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "this text", NULL, NULL },
+        { OPT_STRING, '\0', "ids", &ids, "LIST", "its tokens, such as 1,2,3", NULL,
+          NULL },
+        { OPT_STRING, 'o', "output", &e.out, "FILE",
+          "write one tensor 'embeddings' as safetensors", NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "embed",
+                             .program = program,
+                             .synopsis = "[OPTION]... CHECKPOINT",
+                             .summary = "Print a vector for each text",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1 };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    int status;
+
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+        goto out;
+    }
+    if (inputs_share(&e.inputs, &session,
+                     launcher_is_front(&session.launcher)
+                         ? read_texts(&e, &lines, prompt, ids, &err)
+                         : 0,
+                     &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else if (e.inputs.nbad == e.inputs.n)
+        status = cmd_finish(&cmd, ERR_INPUT);
+    else
+        status = inputs_status(&e.inputs, session_run(&session, embed_rank, &e));
+out:
+    inputs_clear(&e.inputs);
+    session_close(&session);
+    return status;
+}

@@ -1,0 +1,225 @@
+/* outputs - an output of a model for each of many inputs, handed over in their order */
+#include "cmd/tp-run/outputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
+
+enum {
+    STEP = 512, /* tokens of several inputs that are run together, */
+    MOST = 32   /* and inputs */
+};
+
+/* An input is run in one step, and several short ones together, unless ranks share
+ * them. */
+struct engine_limits outputs_limits(const struct session *s, const struct inputs *in)
+{
+    struct engine_limits limits = { .segments = 1, .sequences = 1 };
+    size_t all = 0, sources = 0;
+
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        limits.context = one->ids.n > limits.context ? one->ids.n : limits.context;
+        limits.source = one->source.n > limits.source ? one->source.n : limits.source;
+        all += one->ids.n;
+        sources += one->source.n;
+    }
+    limits.tokens = all < STEP ? all : STEP;
+    if (limits.context > limits.tokens || s->mesh.size[MESH_SP] > 1)
+        limits.tokens = limits.context;
+    if (limits.tokens > limits.context) {
+        limits.segments = limits.sequences = in->n < MOST ? in->n : MOST;
+        limits.cache =
+            cache_blocks(limits.tokens > limits.source ? limits.tokens : limits.source,
+                         1, 0) *
+            CACHE_BLOCK;
+    }
+    limits.sources = limits.source * limits.segments;
+    limits.sources = limits.sources < sources ? limits.sources : sources;
+    limits.wanted = limits.segments;
+    return limits;
+}
+
+bool outputs_last(const struct session *s, const struct input *in, const float **made,
+                  size_t *rows, size_t cols)
+{
+    const struct model *m = s->checkpoint->model;
+    size_t last = in->ids.n;
+    double yes, pad;
+
+    if (!model_number(m, "at_last", &yes) || yes == 0)
+        return false;
+    if (*rows != in->ids.n)
+        return true;
+    if (model_number(m, "pad_token_id", &pad))
+        while (last > 1 && (double)in->ids.v[last - 1] == pad)
+            last--;
+    *made += (last - 1) * cols;
+    *rows = 1;
+    return true;
+}
+
+int outputs_check_inputs(struct inputs *in, const struct session *s, struct err *err)
+{
+    if (inputs_use(in, s, INPUT_GIVEN, err) < 0)
+        return -1;
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        if (one->bad)
+            continue;
+        if (!one->ids.n)
+            err_set(err, ERR_INPUT, "%s: no tokens", one->name);
+        else if (s->context && one->ids.n > s->context)
+            err_set(err, ERR_INPUT, "%s: %zu tokens, the model takes %llu", one->name,
+                    one->ids.n, (unsigned long long)s->context);
+        if (err->kind && inputs_refuse(in, s, i, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- at the front ---- */
+
+/* Hand over the inputs before END, in order. */
+static int hand_over(struct outputs *o, size_t end, struct err *err)
+{
+    struct runner *r = o->runner;
+    const struct program *p = r->program;
+    size_t cols = p->value[p->output[0].value].whole_cols;
+
+    for (; r->world->rank == 0 && o->next < end; o->next++) {
+        size_t at = o->next, rows = o->nmade[at];
+        int replica = (int)(at % (size_t)r->nreplicas), stage = p->output[0].stage;
+        float *x = o->made[at];
+        uint64_t n;
+        int ret = 0;
+
+        if (!x && !o->inputs->v[at].bad) {
+            if (runner_take(r, replica, stage, &n, sizeof(n), err) < 0)
+                return -1;
+            rows = (size_t)n;
+            x = o->made[at] = mem_alloc(rows * cols * sizeof(*x) + 1, o->name, err);
+            if (!x ||
+                runner_take(r, replica, stage, x, rows * cols * sizeof(*x), err) < 0)
+                return -1;
+        }
+        ret = o->done(o->arg, at, x, rows, cols, err);
+        free(x);
+        o->made[at] = NULL;
+        if (ret < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- on every rank ---- */
+
+static int see(void *arg, const struct scheduler_part *part, struct err *err)
+{
+    struct outputs *o = arg;
+    struct runner *r = o->runner;
+    const struct program_output *out = &r->program->output[0];
+    const struct value *v = &r->program->value[out->value];
+    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas, rows;
+    const float *made;
+    float *room;
+    uint64_t n;
+    int ret;
+
+    if (out->stage != r->stage)
+        return 0;
+    if (engine_output(part->engine, 0, &made, &rows, err) < 0)
+        return -1;
+    made = scheduler_rows(part, v->rows, made, v->whole_cols, &rows);
+    if (!strcmp(out->name, "logits"))
+        outputs_last(o->session, &o->inputs->v[at], &made, &rows, v->whole_cols);
+    n = o->reduce ? 1 : rows;
+    room = mem_alloc(n * v->whole_cols * sizeof(*room) + 1, o->name, err);
+    if (!room)
+        return -1;
+    if (o->reduce)
+        o->reduce(o->arg, at, made, rows, v->whole_cols, room);
+    else
+        memcpy(room, made, rows * v->whole_cols * sizeof(*room));
+    if (r->world->rank == 0) {
+        o->made[at] = room;
+        o->nmade[at] = (size_t)n;
+        return 0;
+    }
+    ret = runner_give(r, r->stage, &n, sizeof(n), err) < 0
+              ? -1
+              : runner_give(r, r->stage, room, n * v->whole_cols * sizeof(*room), err);
+    free(room);
+    return ret;
+}
+
+/* The front hands over the inputs of which all must be on their way. */
+static int settled(void *arg, size_t end, struct err *err)
+{
+    struct outputs *o = arg;
+    size_t n = (size_t)o->runner->nreplicas;
+
+    if (runner_keeps_step(o->runner) || !end)
+        return 0;
+    return hand_over(o, (end - 1) * n + 1, err);
+}
+
+static int run_inputs(struct outputs *o, const struct engine_limits *limits,
+                      struct err *err)
+{
+    struct runner *r = o->runner;
+    struct scheduler plan = {
+        .runner = r, .limits = limits, .see = see, .settled = settled, .arg = o
+    };
+    int ret;
+
+    plan.text = xcalloc(o->inputs->n + 1, sizeof(*plan.text));
+    for (size_t at = (size_t)r->replica; at < o->inputs->n;
+         at += (size_t)r->nreplicas) {
+        const struct input *in = &o->inputs->v[at];
+
+        plan.text[plan.ntexts++] =
+            (struct scheduler_text){ .ids = in->ids.v,
+                                     .token_types = in->types.n ? in->types.v : NULL,
+                                     .n = in->ids.n,
+                                     .over = in->bad,
+                                     .source = in->source.v,
+                                     .nsource = in->source.n };
+    }
+    ret = scheduler_run(&plan, err);
+    if (ret == 0)
+        ret = hand_over(o, o->inputs->n, err);
+    free(plan.text);
+    return ret;
+}
+
+int outputs_run(struct outputs *o, struct comm *comm, struct err *err)
+{
+    struct program_options options = { .only = o->name,
+                                       .deterministic = o->session->opt.same_bits };
+    struct engine_limits limits = outputs_limits(o->session, o->inputs);
+    struct runner r;
+    int ret;
+
+    if (runner_open(&r, o->session->checkpoint, &o->session->mesh, &o->session->machine,
+                    comm, &options, &limits, err) < 0)
+        return -1;
+    o->runner = &r;
+    o->made = xcalloc(o->inputs->n + 1, sizeof(*o->made));
+    o->nmade = xcalloc(o->inputs->n + 1, sizeof(*o->nmade));
+    ret = session_report(o->session, &r, comm, err);
+    if (ret == 0)
+        ret = run_inputs(o, &limits, err);
+    for (size_t i = 0; i < o->inputs->n; i++)
+        free(o->made[i]);
+    free(o->made);
+    free(o->nmade);
+    ret = runner_finish(&r, ret, err);
+    runner_close(&r);
+    return ret;
+}

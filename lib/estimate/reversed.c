@@ -1,0 +1,107 @@
+/* reversed - the memory that tp-run train needs, by the program that it runs */
+#include "lib/estimate/reversed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/estimate/tally.h"
+#include "lib/program/program.h"
+
+enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* of memory_options.inflight */
+
+bool reversed_applies(const struct memory_options *o)
+{
+    return o->train && o->framework == FRAMEWORK_TP_RUN &&
+           o->optimizer == OPTIMIZER_ADAMW && o->zero == 0 &&
+           o->offload == OFFLOAD_NONE && o->recompute == RECOMPUTE_NONE &&
+           o->fold == FOLD_NONE && o->chunks <= 1 && !o->sequence_parallel &&
+           !o->lora_rank && !o->freeze && !o->eager && o->mesh.size[MESH_SP] == 1 &&
+           o->mesh.size[MESH_EP] == 1;
+}
+
+/* Micro-batches that stage S has in flight. */
+static uint64_t in_flight(const struct memory_options *o, int s)
+{
+    return o->inflight ? (o->inflight[s] + WHOLE_STAGE - 1) / WHOLE_STAGE : 1;
+}
+
+static int estimate_rank(struct rank_memory *out, const struct model *m,
+                         const struct memory_options *o, const int coord[MESH_NAXES],
+                         struct err *err)
+{
+    const struct program_options options = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .dropout = o->dropout ? -1 : 0 };
+    const uint64_t most[ROWS_KINDS] = {
+        [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
+    };
+    struct tally sum[MEMORY_CATEGORIES] = { 0 };
+    uint64_t *offset, arena = 0, weights = 0;
+    struct program *p;
+    bool ok;
+
+    if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
+        return -1;
+    for (int i = 0; i < p->nweights; i++)
+        weights += p->weight[i].rows * p->weight[i].cols * sizeof(float);
+    offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
+    ok = program_arena(p, most, offset, &arena);
+    free(offset);
+    program_free(p);
+    tally_add(&sum[MEMORY_WEIGHTS], weights);
+    tally_add(&sum[MEMORY_GRADIENTS], weights);
+    tally_add(&sum[MEMORY_OPTIMIZER], weights * MOMENTS_OF_ADAM);
+    tally_add(&sum[MEMORY_RUNTIME], o->runtime);
+    for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
+        tally_add(&sum[MEMORY_ACTIVATIONS], arena);
+    *out = (struct rank_memory){ .moment = MOMENT_BACKWARD };
+    for (int c = 0; c < MEMORY_CATEGORIES; c++) {
+        out->peak[c] = out->bytes[c] = sum[c].v;
+        out->total += sum[c].v;
+        ok &= !sum[c].over;
+    }
+    memcpy(out->coord, coord, sizeof(out->coord));
+    return ok ? 0 : err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+}
+
+static void add_kind(struct memory_estimate *e, const struct rank_memory *one,
+                     uint64_t count)
+{
+    size_t i = 0;
+
+    while (i < e->nkinds &&
+           memcmp(e->kind[i].bytes, one->bytes, sizeof(one->bytes)) != 0)
+        i++;
+    if (i == e->nkinds) {
+        e->kind = xrealloc(e->kind, sizeof(*e->kind) * (e->nkinds + 1));
+        e->kind[e->nkinds++] = *one;
+    }
+    e->kind[i].count += count;
+}
+
+int reversed_estimate(struct memory_estimate *e, const struct model *m,
+                      const struct memory_options *o, struct err *err)
+{
+    struct memory_estimate made = { 0 };
+
+    if (model_check_mesh(m, &o->mesh, err) < 0)
+        return -1;
+    for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++)
+        for (int pp = 0; pp < o->mesh.size[MESH_PP]; pp++) {
+            const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_PP] = pp };
+            struct rank_memory one;
+
+            if (estimate_rank(&one, m, o, coord, err) < 0) {
+                memory_estimate_clear(&made);
+                return -1;
+            }
+            add_kind(&made, &one, (uint64_t)o->mesh.size[MESH_DP]);
+        }
+    made.peak = made.kind;
+    for (size_t i = 1; i < made.nkinds; i++)
+        if (made.kind[i].total > made.peak->total)
+            made.peak = &made.kind[i];
+    *e = made;
+    return 0;
+}

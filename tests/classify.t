@@ -1,0 +1,132 @@
+#!/bin/sh
+# classify.t - labels, tags, answers and choices, and vectors of texts
+. "${top_srcdir:?}/tests/lib.sh"
+models=$data/models
+encoders=$data/encoders
+compare=$top_builddir/tests/compare-tensors
+
+printf '%s\n' '{"ids":[5,6,7]}' '' '{"ids":[8,9,10,11,12]}' '{"ids":[1000]}' '{"ids":[8]}' > ids.json
+tp-run classify --input ids.json --json "$models/bert-classify" > one 2> err
+ok "a line that cannot be used is status 3" test $? -eq 3
+ok "and told" grep -q "^tp-run: ids.json:4: id 1000 is not in the vocabulary of 108" err
+ok "lines are answered in their order, by their numbers" test \
+    "$(sed 's/.*"type":"\([a-z]*\)".*"line":\([0-9]*\).*/\1 \2/' one | paste -sd, -)" = "class 1,class 3,error 4,class 5"
+ok "labels are those of id2label" grep -q '"label":"none",.*"scores":{"left":0.42[0-9]*,"none":0.52[0-9]*,"right":0.05' one
+for mesh in tp=2 pp=2 dp=2 sp=2 tp=2,pp=2,dp=2; do
+    tp-run classify --mesh $mesh --input ids.json "$models/bert-classify" > plain 2> err
+    ok "the same at $mesh" test "$(cut -c 1-9 plain | paste -sd, -)" = "none	0.52,$(sed -n 2p plain | cut -c 1-9),,left	0.74"
+done
+# softmax and sigmoid against the logits, by awk
+tp-run logits --ids 5,6,7 -o l.safetensors "$encoders/distilbert-class"
+tail -c +$(($(od -An -t u8 -N 8 l.safetensors) + 9)) l.safetensors | head -c 12 | od -An -t f4 > logits
+want=$(awk '{ for (i = 1; i <= 3; i++) s += exp($i); for (i = 1; i <= 3; i++) { p = exp($i) / s; if (p > m) m = p } print m }' logits)
+tp-run classify --ids 5,6,7 "$encoders/distilbert-class" > soft
+ok "scores are a softmax" near "$want" "$(cut -f 2 soft)" 1e-5
+mkdir several
+cp "$encoders/distilbert-class/model.safetensors" several
+sed '1s/{/{ "problem_type": "multi_label_classification",/' "$encoders/distilbert-class/config.json" > several/config.json
+want=$(awk '{ print 1 / (1 + exp(-$1)) }' logits)
+tp-run classify --json --ids 5,6,7 several > many
+ok "a sigmoid where several labels may be true" near "$want" "$(sed 's/.*"LABEL_0":\([0-9.]*\).*/\1/' many)" 1e-5
+tp-run classify --json --function none --ids 5,6,7 several > raw
+ok "--function none gives the logits" near "$(awk '{ print $1 }' logits)" "$(sed 's/.*"LABEL_0":\([-0-9.]*\).*/\1/' raw)" 1e-5
+tp-run classify --json --ids 5,6,7 "$encoders/ibert-tags" > tags
+ok "a head of tags gives each token one" test "$(grep -o '"label":"LABEL_[0-2]"' tags | wc -l)" -eq 3
+ok "a decoder's head of answers gives one" test \
+    "$(tp-run classify --json --ids 5,6,7,8 "$data/heads/llama-answers" | sed 's/.*"type":"\([a-z]*\)".*"last":[0-3],"score":0.*/\1/')" = answer
+ok "and its head of tags tags" test \
+    "$(tp-run classify --ids 5,6,7 "$data/heads/mistral-tags" | cut -f 3 | grep -c LABEL)" -eq 3
+ok "a decoder's score is that of its last token" test \
+    "$(tp-run classify --function none --ids 5,6,7,0 "$data/heads/qwen2-score" | cut -c 1-15)" = \
+    "$(tp-run classify --function none --ids 5,6,7 "$data/heads/qwen2-score" | cut -c 1-15)"
+run tp-run classify --ids 5,6,7 "$models/bert-mlm"
+status_is 3 "a model without labels is refused"
+err_has "this model has no head that classifies" "for this reason"
+run tp-run classify --pair x "$encoders/distilbert-class"
+status_is 2 "--pair goes with --prompt"
+
+# texts: a tokenizer of eight words that joins pairs as BERT does
+words='"[PAD]":0,"[UNK]":1,"[CLS]":2,"[SEP]":3,"who":4,"is":5,"here":6,"anna":7'
+tokenizer() {
+    cat << EOF
+{"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"BertPreTokenizer"},
+ "post_processor":$1,"decoder":{"type":"WordPiece","prefix":"##","cleanup":true},
+ "model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{$words}}}
+EOF
+}
+bert='{"type":"BertProcessing","sep":["[SEP]",3],"cls":["[CLS]",2]}'
+template='{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[CLS]","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+ {"SpecialToken":{"id":"[SEP]","type_id":0}}],"pair":[{"SpecialToken":{"id":"[CLS]","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+ {"SpecialToken":{"id":"[SEP]","type_id":0}},{"Sequence":{"id":"B","type_id":1}},{"SpecialToken":{"id":"[SEP]","type_id":1}}],
+ "special_tokens":{"[CLS]":{"id":"[CLS]","ids":[2],"tokens":["[CLS]"]},"[SEP]":{"id":"[SEP]","ids":[3],"tokens":["[SEP]"]}}}'
+for model in bert-answers bert-choice; do
+    mkdir $model
+    cp "$encoders/$model/"*.json "$encoders/$model/model.safetensors" $model
+done
+echo '{"question":"who is here","context":"anna is here"}' > question.json
+for frame in "$bert" "$template" "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true},$template]}"; do
+    tokenizer "$frame" > bert-answers/tokenizer.json
+    tp-run classify --json --input question.json bert-answers > answer
+    ok "a pair has its separators" test "$(json answer tokens)" -eq 9
+    echo '{"ids":[2,4,5,6,3,7,5,6,3],"token_types":[0,0,0,0,0,1,1,1,1]}' > types.json
+    tp-run logits --input types.json -o want.safetensors bert-answers
+    tp-run logits --input question.json -o got.safetensors bert-answers
+    ok "and its types" "$compare" want.safetensors got.safetensors 1e-6 logits
+    ok "an answer is tokens of the second text" test "$(json answer first)" -ge 5 -a "$(json answer last)" -le 7
+    ok "and their text" grep -q '"answer":"\(anna\|is\|here\|anna is\|is here\|anna is here\)"' answer
+done
+tp-run classify --answer-tokens 1 --json --input question.json bert-answers > answer
+ok "--answer-tokens bounds it" test "$(json answer first)" -eq "$(json answer last)"
+roberta='{"type":"RobertaProcessing","sep":["[SEP]",3],"cls":["[CLS]",2],"trim_offsets":true,"add_prefix_space":false}'
+tokenizer "$roberta" > bert-answers/tokenizer.json
+tp-run classify --json --input question.json bert-answers > answer
+ok "RoBERTa has a separator more between" test "$(json answer tokens)" -eq 10
+tokenizer "$bert" > bert-choice/tokenizer.json
+printf '%s\n' '{"text":"who is here","choices":["anna","who","here is anna"]}' '{"text":"who","choices":["is"]}' > choices.json
+tp-run classify --json --input choices.json bert-choice > choice
+ok "a line of choices is one answer" test "$(wc -l < choice)" -eq 2
+ok "with as many scores" grep -q '"line":1,.*"choice":[0-2],"score":0.[0-9]*,"scores":\[[^,]*,[^,]*,[^,]*\]}$' choice
+ok "which are a softmax over them" grep -q '"line":2,.*"choice":0,"score":1,"scores":\[1\]}$' choice
+run tp-run classify --input choices.json bert-answers
+status_is 3 "choices are for a model of multiple choice"
+
+# a step of several texts: each is itself alone
+printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9,10,11,12,13]}' '{"ids":[9]}' > several.json
+for model in deberta-tags deberta-v2-class modernbert-class longformer-tags; do
+    tp-run classify --input several.json "$encoders/$model" > together
+    for line in 1 2 3; do
+        sed -n ${line}p several.json > alone.json
+        tp-run classify --input alone.json "$encoders/$model"
+    done > alone
+    ok "$model: texts do not mix" cmp together alone
+done
+
+# vectors
+tp-run logits --ids 5,6,7 -o h.safetensors "$models/bert-pooler"
+printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[9]}' > two.json
+tp-run embed --input two.json "$models/bert-pooler" > mean
+tp-run embed --input two.json --pooling cls "$models/bert-pooler" > cls
+tp-run embed --input two.json --pooling last "$models/bert-pooler" > last
+tp-run embed --input two.json --pooling pooler "$models/bert-pooler" > pooler
+ok "of one token mean, first and last are the same" test "$(sed -n 2p mean)" = "$(sed -n 2p cls)" -a "$(sed -n 2p cls)" = "$(sed -n 2p last)"
+ok "a vector has the model's columns" test "$(head -n 1 mean | wc -w)" -eq 32
+ok "the pooler's is another" test "$(head -n 1 pooler)" != "$(head -n 1 cls)"
+tp-run embed --input two.json --normalize "$models/bert-pooler" > unit
+ok "--normalize gives length 1" test "$(awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; printf "%.5f ", s }' unit)" = "1.00000 1.00000 "
+for mesh in tp=1 tp=3 pp=2 sp=2 dp=2; do
+    run tp-run embed --mesh $mesh --input two.json --normalize -o v.$mesh "$models/bert-pooler"
+    ok "vectors in a file at $mesh" "$compare" v.tp=1 v.$mesh 1e-5 embeddings
+done
+ok "which has them in order" test "$(tail -c 256 v.tp=1 | od -An -v -t f4 -w128 | awk '{ printf "%.5f ", $1 }')" = \
+    "$(awk '{ printf "%.5f ", $1 }' unit)"
+tp-run embed --input ids.json -o bad.safetensors "$models/bert-pooler" 2> err
+ok "a bad line is status 3" test $? -eq 3
+ok "its row is NaN" test "$(tail -c 256 bad.safetensors | head -c 128 | od -An -v -t f4 | grep -c nan)" -eq 8
+run tp-run embed --ids 5 "$models/bert-mlm"
+status_is 0 "hidden states of a model with another head"
+run tp-run embed --pooling pooler --ids 5 "$models/bert-mlm"
+status_is 3 "a model without a pooler is refused"
+err_has "this model has no pooler_output" "for this reason"
+tp-run embed --json --ids 5 "$models/bert-pooler" > out
+ok "--json has the vector as a list" grep -q '^{"type":"embedding","file":"--ids","tokens":1,"embedding":\[[-0-9.e,]*\]}$' out
+done_testing

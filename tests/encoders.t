@@ -1,0 +1,26 @@
+#!/bin/sh
+# encoders - tiny encoders of every family and head answer as PyTorch's transformers does
+. "${top_srcdir:?}/tests/lib.sh"
+compare=$top_builddir/tests/compare-tensors
+
+for dir in "$data"/encoders/*/; do
+    dir=${dir%/}
+    model=${dir##*/}
+    outputs=$(head -c 2000 "$dir/expected.safetensors" | tr -cd '[:print:]' | grep -o '"[a-z_]*":{"dtype' | cut -d'"' -f2)
+    meshes="tp=1 tp=3 tp=4 tp=2,pp=2"
+    case $model in
+    mpnet* | deberta*) ;; # biases by distance are not shared over tokens
+    *) meshes="$meshes sp=2" ;;
+    esac
+    for mesh in $meshes; do
+        run tp-run logits --mesh "$mesh" --ids "$(cat "$dir/ids")" -o o.safetensors "$dir"
+        # shellcheck disable=SC2086 # a list of words
+        ok "$model: $(echo $outputs) at $mesh" "$compare" "$dir/expected.safetensors" o.safetensors 1e-4 $outputs
+    done
+    err_empty "$model: every key of its config is known"
+    rm -rf cut whole
+    run tp-shard split -qf --mesh tp=3,pp=2 "$dir" cut
+    run tp-shard merge -qf cut whole
+    ok "$model: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
+done
+done_testing

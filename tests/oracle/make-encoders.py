@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""make-encoders.py - write the tiny encoders of tests/data/encoders and what they answer
+
+    make-encoders.py [-o DIR] [NAME...]
+
+Each is a Hugging Face directory with random weights in bfloat16 and, computed from it by
+PyTorch's `transformers` in float64 with eager attention, expected.safetensors (last_hidden_state,
+pooler_output, logits: what the model has) and `ids`.  The weights are drawn as in make-models.py
+(transformers 5.23, torch 2.13).
+"""
+import argparse
+import importlib.util
+import os
+import shutil
+import zlib
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+here = os.path.dirname(os.path.abspath(__file__))
+spec = importlib.util.spec_from_file_location("models", os.path.join(here, "make-models.py"))
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+
+BARE, MLM, CLASS, TAGS, ANSWERS, CHOICE = ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
+                                           "ForQuestionAnswering", "ForMultipleChoice")
+SMALL = dict(hidden_size=24, intermediate_size=28, num_hidden_layers=2, num_attention_heads=4, vocab_size=48,
+             max_position_embeddings=30, pad_token_id=0)
+ODD = dict(SMALL, hidden_size=15, intermediate_size=17, num_attention_heads=5, vocab_size=43)
+OLD = dict(emb_dim=24, n_layers=2, n_heads=4, vocab_size=48, max_position_embeddings=30, pad_index=0)
+DISTIL = dict(dim=24, hidden_dim=28, n_layers=2, n_heads=4, vocab_size=48, max_position_embeddings=30)
+LOCAL = dict(num_hidden_layers=3, global_attn_every_n_layers=2, local_attention=8)
+
+# name: (class, configuration class, its values)
+MODELS = {
+    "bert-choice": ("Bert" + CHOICE, "Bert", SMALL),
+    "bert-answers": ("Bert" + ANSWERS, "Bert", ODD),
+    "camembert": ("Camembert" + MLM, "Camembert", {**SMALL, "pad_token_id": 1}),
+    "xlm-roberta-choice": ("XLMRoberta" + CHOICE, "XLMRoberta", {**ODD, "pad_token_id": 1}),
+    "electra": ("Electra" + MLM, "Electra", dict(SMALL, embedding_size=10)),
+    "electra-class": ("Electra" + CLASS, "Electra", dict(ODD, embedding_size=15, num_labels=3)),
+    "electra-found": ("ElectraForPreTraining", "Electra", dict(ODD, embedding_size=7)),
+    "distilbert": ("DistilBert" + MLM, "DistilBert", DISTIL),
+    "distilbert-class": ("DistilBert" + CLASS, "DistilBert",
+                         dict(DISTIL, dim=15, hidden_dim=17, n_heads=5, vocab_size=43, num_labels=3, activation="relu")),
+    "albert": ("AlbertForPreTraining", "Albert", dict(SMALL, embedding_size=10, num_hidden_layers=3)),
+    "albert-class": ("Albert" + CLASS, "Albert", dict(ODD, embedding_size=15, num_labels=3)),
+    "mpnet": ("MPNet" + BARE + "Model", "MPNet", {**SMALL, "pad_token_id": 1}),
+    "mpnet-masked": ("MPNet" + MLM, "MPNet", {**ODD, "pad_token_id": 1}),
+    "modernbert": ("ModernBert" + MLM, "ModernBert", dict(SMALL, **LOCAL)),
+    "modernbert-class": ("ModernBert" + CLASS, "ModernBert", dict(
+        ODD, hidden_size=20, **LOCAL, num_labels=3, attention_bias=True, norm_bias=True, mlp_bias=True, classifier_bias=True)),
+    "nomic-bert": ("NomicBertModel", "NomicBert", SMALL),
+    "nomic-bert-masked": ("NomicBert" + MLM, "NomicBert", dict(ODD, hidden_size=20, tie_word_embeddings=False)),
+    "bert-generation": ("BertGenerationEncoder", "BertGeneration", SMALL),
+    "bert-generation-odd": ("BertGenerationEncoder", "BertGeneration", ODD),
+    "dpr-question": ("DPRQuestionEncoder", "DPR", SMALL),
+    "dpr-context": ("DPRContextEncoder", "DPR", dict(ODD, projection_dim=7)),
+    "dpr-reader": ("DPRReader", "DPR", ODD),
+    "megatron-bert": ("MegatronBertForPreTraining", "MegatronBert", SMALL),
+    "megatron-bert-class": ("MegatronBert" + CLASS, "MegatronBert", dict(ODD, num_labels=3)),
+    "roformer": ("RoFormer" + MLM, "RoFormer", dict(SMALL, embedding_size=10)),
+    "roformer-class": ("RoFormer" + CLASS, "RoFormer", dict(ODD, hidden_size=20, rotary_value=True, num_labels=3)),
+    "ibert": ("IBert" + MLM, "IBert", {**SMALL, "pad_token_id": 1}),
+    "ibert-tags": ("IBert" + TAGS, "IBert", {**ODD, "pad_token_id": 1, "num_labels": 3}),
+    "big-bird": ("BigBird" + MLM, "BigBird", dict(SMALL, attention_type="original_full")),
+    "big-bird-answers": ("BigBird" + ANSWERS, "BigBird", dict(
+        ODD, attention_type="original_full", use_bias=False, rescale_embeddings=True)),
+    "luke": ("LukeModel", "Luke", {**SMALL, "pad_token_id": 1, "entity_vocab_size": 5, "entity_emb_size": 6}),
+    "luke-class": ("Luke" + CLASS, "Luke", {**ODD, "pad_token_id": 1, "entity_vocab_size": 5, "entity_emb_size": 6,
+                                            "use_entity_aware_attention": False, "num_labels": 3}),
+    "longformer": ("Longformer" + MLM, "Longformer", {**SMALL, "pad_token_id": 1, "attention_window": [8, 4]}),
+    "longformer-tags": ("Longformer" + TAGS, "Longformer", {**ODD, "pad_token_id": 1, "attention_window": 6, "num_labels": 3}),
+    "deberta-v2": ("DebertaV2" + MLM, "DebertaV2", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True,
+        position_biased_input=False, type_vocab_size=0, max_position_embeddings=64)),
+    "deberta-v2-class": ("DebertaV2" + CLASS, "DebertaV2", dict(
+        ODD, relative_attention=True, pos_att_type="c2p|p2c", max_relative_positions=12, type_vocab_size=2, num_labels=3,
+        pooler_hidden_size=15)),
+    "deberta": ("Deberta" + MLM, "Deberta", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0)),
+    "deberta-tags": ("Deberta" + TAGS, "Deberta", dict(
+        ODD, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=2, num_labels=3, max_relative_positions=24)),
+    "xlm": ("XLMWithLMHeadModel", "XLM", OLD),
+    "xlm-class": ("XLM" + CLASS, "XLM", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3, n_langs=3, gelu_activation=False)),
+    "flaubert": ("FlaubertWithLMHeadModel", "Flaubert", dict(OLD, pre_norm=True)),
+    "flaubert-class": ("Flaubert" + CLASS, "Flaubert", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3)),
+}
+
+
+# FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give
+transformers.EncoderDecoderCache.__getitem__ = lambda self, layer: None
+
+
+def squeeze(t):
+    """Without the batch."""
+    return models.f32(t[0]) if t.dim() > 1 else models.f32(t)
+
+
+def answers(out, kind):
+    found = {}
+    for name in ("last_hidden_state", "pooler_output", "logits"):
+        if getattr(out, name, None) is not None:
+            found[name] = squeeze(getattr(out, name))
+    if getattr(out, "prediction_logits", None) is not None:
+        found["logits"] = squeeze(out.prediction_logits)
+    for name in ("seq_relationship_logits", "sop_logits", "relevance_logits"):
+        if getattr(out, name, None) is not None:
+            found["seq_relationship_logits"] = squeeze(getattr(out, name)) if name != "relevance_logits" else models.f32(out.relevance_logits)
+    if getattr(out, "start_logits", None) is not None:
+        found["logits"] = models.f32(torch.stack([out.start_logits[0], out.end_logits[0]], 1))
+    if kind.startswith("DPR") and not kind.endswith("Reader"):
+        found["last_hidden_state"] = squeeze(out.hidden_states[-1])
+    return found
+
+
+def write(path, name):
+    kind, config, values = MODELS[name]
+    cls = getattr(transformers, kind)
+    shutil.rmtree(path, ignore_errors=True)
+    model = cls(getattr(transformers, config + "Config")(**values)).eval()
+    places = {key: p.clone() for key, p in model.named_parameters() if "embed_positions" in key}  # computed
+    models.fill(model, name)
+    for key, p in model.named_parameters():
+        if key in places:
+            p.data.copy_(places[key])
+    dtype = torch.float32 if places else torch.bfloat16
+    model.to(dtype)
+    model.config.dtype = dtype
+    model.save_pretrained(path)
+    ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
+    model = cls.from_pretrained(path, dtype=torch.float64, attn_implementation=None if kind.startswith("Longformer") else "eager").eval()
+    inputs = torch.tensor([ids])
+    if kind.endswith(CHOICE):
+        inputs = inputs.unsqueeze(0)
+    more = {"token_type_ids": torch.zeros_like(inputs)} if kind == "BigBird" + ANSWERS else {}
+    with torch.no_grad():
+        out = model(input_ids=inputs, **more, output_hidden_states=True, return_dict=True)
+    save_file(answers(out, kind), os.path.join(path, "expected.safetensors"))
+    with open(os.path.join(path, "ids"), "w") as f:
+        f.write(",".join(map(str, ids)) + "\n")
+    for entry in os.scandir(path):
+        if entry.name == "generation_config.json":
+            os.unlink(entry.path)
+            continue
+        os.chmod(entry.path, 0o644)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(here, "..", "data", "encoders"))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args()
+    for name in args.names or MODELS:
+        write(os.path.join(args.out, name), name)
+
+
+if __name__ == "__main__":
+    main()
