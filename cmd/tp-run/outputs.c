@@ -219,6 +219,7 @@ int outputs_run(struct outputs *o, struct comm *comm, struct err *err)
         free(o->made[i]);
     free(o->made);
     free(o->nmade);
+    ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }
