@@ -212,7 +212,7 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
-    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+    int ret = fs_may_exist(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
 
     free(path);
     if (ret == 0 || err->kind != ERR_INPUT)
