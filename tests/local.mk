@@ -384,7 +384,7 @@ coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-data %D%/unit-keys %
     %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
 
 # each allocation and each system call of small jobs fails once; many minutes
-EXTRA_DIST += %D%/alloc/run
+EXTRA_DIST += %D%/alloc/record %D%/alloc/run %D%/mutants/record
 check-alloc: all %D%/fail-alloc.so
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/alloc/run
 .PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
