@@ -6,7 +6,6 @@ EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debi
 # Releases: two archives, of which the second has what only tests read and is unpacked over the first.
 # Whoever makes them gets the same bytes: sorted, nobody's, at the time of the last commit.
 AM_DISTCHECK_CONFIGURE_FLAGS = --without-cuda
-tests_only = tests/data tests/fuzz/corpus
 tests_archive = $(distdir)-tests.tar.gz
 DIST_TARGETS = dist-gzip dist-tests
 DIST_ARCHIVES = $(distdir).tar.gz $(tests_archive)
@@ -15,9 +14,9 @@ archive_time = $${SOURCE_DATE_EPOCH:-`if test -e $(srcdir)/.git; then \
     cd $(srcdir) && git log -1 --format=%ct; else date -r $(srcdir)/NEWS +%s; fi`}
 tar_same = LC_ALL=C $${TAR-tar} --format=ustar --sort=name --owner=0 --group=0 --numeric-owner \
     --mode=u=rwX,go=rX --mtime=@$(archive_time) -chf -
-am__tar = $(tar_same) $(tests_only:%=--exclude="$$tardir"/%) "$$tardir"
+am__tar = $(tar_same) --exclude="$$tardir"/tests/data --exclude="$$tardir"/tests/fuzz/corpus "$$tardir"
 dist-tests: distdir
-	tardir=$(distdir) && $(tar_same) $(tests_only:%="$$tardir"/%) | gzip $(GZIP_ENV) -c > $(tests_archive)
+	$(tar_same) $(distdir)/tests/data $(distdir)/tests/fuzz/corpus | gzip $(GZIP_ENV) -c > $(tests_archive)
 distcheck-hook:
 	chmod -R u+w $(distdir)/tests
 	gzip -dc $(tests_archive) | $(am__untar)

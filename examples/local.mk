@@ -4,5 +4,5 @@ EXTRA_DIST += %D%/demo.sh \
     %D%/bard/model.safetensors %D%/bard/reference.json %D%/bard/tokenizer.json \
     %D%/bard/tokenizer_config.json \
     %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/train.sbatch %D%/machines/train.sh %D%/machines/plan.sh \
-    %D%/train/lr.yaml %D%/train/train.mk \
+    %D%/train/bard.mk %D%/train/lr.yaml %D%/train/train.mk \
     %D%/sweep/best.mk %D%/sweep/crontab %D%/sweep/require %D%/sweep/window.yaml

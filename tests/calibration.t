@@ -72,6 +72,81 @@ status_is 2 "the memory must be known"
 run mem-estimate plan --gpus 1 --gpu h100-80g --calibration "$uneven" "$bard"
 status_is 0 "which a device's name tells"
 
+# calibrate: a device of what was measured.  steps.tsv has, of one thread of the same machine, seconds of processor
+# time of a step of training (4 x 255 tokens, as its log tells) and of a token after 255 (as the bench of that model
+# tells); llama.json is the bench of its first model, and nothing else is known of the machine
+run mem-estimate calibrate -o device.json --name here "$data/calibration/llama.json"
+status_is 0 "a device is made of a bench"
+err_empty "without a word besides"
+out_has "times what these rates say" "it tells what a backward pass takes"
+ok "and what it tells of the bench's own steps" test "$(grep -c 'ms measured' out)" -eq 2
+tab=$(printf '\t')
+while IFS="$tab" read -r model train token config; do
+    [ "$model" = model ] && continue
+    printf '%s\n' "$config" > config.json
+    within=0.15
+    case $model in
+    gpt2*) within=0.35 ;; # its weights lie transposed, which takes longer for one token
+    esac
+    mem-estimate plan --mode train --gpus 1 --gpu-file device.json --runtime 0 --seq 255 --global-batch 4 --micro-batch 4 \
+        --weights f32 --framework tp-run --recompute none --zero 0 --json config.json | head -n 1 > plan
+    ok "$model: a step of training takes what is told" near "$train" "$(json plan seconds)" "0.1 * $train"
+    mem-estimate plan --gpus 1 --gpu-file device.json --runtime 0 --seq 256 --weights f32 --framework tp-run --json \
+        config.json | head -n 1 > plan
+    ok "$model: and so does a token" near "$token" "$(json plan seconds)" "$within * $token"
+done < "$data/calibration/steps.tsv"
+run mem-estimate calibrate --json "$data/calibration/llama.json" "$data/calibration/llama.json"
+status_is 0 "several files make one device"
+out_has '"type":"device","version":1,"name":"measured","memory":' "which --json prints"
+mem-estimate calibrate -o - "$data/calibration/llama.json" > printed
+ok "as -o - does" grep -q '"products":{"fp32":' printed
+run mem-estimate infer --gpu-file device.json --json "$bard"
+ok "its memory counts" test "$(json out gpu_memory)" = "$(json device.json memory)"
+run mem-estimate infer --gpu-file device.json --gpu-mem 2GiB --json "$bard"
+ok "unless another is given" test "$(json out gpu_memory)" = 2147483648
+run mem-estimate calibrate -q "$data/calibration/llama.json"
+status_is 2 "an option that it has not is refused"
+run mem-estimate calibrate --name 'a
+b' "$data/calibration/llama.json"
+status_is 2 "and a name of two lines"
+run mem-estimate calibrate "$uneven"
+status_is 3 "a file that does not tell the work is refused"
+err_has "uneven.json: does not tell what its parts ask" "with the cause"
+run mem-estimate plan --gpus 1 --gpu-file device.json --compute bf16 "$bard"
+status_is 2 "products of a type that was not measured are refused"
+err_has "here tells nothing of products of bf16" "by name"
+run mem-estimate infer --gpu-file device.json --gpu l4 "$bard"
+status_is 2 "--gpu and --gpu-file are one too many"
+run mem-estimate plan --gpus 1 --gpu-file device.json --calibration "$uneven" "$bard"
+status_is 2 "and so is --calibration"
+run mem-estimate infer --gpu-file "$uneven" "$bard"
+status_is 3 "a bench's own file is no device"
+err_has "mem-estimate calibrate makes a device of it" "and it is said what makes one"
+while read -r edit; do
+    sed "$edit" device.json > bad.json
+    run mem-estimate infer --gpu-file bad.json "$bard"
+    status_is 3 "a device after $edit is refused"
+    err_lines 1 "in one line"
+done << 'END'
+s/"device"/"x"/
+s/"version":1/"version":2/
+s/"name":"here"/"name":"a\\nb"/
+s/"memory":[0-9]*/"memory":5/
+s/"fp32":[^}]*/"fp32":-1/
+s/"fp32"/"fp31"/
+s/"attention":[^,]*/"attention":0/
+s/}$//
+END
+run tp-run bench -q --train --tokens 16 --repeat 1 -o trained.json "$data/models/llama-groups"
+status_is 0 "a bench times training, too"
+ok "and says so" grep -q '"training":{"seconds":' trained.json
+run mem-estimate calibrate -o device.json trained.json
+status_is 0 "of which a device is made"
+run mem-estimate plan --mode train --gpus 1 --gpu-file device.json --seq 16 --compute bf16 "$data/models/llama-groups"
+status_is 0 "with which training is planned"
+run tp-run bench -q --train --tokens 16 --repeat 1 "$data/models/bert-pooler"
+status_is 3 "what cannot be trained is refused"
+
 # bad files
 n=0
 while read -r edit; do

@@ -32,6 +32,13 @@ tp-run classify --json --function none --ids 5,6,7 several > raw
 ok "--function none gives the logits" near "$(awk '{ print $1 }' logits)" "$(sed 's/.*"LABEL_0":\([-0-9.]*\).*/\1/' raw)" 1e-5
 tp-run classify --json --ids 5,6,7 "$encoders/ibert-tags" > tags
 ok "a head of tags gives each token one" test "$(grep -o '"label":"LABEL_[0-2]"' tags | wc -l)" -eq 3
+ok "a decoder's head of answers gives one" test \
+    "$(tp-run classify --json --ids 5,6,7,8 "$data/heads/llama-answers" | sed 's/.*"type":"\([a-z]*\)".*"last":[0-3],"score":0.*/\1/')" = answer
+ok "and its head of tags tags" test \
+    "$(tp-run classify --ids 5,6,7 "$data/heads/mistral-tags" | cut -f 3 | grep -c LABEL)" -eq 3
+ok "a decoder's score is that of its last token" test \
+    "$(tp-run classify --function none --ids 5,6,7,0 "$data/heads/qwen2-score" | cut -c 1-15)" = \
+    "$(tp-run classify --function none --ids 5,6,7 "$data/heads/qwen2-score" | cut -c 1-15)"
 run tp-run classify --ids 5,6,7 "$models/bert-mlm"
 status_is 3 "a model without labels is refused"
 err_has "this model has no head that classifies" "for this reason"
@@ -82,6 +89,17 @@ ok "with as many scores" grep -q '"line":1,.*"choice":[0-2],"score":0.[0-9]*,"sc
 ok "which are a softmax over them" grep -q '"line":2,.*"choice":0,"score":1,"scores":\[1\]}$' choice
 run tp-run classify --input choices.json bert-answers
 status_is 3 "choices are for a model of multiple choice"
+
+# a step of several texts: each is itself alone
+printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9,10,11,12,13]}' '{"ids":[9]}' > several.json
+for model in deberta-tags deberta-v2-class modernbert-class longformer-tags; do
+    tp-run classify --input several.json "$encoders/$model" > together
+    for line in 1 2 3; do
+        sed -n ${line}p several.json > alone.json
+        tp-run classify --input alone.json "$encoders/$model"
+    done > alone
+    ok "$model: texts do not mix" cmp together alone
+done
 
 # vectors
 tp-run logits --ids 5,6,7 -o h.safetensors "$models/bert-pooler"

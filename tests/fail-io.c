@@ -1,15 +1,18 @@
 /* fail-io - let one call of a program fail, as a dying disk would
  *
- * To be preloaded.  FAIL_CALL names the call (read, write or sync: pread, pwrite and
- * fsync), FAIL_AT which of them fails, counted from 1, with EIO; with FAIL_HOW=term
- * SIGTERM comes instead, just before it.  With ON_NFS every file lies on NFS. */
+ * To be preloaded.  FAIL_CALL names the call (read, write, sync or stat: pread, pwrite,
+ * fsync, and stat and lstat), FAIL_AT which of them fails, counted from 1, with EIO;
+ * with FAIL_HOW=term SIGTERM comes instead, just before it.  With ON_NFS every file
+ * lies on NFS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/vfs.h>
 
@@ -68,6 +71,16 @@ ssize_t pwrite(int fd, const void *buf, size_t n, off_t at)
 int fsync(int fd)
 {
     return fails("sync") ? -1 : ((syncer *)next("fsync"))(fd);
+}
+
+int stat(const char *path, struct stat *s)
+{
+    return fails("stat") ? -1 : fstatat(AT_FDCWD, path, s, 0);
+}
+
+int lstat(const char *path, struct stat *s)
+{
+    return fails("stat") ? -1 : fstatat(AT_FDCWD, path, s, AT_SYMLINK_NOFOLLOW);
 }
 
 int statfs(const char *path, struct statfs *s)

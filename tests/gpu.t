@@ -64,6 +64,8 @@ for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
         "$models/llama-gqa"
     case $layout in *tp* | *pp*) ok "by NCCL" grep -q 'exchanges [1-9]' log ;; esac
 done
+same "a text that follows a source is the CPU's" generate --ids 5,6,7,8,9 --max-tokens 3 --tp 2 "$data/stacks/m2m-100"
+same "also where ranks share both" generate --ids 5,6,7,8,9 --max-tokens 3 --sp 2 "$data/stacks/t5"
 same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \
     --temperature 1 --seed 3 "$models/llama-awkward"
 same "through the hosts text is the CPU's, too" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 \
@@ -120,6 +122,15 @@ status_is 2 "--comm takes no other word"
 run tp-run generate --backend cpu --comm nccl --ids 5 "$models/llama-gqa"
 status_is 2 "nor nccl where there are no GPUs"
 
+run "$fake" bench --backend cuda --tp 2 --collectives --repeat 1 --json "$models/llama-gqa"
+status_is 0 "bench times collectives"
+ok "of NCCL, by size" \
+    grep -q '^{"type":"collective","axis":"tp","ranks":2,"by":"NCCL","kind":"all-gather","bytes":1024,' out
+run tp-run bench --backend cpu --tp 2 --collectives --repeat 1 "$models/llama-gqa"
+ok "and through shared memory" grep -q '^tp  *2  shm  *all-reduce  *1.00 KiB ' out
+run tp-run bench --backend cpu --collectives "$models/llama-gqa"
+status_is 2 "one rank alone exchanges nothing"
+
 # a rank that is gone, one that does nothing, and one whose GPU fails
 run timeout 20 env FAKE_DIE=200 FAKE_ON=1 "$fake" $pair
 status_is 4 "a rank that is killed in an exchange ends all"
@@ -168,6 +179,9 @@ fail_each() {
 }
 fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
+ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
+    "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"

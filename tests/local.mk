@@ -1,5 +1,6 @@
 # tests - TAP, through automake's driver
 TEST_EXTENSIONS = .t
+# results are the CPU's, also where there is a GPU: tests see none
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
 T_LOG_COMPILER = $(SHELL)
@@ -8,6 +9,7 @@ AM_TESTS_ENVIRONMENT = \
     top_builddir='$(abs_top_builddir)'; export top_builddir; \
     PATH="$(abs_top_builddir)/bin:$$PATH"; export PATH; \
     LC_ALL=C.UTF-8; export LC_ALL; \
+    CUDA_VISIBLE_DEVICES=; export CUDA_VISIBLE_DEVICES; \
     LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
     export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a
@@ -107,12 +109,17 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 # it defines functions that the checks of FORTIFY would put before it
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
+check_PROGRAMS += %D%/fail-alloc.so
+tests_fail_alloc_so_SOURCES = %D%/fail-alloc.c
+tests_fail_alloc_so_CFLAGS = $(tests_fail_io_so_CFLAGS)
+tests_fail_alloc_so_LDFLAGS = -shared
 EXTRA_DIST += %D%/data %D%/oracle
 # a release has them in an archive of its own
 check_DATA = $(srcdir)/%D%/data/configs.tsv
 $(srcdir)/%D%/data/configs.tsv:
 	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
+    %D%/alloc.t \
     %D%/calibration.t \
     %D%/classify.t \
     %D%/completion.t \
@@ -183,7 +190,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle safetensors \
+fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle pieces safetensors \
     schedule space study tokenizer
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
@@ -203,6 +210,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-pieces \
     %D%/fuzz/fuzz-tokenizer
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
@@ -226,6 +234,7 @@ tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
+tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh
@@ -312,6 +321,16 @@ check-emu-races: races-tree
 # each barrier taken away: what then passes all tests is not needed, or not tested
 check-emu-barriers: races-tree
 	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+# nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
+EXTRA_DIST += %D%/ptx/run
+if HAVE_CUDA
+check-ptx:
+	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%)
+else
+check-ptx:
+	@echo 'this build has no nvcc: see ./configure --help' >&2; exit 1
+endif
+.PHONY: check-ptx
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
@@ -338,7 +357,37 @@ check-valgrind: all $(unit_tests)
 EXTRA_DIST += %D%/mutants/list %D%/mutants/run
 check-mutants: all $(check_PROGRAMS)
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/mutants/run
-.PHONY: asan-tree check-asan check-builds check-mutants check-tsan check-valgrind fuzz fuzz-driver fuzz-engine tree
+# trainings killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
+TORCH = python3
+KILLS = 50
+check-long: all
+	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
+	if $(TORCH) -c 'import torch, transformers' 2> /dev/null; then \
+	    PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/train-loop.py; \
+	else \
+	    echo "train-loop.py: skipped, $(TORCH) has no torch and transformers"; fi
+
+# branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes
+EXTRA_DIST += %D%/coverage.sh
+coverage_tests = %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
+    %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/quantised.t \
+    %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/pp-partition.t $(ckpt_tests)
+ckpt_tests = %D%/tp-shard-disk.t %D%/tp-shard-export.t %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t \
+    %D%/tp-shard-safety.t %D%/tp-shard-trust.t %D%/tp-shard.t
+coverage_flags = -O0 -g --coverage -fprofile-update=atomic
+coverage:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-coverage TREE_FLAGS="--without-cuda --without-mpi CFLAGS='$(coverage_flags)'"
+	cd build-coverage && find . -name '*.gcda' -exec rm -f {} + && $(MAKE) $(AM_MAKEFLAGS) -k check TESTS='$(coverage_tests)' \
+	    check_PROGRAMS='$(coverage_programs)' || :
+	cd build-coverage && $(SHELL) tests/coverage.sh
+coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
+    %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
+
+# each allocation and each system call of small jobs fails once; many minutes
+EXTRA_DIST += %D%/alloc/run
+check-alloc: all %D%/fail-alloc.so
+	top_builddir=$(abs_builddir) $(srcdir)/%D%/alloc/run
+.PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
 bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe

@@ -79,9 +79,38 @@ run tp-run logits --ids 0,1 --source-ids 2 -o o "$bard"
 err_is "tp-run: --ids: family llama reads no source" "where there is any"
 run tp-run score --ids-file "$t5/config.json" "$t5"
 status_is 3 "a document alone is not scored"
-run tp-run score --sp 2 --input pair.json "$t5"
-status_is 1 "its sequences are not shared by ranks"
-err_is "tp-run: ranks cannot share the sequences of family t5" "which is said"
+
+# ranks that share the text share its source
+for dir in "$t5" "$data/stacks/t5-gated"; do
+    expected=$dir/expected.json
+    source=$(list "$expected" source_ids)
+    for mesh in sp=2 sp=3,tp=2 sp=6 sp=2,pp=3; do
+        run tp-run logits --mesh $mesh --ids "$(list "$expected" ids)" --source-ids "$source" -o shared.safetensors "$dir"
+        ok "${dir##*/}: the logits on $mesh are those of transformers" \
+            "$compare" "$dir/expected.safetensors" shared.safetensors 1e-4 logits
+        tp-run generate --mesh $mesh --ids "$source" --max-tokens 12 --json "$dir" > out
+        ok "so are the greedy ids" test "$(json out ids | tr -d '[] ')" = "$(list "$expected" ids 2)"
+    done
+done
+for source in 7 7,8 7,8,9,10; do
+    tp-run logits --ids 0,5,6,7,8 --source-ids $source -o one.safetensors "$t5"
+    run tp-run logits --sp 3 --ids 0,5,6,7,8 --source-ids $source -o many.safetensors "$t5"
+    ok "a source of few tokens ($source) over three ranks" "$compare" one.safetensors many.safetensors 1e-6 logits
+    run tp-run logits --sp 3 --ids 0 --source-ids $source,$source -o many.safetensors "$t5"
+    status_is 0 "and a text of one"
+done
+tp-run logits --trace trace1 --ids 0,5,6 --source-ids 7,8,9 "$t5"
+run tp-run logits --trace trace2 --sp 2 --ids 0,5,6 --source-ids 7,8,9 "$t5"
+ok "a trace has the rows of all of them" "$compare" trace1 trace2 1e-5 encoder.1.e decoder.2.x
+scores() {
+    tp-run score "$@" --input pairs.json --json "$t5" | sed 's/.*"nll":\(.......\).*/\1/'
+}
+scores > one
+scores --sp 2 > many
+ok "several are scored one after another" cmp one many
+run tp-run score --sp 2 --sp-mode ring --input pair.json "$t5"
+status_is 1 "a ring of ranks does not share them"
+err_is "tp-run: a ring of ranks cannot share the sequences of family t5: --sp-mode ulysses" "which is said"
 run tp-run logits --tp 7 --ids 0,1 --source-ids 2 -o o "$t5"
 status_is 1 "more ranks than heads do not fit"
 

@@ -9,6 +9,9 @@
  * the special ones of the post-processor among them, and the ids' text without special
  * tokens and with them.
  *
+ *     tokenize -m TYPE DIR < LINES
+ * As -d, with what DIR has of a model of that type instead of a tokenizer.json.
+ *
  *     tokenize -x TOKENIZER.JSON < LINES
  * Each line has a text's bytes as pairs of hexadecimal digits, whatever they are.  For
  * each a line of ids, the special ones among them. */
@@ -18,6 +21,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
+#include "lib/text/oldfiles.h"
 #include "lib/text/tokenizer.h"
 
 /* Decode, at once and as a stream; both must agree. */
@@ -139,16 +143,19 @@ static int of_bytes(const struct tokenizer *t, const char *line, size_t len)
 int main(int argc, char **argv)
 {
     bool bytes = argc == 3 && !strcmp(argv[1], "-x");
-    bool lines = argc == 3 && (bytes || !strcmp(argv[1], "-d"));
+    bool old = argc == 4 && !strcmp(argv[1], "-m");
+    bool lines = old || (argc == 3 && (bytes || !strcmp(argv[1], "-d")));
     const char *part = lines ? "\n" : "\n__ggml_vocab_test__\n";
-    struct tokenizer *t;
+    struct tokenizer *t = NULL;
     struct err err = { 0 };
     char *text, *p, *end;
     int bad = 0;
 
-    if (argc != 2 + lines || tokenizer_open(&t, argv[1 + lines], &err) < 0 ||
+    if (argc != 2 + lines + old ||
+        (old ? oldfiles_open(&t, argv[3], argv[2], &err)
+             : tokenizer_open(&t, argv[1 + lines], &err)) < 0 ||
         fs_read_file(&text, NULL, "-", 1 << 26, &err) < 0) {
-        puts(argc == 2 + lines ? err.text : "usage");
+        puts(argc == 2 + lines + old ? err.text : "usage");
         return 2;
     }
     for (p = text; (end = strstr(p, part)); p = end + strlen(part))

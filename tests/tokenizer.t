@@ -112,4 +112,20 @@ out_is "added.json: added_tokens: 'a' has the id 2 where 0 follows" "an added to
 head -c 1000 gpt2.json > short.json
 run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"
+
+# what is no tokenizer.json
+for kind in albert bert camembert deberta-v2 mpnet xlm-roberta; do
+    dir=$data/tokenizer/old/$kind
+    "$tokenize" -m $kind "$dir" < "$data/tokenizer/old/inp" | cut -f 1 > got
+    ok "$kind: the ids of a file from before tokenizer.json are those of Python's" cmp "$dir/out" got
+done
+mkdir -p old/short
+head -c 3000 "$data/tokenizer/old/xlm-roberta/sentencepiece.bpe.model" > old/short/spiece.model
+"$tokenize" -m xlm-roberta old/short > got < /dev/null
+same_text got "old/short/spiece.model: no SentencePiece model" "a model that is cut short is refused"
+"$tokenize" -m t5 "$data/tokenizer/old/albert" > got < /dev/null
+ok "so is one of a kind that is not known" grep -q "of a model of type 't5' are read from tokenizer.json alone" got
+mkdir old/words && printf '%s\n' '[CLS]' a > old/words/vocab.txt
+"$tokenize" -m bert old/words > got < /dev/null
+same_text got "old/words/vocab.txt: no '[CLS]', '[SEP]' or '[UNK]'" "words without the special tokens are refused"
 done_testing

@@ -105,6 +105,17 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
     done
     rm -rf out.d
     ok "the last sync is that of the directory which holds the output" grep -qx 'tp-shard: \.: Input/output error' last.err
+    # what a stat that fails hides is not left out
+    small=$data/models/arcee-odd
+    tp-shard split -q --tp 2 "$small" small.d
+    at=0
+    lost=
+    while [ $((at += 1)) -le 24 ]; do
+        run env LD_PRELOAD="$shim" FAIL_CALL=stat FAIL_AT=$at tp-shard split -q --tp 2 "$small" out.d
+        [ "$status" -ne 0 ] || diff -r small.d out.d > /dev/null || lost="$lost $at"
+        rm -rf out.d*
+    done
+    ok "where a file cannot be looked at, split ends or has it all the same" test -z "$lost"
     run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify -j 1 want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"

@@ -17,4 +17,7 @@ if hpo-sweep --version | grep -q '+yaml'; then
 else
     skip "it sweeps the learning rate" "built without YAML"
 fi
+run env MAKEFLAGS= make -s -f bard.mk MODEL=bard TEXT=bard/heldout.txt SEQ=32 STEPS=6 EVERY=2 nll.txt
+status_is 0 "examples/train/bard.mk trains from random weights"
+ok "which begin to learn" awk '{ for (i = 1; i < NF; i++) if ($i == "nll") nll = $(i + 1) + 0 } END { exit !(nll > 3 && nll < 6.95) }' nll.txt
 done_testing

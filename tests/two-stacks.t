@@ -46,8 +46,8 @@ for dir in "$data"/stacks/*/; do
     source=$(list "$expected" source_ids)
     nll=$(sed -n 's/^ *"nll": *\([0-9.]*\).*/\1/p' "$expected")
     echo "{\"source_ids\":[$source],\"ids\":[${ids#*,}]}" > pair.json
-    ok "$model: the logits on every layout are those of transformers" answers tp=1 tp=2 tp=3 tp=4 pp=2 tp=2,pp=3
-    ok "$model: so are the greedy ids" says tp=1 tp=2,pp=2
+    ok "$model: the logits on every layout are those of transformers" answers tp=1 tp=2 tp=3 tp=4 pp=2 tp=2,pp=3 sp=2 sp=4 tp=2,sp=2
+    ok "$model: so are the greedy ids" says tp=1 tp=2,pp=2 sp=2,pp=2
     ok "$model: and the likelihood" scores tp=1 tp=3
     ok "$model: cut, the parts answer as the whole, and merged they are it" cuts tp=2,pp=2 tp=4
 done
@@ -70,6 +70,14 @@ run tp-run generate --ids "$source" own
 status_is 3 "one of several ids cannot be forced"
 run tp-run generate --ids "$source" --ignore-generation-config --max-tokens 2 --json own
 status_is 0 "and need not be"
+
+for file in sentencepiece.bpe.model vocab.json; do
+    own '{}'
+    : > own/$file
+    run tp-run generate --prompt hello own
+    status_is 3 "a tokenizer that is not read is refused"
+    err_is "tp-run: own: no tokenizer.json, and $file is not read; give --ids" "by name"
+done
 
 # a source has its own length and vocabulary
 run tp-run logits --ids 1,2 --source-ids "$source,$source" -o o "$bart"

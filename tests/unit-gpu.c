@@ -1,7 +1,8 @@
 /* unit-gpu - each kernel of the CUDA backend beside its twin on the CPU
  *
  * Compiled by g++ and run by the emulation: odd sizes, no rows, addresses that are
- * aligned to an element alone, results that are NaN before, threads in several orders.
+ * aligned to an element alone or to 16 bytes, results that are NaN before, threads in
+ * several orders.
  * What has one value only is compared to the bit, sums and functions within a bound. */
 #include <math.h>
 #include <stdio.h>
@@ -71,10 +72,15 @@ static void check(bool fine)
     exit(1);
 }
 
-/* BYTES at HOST in device memory, UNIT behind an aligned address. */
+static bool aligned; /* what the next trials read */
+
+/* BYTES at HOST in device memory, UNIT behind an aligned address, or there. */
 static void *copy_new(const void *host, size_t bytes, size_t unit)
 {
-    char *at = backend_cuda.alloc(gpu, bytes + unit, "a trial", &err);
+    char *at;
+
+    unit = aligned ? 0 : unit;
+    at = backend_cuda.alloc(gpu, bytes + unit, "a trial", &err);
 
     check(at);
     owned.v[owned.n++] = at;
@@ -382,6 +388,182 @@ static void try_products(void)
     }
 }
 
+/* Products of rows that can be read 16 bytes at a time. */
+static void try_wide_products(void)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const size_t rows[] = { 1, 3, 4, 9 }, ins[] = { 8, 248, 264, 520 };
+
+    for (int k = 0; k < 3; k++) {
+        bool same = true;
+
+        aligned = true;
+        for (size_t i = 0; i < 4 * 4; i++) {
+            struct trial t = plain(OP_LINEAR, 1, rows[i % 4], 33);
+
+            t.x_cols[0] = ins[i / 4];
+            t.w = weight(t.y_cols, t.x_cols[0], types[k]);
+            t.bound = 1e-6;
+            same = run_all(&t) && same;
+            release(&t.w);
+        }
+        aligned = false;
+        tap_ok(same, "linear is the CPU's, of aligned %s", dtype_name(types[k]));
+    }
+}
+
+/* ---- attention ---- */
+
+struct attention_trial {
+    const char *name;
+    int32_t rows, start; /* queries, and keys before them */
+    uint64_t heads, kv_heads, dim, value_dim, window;
+    double softcap, alibi;
+    bool causal, blocks; /* keys lie in blocks of a cache */
+};
+
+enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16 };
+
+/* Query, key and value, and where the last two lie, of the host and of the device. */
+struct attention_memory {
+    float *x[3];
+    size_t n[3];
+    struct range range;
+    int32_t block[MOST_BLOCKS];
+};
+
+static void attention_memory_init(struct attention_memory *m,
+                                  const struct attention_trial *t)
+{
+    int32_t keys = t->start + t->rows;
+    size_t kept = ((size_t)keys + BLOCK_ROWS - 1) / BLOCK_ROWS * BLOCK_ROWS;
+
+    m->n[0] = (size_t)t->rows * t->heads * t->dim;
+    m->n[1] = kept * t->kv_heads * t->dim;
+    m->n[2] = kept * t->kv_heads * t->value_dim;
+    for (int k = 0; k < 3; k++)
+        m->x[k] = numbers_new(m->n[k], DTYPE_F32, (uint64_t)k + 5);
+    m->range = (struct range){
+        .rows = t->rows, .start = t->start, .keys = keys, .block = t->blocks ? 0 : -1
+    };
+    for (int32_t i = 0, n = (int32_t)(kept / BLOCK_ROWS); i < n; i++)
+        m->block[i] = n - 1 - i; /* last first */
+}
+
+static struct ranges ranges_of(const struct attention_memory *m, const struct range *v,
+                               const int32_t *block)
+{
+    return (struct ranges){ .v = v,
+                            .n = 1,
+                            .block = block,
+                            .block_rows = BLOCK_ROWS,
+                            .most_rows = (size_t)m->range.rows,
+                            .most_keys = (size_t)m->range.keys };
+}
+
+static double largest_difference(const float *a, const float *b, size_t n)
+{
+    double apart = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)a[i] - (double)b[i]) <= apart) && a[i] != b[i])
+            apart = fabs((double)a[i] - (double)b[i]);
+    return apart;
+}
+
+/* How far results and the logarithms of sums are from the CPU's. */
+static double attend(const struct attention_trial *t)
+{
+    struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
+    struct call c = { .inst = &inst }, d;
+    struct attention_memory m;
+    size_t n = (size_t)t->rows * t->heads * t->value_dim,
+           sums = (size_t)t->rows * t->heads;
+    float *y = xcalloc(2 * n, sizeof(*y)), *lse = xcalloc(2 * sums, sizeof(*lse));
+    double apart, more;
+
+    attention_memory_init(&m, t);
+    owned.n = 0;
+    inst.attention.heads = inst.attention.all_heads = t->heads;
+    inst.attention.kv_heads = inst.attention.groups = t->kv_heads;
+    inst.attention.within = inst.attention.per_group = t->heads / t->kv_heads;
+    inst.attention.head_dim = t->dim;
+    inst.attention.value_dim = inst.attention.value_cols = t->value_dim;
+    inst.attention.scale = 1 / sqrt((double)t->dim);
+    inst.attention.softcap = t->softcap;
+    inst.attention.alibi = t->alibi;
+    inst.attention.window = t->window;
+    inst.attention.causal = t->causal;
+    c.range = ranges_of(&m, &m.range, m.block);
+    c.y = (struct buffer){ y, &t->rows, c.range.most_rows, t->heads * t->value_dim,
+                           DTYPE_F32 };
+    c.lse = lse;
+    d = c;
+    d.range = ranges_of(&m, copy_new(&m.range, sizeof(m.range), 0),
+                        copy_new(m.block, sizeof(m.block), 0));
+    d.y.rows = copy_new(&t->rows, sizeof(t->rows), 0);
+    memset(y + n, 0xff, n * sizeof(*y));
+    d.y.data = copy_new(y + n, n * sizeof(*y), 4);
+    d.lse = copy_new(lse, sums * sizeof(*lse), 4);
+    for (int k = 0; k < 3; k++) {
+        uint64_t cols =
+            k == 0 ? t->heads * t->dim : t->kv_heads * (k == 1 ? t->dim : t->value_dim);
+
+        c.x[k] = (struct buffer){ m.x[k], k ? &m.range.keys : &t->rows, m.n[k] / cols,
+                                  cols, DTYPE_F32 };
+        d.x[k] = c.x[k];
+        d.x[k].data = copy_new(m.x[k], m.n[k] * sizeof(float), 4);
+    }
+    check(backend_cpu.kernel[OP_ATTENTION](cpu, &c, &err) == 0);
+    check(backend_cuda.kernel[OP_ATTENTION](gpu, &d, &err) == 0);
+    check(backend_cuda.copy_out(gpu, y + n, d.y.data, n * sizeof(*y), &err) == 0 &&
+          backend_cuda.copy_out(gpu, lse + sums, d.lse, sums * sizeof(*lse), &err) ==
+              0);
+    apart = largest_difference(y, y + n, n);
+    more = largest_difference(lse, lse + sums, sums);
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    for (int k = 0; k < 3; k++)
+        free(m.x[k]);
+    free(y);
+    free(lse);
+    return apart > more ? apart : more;
+}
+
+static void try_attention(void)
+{
+    static const struct attention_trial all[] = {
+        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, true, true },
+        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, true, false },
+        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, true, false },
+        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, true, false },
+        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, true, true },
+        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, true, false },
+        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, true, true },
+        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, false, false },
+        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, false, false },
+        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, true, true },
+        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, true, false },
+        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, true, false },
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        double worst = 0;
+
+        for (size_t k = 0; k < 2 * sizeof(orders) / sizeof(*orders); k += 1 + (k > 1)) {
+            double apart;
+
+            setenv("EMU_ORDER", orders[k / 2], 1);
+            aligned = k % 2 == 0;
+            apart = attend(&all[i]);
+            worst = apart > worst ? apart : worst;
+        }
+        aligned = false;
+        if (!tap_ok(worst < 3e-6, "attention %s is the CPU's", all[i].name))
+            printf("# apart by %.3g\n", worst);
+    }
+}
+
 int main(void)
 {
     check(backend_cpu.open(&cpu, 1, 0, &err) == 0 &&
@@ -390,6 +572,8 @@ int main(void)
     try_rows();
     try_norms();
     try_products();
+    try_wide_products();
+    try_attention();
     backend_cuda.close(gpu);
     backend_cpu.close(cpu);
     return tap_done();

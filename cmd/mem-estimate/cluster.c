@@ -113,6 +113,27 @@ static int set_measured(struct machine *m, const char *path, bool *links,
     return 0;
 }
 
+/* The rates of a device's file, as they are. */
+static int set_file(struct machine *m, const struct measured *device,
+                    enum gpu_rate rate, struct err *err)
+{
+    if (device->product[rate] <= 0)
+        return err_set(err, ERR_USAGE,
+                       "--gpu-file: %s tells nothing of products of %s (--compute)",
+                       device->name, gpu_rate_names[rate]);
+    m->peak = m->product = device->product[rate];
+    m->attention = device->attention;
+    m->memory = device->weights;
+    m->light = device->weights / device->values;
+    m->instruction = device->instruction;
+    m->backward = device->backward > 0 ? device->backward : 1;
+    if (device->link > 0)
+        m->link = device->link;
+    if (device->latency > 0)
+        m->link_latency = device->latency;
+    return 0;
+}
+
 /* No calibration tells of attention; where products are of fewer bits it is not. */
 static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
                           bool second, const struct notes *notes)
@@ -147,6 +168,8 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                        gpu_rate_names[rate], gpu->name);
 
     *m = (struct machine){ .net = NET,
+                           .light = 1,
+                           .backward = 1,
                            .link_latency = -1,
                            .net_latency = NET_LATENCY,
                            .hidden = HIDDEN,
@@ -158,11 +181,14 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                        o->net);
     if (gpu && !o->calibration)
         set_device(m, gpu, rate, notes);
+    if (o->device && set_file(m, o->device, rate, err) < 0)
+        return -1;
     if (o->calibration && set_measured(m, o->calibration, &links, err) < 0)
         return -1;
     if (o->calibration && gpu && !links)
         set_link(m, gpu, notes);
-    set_attention(m, gpu, rate, o->flash2, notes);
+    if (!o->device)
+        set_attention(m, gpu, rate, o->flash2, notes);
     if (m->link <= 0) {
         m->link = m->net;
         note(notes, "links", "links as the network");

@@ -212,7 +212,9 @@ static void add_estimate(struct script *s)
 static void add_comments(struct script *s)
 {
     const struct planned *p = s->p;
-    const char *device = s->r->gpu ? s->r->gpu->name : "measured devices";
+    const char *device = s->r->gpu        ? s->r->gpu->name
+                         : s->r->measured ? s->r->measured->name
+                                          : "measured devices";
     char size[32];
 
     if (s->reason)

@@ -1,6 +1,7 @@
 # mem-estimate
 bin_PROGRAMS += bin/mem-estimate
 bin_mem_estimate_SOURCES = \
+    %D%/calibrate.c \
     %D%/cluster.c %D%/cluster.h \
     %D%/emit.c %D%/emit.h \
     %D%/estimate.c \

@@ -9,6 +9,7 @@ int main(int argc, char **argv)
         { "plan", "the best layouts of a cluster", plan_main },
         { "solve", "the largest batch or context that fits, or the fewest ranks",
           solve_main },
+        { "calibrate", "a device from what tp-run bench has measured", calibrate_main },
         { "gpus", "list the devices that are known", gpus_main },
         { NULL, NULL, NULL },
     };

@@ -8,6 +8,7 @@ int infer_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);
 int plan_main(const char *program, int argc, char **argv);
 int solve_main(const char *program, int argc, char **argv);
+int calibrate_main(const char *program, int argc, char **argv);
 int gpus_main(const char *program, int argc, char **argv);
 
 /* What was found out about a request. */

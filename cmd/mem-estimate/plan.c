@@ -289,7 +289,11 @@ static int answer(const struct cmd *cmd, const struct planner_options *p,
     struct err err = { 0 };
 
     if (format < 0)
-        print(p, result, r, r->gpu ? r->gpu->name : "measured", json);
+        print(p, result, r,
+              r->gpu        ? r->gpu->name
+              : r->measured ? r->measured->name
+                            : "measured",
+              json);
     else if (!result->n)
         err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
     else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
@@ -315,6 +319,7 @@ int plan_main(const char *program, int argc, char **argv)
           "of a device to other nodes: 400Gbit, 50GB", NULL, NULL },
         { OPT_STRING, '\0', "gpu", &o.gpu, "NAME", "the device, as 'gpus' names it",
           NULL, NULL },
+        { OPT_STRING, '\0', "gpu-file", &o.gpu_file, "FILE", NULL, NULL, NULL },
         { OPT_SIZE, '\0', "gpu-mem", &o.gpu_memory, "SIZE", NULL, NULL,
           &o.memory_given },
         { OPT_COUNT, '\0', "global-batch", &o.global_batch, "N", "sequences of a step",
@@ -411,7 +416,12 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--gpu-mem is missing: what fits depends on it");
         goto out;
     }
-    if (!r.gpu && !cluster.calibration) {
+    if (r.measured && cluster.calibration) {
+        status = cmd_usage(&cmd, "--gpu-file and --calibration: one of them");
+        goto out;
+    }
+    cluster.device = r.measured;
+    if (!r.gpu && !cluster.calibration && !r.measured) {
         status = cmd_usage(&cmd, "%s: its rates are needed",
                            o.gpu ? "--gpu here: the device is not in the list of 'gpus'"
                                  : "--gpu is missing");

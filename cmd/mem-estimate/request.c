@@ -387,6 +387,14 @@ static int set_device(struct request *r, const struct request_options *o,
         if (find_device(r, o->gpu, err) < 0)
             return -1;
     }
+    if (o->gpu_file) {
+        if (o->gpu)
+            return err_set(err, ERR_USAGE, "--gpu and --gpu-file: one of them");
+        r->measured = xcalloc(1, sizeof(*r->measured));
+        if (measured_read(r->measured, o->gpu_file, err) < 0)
+            return -1;
+        r->gpu_memory = r->measured->memory;
+    }
     if (r->gpu)
         r->gpu_memory = gpu_memory(r->gpu);
     if (o->gpu_memory)
@@ -524,7 +532,7 @@ static bool is_detailed(const struct request_options *o)
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block || o->cache_tokens;
-    bool device = o->gpu || o->memory_given || o->runtime_given ||
+    bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
 
@@ -648,6 +656,7 @@ void request_close(struct request *r)
     free(r->stored);
     free(r->inflight);
     free(r->stages);
+    free(r->measured);
     free(r->lora_targets);
     str_clear(&r->assumed);
     str_clear(&r->codes);

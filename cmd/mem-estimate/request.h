@@ -6,6 +6,7 @@
 #include "cmd/meshopt.h"
 #include "lib/base/str.h"
 #include "lib/estimate/gpu.h"
+#include "lib/estimate/measured.h"
 #include "lib/estimate/memory.h"
 #include "lib/pipe/order.h"
 
@@ -13,7 +14,7 @@
 struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
-        *family;
+        *gpu_file, *family;
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp;
@@ -58,6 +59,7 @@ extern const char *const weight_words[], *const float_words[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
                     &(r).seq_given),                                                  \
+        REQUEST_ROW(OPT_STRING, "gpu-file", &(r).gpu_file, "FILE", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
                     &(r).memory_given),                                               \
         REQUEST_ROW(OPT_COUNT, "ep", &(r).mesh.ep, "N", NULL, NULL, NULL),            \
@@ -136,13 +138,14 @@ struct request {
     char *lora_targets;
     enum gpu_rate rate; /* of products */
     bool rate_given;
-    const struct gpu *gpu; /* or NULL */
-    uint64_t gpu_memory;   /* 0: not named */
-    bool runtime_follows;  /* as of that many ranks */
-    bool layout;           /* some axis of the mesh was named */
-    bool detailed;         /* that, a device, or what else a rank's bytes depend on */
-    struct str assumed;    /* what was not given, "; " between, */
-    struct str codes;      /* and the same as JSON objects with stable codes */
+    const struct gpu *gpu;     /* or NULL */
+    struct measured *measured; /* the device of --gpu-file, or NULL */
+    uint64_t gpu_memory;       /* 0: not named */
+    bool runtime_follows;      /* as of that many ranks */
+    bool layout;               /* some axis of the mesh was named */
+    bool detailed;      /* that, a device, or what else a rank's bytes depend on */
+    struct str assumed; /* what was not given, "; " between, */
+    struct str codes;   /* and the same as JSON objects with stable codes */
 };
 
 /* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes

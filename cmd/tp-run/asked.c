@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/json.h"
 #include "lib/base/str.h"
 
 enum effect {
@@ -227,8 +228,11 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
 
     if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
         return -1;
-    config = cJSON_Parse(text);
+    config =
+        json_check_cost(path, text, strlen(text), err) < 0 ? NULL : cJSON_Parse(text);
     free(text);
+    if (err->kind)
+        return -1;
     if (!cJSON_IsObject(config)) {
         cJSON_Delete(config);
         return err_set(err, ERR_INPUT, "%s: not a JSON object", path);
@@ -255,7 +259,7 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
     };
     for (int i = 0; i < 2; i++) {
         char *path = fs_join_dup(s->checkpoint->path, files[i]);
-        bool exists = fs_exists(path);
+        bool exists = fs_may_exist(path);
 
         if (exists)
             ret = read_config(a, s, path, i == 0, err);

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cmd/tp-run/benchcomm.h"
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
@@ -15,6 +17,7 @@
 #include "lib/pipe/simulate.h"
 #include "lib/program/cost.h"
 #include "lib/run/rates.h"
+#include "lib/train/trainer.h"
 
 enum {
     MOST_TOKENS = 512,
@@ -27,7 +30,9 @@ struct bench {
     struct session *session;
     uint64_t tokens;
     int repeat;
+    bool train;
     const char *out;
+    bool collectives; /* only these */
     struct calibration c;
     /* the part that is being timed */
     const struct runner *runner;
@@ -90,20 +95,6 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
     return 0;
 }
 
-/* The largest of each of the N numbers over all ranks. */
-static int largest(struct comm *c, double *x, size_t n, struct err *err)
-{
-    double *all = xcalloc(n * (size_t)c->size + 1, sizeof(*all));
-    int ret = comm_run(c, comm_all_gather(x, all, n * sizeof(*x)), err);
-
-    for (size_t i = 0; i < n && ret == 0; i++)
-        for (int r = 0; r < c->size; r++)
-            if (all[(size_t)r * n + i] > x[i])
-                x[i] = all[(size_t)r * n + i];
-    free(all);
-    return ret;
-}
-
 /* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
  * one more token reads. */
 static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
@@ -120,6 +111,86 @@ static void fold(const struct runner *r, uint64_t tokens, double *flops, double 
     *flops = all.products + all.attention;
     *bytes = one.weights;
     free(stored);
+}
+
+/* What the parts of this rank's program ask in step S, to WORK: what mem-estimate
+ * counts, so that what PyTorch has for free moves nothing. */
+static void fold_parts(const struct runner *r, const struct cost_step *s,
+                       struct calibrated_work *work)
+{
+    const struct program *p = r->program;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+        const struct value *v = &p->value[inst->dst];
+        struct calibrated_work *w = &work[model_part(p->model, v->section, v->layer)];
+        struct cost c = cost_of(p, inst, s);
+
+        w->products += c.products;
+        w->attention += c.attention;
+        w->weights += c.weights;
+        if (op_table[inst->op].torch(inst).free)
+            continue;
+        w->values += c.sharded + c.whole;
+        w->instructions++;
+    }
+}
+
+/* The type of most elements of R's matrices. */
+static enum dtype matrix_type(const struct runner *r)
+{
+    uint64_t of[DTYPE_COUNT] = { 0 };
+    enum dtype most = DTYPE_F32;
+
+    for (int i = 0; i < r->weights.n; i++)
+        of[r->weights.matrix[i].dtype] +=
+            r->program->weight[i].rows * r->program->weight[i].cols;
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (of[t] > of[most])
+            most = (enum dtype)t;
+    return most;
+}
+
+/* Where each rank has all of a step's tokens the file tells the parts' work. */
+static int add_work(struct bench *b, const struct runner *r, struct err *err)
+{
+    size_t parts = (size_t)b->c.nlayers + 2;
+    struct calibrated_work *work = xcalloc(parts * 2, sizeof(*work));
+    enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
+    struct cost_step step = cost_prompt((double)b->tokens);
+    struct cost_step token = cost_token((double)b->tokens + 1);
+    int ret;
+
+    for (int i = 0; i < r->weights.n; i++)
+        stored[i] = r->weights.matrix[i].dtype;
+    step.stored = token.stored = stored;
+    token.whole = false;
+    fold_parts(r, &step, work);
+    fold_parts(r, &token, work + parts);
+    ret = bench_largest(r->world, (double *)work,
+                        parts * 2 * sizeof(*work) / sizeof(double), err);
+    for (size_t i = 0; i < parts; i++) {
+        b->c.part[i].step = work[i];
+        b->c.part[i].token = work[parts + i];
+    }
+    step.rows[ROWS_WANTED] = step.rows[ROWS_TOKENS]; /* all have a loss */
+    memset(work, 0, parts * sizeof(*work));
+    fold_parts(r, &step, work);
+    for (size_t i = 1; i < parts && ret == 0; i++)
+        for (size_t k = 0; k < sizeof(*work) / sizeof(double); k++)
+            ((double *)work)[k] += ((const double *)&work[i])[k];
+    if (ret == 0)
+        ret = bench_largest(r->world, (double *)work, sizeof(*work) / sizeof(double),
+                            err);
+    b->c.training.work = work[0];
+    b->c.works = r->groups.sequence->size == 1;
+    if (r->ops->host_memory)
+        b->c.memory =
+            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    snprintf(b->c.weights, sizeof(b->c.weights), "%s", dtype_name(matrix_type(r)));
+    free(stored);
+    free(work);
+    return ret;
 }
 
 static double sum(const struct calibration *c, bool prefill)
@@ -145,10 +216,11 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
         time_parts(b, r, ids, 1, b->tokens, times + parts, err) < 0)
         goto out;
     engine_watch(r->engine, NULL, NULL);
-    if (largest(r->world, times, (size_t)parts * 2, err) < 0)
+    if (bench_largest(r->world, times, (size_t)parts * 2, err) < 0)
         goto out;
     for (int i = 0; i < parts; i++)
-        b->c.part[i] = (struct calibrated){ times[i], times[parts + i] };
+        b->c.part[i] =
+            (struct calibrated){ .prefill = times[i], .decode = times[parts + i] };
     fold(r, b->tokens, &rates[0], &rates[1]);
     rates[2] = b->c.memory_read;
     rates[3] = b->c.product;
@@ -166,6 +238,51 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     ret = 0;
 out:
     free(times);
+    return ret;
+}
+
+/* ---- training ---- */
+
+/* Time steps of training on one sample of B's tokens a replica, whose rate is 0: the
+ * least of several. */
+static int measure_training(struct bench *b, struct comm *world, const int32_t *ids,
+                            struct err *err)
+{
+    struct session *session = b->session;
+    int copies = session->mesh.size[MESH_DP];
+    const struct trainer_options options = { .length = (size_t)b->tokens,
+                                             .micro_batch = 1,
+                                             .global = copies,
+                                             .order = ORDER_1F1B,
+                                             .adamw = { 0.9, 0.999, 1e-8, 0.01 } };
+    struct sample *sample = xcalloc((size_t)copies, sizeof(*sample));
+    struct trainer_result result;
+    struct trainer t;
+    int ret;
+
+    for (int i = 0; i < copies; i++)
+        sample[i] = (struct sample){ .id = ids, .target = ids, .n = (size_t)b->tokens };
+    ret = trainer_open(&t, session->checkpoint, &session->mesh, &session->machine,
+                       world, &options, err);
+    if (ret < 0)
+        goto out;
+    for (int k = 0; k <= b->repeat && ret == 0; k++) { /* the first warms up */
+        double start = clock_seconds(), took;
+
+        ret = trainer_step(&t, sample, 0, &result, err);
+        took = clock_seconds() - start;
+        if (k == 1 || (k && took < b->c.training.seconds))
+            b->c.training.seconds = took;
+    }
+    b->c.training.states =
+        2.0 * sizeof(float) * (double)t.parameters.at[t.program->nweights];
+    trainer_close(&t);
+    if (ret == 0)
+        ret = bench_largest(world, &b->c.training.seconds, 1, err);
+    if (ret == 0)
+        ret = bench_largest(world, &b->c.training.states, 1, err);
+out:
+    free(sample);
     return ret;
 }
 
@@ -306,6 +423,9 @@ static void print_times(const struct bench *b)
         printf("%-11s %12.4g %12.4g\n", name, 1e3 * c->part[i].prefill,
                1e3 * c->part[i].decode);
     }
+    if (c->training.seconds > 0)
+        printf("training    %.4g ms a step of %llu tokens\n", 1e3 * c->training.seconds,
+               (unsigned long long)c->tokens);
     if (b->micro_batches)
         printf("%d steps over %d stages: %.4g ms measured, %.4g ms simulated\n",
                b->micro_batches, b->session->mesh.size[MESH_PP], 1e3 * b->measured,
@@ -380,10 +500,13 @@ static int measure(struct bench *b, struct runner *r, struct err *err)
         ids[i] = (int32_t)(i * 7919 % (uint64_t)vocab);
     b->c.message = message_bytes(r, b->tokens);
     if (measure_machine(b, r, err) < 0 ||
-        largest(r->world, &b->c.message, 1, err) < 0 ||
-        measure_parts(b, r, ids, err) < 0 || measure_messages(b, r->world, err) < 0)
+        bench_largest(r->world, &b->c.message, 1, err) < 0 ||
+        measure_parts(b, r, ids, err) < 0 || add_work(b, r, err) < 0 ||
+        measure_messages(b, r->world, err) < 0)
         goto out;
     if (r->nstages > 1 && (run_stages(b, r, ids, err) < 0 || simulate(b, err) < 0))
+        goto out;
+    if (b->train && measure_training(b, r->world, ids, err) < 0)
         goto out;
     ret = r->world->rank == 0 ? report(b, err) : 0;
 out:
@@ -423,6 +546,12 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
+    if (b->collectives) {
+        ret = runner_finish(
+            &r, bench_collectives(&r, b->repeat, b->session->opt.json, err), err);
+        runner_close(&r);
+        return ret;
+    }
     b->c.tokens = b->tokens;
     b->c.nlayers = model_layers(m);
     b->c.part = xcalloc((size_t)b->c.nlayers + 2, sizeof(*b->c.part));
@@ -445,8 +574,11 @@ int bench_main(const char *program, int argc, char **argv)
           "write the calibration file for plan and schedule", NULL, NULL },
         { OPT_U64, '\0', "tokens", &b.tokens, "N", "of a step (default: at most 512)",
           NULL, NULL },
+        { OPT_FLAG, '\0', "train", &b.train, NULL, "time a step of training, too", NULL,
+          NULL },
         { OPT_COUNT, '\0', "repeat", &b.repeat, "N", "time each N times (default 5)",
           NULL, NULL },
+        { OPT_FLAG, '\0', "collectives", &b.collectives, NULL, NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -463,6 +595,11 @@ int bench_main(const char *program, int argc, char **argv)
     int status;
 
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+        status = cmd_fail(&cmd, &err);
+    } else if (b.collectives && (b.out || session.mesh.nranks == 1)) {
+        err_set(&err, ERR_USAGE,
+                b.out ? "--collectives writes no --output"
+                      : "--collectives: there is one rank only");
         status = cmd_fail(&cmd, &err);
     } else {
         uint64_t most = session.context ? session.context - 1 : MOST_TOKENS;

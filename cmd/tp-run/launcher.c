@@ -221,6 +221,17 @@ static void hear(int sig)
     raise(sig);
 }
 
+/* oneDNN's products put the stack pointer into memory from malloc: what a signal needs
+ * must not be laid there. */
+static int open_stack(struct err *err)
+{
+    enum { SIZE = 1 << 16 };
+    static char room[SIZE];
+    const stack_t stack = { .ss_sp = room, .ss_size = SIZE };
+
+    return sigaltstack(&stack, NULL) < 0 ? err_errno(err, "a stack for signals") : 0;
+}
+
 int launcher_ask(struct launcher *l, struct err *err)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGUSR1 };
@@ -229,10 +240,15 @@ int launcher_ask(struct launcher *l, struct err *err)
 
     if (p == MAP_FAILED)
         return err_errno(err, "shared memory");
+    if (open_stack(err) < 0) {
+        munmap(p, sizeof(*l->stop));
+        return -1;
+    }
     l->stop = asked = p;
     *l->stop = (struct launcher_stop){ 0 };
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
-        struct sigaction was, act = { .sa_handler = hear, .sa_flags = SA_RESTART };
+        struct sigaction was,
+            act = { .sa_handler = hear, .sa_flags = SA_RESTART | SA_ONSTACK };
 
         if (sigaction(signals[i], NULL, &was) < 0 || was.sa_handler == SIG_IGN)
             continue;

@@ -2,7 +2,7 @@
 bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
     %D%/asked.c %D%/asked.h \
-    %D%/bench.c \
+    %D%/bench.c %D%/benchcomm.c %D%/benchcomm.h \
     %D%/classify.c \
     %D%/commands.h \
     %D%/devices.c \

@@ -17,6 +17,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
 
@@ -142,15 +143,44 @@ static size_t valid_bytes(const char *text, size_t len)
     return at;
 }
 
+/* A file of the checkpoint that a tokenizer is made of, but not read; or NULL. */
+static const char *other_tokenizer(const struct session *s)
+{
+    static const char *const names[] = { "spiece.model",
+                                         "sentencepiece.bpe.model",
+                                         "tokenizer.model",
+                                         "source.spm",
+                                         "sentencepiece.model",
+                                         "vocab-src.json",
+                                         "vocab.json",
+                                         "vocab.txt",
+                                         NULL };
+    const char *found = NULL;
+
+    for (int i = 0; names[i] && !found; i++) {
+        char *path = fs_join_dup(s->checkpoint->path, names[i]);
+
+        found = fs_exists(path) ? names[i] : NULL;
+        free(path);
+    }
+    return found;
+}
+
 static int need_tokenizer(const struct session *s, struct err *err)
 {
-    if (!s->tokenizer && s->no_tokenizer.kind)
+    const char *other, *ids = strcmp(s->cmd->name, "score") ? "--ids" : "--ids-file";
+
+    if (s->tokenizer)
+        return 0;
+    if (s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
-    if (!s->tokenizer)
-        return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
-                       s->checkpoint->path,
-                       !strcmp(s->cmd->name, "score") ? "--ids-file" : "--ids");
-    return 0;
+    other = other_tokenizer(s);
+    if (other)
+        return err_set(err, ERR_INPUT,
+                       "%s: no tokenizer.json, and %s is not read; give %s",
+                       s->checkpoint->path, other, ids);
+    return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
+                   s->checkpoint->path, ids);
 }
 
 static int add_tokens(const struct session *s, struct ids *out,
@@ -226,7 +256,7 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
         char *path = fs_join_dup(dir, files[i]), *text;
         cJSON *config;
 
-        if (!fs_exists(path)) {
+        if (!fs_may_exist(path)) {
             free(path);
             continue;
         }
@@ -254,7 +284,12 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
-    int ret = fs_exists(path) ? tokenizer_open(&s->tokenizer, path, err) : 0;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(
+        model_config(s->checkpoint->model), "model_type");
+    int ret = fs_may_exist(path)
+                  ? tokenizer_open(&s->tokenizer, path, err)
+                  : oldfiles_open(&s->tokenizer, s->checkpoint->path,
+                                  cJSON_IsString(type) ? type->valuestring : NULL, err);
 
     free(path);
     if (ret == 0 || err->kind != ERR_INPUT)

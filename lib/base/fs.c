@@ -89,10 +89,14 @@ int fs_open_regular(const char *path, struct err *err)
             err_errno(err, "%s", path);
         return -1;
     }
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    if (fstat(fd, &st) < 0)
+        err_errno(err, "%s", path);
+    else if (!S_ISREG(st.st_mode))
+        err_set(err, ERR_INPUT, "%s: not a regular file", path);
+    else
         return fd;
     close(fd);
-    return err_set(err, ERR_INPUT, "%s: not a regular file", path);
+    return -1;
 }
 
 int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
@@ -399,6 +403,12 @@ bool fs_exists(const char *path)
     struct stat st;
 
     return lstat(path, &st) == 0;
+}
+
+bool fs_may_exist(const char *path)
+{
+    return fs_exists(path) || errno == EIO || errno == ENOMEM || errno == ESTALE ||
+           errno == ETIMEDOUT;
 }
 
 bool fs_is_dir(const char *path)

@@ -51,6 +51,9 @@ MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *er
 void fs_list_free(char **names, size_t n);
 
 bool fs_exists(const char *path);
+/* For a file that is read where there is one: true as well where the machine fails to
+ * say, so that reading it tells why. */
+bool fs_may_exist(const char *path);
 bool fs_is_dir(const char *path);
 /* True when PATH lies on a file system of another machine (NFS, SMB, AFS, Ceph). */
 bool fs_is_remote(const char *path);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "lib/base/json.h"
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
@@ -155,9 +157,12 @@ enum { CJSON_NODE = 80, CJSON_TEXT = 32 };
 
 int json_check_cost(const char *name, const char *text, size_t n, struct err *err)
 {
+    /* out of memory, cJSON says no more than of text that is not JSON */
+    cJSON_Hooks bookkeeping = { xmalloc, free };
     uint64_t cost = n;
     bool quoted = false;
 
+    cJSON_InitHooks(&bookkeeping);
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
 

@@ -51,7 +51,8 @@ MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *te
 void json_clear(struct json_doc *doc);
 
 /* Would cJSON's tree of the N bytes at TEXT take more memory than foreign bytes may?
- * Then ERR_INPUT; to be asked before cJSON_Parse. */
+ * Then ERR_INPUT; to be asked before cJSON_Parse, whose tree then is
+ * bookkeeping memory (mem.h). */
 MUST_CHECK int json_check_cost(const char *name, const char *text, size_t n,
                                struct err *err);
 

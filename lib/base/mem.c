@@ -10,7 +10,7 @@
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
-static void *checked(void *p)
+void *xcheck(void *p)
 {
     if (!p) {
         fputs("out of memory\n", stderr);
@@ -21,17 +21,17 @@ static void *checked(void *p)
 
 void *xmalloc(size_t size)
 {
-    return checked(malloc(size ? size : 1));
+    return xcheck(malloc(size ? size : 1));
 }
 
 void *xcalloc(size_t n, size_t size)
 {
-    return checked(calloc(n ? n : 1, size ? size : 1));
+    return xcheck(calloc(n ? n : 1, size ? size : 1));
 }
 
 void *xrealloc(void *p, size_t size)
 {
-    return checked(realloc(p, size ? size : 1));
+    return xcheck(realloc(p, size ? size : 1));
 }
 
 char *xstrdup(const char *s)
@@ -59,7 +59,7 @@ void *xgrow(void *p, size_t *cap, size_t need, size_t size)
     while (room < need)
         room = room > SIZE_MAX / 2 ? need : room * 2;
     if (size && room > SIZE_MAX / size)
-        checked(NULL);
+        xcheck(NULL);
     p = xrealloc(p, room * size);
     *cap = room;
     return p;

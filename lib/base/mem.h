@@ -17,6 +17,7 @@ void *xcalloc(size_t n, size_t size); /* zeroed */
 void *xrealloc(void *p, size_t size);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
+void *xcheck(void *p); /* P, which a library allocated; NULL ends the program too */
 
 /* Return P with room for at least NEED elements of SIZE bytes, growing by
  * doubling; *cap is the room in elements and is updated. */

@@ -1,4 +1,5 @@
 /* source - a Hugging Face directory, or one file of tensors */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -407,7 +408,7 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
 
     for (size_t k = 0; k < sizeof(FORMS) / sizeof(*FORMS); k++) {
         char *one[] = { (char *)FORMS[k][0] }, *path = fs_join_dup(dir, FORMS[k][0]);
-        bool found = fs_exists(path);
+        bool found = fs_may_exist(path);
 
         free(path);
         if (found) {
@@ -415,7 +416,7 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
             return 0;
         }
         path = fs_join_dup(dir, FORMS[k][1]);
-        if (fs_exists(path)) {
+        if (fs_may_exist(path)) {
             *index = path;
             if (fs_read_regular(text, n, path, MAX_JSON, err) < 0 ||
                 source_parse_index(&names, &nnames, path, *text, *n, err) < 0)
@@ -443,8 +444,12 @@ static bool is_small(const char *dir, const char *name)
 
     for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
-    found = found && strcmp(name, PICKLE_INDEX) && stat(path, &st) == 0 &&
-            S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
+    /* a link that leads nowhere is nothing; what a failing disk hides, reading tells */
+    if (found && strcmp(name, PICKLE_INDEX))
+        found = stat(path, &st) < 0 ? errno != ENOENT
+                                    : S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
+    else
+        found = false;
     free(path);
     return found;
 }
@@ -478,7 +483,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     int ret = -1;
 
     s->config_path = fs_join_dup(dir, CONFIG);
-    if (fs_exists(s->config_path) &&
+    if (fs_may_exist(s->config_path) &&
         fs_read_regular(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
         goto out;
     if (find_weights(s, dir, &index, &text, &n, err) < 0 ||
@@ -530,7 +535,7 @@ bool source_has_weights(const char *dir)
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
         char *path = fs_join_dup(dir, names[i]);
 
-        found = fs_exists(path);
+        found = fs_may_exist(path);
         free(path);
     }
     return found;
@@ -542,7 +547,7 @@ int source_open_bare(struct source *s, const char *path, struct err *err)
     size_t n;
 
     made.config_path = fs_join_dup(path, CONFIG);
-    if ((fs_exists(made.config_path) &&
+    if ((fs_may_exist(made.config_path) &&
          fs_read_regular(&made.config, &n, made.config_path, MAX_JSON, err) < 0) ||
         find_small(&made, path, err) < 0) {
         source_clear(&made);

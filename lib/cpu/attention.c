@@ -223,7 +223,7 @@ static int open_bias(struct job *j, struct device *d, struct err *err)
     j->distances =
         (size_t)((int64_t)(j->step->first_key + j->step->keys) - low - j->least);
     j->bias = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
-    rows = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
+    rows = mem_alloc(j->distances * m->cols * sizeof(float), "attention biases", err);
     bucket = mem_alloc(j->distances * sizeof(*bucket), "attention biases", err);
     if (j->bias && rows && bucket) {
         for (size_t i = 0; i < j->distances; i++)
@@ -234,7 +234,8 @@ static int open_bias(struct job *j, struct device *d, struct err *err)
         for (size_t i = 0; i < j->distances; i++)
             for (size_t h = 0; h < heads; h++)
                 j->bias[h * j->distances + i] =
-                    rows[i * heads + h] / (float)inst->attention.scale;
+                    rows[i * m->cols + inst->attention.bias_first + h] /
+                    (float)inst->attention.scale;
     }
     ret = j->bias && rows && bucket ? 0 : -1;
     free(bucket);

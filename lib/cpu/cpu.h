@@ -153,6 +153,16 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n,
                       size_t terms);
+/* Attention by distance, of texts of which FIRST has the first rows. */
+struct cpu_relate {
+    float *y;
+    const float *q, *k, *v;         /* [rows][heads][dim], as y */
+    const float *as_key, *as_query; /* [2 span][heads][dim]: the table's rows */
+    const int32_t *first;           /* [ntexts] */
+    size_t ntexts, rows;
+};
+MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
+                          const struct cpu_relate *c, struct err *err);
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);

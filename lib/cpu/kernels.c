@@ -531,6 +531,21 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_relate(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_relate r = { .y = result(c),
+                            .q = source(c, 0),
+                            .k = source(c, 1),
+                            .v = source(c, 2),
+                            .as_key = source(c, 3),
+                            .as_query = source(c, 4),
+                            .first = c->step->first,
+                            .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
+                            .rows = rows_of(&c->y) };
+
+    return cpu_relate(d, c->inst, &r, err);
+}
+
 static int kernel_choose(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;

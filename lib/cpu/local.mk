@@ -12,6 +12,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/norm.c \
     %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
+    %D%/relate.c \
     %D%/route.c \
     %D%/sample.c \
     %D%/team.c \

@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -154,6 +155,20 @@ int cpu_threads(const struct device *d)
     return d->n;
 }
 
+/* Signals are for the caller's threads: a handler must not run while oneDNN has the
+ * stack pointer in memory of its own. */
+static int start(pthread_t *thread, struct helper *h)
+{
+    sigset_t all, old;
+    int ret;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    ret = pthread_create(thread, NULL, help, h);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return ret;
+}
+
 int cpu_open(struct device **out, int threads, int local, struct err *err)
 {
     struct device *d = mem_alloc(sizeof(*d), "the threads", err);
@@ -168,7 +183,7 @@ int cpu_open(struct device **out, int threads, int local, struct err *err)
         struct helper *h = xmalloc(sizeof(*h));
 
         *h = (struct helper){ d, d->n };
-        if (pthread_create(&d->helper[d->n - 1], NULL, help, h) != 0) {
+        if (start(&d->helper[d->n - 1], h) != 0) {
             free(h);
             cpu_close(d);
             return err_set(err, ERR_SYSTEM, "%d threads cannot be started", threads);

@@ -521,6 +521,14 @@ static void find_alike(struct anatomy *a)
     for (int i = 0; i < a->nunits; i++)
         a->unit[i].like =
             i && same_unit(&a->unit[i], &a->unit[i - 1]) ? a->unit[i - 1].like : i;
+    a->run = xcalloc((size_t)a->nunits + 1, sizeof(*a->run));
+    for (int i = 0; i < a->nunits; i++) {
+        const struct unit *u = &a->unit[i];
+
+        if (!i || u->like != u[-1].like || u->depth != u[-1].depth + 1)
+            a->run[a->nruns++].first = i;
+        a->run[a->nruns - 1].n++;
+    }
 }
 
 int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
@@ -575,10 +583,17 @@ void anatomy_close(struct anatomy *a)
         return;
     program_free(a->program);
     free(a->first_unit);
+    free(a->run);
     free(a->unit);
     free(a->common);
     free(a->trained);
     free(a);
+}
+
+void anatomy_drop_program(struct anatomy *a)
+{
+    program_free(a->program);
+    a->program = NULL;
 }
 
 bool anatomy_runs(const struct unit *u, int first, int count)

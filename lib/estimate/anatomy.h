@@ -87,6 +87,11 @@ struct unit {
     int like; /* index of the first of the units before it that are all like it */
 };
 
+/* Units that follow each other, one deeper than the other, and are all alike. */
+struct unit_run {
+    int first, n;
+};
+
 /* Tensors that belong to no layer: they are on every stage that reads them. */
 struct common {
     uint64_t read_by; /* bit per section; 0: the first stage */
@@ -98,6 +103,8 @@ struct anatomy {
     const struct model *model;
     struct unit *unit;
     int nunits;
+    struct unit_run *run; /* all units, in order */
+    int nruns;
     int *first_unit; /* [nsections]: index of a section's first */
     struct common *common;
     int ncommons;
@@ -128,6 +135,9 @@ MUST_CHECK int anatomy_open(struct anatomy **out, const struct model *m,
                             const enum dtype *stored, const struct anatomy_options *opt,
                             struct err *err);
 void anatomy_close(struct anatomy *a);
+
+/* Forget A's program, where bytes of training alone are still asked for. */
+void anatomy_drop_program(struct anatomy *a);
 
 /* The index of the unit that makes V, a value of A's program. */
 int anatomy_unit(const struct anatomy *a, const struct value *v);

@@ -10,9 +10,7 @@ enum { ROUNDS = 5 }; /* that are simulated of a long step */
 struct bubble_table {
     enum order order;
     int ranks, micro_batches, chunks;
-    bool made;
-    struct action_table actions;
-    uint64_t *inflight; /* [ranks] */
+    uint64_t *inflight; /* [ranks]; NULL: cannot be made */
 };
 
 /* The most chunks that each rank holds at once, as thousandths of its stages. */
@@ -35,27 +33,67 @@ static uint64_t *count_inflight(const struct action_table *t, int chunks)
     return out;
 }
 
+static size_t hash_of(const struct bubble_table *t)
+{
+    uint64_t h = (uint64_t)t->order;
+
+    h = h * 1000003 + (uint64_t)t->ranks;
+    h = h * 1000003 + (uint64_t)t->micro_batches;
+    h = h * 1000003 + (uint64_t)t->chunks;
+    return (size_t)((h ^ h >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 20);
+}
+
+/* The slot of a table with T's numbers, or the one that is free for it. */
+static size_t *find_slot(const struct bubbles *b, const struct bubble_table *t)
+{
+    size_t i = hash_of(t) & (b->nslots - 1);
+
+    for (; b->slot[i]; i = (i + 1) & (b->nslots - 1)) {
+        const struct bubble_table *u = &b->table[b->slot[i] - 1];
+
+        if (u->order == t->order && u->ranks == t->ranks && u->chunks == t->chunks &&
+            u->micro_batches == t->micro_batches)
+            break;
+    }
+    return &b->slot[i];
+}
+
+/* At most half of the slots are taken. */
+static void grow_slots(struct bubbles *b)
+{
+    if (2 * b->n < b->nslots)
+        return;
+    b->nslots = b->nslots ? 2 * b->nslots : 64;
+    free(b->slot);
+    b->slot = xcalloc(b->nslots, sizeof(*b->slot));
+    for (size_t i = 0; i < b->n; i++)
+        *find_slot(b, &b->table[i]) = i + 1;
+}
+
 /* The table of exactly these numbers; borrowed until the next is made. */
 static const struct bubble_table *find_table(struct bubbles *b, enum order order,
                                              int ranks, int micro_batches, int chunks)
 {
-    struct bubble_table *t;
-    struct err err;
-
-    for (size_t i = 0; i < b->n; i++) {
-        t = &b->table[i];
-        if (t->order == order && t->ranks == ranks && t->chunks == chunks &&
-            t->micro_batches == micro_batches)
-            return t;
-    }
-    b->table = xgrow(b->table, &b->cap, b->n + 1, sizeof(*t));
-    t = &b->table[b->n++];
-    *t = (struct bubble_table){
+    const struct bubble_table wanted = {
         .order = order, .ranks = ranks, .micro_batches = micro_batches, .chunks = chunks
     };
-    t->made = order_make(&t->actions, order, ranks, micro_batches, chunks, &err) == 0;
-    if (t->made)
-        t->inflight = count_inflight(&t->actions, chunks);
+    struct bubble_table *t;
+    struct action_table actions;
+    struct err err;
+    size_t *slot;
+
+    grow_slots(b);
+    slot = find_slot(b, &wanted);
+    if (*slot)
+        return &b->table[*slot - 1];
+    b->table = xgrow(b->table, &b->cap, b->n + 1, sizeof(*t));
+    t = &b->table[b->n++];
+    *slot = b->n;
+    *t = wanted;
+    if (order_make(&actions, order, ranks, micro_batches, chunks, &err) == 0) {
+        t->inflight = count_inflight(&actions, chunks);
+        action_table_clear(&actions); /* few are simulated, which are made again */
+    }
     return t;
 }
 
@@ -82,21 +120,28 @@ static double *spans_new(struct bubbles *b, enum order order, int ranks,
                          int micro_batches, int chunks, const struct pipe_times *times)
 {
     const struct bubble_table *t = find_table(b, order, ranks, micro_batches, chunks);
+    struct action_table actions;
     struct pipe_result result;
     struct err err;
     double *span;
 
-    if (!t->made || pipe_simulate(&result, &t->actions, times, &err) < 0)
+    if (!t->inflight ||
+        order_make(&actions, order, ranks, micro_batches, chunks, &err) < 0)
         return NULL;
+    if (pipe_simulate(&result, &actions, times, &err) < 0) {
+        action_table_clear(&actions);
+        return NULL;
+    }
     span = xcalloc((size_t)ranks, sizeof(*span));
     for (int r = 0; r < ranks; r++) {
-        const struct action_row *row = &t->actions.row[r];
+        const struct action_row *row = &actions.row[r];
 
         if (row->n)
             span[r] = result.start[r][row->n - 1] - result.start[r][0] +
-                      pipe_duration(&t->actions, times, &row->v[row->n - 1]);
+                      pipe_duration(&actions, times, &row->v[row->n - 1]);
     }
     pipe_result_clear(&result);
+    action_table_clear(&actions);
     return span;
 }
 
@@ -128,10 +173,8 @@ double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_ba
 void bubbles_clear(struct bubbles *b)
 {
     for (size_t i = 0; i < b->n; i++)
-        if (b->table[i].made) {
-            action_table_clear(&b->table[i].actions);
-            free(b->table[i].inflight);
-        }
+        free(b->table[i].inflight);
     free(b->table);
+    free(b->slot);
     *b = (struct bubbles){ 0 };
 }

@@ -14,6 +14,8 @@
 struct bubbles {
     struct bubble_table *table;
     size_t n, cap;
+    size_t *slot; /* [nslots]: 1 + index of a table, by hash; 0: free */
+    size_t nslots;
 };
 
 /* Micro-batches in flight on each of RANKS ranks, in thousandths of a rank's stages;

@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/habits.c %D%/habits.h \
+    %D%/measured.c %D%/measured.h \
     %D%/memory.c %D%/memory.h \
     %D%/part.c %D%/part.h \
     %D%/planner.c %D%/planner.h \

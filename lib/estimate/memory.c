@@ -103,10 +103,10 @@ static void add_cache(struct tally *out, const struct anatomy *a,
 {
     uint64_t sequences = tally_times(out, o->micro_batch, o->micro_batches);
 
-    for (int i = 0; i < a->nunits; i++) {
-        const struct unit *u = &a->unit[i];
+    for (int i = 0; i < p->nslices; i++) {
+        const struct unit *u = &a->unit[p->slice[i].first];
 
-        for (int k = 0; k < u->ncaches && part_runs(p, u); k++) {
+        for (int k = 0; k < u->ncaches; k++) {
             uint64_t window = u->cache[k].window;
             uint64_t tokens = window && window < o->seq ? window : o->seq;
 
@@ -115,7 +115,8 @@ static void add_cache(struct tally *out, const struct anatomy *a,
             if (o->cache_tokens && (!window || o->cache_tokens < tokens))
                 tokens = o->cache_tokens / o->kv_block * o->kv_block;
             tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
-            tally_add3(out, 1, tokens, tally_times(out, u->cache[k].cols, o->kv_bytes));
+            tally_add3(out, (uint64_t)p->slice[i].n, tokens,
+                       tally_times(out, u->cache[k].cols, o->kv_bytes));
         }
     }
 }
@@ -192,10 +193,12 @@ static void add_messages(struct tally *out, const struct anatomy *a,
 {
     uint64_t border = 0;
 
-    for (int i = 0; i < a->nunits; i++)
-        if (a->unit[i].layer >= 0 && a->unit[i].kept.border > border &&
-            part_runs(p, &a->unit[i]))
-            border = a->unit[i].kept.border;
+    for (int i = 0; i < p->nslices; i++) {
+        const struct unit *u = &a->unit[p->slice[i].first];
+
+        if (u->layer >= 0 && u->kept.border > border)
+            border = u->kept.border;
+    }
     tally_add3(out, tally_times(out, messages_at_once(o, stage), part_tokens(out, o)),
                part_columns(o, border), o->compute_bytes);
 }
@@ -308,7 +311,7 @@ static bool settle_training(struct rank_memory *out, const struct memory_options
 bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
                      const struct memory_options *o, int stage)
 {
-    const struct part p = part_of(a, o, stage);
+    struct part p;
     struct tally c[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     struct weight_sum weights[WEIGHT_CLASSES];
     struct training t = { 0 };
@@ -316,6 +319,7 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
     bool last =
         o->fold == FOLD_NONE ? end : stage == 0 || (o->fold == FOLD_TWICE && end);
 
+    part_open(&p, a, o, stage);
     part_weights(weights, &p, a);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
         add_states(c, &host, o, &weights[k], k);
@@ -342,6 +346,7 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
     ok &= o->train ? settle_training(out, o, &t) : settle(out, o, MOMENT_FORWARD);
     out->bytes[MEMORY_FRAGMENTATION] = out->peak[MEMORY_FRAGMENTATION];
     training_close(&t);
+    part_clear(&p);
     return ok && !host.over;
 }
 
@@ -437,9 +442,60 @@ const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
     return a;
 }
 
+/* Does the rank at A hold as much as that at B of every dealt symbol? */
+static bool covers(const struct model *m, const struct share *a, const struct share *b)
+{
+    for (int i = 0; i < m->scope.n; i++)
+        if (a[i].count < b[i].count)
+            return false;
+    return true;
+}
+
+int anatomies_all(struct anatomies *all, const struct model *m,
+                  const struct memory_options *o, struct err *err)
+{
+    int tp = o->mesh.size[MESH_TP], ranks = tp * o->mesh.size[MESH_EP], n = 0, ret = 0;
+    struct share **share = xcalloc((size_t)ranks, sizeof(*share));
+    int *rank = xcalloc((size_t)ranks, sizeof(*rank)); /* [n]: whose they are */
+
+    for (int i = 0; i < ranks; i++) {
+        const int coord[MESH_NAXES] = { [MESH_TP] = i % tp, [MESH_EP] = i / tp };
+        struct share *its = model_shares(m, &o->mesh, coord);
+        bool covered = false;
+
+        for (int k = 0; k < n && !covered; k++)
+            covered =
+                o->train ? covers(m, share[k], its) : same_share(m, share[k], its);
+        if (covered) {
+            free(its);
+            continue;
+        }
+        share[n] = its;
+        rank[n++] = i;
+    }
+    for (int k = 0; k < n; k++) {
+        const int coord[MESH_NAXES] = {
+            [MESH_TP] = rank[k] % tp, [MESH_EP] = rank[k] / tp
+        };
+
+        if (ret == 0 && !anatomies_at(all, m, NULL, o, coord, err))
+            ret = -1;
+        free(share[k]);
+    }
+    free(share);
+    free(rank);
+    return ret;
+}
+
 const struct anatomy *anatomies_get(const struct anatomies *all, size_t i)
 {
     return i < all->n ? all->known[i].anatomy : NULL;
+}
+
+void anatomies_drop_programs(struct anatomies *all)
+{
+    for (size_t i = 0; i < all->n; i++)
+        anatomy_drop_program(all->known[i].anatomy);
 }
 
 void anatomies_clear(struct anatomies *all)

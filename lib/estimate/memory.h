@@ -103,8 +103,9 @@ struct memory_options {
     bool eager;         /* each operation is run by itself, as PyTorch does */
     uint64_t lora_rank; /* 0: none */
     const char *lora_targets, *freeze;
-    uint64_t runtime;     /* bytes of MEMORY_RUNTIME */
-    double fragmentation; /* of activations, logits and communication */
+    struct training_cache *cache; /* of a search (training.h), or NULL */
+    uint64_t runtime;             /* bytes of MEMORY_RUNTIME */
+    double fragmentation;         /* of activations, logits and communication */
 };
 
 /* When most is there. */
@@ -155,8 +156,14 @@ const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
                                    const enum dtype *stored,
                                    const struct memory_options *o,
                                    const int coord[MESH_NAXES], struct err *err);
+/* Those of all ranks of O's mesh over tp and ep, rank 0's first; in training not of
+ * ranks that have no more of anything than another, which need no more bytes. */
+MUST_CHECK int anatomies_all(struct anatomies *all, const struct model *m,
+                             const struct memory_options *o, struct err *err);
 /* The I'th that was made, or NULL. */
 const struct anatomy *anatomies_get(const struct anatomies *all, size_t i);
+/* Forget their programs (anatomy_drop_program). */
+void anatomies_drop_programs(struct anatomies *all);
 void anatomies_clear(struct anatomies *all);
 
 /* Bytes of a logit, and of what the loss has of it, at the loss. */

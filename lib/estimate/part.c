@@ -1,8 +1,10 @@
 /* part - the part of a model, of its states and of a batch that one rank has */
 #include "lib/estimate/part.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 
 /* ---- layers ---- */
@@ -24,41 +26,73 @@ struct part part_of(const struct anatomy *a, const struct memory_options *o, int
     return p;
 }
 
-bool part_runs(const struct part *p, const struct unit *u)
+/* Of RUN, whose first unit is at DEPTH, that which is in [FROM, TO). */
+static void add_slice(struct part *p, const struct anatomy *a,
+                      const struct unit_run *run, int from, int to)
 {
-    return anatomy_runs(u, p->first[0], p->count[0]) ||
-           (p->n > 1 && anatomy_runs(u, p->first[1], p->count[1]));
+    int depth = a->unit[run->first].depth;
+
+    from = from > depth ? from : depth;
+    to = to < depth + run->n ? to : depth + run->n;
+    if (from >= to)
+        return;
+    p->slice[p->nslices++] = (struct unit_run){ run->first + from - depth, to - from };
+    p->sections |= UINT64_C(1) << a->unit[run->first].index;
 }
 
-bool part_holds(const struct part *p, const struct anatomy *a, const struct common *c)
+void part_open(struct part *p, const struct anatomy *a, const struct memory_options *o,
+               int stage)
 {
-    return anatomy_holds(a, c, p->first[0], p->count[0]) ||
-           (p->n > 1 && anatomy_holds(a, c, p->first[1], p->count[1]));
+    int low, high, from, to;
+
+    *p = part_of(a, o, stage);
+    p->slice = xmalloc(2 * (size_t)(a->nruns + 1) * sizeof(*p->slice));
+    low = p->n > 1 && p->first[1] < p->first[0];
+    high = p->n > 1 && !low;
+    from = p->first[low];
+    to = from + p->count[low];
+    for (int i = 0; i < a->nruns; i++) {
+        int next = p->first[high];
+
+        add_slice(p, a, &a->run[i], from, to);
+        if (p->n > 1)
+            add_slice(p, a, &a->run[i], next > to ? next : to, next + p->count[high]);
+    }
+}
+
+void part_clear(struct part *p)
+{
+    free(p->slice);
+}
+
+bool part_holds(const struct part *p, const struct common *c)
+{
+    if (c->read_by)
+        return (c->read_by & p->sections) != 0;
+    return p->first[0] == 0 || (p->n > 1 && p->first[1] == 0);
+}
+
+static void add_sum(struct weight_sum *out, const struct weight_sum *from, uint64_t n)
+{
+    out->elements += n * from->elements;
+    out->rows += n * from->rows;
+    out->bytes += n * from->bytes;
+    out->trained += n * from->trained;
+    out->trained_sides += n * from->trained_sides;
+    out->adapted_sides += n * from->adapted_sides;
 }
 
 void part_weights(struct weight_sum out[WEIGHT_CLASSES], const struct part *p,
                   const struct anatomy *a)
 {
     memset(out, 0, WEIGHT_CLASSES * sizeof(*out));
-    for (int i = 0; i < a->nunits + a->ncommons; i++) {
-        const struct common *common = i < a->nunits ? NULL : &a->common[i - a->nunits];
-
-        if (common ? !part_holds(p, a, common) : !part_runs(p, &a->unit[i]))
-            continue;
-        for (int c = 0; c < WEIGHT_CLASSES; c++) {
-            const struct weight_sum *from =
-                common ? &common->sum : &a->unit[i].weight[c];
-
-            if (common && (int)common->class != c)
-                continue;
-            out[c].elements += from->elements;
-            out[c].rows += from->rows;
-            out[c].bytes += from->bytes;
-            out[c].trained += from->trained;
-            out[c].trained_sides += from->trained_sides;
-            out[c].adapted_sides += from->adapted_sides;
-        }
-    }
+    for (int i = 0; i < p->nslices; i++)
+        for (int c = 0; c < WEIGHT_CLASSES; c++)
+            add_sum(&out[c], &a->unit[p->slice[i].first].weight[c],
+                    (uint64_t)p->slice[i].n);
+    for (int i = 0; i < a->ncommons; i++)
+        if (part_holds(p, &a->common[i]))
+            add_sum(&out[a->common[i].class], &a->common[i].sum, 1);
 }
 
 /* ---- states ---- */

@@ -12,11 +12,20 @@
 
 struct part {
     int n, first[2], count[2]; /* ranges of layers */
+    /* after part_open: */
+    struct unit_run *slice; /* its units, in order, those that are alike together */
+    int nslices;
+    uint64_t sections; /* that they belong to, a bit for each */
 };
 
+/* The ranges alone. */
 struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage);
-bool part_runs(const struct part *p, const struct unit *u);
-bool part_holds(const struct part *p, const struct anatomy *a, const struct common *c);
+/* All of it; to be cleared. */
+void part_open(struct part *p, const struct anatomy *a, const struct memory_options *o,
+               int stage);
+void part_clear(struct part *p);
+/* After part_open: does it hold C? */
+bool part_holds(const struct part *p, const struct common *c);
 /* Its weights, summed over units and common tensors. */
 void part_weights(struct weight_sum out[WEIGHT_CLASSES], const struct part *p,
                   const struct anatomy *a);

@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/part.h"
+#include "lib/estimate/training.h"
 
 const char *const planner_rules[RULES] = {
     [RULE_MODEL] = "the model cannot be cut so",
@@ -49,6 +50,7 @@ struct search {
     const struct planner_options *o;
     struct planner_result *out;
     struct bubbles bubbles;
+    struct training_cache known;
     struct anatomies ranks;        /* of the present tp and ep */
     const struct profile *profile; /* of their rank 0 */
     const int *run;                /* [nlayers] of theirs, as of runs_new */
@@ -319,6 +321,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         uint64_t size = s->sizes.v[i];
         struct memory_options o = s->o->start;
 
+        o.cache = &s->known;
         if (each % size || (kept && kept != size))
             continue;
         o.mesh = *mesh;
@@ -369,15 +372,9 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     size_t n = s->nprofiles;
 
     o.mesh = *mesh;
-    for (int i = 0; i < mesh->size[MESH_TP] * mesh->size[MESH_EP]; i++) {
-        const int coord[MESH_NAXES] = {
-            [MESH_TP] = i % mesh->size[MESH_TP], [MESH_EP] = i / mesh->size[MESH_TP]
-        };
-
-        if (!anatomies_at(&ranks, s->m, NULL, &o, coord, err)) {
-            anatomies_clear(&ranks);
-            return -1;
-        }
+    if (anatomies_all(&ranks, s->m, &o, err) < 0) {
+        anatomies_clear(&ranks);
+        return -1;
     }
     s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
     s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));
@@ -385,6 +382,8 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     s->run = s->runs[n] = runs_new(&ranks, s->nlayers);
     s->ranks = s->taken[n] = ranks;
     s->profile = s->profiles[n] = profile_new(anatomies_get(&ranks, 0), &s->o->start);
+    if (s->o->start.train)
+        anatomies_drop_programs(&s->taken[n]);
     s->nprofiles++;
     return 0;
 }

@@ -17,10 +17,15 @@
 #include "lib/base/mem.h"
 
 /* Optimizer states are read and written, and gradients and weights besides. */
-static const double UPDATE_PASSES = 2.5;
+const double step_update_passes = 2.5;
 /* Attention backwards multiplies five matrices where it multiplies two forwards, at 63
  * against 73 % of an A100's peak (Dao 2023, section 4.1). */
 static const double ATTENTION_BACK = 2.5 * 73 / 63;
+double step_back(double plain, double attention)
+{
+    return 2 * plain + ATTENTION_BACK * attention;
+}
+
 /* Of gradients in one collective, as Megatron's buckets. */
 enum { MESSAGE_BYTES = 100 << 20 };
 
@@ -173,40 +178,68 @@ static double plain_seconds(const struct machine *m, const struct memory_options
     double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
 
     return tokens * w->products / m->product +
-           (tokens * (w->cut + whole + w->scores) + w->matrices) / m->memory;
+           (m->light * tokens * (w->cut + whole + w->scores) + w->matrices) /
+               m->memory +
+           w->instructions * m->instruction;
 }
 
-static struct rank_times rank_times(const struct profile *p, const struct machine *m,
-                                    const struct memory_options *o,
-                                    const struct pipe_order *order, int r,
-                                    double *flops)
+/* What a rank does, and what that takes. */
+struct rank_known {
+    struct work all, again;
+    struct rank_times t;
+    double flops;
+};
+
+/* Of a rank whose work is in K. */
+static void find_times(struct rank_known *k, const struct profile *p,
+                       const struct machine *m, const struct memory_options *o)
 {
     int tp = o->mesh.size[MESH_TP];
     double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
     double plain, attention;
-    struct work all, again;
+    const struct work all = k->all, again = k->again;
     struct rank_times t = { 0 };
 
-    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
-    *flops +=
+    k->flops =
         tokens * (3 * (all.products + all.attention - all.repeated * (1 - 1.0 / tp)) -
                   all.frozen);
     plain = plain_seconds(m, o, &all, tokens);
     attention = tokens * all.attention / m->attention;
     t.forward = plain + attention;
-    t.back = 2 * plain + ATTENTION_BACK * attention - tokens * all.frozen / m->product;
-    t.weight = tokens * (all.products - all.frozen) / m->product;
+    t.back =
+        m->backward * (step_back(plain, attention) - tokens * all.frozen / m->product);
+    t.weight = m->backward * (tokens * (all.products - all.frozen) / m->product);
     t.sums = tensor_seconds(m, o, &all, tokens);
     t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
     attention = tokens * again.attention / m->attention;
     if (o->recompute == RECOMPUTE_SELECTIVE)
         t.again = attention + tokens * again.scores / m->memory;
-    if (o->recompute != RECOMPUTE_FULL)
-        return t;
-    t.again = plain_seconds(m, o, &again, tokens) + attention;
-    t.again_sums = tensor_seconds(m, o, &again, tokens);
-    t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
-    return t;
+    if (o->recompute == RECOMPUTE_FULL) {
+        t.again = plain_seconds(m, o, &again, tokens) + attention;
+        t.again_sums = tensor_seconds(m, o, &again, tokens);
+        t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
+    }
+    k->t = t;
+}
+
+/* Of rank R; K is that of the rank before it, whose work is mostly the same. */
+static struct rank_times rank_times(struct rank_known *k, const struct profile *p,
+                                    const struct machine *m,
+                                    const struct memory_options *o,
+                                    const struct pipe_order *order, int r,
+                                    double *flops)
+{
+    struct work all, again;
+
+    rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
+    if (!r || memcmp(&all, &k->all, sizeof(all)) != 0 ||
+        memcmp(&again, &k->again, sizeof(again)) != 0) {
+        k->all = all;
+        k->again = again;
+        find_times(k, p, m, o);
+    }
+    *flops += k->flops;
+    return k->t;
 }
 
 static double forward_of(const struct rank_times *t)
@@ -348,9 +381,10 @@ static bool time_training(struct step *out, const struct profile *p,
     struct reach next = reach_of(m, o->mesh.nranks);
     struct pipe_times times = { .forward = v, .input = v + pp, .weight = v + 2 * pp };
     struct rank_times busy = { 0 };
+    struct rank_known known = { .flops = 0 };
 
     for (int r = 0; r < pp; r++) {
-        struct rank_times t = rank_times(p, m, o, order, r, &flops);
+        struct rank_times t = rank_times(&known, p, m, o, order, r, &flops);
 
         if (order_pairs(order->order) && pp > 1)
             hide_exchanges(&t);
@@ -374,7 +408,7 @@ static bool time_training(struct step *out, const struct profile *p,
     out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
     out->data =
-        data_seconds(p, m, o, &busy) + UPDATE_PASSES * (double)states / m->memory;
+        data_seconds(p, m, o, &busy) + step_update_passes * (double)states / m->memory;
     out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
                  o->mesh.size[MESH_DP];
     return true;
@@ -388,23 +422,24 @@ static struct rank_times token_times(const struct profile *p, const struct machi
                                      double *flops)
 {
     const struct pipe_order order = { ORDER_1F1B, 1 };
-    int sp = o->mesh.size[MESH_SP], first, count;
-    double tokens = (double)o->micro_batch, read, touched;
+    int sp = o->mesh.size[MESH_SP];
+    double tokens = (double)o->micro_batch, read, touched, elements;
     struct work w, again;
     struct rank_times t = { 0 };
 
     rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
-    mesh_stage(&o->mesh, p->depths, r, &first, &count);
     *flops += tokens * (w.products + w.attention -
                         w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
     /* an expert is read when any token of the ranks that share it chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
-    read = ((stage_weights(p, first, count, false) + touched * w.experts) *
-                (double)o->weights->block_bytes / (double)o->weights->block +
+    /* what products read: of a table of embeddings that is no head a token has a row */
+    elements = w.matrices / (double)o->compute_bytes - (1 - touched) * w.experts;
+    read = (elements * (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;
     t.forward = tokens * (w.products / m->product + w.attention / sp / m->attention);
     t.forward = read > t.forward ? read : t.forward;
+    t.forward += w.instructions * m->instruction;
     t.sums = tensor_seconds(m, o, &w, tokens);
     if (sp > 1) { /* parts of each head's result are summed */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);

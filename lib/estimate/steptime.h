@@ -16,12 +16,23 @@ struct machine {
     double product;   /* operations of large products */
     double attention; /* operations with keys and values, going forward */
     double memory;    /* bytes read or written */
+    double light;     /* bytes that pass so for each of a value that operations hand to
+                         one another: less than 1 where caches hold them */
+    double instruction; /* seconds that each takes besides */
     double link, net; /* bytes to a device of the same node, and of another; one way */
     double link_latency, net_latency; /* of one message */
-    double hidden; /* share of an exchange of weights or gradients that disappears
-                      behind products, as far as there are any */
-    int per_node;  /* devices */
+    double backward; /* time of a backward pass, as a multiple of what its operations
+                        take at these rates */
+    double hidden;   /* share of an exchange of weights or gradients that disappears
+                        behind products, as far as there are any */
+    int per_node;    /* devices */
 };
+
+/* Seconds of a backward pass at a machine's own rates, from those of the forward pass:
+ * of attention, and of everything else; and how often optimizer states are moved in an
+ * update. */
+double step_back(double plain, double attention);
+extern const double step_update_passes;
 
 /* A layout but for what stands in memory_options: the pipeline's order. */
 struct pipe_order {

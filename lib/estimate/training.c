@@ -2,18 +2,10 @@
 #include "lib/estimate/training.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
-
-/* Of a unit, in bytes. */
-struct unit_bytes {
-    uint64_t saved;     /* in the forward pass */
-    uint64_t again;     /* made again in the backward pass */
-    uint64_t working;   /* and what there is besides at its worst moment; */
-    uint64_t gradients; /* of weights, in all, */
-    uint64_t made;      /* and until then */
-};
 
 static void add_columns(struct tally *out, const struct memory_options *o,
                         const struct columns *c)
@@ -160,6 +152,41 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
     return b;
 }
 
+static bool is_known(const struct training_known *k, const struct memory_options *o,
+                     const struct unit *u)
+{
+    return k->unit == u && k->micro_batch == o->micro_batch && k->zero == o->zero &&
+           k->recompute == o->recompute &&
+           k->sequence_parallel == o->sequence_parallel &&
+           !memcmp(k->mesh.size, o->mesh.size, sizeof(k->mesh.size));
+}
+
+/* As bytes_of for A's unit I, which is asked where O's cache does not know. */
+static struct unit_bytes known_bytes(struct tally *over, const struct memory_options *o,
+                                     const struct anatomy *a, int i)
+{
+    size_t at = (size_t)i * 8 + (size_t)o->zero * 2 + (o->recompute != RECOMPUTE_NONE);
+    struct training_known *k;
+
+    if (!o->cache)
+        return bytes_of(over, o, &a->unit[i]);
+    k = &o->cache->known[at % TRAINING_CACHE];
+    if (!is_known(k, o, &a->unit[i])) {
+        struct tally one = { 0 };
+
+        *k = (struct training_known){ .unit = &a->unit[i],
+                                      .mesh = o->mesh,
+                                      .micro_batch = o->micro_batch,
+                                      .zero = o->zero,
+                                      .recompute = o->recompute,
+                                      .sequence_parallel = o->sequence_parallel,
+                                      .bytes = bytes_of(&one, o, &a->unit[i]) };
+        k->over = one.over;
+    }
+    over->over |= k->over;
+    return k->bytes;
+}
+
 bool training_has_gradients(const struct memory_options *o)
 {
     return o->micro_batches > 1 || habits_of(o).buffers ||
@@ -175,7 +202,7 @@ static void add_common_gradients(struct tally *first, struct tally *more, bool *
         const struct common *c = &t->a->common[i];
         bool reads = c->read_by ? c->read_by >> u->index & 1 : u == t->a->unit;
 
-        if (!reads || !part_holds(t->part, t->a, c))
+        if (!reads || !part_holds(t->part, c))
             continue;
         if (!made[i])
             tally_add(first, part_gradients(first, t->o, c->class, &c->sum));
@@ -191,18 +218,12 @@ void training_open(struct training *t, struct tally *over, const struct anatomy 
     struct tally one = { 0 };
 
     *t = (struct training){ .a = a, .o = o, .part = p };
-    t->unit = xcalloc((size_t)a->nunits + 1, sizeof(*t->unit));
-    for (int i = 0; i < a->nunits; i++) {
+    t->unit = xmalloc((size_t)(p->nslices + 1) * sizeof(*t->unit));
+    for (int i = 0; i < p->nslices; i++) {
         struct unit_bytes *u = &t->unit[i];
 
-        if (!part_runs(p, &a->unit[i]))
-            continue;
-        if (i && a->unit[i].like == a->unit[i - 1].like &&
-            part_runs(p, &a->unit[i - 1]))
-            *u = t->unit[i - 1];
-        else
-            *u = bytes_of(over, o, &a->unit[i]);
-        tally_add(&one, u->saved);
+        *u = known_bytes(over, o, a, a->unit[p->slice[i].first].like);
+        tally_add3(&one, u->saved, (uint64_t)p->slice[i].n, 1);
         t->again = u->again > t->again ? u->again : t->again;
         t->working = u->working > t->working ? u->working : t->working;
     }
@@ -220,29 +241,37 @@ void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
                    const struct training *t, uint64_t gradients)
 {
     bool all = training_has_gradients(t->o);
-    bool *made = xcalloc((size_t)t->a->ncommons + 1, sizeof(*made));
+    bool *made = xmalloc((size_t)t->a->ncommons + 1);
     struct tally sofar = { 0 };
     uint64_t left = t->saved, most = 0;
 
-    for (int i = t->a->nunits - 1; i >= 0; i--) {
+    memset(made, 0, (size_t)t->a->ncommons + 1);
+    for (int i = t->part->nslices - 1; i >= 0; i--) {
+        const struct unit_run *slice = &t->part->slice[i];
         const struct unit_bytes *u = &t->unit[i];
-        struct tally working = { .v = u->working };
-        uint64_t now = gradients;
+        struct tally working = { 0 };
 
-        if (!part_runs(t->part, &t->a->unit[i]))
-            continue;
-        add_common_gradients(&sofar, &working, made, t, &t->a->unit[i]);
-        if (!all && sofar.v + u->made < gradients)
-            now = sofar.v + u->made;
-        tally_add(&sofar, u->gradients);
-        if (left + u->again + working.v + now >= most) {
-            most = left + u->again + working.v + now;
-            peak[MEMORY_ACTIVATIONS] = left + u->again;
-            peak[MEMORY_WORKING] = working.v;
-            peak[MEMORY_GRADIENTS] = now;
+        for (int k = slice->n - 1; k >= 0; k--) {
+            uint64_t now = gradients;
+
+            /* the others make as much of common tensors as that before them */
+            if (k >= slice->n - 2 || slice->first + k == 0) {
+                working = (struct tally){ .v = u->working };
+                add_common_gradients(&sofar, &working, made, t,
+                                     &t->a->unit[slice->first + k]);
+                over->over |= working.over;
+            }
+            if (!all && sofar.v + u->made < gradients)
+                now = sofar.v + u->made;
+            tally_add(&sofar, u->gradients);
+            if (left + u->again + working.v + now >= most) {
+                most = left + u->again + working.v + now;
+                peak[MEMORY_ACTIVATIONS] = left + u->again;
+                peak[MEMORY_WORKING] = working.v;
+                peak[MEMORY_GRADIENTS] = now;
+            }
+            left -= u->saved < left ? u->saved : left;
         }
-        left -= u->saved < left ? u->saved : left;
-        over->over |= working.over;
     }
     over->over |= sofar.over;
     free(made);

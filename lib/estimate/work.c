@@ -98,6 +98,7 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
                   (double)p->value[inst->src[0]].cols;
     if (op->torch(inst).free)
         return;
+    w->instructions++;
     if (op->traffic != TRAFFIC_PRODUCT) {
         w->cut += c->sharded;
         w->whole += c->whole;

@@ -27,7 +27,8 @@ struct work {
     double cached;              /* bytes of a whole sequence's keys and values */
     double weights, experts;    /* elements, and those of experts */
     double trained, trained_experts; /* of them those with gradients, and adapters' */
-    double matrices; /* bytes of weights moved, however many the tokens */
+    double matrices;     /* bytes of weights moved, however many the tokens */
+    double instructions; /* but for those that PyTorch has for free */
 };
 enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
 

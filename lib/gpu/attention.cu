@@ -1,13 +1,26 @@
 /* attention - softmax(scale q k^T) v over the keys that each query may see
  *
  * Vaswani et al. 2017, eq. 1; q [rows][heads][head_dim], k [keys][kv_heads][head_dim],
- * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  A block takes a query of
- * a head; its warps take keys by turns and keep a maximum, a sum and a weighted sum of
- * values each (Milakov and Gimelshein 2018, "Online normalizer calculation for
- * softmax"), which are put together at the end. */
+ * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  All keep a maximum, a
+ * sum and a weighted sum of values, which are made smaller when a larger score comes
+ * (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
+ *
+ * For few queries a block takes one query of a head, and its warps take keys by turns.
+ * For many it takes 32 queries and reads keys and values once for all of them, 32 at a
+ * time (Dao et al. 2022, "FlashAttention", section 3.1), in f32. */
 #include "lib/gpu/device.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
+/* The tiled kernel: queries and keys of a tile, columns at most; from how many queries.
+ */
+enum {
+    QUERIES = 32,
+    KEYS = 32,
+    TILED_DIM = 128,
+    TILED_THREADS = 128,
+    LANES = 8, /* that share a pair of queries */
+    MANY = 8
+};
 
 /* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
  * of two p below N, then every other one of 2p heads (Press et al. 2022). */
@@ -61,7 +74,7 @@ static __device__ float score_of(const struct attention *a, float product,
 
     if (a->bias.data)
         s += widen(a->bias.dtype, a->bias.data,
-                   bucket_of(distance, a) * a->heads + head);
+                   bucket_of(distance, a) * a->bias.cols + a->bias_first + head);
     if (a->softcap > 0)
         s = (float)a->softcap * tanhf(s / (float)a->softcap);
     return s;
@@ -162,11 +175,222 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
     }
 }
 
+/* Rows of a tile in shared memory, in float4: one more than the columns need, so that
+ * lanes that read rows read other banks. */
+enum { STRIDE = TILED_DIM / 4 + 1 };
+
+/* ROW [cols] of the keys or values FIRST to END, at FROM, to TILE; zeros behind END. */
+static __device__ void load_rows(float4 *tile, const float *from, uint64_t row_cols,
+                                 uint64_t first_col, uint64_t cols, struct ranges r,
+                                 struct range one, int64_t first, int64_t end)
+{
+    unsigned each = (unsigned)(cols / 4);
+
+    for (unsigned i = threadIdx.x; i < KEYS * each; i += TILED_THREADS) {
+        int64_t t = first + i / each;
+        float4 f = { 0, 0, 0, 0 };
+
+        if (t < end) {
+            int64_t row = block_row(r, one, one.key_row + t);
+
+            f = *(const float4 *)(from + row * row_cols + first_col + i % each * 4);
+        }
+        tile[i / each * STRIDE + i % each] = f;
+    }
+}
+
+static __device__ inline float dot4(float4 a, float4 b, float s)
+{
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
+}
+
+/* Over the lanes that share a pair of queries. */
+static __device__ inline float pair_max(float v)
+{
+    for (int k = LANES / 2; k; k /= 2) {
+        float other = __shfl_xor_sync(~0u, v, k);
+
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
+static __device__ inline float pair_sum(float v)
+{
+    for (int k = LANES / 2; k; k /= 2)
+        v += __shfl_xor_sync(~0u, v, k);
+    return v;
+}
+
+/* Lane X of the LANES of pair Y has queries 2 Y and 2 Y + 1: of their scores those of
+ * keys X, X + 8, ..., of their results columns 4 X to 4 X + 3, 4 X + 32, ...  Tiles of
+ * keys begin at multiples of KEYS, so that a query's sums do not depend on the queries
+ * beside it. */
+static __global__ void tiled_kernel(float *y, float *lse, const float *q,
+                                    const float *k, const float *v, struct attention a,
+                                    struct ranges r)
+{
+    enum { EACH = KEYS / LANES, PARTS = TILED_DIM / (4 * LANES) };
+    SHARED(float4, qs, QUERIES * STRIDE);
+    SHARED(float4, tile, KEYS * STRIDE);
+    SHARED(float, ps, QUERIES *(KEYS + 1));
+    struct range one = r.v[blockIdx.z];
+    unsigned x = threadIdx.x % LANES, pair = threadIdx.x / LANES;
+    uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
+    float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
+
+    for (int64_t at = blockIdx.x * (int64_t)QUERIES; at < one.rows;
+         at += gridDim.x * (int64_t)QUERIES) {
+        int64_t first[2], end[2], low, high, none;
+        float4 acc[2][PARTS];
+        float max[2], sum[2];
+
+        for (unsigned i = threadIdx.x; i < QUERIES * (a.head_dim / 4);
+             i += TILED_THREADS) {
+            unsigned row = (unsigned)(i / (a.head_dim / 4)), d = i % (a.head_dim / 4);
+            float4 f = { 0, 0, 0, 0 };
+
+            if (at + row < one.rows)
+                f = *(const float4 *)(q +
+                                      ((one.row + at + row) * a.heads + head) *
+                                          a.head_dim +
+                                      d * 4);
+            qs[row * STRIDE + d] = f;
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            visible(&a, one, one.start + at + 2 * pair + i, &first[i], &end[i]);
+            if (at + 2 * pair + i >= one.rows)
+                end[i] = first[i];
+            max[i] = -INFINITY;
+            sum[i] = 0;
+#pragma unroll
+            for (int j = 0; j < PARTS; j++)
+                acc[i][j] = { 0, 0, 0, 0 };
+        }
+        visible(&a, one, one.start + at, &low, &none);
+        visible(&a, one,
+                one.start + (at + QUERIES < one.rows ? at + QUERIES : one.rows) - 1,
+                &none, &high);
+        for (int64_t t = low - low % KEYS; t < high; t += KEYS) {
+            float s[2][EACH] = { { 0 } };
+
+            load_rows(tile, k, a.kv_heads * a.head_dim, kv * a.head_dim, a.head_dim, r,
+                      one, t, high);
+            __syncthreads();
+            for (unsigned d = 0; d < a.head_dim / 4; d++) {
+                float4 q0 = qs[2 * pair * STRIDE + d],
+                       q1 = qs[(2 * pair + 1) * STRIDE + d];
+
+#pragma unroll
+                for (int c = 0; c < EACH; c++) {
+                    float4 key = tile[(x + c * LANES) * STRIDE + d];
+
+                    s[0][c] = dot4(q0, key, s[0][c]);
+                    s[1][c] = dot4(q1, key, s[1][c]);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float most = -INFINITY, f, all = 0;
+
+#pragma unroll
+                for (int c = 0; c < EACH; c++) {
+                    int64_t key = t + x + c * LANES;
+
+                    s[i][c] = key >= first[i] && key < end[i]
+                                  ? score_of(&a, s[i][c], head, slope,
+                                             one.first_key + key -
+                                                 (one.start + at + 2 * pair + i))
+                                  : -INFINITY;
+                    most = s[i][c] > most ? s[i][c] : most;
+                }
+                most = pair_max(most);
+                most = max[i] > most ? max[i] : most;
+                f = most == -INFINITY ? 1 : expf(max[i] - most);
+#pragma unroll
+                for (int c = 0; c < EACH; c++) {
+                    float p = most == -INFINITY ? 0 : expf(s[i][c] - most);
+
+                    ps[(2 * pair + i) * (KEYS + 1) + x + c * LANES] = p;
+                    all += p;
+                }
+                sum[i] = sum[i] * f + pair_sum(all);
+                max[i] = most;
+#pragma unroll
+                for (int j = 0; j < PARTS; j++) {
+                    acc[i][j].x *= f;
+                    acc[i][j].y *= f;
+                    acc[i][j].z *= f;
+                    acc[i][j].w *= f;
+                }
+            }
+            __syncthreads();
+            load_rows(tile, v, a.kv_heads * a.value_cols, kv * a.value_cols,
+                      a.value_dim, r, one, t, high);
+            __syncthreads();
+            for (unsigned c = 0; c < KEYS; c++) {
+                float p0 = ps[2 * pair * (KEYS + 1) + c],
+                      p1 = ps[(2 * pair + 1) * (KEYS + 1) + c];
+
+#pragma unroll
+                for (int j = 0; j < PARTS; j++)
+                    if ((x + j * LANES) * 4 < a.value_dim) {
+                        float4 f = tile[c * STRIDE + x + j * LANES];
+
+                        acc[0][j].x = fmaf(p0, f.x, acc[0][j].x);
+                        acc[0][j].y = fmaf(p0, f.y, acc[0][j].y);
+                        acc[0][j].z = fmaf(p0, f.z, acc[0][j].z);
+                        acc[0][j].w = fmaf(p0, f.w, acc[0][j].w);
+                        acc[1][j].x = fmaf(p1, f.x, acc[1][j].x);
+                        acc[1][j].y = fmaf(p1, f.y, acc[1][j].y);
+                        acc[1][j].z = fmaf(p1, f.z, acc[1][j].z);
+                        acc[1][j].w = fmaf(p1, f.w, acc[1][j].w);
+                    }
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint64_t row = ((uint64_t)(one.row + at + 2 * pair + i) * a.heads + head);
+            float part = sum[i] > 0 ? 1 / sum[i] : 0;
+
+            if (at + 2 * pair + i >= one.rows)
+                continue;
+#pragma unroll
+            for (int j = 0; j < PARTS; j++)
+                if ((x + j * LANES) * 4 < a.value_dim)
+                    *(float4 *)(y + row * a.value_dim + (x + j * LANES) * 4) = {
+                        acc[i][j].x * part, acc[i][j].y * part, acc[i][j].z * part,
+                        acc[i][j].w * part
+                    };
+            if (lse && x == 0)
+                lse[row] = sum[i] > 0 ? max[i] + logf(sum[i]) : -INFINITY;
+        }
+        __syncthreads();
+    }
+}
+
+/* Can the tiled kernel do it? */
+static bool fits_tiles(const float *y, const float *q, const float *k, const float *v,
+                       const struct attention *a, const struct ranges *r)
+{
+    uintptr_t all = (uintptr_t)y | (uintptr_t)q | (uintptr_t)k | (uintptr_t)v;
+
+    return r->most_rows >= MANY && all % 16 == 0 && a->head_dim <= TILED_DIM &&
+           a->value_dim <= TILED_DIM &&
+           (a->head_dim | a->value_dim | a->value_cols) % 4 == 0;
+}
+
 extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,
                               const float *v, struct attention a, struct ranges r,
                               void *stream)
 {
-    if (a.heads && r.n && r.most_rows)
+    if (a.heads && r.n && fits_tiles(y, q, k, v, &a, &r))
+        LAUNCH(tiled_kernel,
+               dim3(gpu_blocks(r.most_rows, QUERIES), (unsigned)a.heads, (unsigned)r.n),
+               TILED_THREADS, stream, y, lse, q, k, v, a, r);
+    else if (a.heads && r.n && r.most_rows)
         LAUNCH(attention_kernel,
                dim3(gpu_blocks(r.most_rows, 1), (unsigned)a.heads, (unsigned)r.n),
                GPU_THREADS, stream, y, lse, q, k, v, a, r);

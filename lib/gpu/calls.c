@@ -368,6 +368,7 @@ KERNEL(attention)
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
                            .causal = inst->attention.causal,
+                           .bias_first = inst->attention.bias_first,
                            .sink_group = inst->attention.sink_group,
                            .sink_within = inst->attention.sink_within,
                            .sink_per = inst->attention.sink_per };
@@ -381,6 +382,27 @@ KERNEL(attention)
             (unsigned long long)a.value_dim, GPU_VALUE_DIM);
     gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
                   c->range, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(relate)
+{
+    const struct inst *inst = c->inst;
+    struct relation a = { .heads = inst->attention.heads,
+                          .dim = inst->attention.head_dim,
+                          .span = (int64_t)inst->attention.span,
+                          .far = (int64_t)inst->attention.far,
+                          .scale = inst->attention.scale };
+
+    if (a.dim > GPU_VALUE_DIM)
+        return err_set(
+            err, ERR_NO,
+            "attention over heads of %llu columns: this backend has room for "
+            "%d",
+            (unsigned long long)a.dim, GPU_VALUE_DIM);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
+               source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
+               d->stream);
     return launched(d, c, err);
 }
 

@@ -120,13 +120,24 @@ struct attention {
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal;
-    struct matrix bias;  /* data NULL: none */
+    struct matrix bias; /* data NULL: none */
+    uint64_t bias_first;
     struct matrix sinks; /* the same: a score of its own for each head */
     uint64_t sink_group, sink_within, sink_per;
 };
 /* y = softmax(scale q k^T, masked) v; LSE or NULL */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
                    struct attention a, struct ranges r, void *stream);
+/* Attention by distance (relate.cu). */
+struct relation {
+    uint64_t heads, dim;
+    int64_t span, far;
+    double scale;
+};
+void gpu_relate(float *y, const float *q, const float *k, const float *v,
+                const float *as_key, const float *as_query, struct relation a,
+                const int32_t *first, const int32_t *texts, struct span rows,
+                void *stream);
 /* y, lse = those over the keys of both (y, lse) and (z, more) */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);

@@ -1,12 +1,20 @@
 /* linear - y = x W^T, W [out][in], and y = x W, W [in][out]
  *
- * For few rows a warp makes an output, its lanes taking terms by turns, or, of y = x W,
- * a thread; the weights are read once.  For many, a block of 16 x 16 threads makes a tile
- * of 64 rows by 64 outputs, of 16 terms at a time.  Weights are widened as they are
- * read; sums are f32. */
+ * For few rows a warp makes an output, its lanes taking terms by turns, eight at a time
+ * where 16 bytes can be read at once, or, of y = x W, a thread; the weights are read
+ * once.  For many, a block of 16 x 16 threads makes a tile of 64 rows by 64 outputs, of
+ * 16 terms at a time.  Weights are widened as they are read; sums are f32. */
 #include "lib/gpu/device.cuh"
 
-enum { FEW = 16, ROWS = 4, TILE = 64, TERMS = 16, SIDE = 16, EACH = TILE / SIDE };
+enum {
+    FEW = 16,
+    ROWS = 4,
+    TILE = 64,
+    TERMS = 16,
+    SIDE = 16,
+    EACH = TILE / SIDE,
+    EIGHT = 8
+};
 
 /* The matrix and the first row of product blockIdx.z. */
 static __device__ const void *matrix_of(const struct products &p)
@@ -14,11 +22,57 @@ static __device__ const void *matrix_of(const struct products &p)
     return p.rows.expert ? p.w[blockIdx.z] : p.w[0];
 }
 
+/* Elements I to I + 8 of memory of type T; f16 and bf16 lie two to a word, low half
+ * first. */
+static __device__ inline void widen_eight(enum dtype t, const void *p, uint64_t i,
+                                          float *f)
+{
+    if (t == DTYPE_F32) {
+        const float4 *at = (const float4 *)((const float *)p + i);
+        float4 a = at[0], b = at[1];
+
+        f[0] = a.x;
+        f[1] = a.y;
+        f[2] = a.z;
+        f[3] = a.w;
+        f[4] = b.x;
+        f[5] = b.y;
+        f[6] = b.z;
+        f[7] = b.w;
+    } else {
+        uint4 a = *(const uint4 *)((const uint16_t *)p + i);
+        unsigned word[4] = { a.x, a.y, a.z, a.w };
+
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++) {
+            uint16_t half = (uint16_t)(word[k / 2] >> 16 * (k % 2));
+
+            f[k] = t == DTYPE_BF16 ? widen_bf16(half) : widen_f16(half);
+        }
+    }
+}
+
+static __device__ inline float dot_eight(const float *x, const float *f, float sum)
+{
+    const float4 *at = (const float4 *)x;
+    float4 a = at[0], b = at[1];
+
+    sum = fmaf(a.x, f[0], sum);
+    sum = fmaf(a.y, f[1], sum);
+    sum = fmaf(a.z, f[2], sum);
+    sum = fmaf(a.w, f[3], sum);
+    sum = fmaf(b.x, f[4], sum);
+    sum = fmaf(b.y, f[5], sum);
+    sum = fmaf(b.z, f[6], sum);
+    return fmaf(b.w, f[7], sum);
+}
+
 /* y[t][j] for ROWS rows at a time, j this warp's. */
 template <int TYPE> static __global__ void dot_kernel(struct products p)
 {
     unsigned lane = threadIdx.x % GPU_WARP;
-    uint64_t j = blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
+    uint64_t j =
+        blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
     const float *x = p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step;
     const void *w = matrix_of(p);
@@ -48,6 +102,44 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
     }
 }
 
+/* The same of rows that can be read 16 bytes at a time, as all are whose width is a
+ * multiple of 8: then what a GPU's memory gives is what bounds it. */
+template <int TYPE> static __global__ void wide_dot_kernel(struct products p)
+{
+    unsigned lane = threadIdx.x % GPU_WARP;
+    uint64_t j =
+        blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step;
+    const void *w = matrix_of(p);
+    int64_t end = end_row(p.rows, blockIdx.z);
+
+    if (j >= p.out)
+        return;
+    for (int64_t t = first_row(p.rows, blockIdx.z); t < end; t += ROWS) {
+        uint64_t at = blockIdx.z * p.w_step + j * p.w_stride;
+        float sum[ROWS] = { 0 };
+
+#pragma unroll 4
+        for (uint64_t k = lane * EIGHT; k < p.in; k += GPU_WARP * EIGHT) {
+            float f[EIGHT];
+
+            widen_eight((enum dtype)TYPE, w, at + k, f);
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                if (t + i < end)
+                    sum[i] = dot_eight(x + (t + i) * p.x_stride + k, f, sum[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float all = warp_sum(sum[i]);
+
+            if (lane == 0 && t + i < end)
+                y[(t + i) * p.y_stride + j] = all;
+        }
+    }
+}
+
 /* The same of y = x W, j this thread's. */
 template <int TYPE> static __global__ void column_kernel(struct products p)
 {
@@ -63,7 +155,8 @@ template <int TYPE> static __global__ void column_kernel(struct products p)
         float sum[ROWS] = { 0 };
 
         for (uint64_t k = 0; k < p.in; k++) {
-            float f = widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + k * p.w_stride + j);
+            float f =
+                widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + k * p.w_stride + j);
 
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
@@ -77,8 +170,8 @@ template <int TYPE> static __global__ void column_kernel(struct products p)
     }
 }
 
-/* Terms K to K + TERMS of TILE rows of x from T, and of TILE outputs from J; zeros where
- * there are none. */
+/* Terms K to K + TERMS of TILE rows of x from T, and of TILE outputs from J; zeros
+ * where there are none. */
 template <int TYPE, bool PLAIN>
 static __device__ void load_tiles(float *xs, float *ws, const struct products &p,
                                   const float *x, const void *w, int64_t t, int64_t end,
@@ -91,7 +184,8 @@ static __device__ void load_tiles(float *xs, float *ws, const struct products &p
         xs[term * TILE + row] = there ? x[(t + row) * p.x_stride + k + term] : 0;
     }
     for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
-        unsigned out = PLAIN ? i % TILE : i / TERMS, term = PLAIN ? i / TILE : i % TERMS;
+        unsigned out = PLAIN ? i % TILE : i / TERMS,
+                 term = PLAIN ? i / TILE : i % TERMS;
         uint64_t at = PLAIN ? (k + term) * p.w_stride + j + out
                             : (j + out) * p.w_stride + k + term;
         bool there = j + out < p.out && k + term < p.in;
@@ -103,8 +197,8 @@ static __device__ void load_tiles(float *xs, float *ws, const struct products &p
 
 template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct products p)
 {
-    SHARED(float, xs, TILE * TERMS);
-    SHARED(float, ws, TILE * TERMS);
+    SHARED(float, xs, TILE *TERMS);
+    SHARED(float, ws, TILE *TERMS);
     const float *x = p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step;
     const void *w = matrix_of(p);
@@ -112,8 +206,8 @@ template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct produc
     uint64_t j = blockIdx.y * (uint64_t)TILE;
     unsigned tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 
-    for (int64_t t = first_row(p.rows, blockIdx.z) + blockIdx.x * (int64_t)TILE; t < end;
-         t += gridDim.x * (int64_t)TILE) {
+    for (int64_t t = first_row(p.rows, blockIdx.z) + blockIdx.x * (int64_t)TILE;
+         t < end; t += gridDim.x * (int64_t)TILE) {
         float sum[EACH][EACH] = { { 0 } };
 
         for (uint64_t k = 0; k < p.in; k += TERMS) {
@@ -136,19 +230,35 @@ template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct produc
     }
 }
 
+/* Can rows be read 16 bytes at a time? */
+static bool is_wide(const struct products &p, uint64_t unit)
+{
+    uint64_t bytes = (p.w_stride | p.w_step) * unit |
+                     (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;
+
+    for (unsigned i = 0; i < (p.rows.expert ? p.n : 1); i++)
+        bytes |= (uintptr_t)p.w[i];
+    return bytes % 16 == 0 && p.in % EIGHT == 0;
+}
+
 template <int TYPE> static void launch(const struct products &p, void *stream)
 {
     unsigned tiles = (unsigned)((p.out + TILE - 1) / TILE);
 
     if (p.rows.most > FEW && p.plain)
-        LAUNCH((tile_kernel<TYPE, true>), dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n),
-               SIDE * SIDE, stream, p);
+        LAUNCH((tile_kernel<TYPE, true>),
+               dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
     else if (p.rows.most > FEW)
         LAUNCH((tile_kernel<TYPE, false>),
                dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
     else if (p.plain)
         LAUNCH(column_kernel<TYPE>,
                dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
+               GPU_THREADS, stream, p);
+    else if (is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
+        LAUNCH(wide_dot_kernel<TYPE>,
+               dim3((unsigned)((p.out * GPU_WARP + GPU_THREADS - 1) / GPU_THREADS), 1,
+                    p.n),
                GPU_THREADS, stream, p);
     else
         LAUNCH(dot_kernel<TYPE>,

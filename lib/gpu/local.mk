@@ -11,6 +11,7 @@ gpu_kernels = \
     %D%/embedding.cu \
     %D%/linear.cu \
     %D%/norm.cu \
+    %D%/relate.cu \
     %D%/result.cu \
     %D%/rotate.cu \
     %D%/route.cu \

@@ -29,6 +29,8 @@ family_files = \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
     %D%/families/cohere2.json \
+    %D%/families/deberta.json \
+    %D%/families/deberta_v2.json \
     %D%/families/deepseek.json \
     %D%/families/deepseek_v2.json \
     %D%/families/deepseek_v3.json \
@@ -62,6 +64,7 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/llama.json \
     %D%/families/longformer.json \
@@ -75,6 +78,7 @@ family_files = \
     %D%/families/ministral.json \
     %D%/families/mistral.json \
     %D%/families/mixtral.json \
+    %D%/families/mobilebert.json \
     %D%/families/modernbert.json \
     %D%/families/mpnet.json \
     %D%/families/mpt.json \
@@ -100,10 +104,12 @@ family_files = \
     %D%/families/roformer_narrow.json \
     %D%/families/seed_oss.json \
     %D%/families/smollm3.json \
+    %D%/families/squeezebert.json \
     %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
     %D%/families/t5.json \
     %D%/families/t5_encoder.json \
+    %D%/families/tapas.json \
     %D%/families/umt5.json \
     %D%/families/xlm.json
 EXTRA_DIST += $(family_files)

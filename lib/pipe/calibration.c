@@ -2,6 +2,8 @@
 #include "lib/pipe/calibration.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,66 @@ static int number(double *out, const struct json_doc *doc, const struct json *ob
     return 0;
 }
 
+static const struct {
+    const char *key;
+    size_t at;
+} works[] = {
+    { "products", offsetof(struct calibrated_work, products) },
+    { "attention", offsetof(struct calibrated_work, attention) },
+    { "values", offsetof(struct calibrated_work, values) },
+    { "weights", offsetof(struct calibrated_work, weights) },
+    { "instructions", offsetof(struct calibrated_work, instructions) },
+};
+enum { WORKS = sizeof(works) / sizeof(*works) };
+
+/* The work KEY of part J to *W; *ALL becomes false where it is not told. */
+static int parse_work(struct calibrated_work *w, bool *all, const struct json_doc *doc,
+                      const struct json *j, const char *key, struct err *err)
+{
+    const struct json *obj = json_get(j, key);
+
+    if (!obj) {
+        *all = false;
+        return 0;
+    }
+    for (int i = 0; i < WORKS; i++)
+        if (number((double *)((char *)w + works[i].at), doc, obj, works[i].key, false,
+                   err) < 0)
+            return -1;
+    return 0;
+}
+
+static int parse_training(struct calibration *c, const struct json_doc *doc,
+                          struct err *err)
+{
+    const struct json *j = json_get(doc->root, "training");
+
+    if (!c->works || !j || j->type == JSON_NULL)
+        return 0;
+    if (number(&c->training.seconds, doc, j, "seconds", false, err) < 0 ||
+        number(&c->training.states, doc, j, "states", false, err) < 0)
+        return -1;
+    return parse_work(&c->training.work, &c->works, doc, j, "work", err);
+}
+
+/* What files of later releases tell besides. */
+static int parse_machine(struct calibration *c, const struct json_doc *doc,
+                         struct err *err)
+{
+    const struct json *weights = json_get(doc->root, "weights");
+    const struct json *memory = json_get(doc->root, "memory");
+
+    c->works = weights && memory;
+    if (!c->works)
+        return 0;
+    if (!json_string(weights) || strlen(json_string(weights)) >= sizeof(c->weights))
+        return json_error(doc, weights, err, "'weights' is no type");
+    snprintf(c->weights, sizeof(c->weights), "%s", json_string(weights));
+    if (!json_u64(memory, &c->memory))
+        return json_error(doc, memory, err, "'memory' is no number of bytes");
+    return parse_training(c, doc, err);
+}
+
 static int parse_parts(struct calibration *c, const struct json_doc *doc,
                        struct err *err)
 {
@@ -43,7 +105,9 @@ static int parse_parts(struct calibration *c, const struct json_doc *doc,
     c->part = xcalloc(list->n, sizeof(*c->part));
     for (const struct json *j = list->first; j; j = j->next, i++)
         if (number(&c->part[i].prefill, doc, j, "prefill", false, err) < 0 ||
-            number(&c->part[i].decode, doc, j, "decode", false, err) < 0)
+            number(&c->part[i].decode, doc, j, "decode", false, err) < 0 ||
+            parse_work(&c->part[i].step, &c->works, doc, j, "step", err) < 0 ||
+            parse_work(&c->part[i].token, &c->works, doc, j, "token", err) < 0)
             return -1;
     return 0;
 }
@@ -78,6 +142,8 @@ static int parse(struct calibration *c, const struct json_doc *doc, struct err *
         if (number(numbers[i].to, doc, doc->root, numbers[i].key, numbers[i].may, err) <
             0)
             return -1;
+    if (parse_machine(c, doc, err) < 0)
+        return -1;
     return parse_parts(c, doc, err);
 }
 
@@ -127,6 +193,17 @@ static void print_number(struct str *out, const char *key, double x, bool known)
         str_add(out, "null");
 }
 
+static void print_work(struct str *out, const char *key,
+                       const struct calibrated_work *w)
+{
+    str_addf(out, ",\"%s\":{", key);
+    for (int i = 0; i < WORKS; i++) {
+        str_addf(out, "%s\"%s\":", i ? "," : "", works[i].key);
+        str_add_double(out, *(const double *)((const char *)w + works[i].at));
+    }
+    str_addc(out, '}');
+}
+
 void calibration_print(struct str *out, const struct calibration *c)
 {
     str_addf(out, "{\"type\":\"calibration\",\"version\":%d,\"tokens\":%llu", VERSION,
@@ -138,6 +215,21 @@ void calibration_print(struct str *out, const struct calibration *c)
     print_number(out, "latency", c->latency, c->latency > 0);
     print_number(out, "bandwidth", c->bandwidth, c->bandwidth > 0);
     print_number(out, "message", c->message, true);
+    if (c->works) {
+        str_add(out, ",\"weights\":");
+        str_add_json(out, c->weights);
+        str_addf(out, ",\"memory\":%llu", (unsigned long long)c->memory);
+        str_add(out, ",\"training\":");
+        if (c->training.seconds > 0) {
+            str_add(out, "{\"seconds\":");
+            str_add_double(out, c->training.seconds);
+            print_number(out, "states", c->training.states, true);
+            print_work(out, "work", &c->training.work);
+            str_addc(out, '}');
+        } else {
+            str_add(out, "null");
+        }
+    }
     str_add(out, ",\"parts\":[");
     for (int i = 0; i < c->nlayers + 2; i++) {
         str_addf(out, "%s\n {\"part\":", i ? "," : "");
@@ -149,6 +241,10 @@ void calibration_print(struct str *out, const struct calibration *c)
             str_addf(out, "\"layer.%d\"", i - 1);
         print_number(out, "prefill", c->part[i].prefill, true);
         print_number(out, "decode", c->part[i].decode, true);
+        if (c->works) {
+            print_work(out, "step", &c->part[i].step);
+            print_work(out, "token", &c->part[i].token);
+        }
         str_addc(out, '}');
     }
     str_add(out, "]}\n");

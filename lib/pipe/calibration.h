@@ -13,9 +13,16 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 
+/* What a part asks of a rank: operations of products and of attention, bytes of values
+ * and of weights that are moved, and instructions. */
+struct calibrated_work {
+    double products, attention, values, weights, instructions;
+};
+
 /* One part: a step of .tokens tokens, and one of a single token after them. */
 struct calibrated {
     double prefill, decode;
+    struct calibrated_work step, token; /* their work; all 0 where it is not told */
 };
 
 struct calibration {
@@ -26,6 +33,14 @@ struct calibration {
     double prefill_share, decode_share; /* of them that the model's steps reach */
     double latency, bandwidth;          /* between two ranks; 0: not measured */
     double message;                     /* what a step passes from stage to stage */
+    bool works;      /* all parts tell their work, and the next two are known: */
+    char weights[8]; /* type of the matrices, "bf16" */
+    uint64_t memory; /* bytes that the machine has */
+    struct {
+        double seconds; /* of a step of training of .tokens tokens; 0: not measured */
+        double states;  /* bytes of optimizer states that it updates */
+        struct calibrated_work work; /* of its forward pass */
+    } training;
 };
 
 /* Does TEXT look like such a file, rather than another that stands in its place? */

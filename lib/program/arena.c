@@ -51,6 +51,8 @@ uint64_t program_rows(const struct program *p, const struct value *v,
     const struct mixture *m;
     uint64_t senders;
 
+    if (v->rows == ROWS_TABLE)
+        return p->table;
     if (v->mixture < 0)
         return most[v->rows];
     m = &p->mixture[v->mixture];

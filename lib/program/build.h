@@ -143,7 +143,7 @@ typedef int build_rule(struct builder *b, enum op op, const struct node *call,
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_bound, apply_dropout, apply_norm, apply_rope, apply_sinusoid, apply_keep,
     apply_first;
-build_rule apply_attention, apply_concat, apply_head_product;
+build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
 build_rule apply_route;
 /* experts(route, name = rows : line) */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

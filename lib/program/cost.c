@@ -51,6 +51,8 @@ double cost_rows(const struct program *p, const struct value *value,
                                         : chosen_rows(m, s);
     if (value->kept && !s->whole)
         return s->keys;
+    if (value->rows == ROWS_TABLE) /* once a step, in which a text is one of rows */
+        return s->rows[ROWS_ONE] * (double)p->table;
     return s->rows[value->rows];
 }
 

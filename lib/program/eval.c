@@ -289,8 +289,9 @@ static int take_rows(struct builder *b, int v)
 
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids",    "positions",        "token_types",
-                                           "source", "source_positions", NULL };
+    static const char *const indexes[] = { "ids",   "positions", "token_types",
+                                           "every", "source",    "source_positions",
+                                           NULL };
     struct expr_value v;
     struct err e = { 0 };
     long tensor;

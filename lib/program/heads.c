@@ -257,6 +257,53 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* relate(q, k, v, as keys, as queries): the last two are a table's rows. */
+int apply_relate(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "far", NULL };
+    struct inst layout = { 0 }, *inst;
+    double scale = 0, far = 0;
+    int src[INST_SOURCES];
+    struct axis col;
+
+    (void)n;
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_number_option(b, call, "far", 0, &far) < 0)
+        return -1;
+    for (int i = 0; i < INST_SOURCES; i++) {
+        enum rows rows = i < 3 ? ROWS_TOKENS : ROWS_TABLE;
+
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        if (b->p->value[arg[i].index].rows != rows)
+            return build_error(b, arg[i].at, "expected rows of %s",
+                               i < 3 ? "all tokens" : "a table");
+        src[i] = build_cut(b, arg[i].index);
+        if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[i]].col);
+    }
+    if (b->p->table % 2 || b->p->table < 2 ||
+        !head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    axis_copy(&col, &b->type[src[0]].col);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
+    axis_clear(&col);
+    inst->attention = layout.attention;
+    memcpy(inst->src, src, sizeof(src));
+    inst->nsrc = INST_SOURCES;
+    inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.far = far > 1 ? (uint64_t)far : 0;
+    inst->attention.span = b->p->table / 2;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* ---- joining, and products of each head ---- */
 
 /* concat(a, b): of each head the columns of the one, then those of the other, or of its

@@ -114,6 +114,10 @@
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
+    /* attention by distance; src q, k, v, a table's rows as keys and as queries */    \
+    ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
+        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
+        torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \

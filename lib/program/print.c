@@ -6,7 +6,8 @@
 
 static const char *const rows_names[ROWS_KINDS] = {
     [ROWS_TOKENS] = "tokens", [ROWS_WANTED] = "outputs", [ROWS_ONE] = "sequences",
-    [ROWS_SOURCE] = "source", [ROWS_SENT] = "sent",      [ROWS_CHOSEN] = "choices"
+    [ROWS_SOURCE] = "source", [ROWS_TABLE] = "table",    [ROWS_SENT] = "sent",
+    [ROWS_CHOSEN] = "choices"
 };
 static const char *const place_names[] = {
     [PLACE_WHOLE] = "replicated", [PLACE_CUT] = "sharded", [PLACE_PARTIAL] = "partial"
@@ -16,6 +17,7 @@ static const char *const index_names[INDEX_KINDS] = { [INDEX_IDS] = "ids",
                                                       [INDEX_TOKEN_TYPES] =
                                                           "token_types",
                                                       [INDEX_SOURCE] = "source",
+                                                      [INDEX_EVERY] = "every",
                                                       [INDEX_SOURCE_POSITIONS] =
                                                           "source_positions" };
 

@@ -25,6 +25,7 @@ enum rows {
     ROWS_ONE,    /* one of each segment of the step */
     ROWS_SOURCE, /* all tokens of the source, which a second stack reads; they are there
                    in the first step of a sequence only */
+    ROWS_TABLE,  /* all rows of a table (program.table), whatever the step */
     ROWS_SENT,   /* one for each expert that a row of this rank is sent to, by expert,
                     where ranks share out the experts */
     ROWS_CHOSEN, /* one for each expert of this rank that a row is sent to, by expert;
@@ -35,7 +36,8 @@ enum index {
     INDEX_IDS,
     INDEX_POSITIONS,
     INDEX_TOKEN_TYPES,
-    INDEX_SOURCE,
+    INDEX_EVERY,
+    INDEX_SOURCE, /* and what follows have the source's rows */
     INDEX_SOURCE_POSITIONS,
     INDEX_KINDS
 };
@@ -172,12 +174,15 @@ struct inst {
             bool causal;
             double drop; /* rate at which weights are dropped, and where in the model */
             uint64_t site;
-            uint64_t far; /* relative bias: distances from here on share a bucket; the
-                             inst's weight is the table [buckets][heads] */
-            bool sinks;   /* the inst's weight is instead a score for each head, of a
-                             key without a value; those of the heads that are held: head
-                             i of group g has number (sink_group + g) * sink_per +
-                             sink_within + i */
+            uint64_t far; /* relative bias: distances from here on share a bucket;
+                             the inst's weight is the table [buckets][heads];
+                             OP_RELATE: 0: no two distances do */
+            uint64_t bias_first; /* the table's column for the first head held */
+            uint64_t span;       /* OP_RELATE: half of the table's rows */
+            bool sinks; /* the inst's weight is instead a score for each head, of a
+                           key without a value; those of the heads held: head
+                           i of group g has number (sink_group + g) * sink_per +
+                           sink_within + i */
             uint64_t sink_group, sink_within, sink_per;
         } attention;
         struct {
@@ -283,6 +288,7 @@ struct program {
     int *back_export;      /* [nimports]: those sent to the stage before */
     char **line;           /* "layer.3.q = ...", for messages */
     int nlines;
+    uint64_t table;    /* rows of ROWS_TABLE */
     bool source;       /* a source is read */
     bool causal;       /* some attention is causal: text can be generated */
     bool dynamic_rope; /* the cache of a text that has grown is not that of one read */

@@ -42,7 +42,7 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
         return build_error(b, arg[0].at,
-                           "expected ids, positions, token_types, source or "
+                           "expected ids, positions, token_types, every, source or "
                            "source_positions");
     rows = t->axis[0];
     cols = t->axis[1];
@@ -51,11 +51,18 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     if (cut_rows && cut_cols)
         return build_error(b, arg[1].at, "the table is cut on both axes");
     dealt = axis_dealt(rows, &b->m->scope);
+    if (arg[0].index == INDEX_EVERY && b->p->table && b->p->table != rows->size)
+        return build_error(b, arg[1].at, "there is a table of %llu rows already",
+                           (unsigned long long)b->p->table);
     inst = build_emit(b, op, cols,
                       cut_rows   ? PLACE_PARTIAL
                       : cut_cols ? PLACE_CUT
                                  : PLACE_WHOLE,
-                      arg[0].index >= INDEX_SOURCE ? ROWS_SOURCE : ROWS_TOKENS);
+                      arg[0].index >= INDEX_SOURCE  ? ROWS_SOURCE
+                      : arg[0].index == INDEX_EVERY ? ROWS_TABLE
+                                                    : ROWS_TOKENS);
+    if (arg[0].index == INDEX_EVERY)
+        b->p->table = rows->size;
     b->p->source |= arg[0].index >= INDEX_SOURCE;
     inst->weight = build_weight(b, arg[1].tensor);
     inst->embedding.index = (enum index)arg[0].index;

@@ -30,7 +30,7 @@ struct set {
 
 struct attend {
     const struct program *p;
-    struct sequence *s;
+    struct sequence *s, *from; /* of the text, and of its source */
     struct link *link;
     struct cache cache;
     size_t *source;        /* [sequences]: rows that its source has */
@@ -51,8 +51,8 @@ struct attend {
     struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
     size_t block_at;                   /* of the tables in the upload */
     const int32_t *block;
-    size_t rows_at; /* two counts: rows of this rank, and those gathered */
-    const int32_t *gathered;
+    size_t rows_at; /* two counts of each of S and FROM: rows of this rank, and those
+                       gathered */
     uint64_t context;
 };
 
@@ -121,10 +121,15 @@ static int check_sharing(const struct attend *a, struct err *err)
     for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
 
+        if (inst->op == OP_RELATE)
+            return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
+                           p->model->family);
         if (inst->op != OP_ATTENTION)
             continue;
-        if (p->source || (inst->weight >= 0 && !inst->attention.sinks))
-            return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
+        if (p->source && a->s->ring > 1)
+            return err_set(err, ERR_NO,
+                           "a ring of ranks cannot share the sequences of family %s: "
+                           "--sp-mode ulysses",
                            p->model->family);
         if ((uint64_t)a->s->across > inst->attention.heads)
             return err_set(
@@ -178,7 +183,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static int open_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
                         struct err *err)
 {
-    size_t rows = sequence_gathered_most(a->s, l->tokens), keys = rows;
+    size_t rows = larger(sequence_gathered_most(a->s, l->tokens),
+                         sequence_gathered_most(a->from, l->source));
+    size_t keys = rows;
     uint64_t most[3] = { 0 }, kept = 0, result = 0, heads = 0;
     bool around = a->s->ring > 1;
 
@@ -220,7 +227,8 @@ static int open_scratch(struct attend *a, const struct cache_limits *l, size_t c
 }
 
 int attend_open(struct attend **out, const struct program *p, struct sequence *s,
-                struct link *link, const struct cache_limits *limits, struct err *err)
+                struct sequence *from, struct link *link,
+                const struct cache_limits *limits, struct err *err)
 {
     struct attend *a = xcalloc(1, sizeof(*a));
     struct cache_limits own = *limits;
@@ -230,6 +238,7 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
 
     a->p = p;
     a->s = s;
+    a->from = from;
     a->link = link;
     own.context = capacity_of(a, limits);
     own.windows = alone(a);
@@ -427,7 +436,23 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
     add_set(&a->self, u, &r, 1);
     r.keys = 0;
     add_set(&a->none, u, &r, 1);
+    r = (struct range){ .rows = (int32_t)a->from->gathered,
+                        .start = (int32_t)a->from->begin,
+                        .keys = (int32_t)s->nsource,
+                        .block = -1 };
+    add_set(&a->source_self, u, &r, 1);
     for (int g = 0; g < a->cache.ngroups; g++) {
+        if (a->cache.group[g].source) {
+            r = (struct range){ .rows = (int32_t)a->from->gathered,
+                                .keys = (int32_t)a->source[s->sequence],
+                                .write_row = (int32_t)a->from->begin,
+                                .block = table_of(a, g, s->sequence) };
+            add_set(&a->kept_source, u, &r, 1);
+            r.rows = (int32_t)a->s->gathered;
+            r.start = (int32_t)(s->start + a->s->begin);
+            add_set(&a->group[g], u, &r, 1);
+            continue;
+        }
         r = (struct range){ .rows = (int32_t)a->s->gathered,
                             .start = (int32_t)(s->start + a->s->begin),
                             .keys = (int32_t)(s->start + s->n),
@@ -496,13 +521,14 @@ void attend_forget(struct attend *a, size_t sequence)
 int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
                  struct upload *u, struct err *err)
 {
-    int32_t rows[2] = { (int32_t)a->s->count, (int32_t)a->s->gathered };
+    int32_t rows[4] = { (int32_t)a->s->count, (int32_t)a->s->gathered,
+                        (int32_t)a->from->count, (int32_t)a->from->gathered };
     size_t written = 0;
 
     for (size_t i = 0; i < n; i++)
         if (extend(a, &segment[i], &written, err) < 0)
             return -1;
-    a->rows_at = upload_add(u, rows, 2, sizeof(*rows));
+    a->rows_at = upload_add(u, rows, 4, sizeof(*rows));
     a->block_at = upload_add(u, NULL, 0, sizeof(int32_t));
     for (int g = 0; g < a->cache.ngroups; g++)
         for (size_t i = 0; i < n; i++)
@@ -523,7 +549,7 @@ void attend_ready(struct attend *a, const struct upload *u)
 {
     a->block = upload_at(u, a->block_at);
     a->s->rows = upload_at(u, a->rows_at);
-    a->gathered = a->s->rows + 1;
+    a->from->rows = a->s->rows + 2;
     for (int g = 0; g < a->cache.ngroups; g++)
         set_ready(&a->group[g], u);
     set_ready(&a->kept_source, u);
@@ -553,10 +579,22 @@ static int run(struct attend *a, enum op op, struct call *call, struct err *err)
     return a->link->ops->kernel[op](a->link->device, call, err);
 }
 
-/* Gathered rows of COLS columns at X. */
+/* How the rows of value V are shared. */
+static struct sequence *shared_as(const struct attend *a, int v)
+{
+    return a->p->value[v].rows == ROWS_SOURCE ? a->from : a->s;
+}
+
+/* Gathered rows of S, of COLS columns, at X. */
+static struct buffer gathered_of(const struct sequence *s, void *x, uint64_t cols)
+{
+    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32 };
+}
+
+/* The same of the text. */
 static struct buffer gathered(const struct attend *a, void *x, uint64_t cols)
 {
-    return (struct buffer){ x, a->gathered, a->s->gathered, cols, DTYPE_F32 };
+    return gathered_of(a->s, x, cols);
 }
 
 /* The pool that side SIDE of attention INST is kept in. */
@@ -575,6 +613,7 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
 {
     int slot = call->inst->keep.slot, group = a->cache.group_of[slot], side;
     const struct inst *reader;
+    struct sequence *s = shared_as(a, call->inst->dst);
     struct head_part h;
 
     if (group < 0)
@@ -588,9 +627,9 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
         return 0; /* another's turn */
     reader = reader_of(a->p, call->inst->dst, &side);
     h = heads_of(a, reader, side);
-    if (sequence_to_heads(a->s, &h, per_of(reader), a->kept, call->x[0].data, err) < 0)
+    if (sequence_to_heads(s, &h, per_of(reader), a->kept, call->x[0].data, err) < 0)
         return -1;
-    call->x[0] = gathered(a, a->kept, heads_cols(&h));
+    call->x[0] = gathered_of(s, a->kept, heads_cols(&h));
     return run(a, OP_KEEP, call, err);
 }
 
@@ -606,6 +645,7 @@ static struct inst part_inst(const struct attend *a, const struct inst *inst)
     part.attention.groups = h.group_count;
     part.attention.within_start += h.within_start;
     part.attention.within = h.within_count;
+    part.attention.bias_first += h.group_start;
     part.attention.sink_group += h.group_start;
     part.attention.sink_within += h.within_start;
     return part;
@@ -801,11 +841,12 @@ static int attend_ring(struct attend *a, struct call *call, const struct inst *i
 static int take_side(struct attend *a, struct call *call, const struct inst *inst,
                      int side, float *room, struct err *err)
 {
+    struct sequence *s = shared_as(a, inst->src[side]);
     struct head_part h = heads_of(a, inst, side);
 
-    if (sequence_to_heads(a->s, &h, per_of(inst), room, call->x[side].data, err) < 0)
+    if (sequence_to_heads(s, &h, per_of(inst), room, call->x[side].data, err) < 0)
         return -1;
-    call->x[side] = gathered(a, room, heads_cols(&h));
+    call->x[side] = gathered_of(s, room, heads_cols(&h));
     return 0;
 }
 
@@ -813,6 +854,7 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
 {
     const struct inst *inst = call->inst;
     int group = cache_side(&a->cache, inst, 1);
+    struct sequence *s = shared_as(a, inst->dst);
     float *y = call->y.data;
     struct head_part h;
     struct inst part;
@@ -831,16 +873,16 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
         return run(a, OP_ATTENTION, call, err);
     part = part_inst(a, inst);
     h = heads_of(a, inst, 0);
-    if (sequence_to_heads(a->s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)
+    if (sequence_to_heads(s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)
         return -1;
     call->inst = &part;
-    call->x[0] = gathered(a, a->q, heads_cols(&h));
+    call->x[0] = gathered_of(s, a->q, heads_cols(&h));
     h = result_of(a, inst);
-    call->y = gathered(a, a->y, heads_cols(&h));
+    call->y = gathered_of(s, a->y, heads_cols(&h));
     if (a->s->ring == 1 ? run(a, OP_ATTENTION, call, err) < 0
                         : attend_ring(a, call, inst, group >= 0, err) < 0)
         return -1;
-    return sequence_to_rows(a->s, &h, per_of(inst), y, a->y, err);
+    return sequence_to_rows(s, &h, per_of(inst), y, a->y, err);
 }
 
 int attend_back(struct attend *a, struct call *call, struct err *err)

@@ -19,10 +19,10 @@ struct attend_segment {
     size_t source_row, nsource; /* of a new one's source */
 };
 
-/* P, S and LINK must outlive it.  ERR_NO when the ranks that exchange heads are more
- * than the heads. */
+/* P, S, FROM (how the source's tokens are shared) and LINK must outlive it.  ERR_NO
+ * when the ranks that exchange heads are more than the heads. */
 MUST_CHECK int attend_open(struct attend **out, const struct program *p,
-                           struct sequence *s, struct link *link,
+                           struct sequence *s, struct sequence *from, struct link *link,
                            const struct cache_limits *limits, struct err *err);
 void attend_free(struct attend *a);
 uint64_t attend_cache_bytes(const struct attend *a);

@@ -22,7 +22,7 @@ struct engine {
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
-    struct sequence sequence;
+    struct sequence sequence, source; /* of the text, and of what it follows */
     struct attend *attend;
     struct exchange exchange;
     struct upload upload;
@@ -47,12 +47,13 @@ struct engine {
 
 static int open_arena(struct engine *e, struct err *err)
 {
-    uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = sequence_rows_most(
-                                      &e->sequence,
-                                      e->limits.tokens + e->limits.running),
-                                  [ROWS_WANTED] = e->limits.wanted,
-                                  [ROWS_ONE] = e->limits.segments,
-                                  [ROWS_SOURCE] = e->limits.sources };
+    uint64_t most[ROWS_KINDS] = {
+        [ROWS_TOKENS] =
+            sequence_rows_most(&e->sequence, e->limits.tokens + e->limits.running),
+        [ROWS_WANTED] = e->limits.wanted,
+        [ROWS_ONE] = e->limits.segments,
+        [ROWS_SOURCE] = sequence_rows_most(&e->source, e->limits.sources)
+    };
 
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
     if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
@@ -93,9 +94,10 @@ int engine_open(struct engine **out, const struct program *program,
     e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
+    sequence_init(&e->source, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
-    if (open_arena(e, err) < 0 ||
-        attend_open(&e->attend, program, &e->sequence, &e->link, &cache, err) < 0) {
+    if (open_arena(e, err) < 0 || attend_open(&e->attend, program, &e->sequence,
+                                              &e->source, &e->link, &cache, err) < 0) {
         engine_free(e);
         return -1;
     }
@@ -112,6 +114,7 @@ void engine_free(struct engine *e)
     attend_free(e->attend);
     exchange_close(&e->exchange);
     sequence_clear(&e->sequence);
+    sequence_clear(&e->source);
     upload_clear(&e->upload);
     link_clear(&e->link);
     e->ops->release(e->device, e->arena);
@@ -154,7 +157,7 @@ uint64_t engine_arena_bytes(const struct engine *e)
 
 uint64_t engine_moved_bytes(const struct engine *e)
 {
-    return e->sequence.moved;
+    return e->sequence.moved + e->source.moved;
 }
 
 void engine_forget(struct engine *e, size_t sequence)
@@ -321,13 +324,17 @@ static int export(struct engine *e, struct err *err)
     return 0;
 }
 
-/* Is output I made here, of rows that the ranks of the sequence group share out? */
-static bool is_shared(const struct engine *e, int i)
+/* How the ranks of the sequence group share out the rows of output I, which is made
+ * here; NULL where they do not. */
+static struct sequence *shared_as(struct engine *e, int i)
 {
     const struct program_output *o = &e->p->output[i];
+    enum rows rows = e->p->value[o->value].rows;
+    struct sequence *s = rows == ROWS_TOKENS   ? &e->sequence
+                         : rows == ROWS_SOURCE ? &e->source
+                                               : NULL;
 
-    return o->stage == e->p->coord[MESH_PP] &&
-           e->p->value[o->value].rows == ROWS_TOKENS && !e->sequence.shared;
+    return o->stage == e->p->coord[MESH_PP] && s && !s->shared ? s : NULL;
 }
 
 /* The rows of all tokens, on the group's first rank. */
@@ -335,13 +342,14 @@ static int collect(struct engine *e, struct err *err)
 {
     for (int i = 0; i < e->p->noutputs; i++) {
         int v = e->p->output[i].value;
-        uint64_t bytes = e->sequence.n * e->p->value[v].cols * sizeof(float);
+        struct sequence *s = shared_as(e, i);
+        uint64_t bytes = s ? s->n * e->p->value[v].cols * sizeof(float) : 0;
         struct whole *w = &e->whole[i];
         const void *own;
 
-        if (!is_shared(e, i))
+        if (!s)
             continue;
-        if (e->sequence.comm->rank == 0 && w->bytes < bytes) {
+        if (s->comm->rank == 0 && w->bytes < bytes) {
             free(w->x);
             w->bytes = 0;
             w->x = mem_alloc(bytes, e->p->output[i].name, err);
@@ -350,7 +358,7 @@ static int collect(struct engine *e, struct err *err)
             w->bytes = bytes;
         }
         if (link_read(&e->link, address(e, v), bytes_of(e, v), &own, err) < 0 ||
-            sequence_collect(&e->sequence, w->x, own, e->p->value[v].cols, err) < 0)
+            sequence_collect(s, w->x, own, e->p->value[v].cols, err) < 0)
             return -1;
     }
     return 0;
@@ -439,8 +447,11 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
     }
     for (int k = 0; k < INDEX_KINDS; k++)
-        o->index[k] = upload_add(
-            u, NULL, k >= INDEX_SOURCE ? e->rows[ROWS_SOURCE] : tokens, unit);
+        o->index[k] = upload_add(u, NULL,
+                                 k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
+                                 : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
+                                                    : tokens,
+                                 unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
     o->first = upload_add(u, NULL, n, unit);
@@ -481,6 +492,21 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         taken_target[output + i] = s->targets ? s->targets[s->wanted[i]] : -1;
         if (s->draw)
             draw[output + i] = s->draw[i];
+    }
+}
+
+/* Of its source the rows of this rank, which begin at ROW: the ids and where they are.
+ */
+static void fill_source(const struct engine *e, const struct segment *s, size_t row,
+                        int32_t *ids, int32_t *at)
+{
+    bool one = e->source.comm->size == 1;
+    size_t first = one ? 0 : e->source.first,
+           count = one ? s->nsource : e->source.count;
+
+    for (size_t k = 0; k < count; k++) {
+        ids[row + k] = s->source[first + k];
+        at[row + k] = (int32_t)(first + k);
     }
 }
 
@@ -526,9 +552,13 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     e->rows[ROWS_TOKENS] = e->sequence.count;
     e->rows[ROWS_WANTED] = wanted;
     e->rows[ROWS_ONE] = n;
-    e->rows[ROWS_SOURCE] = source;
+    sequence_begin(&e->source, source);
+    e->rows[ROWS_SOURCE] = e->source.count;
+    e->rows[ROWS_TABLE] = e->p->table;
     upload_begin(&e->upload);
     add_offsets(e, &o, n);
+    for (size_t i = 0; i < e->rows[ROWS_TABLE]; i++)
+        ((int32_t *)upload_host(&e->upload, o.index[INDEX_EVERY]))[i] = (int32_t)i;
     wanted = 0;
     for (size_t i = 0; i < n; i++) {
         int32_t *first = upload_host(&e->upload, o.first);
@@ -537,10 +567,7 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
 
         fill_segment(e, &o, &s[i], own[i].row, wanted);
         first[i] = own_row(e, own[i].row, 0);
-        for (size_t k = 0; k < s[i].nsource; k++) {
-            ids[own[i].source_row + k] = s[i].source[k];
-            at[own[i].source_row + k] = (int32_t)k;
-        }
+        fill_source(e, &s[i], own[i].source_row, ids, at);
         wanted += s[i].nwanted;
     }
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
@@ -616,8 +643,10 @@ int engine_output(struct engine *e, int i, const float **out, size_t *rows,
     int v = e->p->output[i].value;
     const void *x = e->whole[i].x;
 
-    if (is_shared(e, i) && e->sequence.comm->rank == 0) {
-        *rows = e->sequence.n;
+    const struct sequence *s = shared_as(e, i);
+
+    if (s && s->comm->rank == 0) {
+        *rows = s->n;
     } else {
         *rows = rows_of(e, v);
         if (link_read(&e->link, address(e, v), bytes_of(e, v), &x, err) < 0)

@@ -8,6 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/decoder.c %D%/decoder.h \
     %D%/frame.c %D%/frame.h \
     %D%/normalizer.c %D%/normalizer.h \
+    %D%/oldfiles.c %D%/oldfiles.h \
     %D%/onig.c \
     %D%/pattern.c %D%/pattern.h \
     %D%/pieces.c %D%/pieces.h \

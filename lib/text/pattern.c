@@ -18,7 +18,7 @@ struct pattern {
 static int compile(struct pattern **out, const char *where, const char *text,
                    uint32_t options, struct err *err)
 {
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    pcre2_compile_context *context = xcheck(pcre2_compile_context_create(NULL));
     pcre2_code *code;
     int error;
     PCRE2_SIZE at;
@@ -32,8 +32,9 @@ static int compile(struct pattern **out, const char *where, const char *text,
         PCRE2_UCHAR what[128] = "";
 
         pcre2_get_error_message(error, what, sizeof(what));
-        return err_set(err, ERR_INPUT, "%s: pattern, byte %zu of '%s': %s", where,
-                       (size_t)at, text, (const char *)what);
+        return err_set(err, error == PCRE2_ERROR_HEAP_FAILED ? ERR_SYSTEM : ERR_INPUT,
+                       "%s: pattern, byte %zu of '%s': %s", where, (size_t)at, text,
+                       (const char *)what);
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* slower without, but right */
     *out = xcalloc(1, sizeof(**out));
@@ -99,7 +100,7 @@ void finder_init(struct finder *f, const struct pattern *p, const char *text,
                  size_t len)
 {
     *f = (struct finder){ .pattern = p, .text = text, .len = len };
-    f->data = p->is ? NULL : pcre2_match_data_create(16, NULL);
+    f->data = p->is ? NULL : xcheck(pcre2_match_data_create(16, NULL));
 }
 
 void finder_clear(struct finder *f)
@@ -139,7 +140,7 @@ int finder_next(struct finder *f, struct err *err)
         if (n == PCRE2_ERROR_NOMATCH)
             return 0;
         if (n < 0)
-            return err_set(err, ERR_INPUT,
+            return err_set(err, n == PCRE2_ERROR_NOMEMORY ? ERR_SYSTEM : ERR_INPUT,
                            "the tokenizer's pattern fails on this text (%d)", n);
         range = pcre2_get_ovector_pointer(f->data);
         if (range[0] != range[1] || !f->any || range[1] != f->end) {

@@ -5,7 +5,7 @@
 
 The shapes are those of the models' config.json; the parameters are counted by the classes of
 `transformers` (5.23) on PyTorch's meta device, tied tensors once, the correction biases of
-experts, which are buffers there, as what files hold.
+experts and of logits, which are buffers there, as what files hold.
 """
 import json
 import sys
@@ -16,7 +16,32 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 transformers.logging.set_verbosity_error()
 
+def two(layers, heads, ffn, vocab, hidden, decoders=None, **kw):
+    return dict(encoder_layers=layers, decoder_layers=decoders or layers, encoder_attention_heads=heads,
+                decoder_attention_heads=heads, encoder_ffn_dim=ffn, decoder_ffn_dim=ffn, vocab_size=vocab,
+                d_model=hidden, **kw)
+
+
 SHAPES = {
+    "bart-base": ("bart", two(6, 12, 3072, 50265, 768)),
+    "bart-large-cnn": ("bart", two(12, 16, 4096, 50264, 1024)),
+    "mbart-large-cc25": ("mbart", two(12, 16, 4096, 250027, 1024, scale_embedding=True)),
+    "barthez": ("mbart", two(6, 12, 3072, 50002, 768)),
+    "plbart-base": ("plbart", two(6, 12, 3072, 50005, 768)),
+    "opus-mt-en-de": ("marian", two(6, 8, 2048, 58101, 512, max_position_embeddings=512, activation_function="swish",
+        scale_embedding=True)),
+    "pegasus-large": ("pegasus", two(16, 16, 4096, 96103, 1024, scale_embedding=True, activation_function="relu")),
+    "m2m100_418M": ("m2m_100", two(12, 16, 4096, 128112, 1024)),
+    "nllb-200-3.3B": ("m2m_100", two(24, 16, 8192, 256206, 2048)),
+    "blenderbot-400M-distill": ("blenderbot", two(2, 32, 5120, 8008, 1280, 12)),
+    "blenderbot_small-90M": ("blenderbot-small", two(8, 16, 2048, 54944, 512)),
+    "wmt19-en-de": ("fsmt", {**two(6, 16, 8192, 42024, 1024), "decoder_ffn_dim": 4096, "src_vocab_size": 42024,
+        "tgt_vocab_size": 42024}),
+    "led-base-16384": ("led", two(6, 12, 3072, 50265, 768, attention_window=1024)),
+    "bigbird-pegasus-large": ("bigbird_pegasus", two(16, 16, 4096, 96103, 1024)),
+    "umt5-small": ("umt5", dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=256384)),
+    "long-t5-local-base": ("longt5", dict(d_model=768, d_kv=64, d_ff=2048, num_layers=12, num_heads=12,
+        vocab_size=32128, feed_forward_proj="gated-gelu")),
     "granite-3.1-8b": ("granite", dict(hidden_size=4096, intermediate_size=12800, num_hidden_layers=40,
         num_attention_heads=32, num_key_value_heads=8, vocab_size=49155, max_position_embeddings=131072,
         tie_word_embeddings=True, embedding_multiplier=12.0, attention_multiplier=0.0078125, residual_multiplier=0.22,
@@ -82,12 +107,42 @@ SHAPES = {
         num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4)),
 }
 
-for name, (kind, settings) in SHAPES.items():
+BERT = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
+FAR = dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)
+LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+# encoders, counted without a head; not those of which a part is kept aside (luke, longformer, roformer)
+ENCODERS = {
+    "distilbert-base": ("distilbert", dict(vocab_size=30522, dim=768, n_layers=6, n_heads=12, hidden_dim=3072)),
+    "electra-small": ("electra", dict(vocab_size=30522, embedding_size=128, hidden_size=256, num_hidden_layers=12,
+        num_attention_heads=4, intermediate_size=1024)),
+    "electra-large": ("electra", dict(vocab_size=30522, embedding_size=1024, **LARGE)),
+    "albert-base-v2": ("albert", dict(vocab_size=30000, embedding_size=128, **BERT)),
+    "camembert-base": ("camembert", dict(vocab_size=32005, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
+    "xlm-roberta-large": ("xlm-roberta", dict(vocab_size=250002, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **LARGE)),
+    "all-mpnet-base-v2": ("mpnet", dict(vocab_size=30527, max_position_embeddings=514, **BERT)),
+    "modernbert-base": ("modernbert", dict(vocab_size=50368, hidden_size=768, intermediate_size=1152, num_hidden_layers=22, num_attention_heads=12)),
+    "nomic-embed-text-v1.5": ("nomic_bert", dict(vocab_size=30528, **BERT)),
+    "deberta-v3-base": ("deberta-v2", dict(vocab_size=128100, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, **FAR, **BERT)),
+    "deberta-base": ("deberta", dict(vocab_size=50265, **FAR, **BERT)),
+    "bigbird-base": ("big_bird", dict(vocab_size=50358, max_position_embeddings=4096, **BERT)),
+    "megatron-bert-345m": ("megatron-bert", dict(vocab_size=29056, **LARGE)),
+    "dpr-question": ("dpr", dict(vocab_size=30522, **BERT)),
+    "bert-generation-l24": ("bert-generation", dict(vocab_size=50358, **LARGE)),
+    "ibert-base": ("ibert", dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
+    "xlm-mlm-en-2048": ("xlm", dict(vocab_size=30145, emb_dim=2048, n_layers=12, n_heads=16)),
+    "flaubert-base-cased": ("flaubert", dict(vocab_size=68729, emb_dim=768, n_layers=12, n_heads=12)),
+}
+
+for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
     if sys.argv[1:] and name not in sys.argv[1:]:
         continue
+    loader = transformers.AutoModel if name in ENCODERS else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**settings))
+        config = CONFIG_MAPPING[kind](**settings)
+        if name not in ENCODERS and config.is_encoder_decoder:
+            loader = transformers.AutoModelForSeq2SeqLM
+        model = loader.from_config(config)
     count = model.num_parameters() + sum(
-        b.numel() for key, b in model.named_buffers() if key.endswith("e_score_correction_bias"))
+        b.numel() for key, b in model.named_buffers() if key.endswith(("e_score_correction_bias", "final_logits_bias")))
     config = {"model_type": kind, "architectures": [type(model).__name__], **settings}
     print(name, "exact", count, json.dumps(config), sep="\t")

@@ -73,12 +73,29 @@ MODELS = {
                                             "use_entity_aware_attention": False, "num_labels": 3}),
     "longformer": ("Longformer" + MLM, "Longformer", {**SMALL, "pad_token_id": 1, "attention_window": [8, 4]}),
     "longformer-tags": ("Longformer" + TAGS, "Longformer", {**ODD, "pad_token_id": 1, "attention_window": 6, "num_labels": 3}),
+    "deberta-v2": ("DebertaV2" + MLM, "DebertaV2", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True,
+        position_biased_input=False, type_vocab_size=0, max_position_embeddings=64)),
+    "deberta-v2-class": ("DebertaV2" + CLASS, "DebertaV2", dict(
+        ODD, relative_attention=True, pos_att_type="c2p|p2c", max_relative_positions=12, type_vocab_size=2, num_labels=3,
+        pooler_hidden_size=15)),
+    "deberta": ("Deberta" + MLM, "Deberta", dict(
+        SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0)),
+    "deberta-tags": ("Deberta" + TAGS, "Deberta", dict(
+        ODD, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=2, num_labels=3, max_relative_positions=24)),
     "xlm": ("XLMWithLMHeadModel", "XLM", OLD),
     "xlm-class": ("XLM" + CLASS, "XLM", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3, n_langs=3, gelu_activation=False)),
     "flaubert": ("FlaubertWithLMHeadModel", "Flaubert", dict(OLD, pre_norm=True)),
     "flaubert-class": ("Flaubert" + CLASS, "Flaubert", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3)),
 }
 
+# what is cut alone, in tests/data/cut, without an answer
+CUT = {
+    "layoutlm": ("LayoutLMForTokenClassification", "LayoutLM", dict(SMALL, max_2d_position_embeddings=9)),
+    "tapas": ("TapasForMaskedLM", "Tapas", dict(SMALL, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10])),
+    "squeezebert": ("SqueezeBertForMaskedLM", "SqueezeBert", dict(SMALL, embedding_size=24)),
+    "mobilebert": ("MobileBertForMaskedLM", "MobileBert", dict(SMALL, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=3)),
+}
 
 # FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give
 transformers.EncoderDecoderCache.__getitem__ = lambda self, layer: None
@@ -107,7 +124,7 @@ def answers(out, kind):
 
 
 def write(path, name):
-    kind, config, values = MODELS[name]
+    kind, config, values = {**MODELS, **CUT}[name]
     cls = getattr(transformers, kind)
     shutil.rmtree(path, ignore_errors=True)
     model = cls(getattr(transformers, config + "Config")(**values)).eval()
@@ -120,6 +137,10 @@ def write(path, name):
     model.to(dtype)
     model.config.dtype = dtype
     model.save_pretrained(path)
+    if name in CUT:
+        for entry in os.scandir(path):
+            os.chmod(entry.path, 0o644)
+        return
     ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
     model = cls.from_pretrained(path, dtype=torch.float64, attn_implementation=None if kind.startswith("Longformer") else "eager").eval()
     inputs = torch.tensor([ids])
@@ -143,8 +164,8 @@ def main():
     parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(here, "..", "data", "encoders"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    for name in args.names or MODELS:
-        write(os.path.join(args.out, name), name)
+    for name in args.names or [*MODELS, *CUT]:
+        write(os.path.join(args.out, "../cut" if name in CUT else "", name), name)
 
 
 if __name__ == "__main__":

@@ -191,9 +191,12 @@ static int build(struct builder *b, struct json *j, int index, int depth)
 static int parse_error(const struct yaml *y, const yaml_parser_t *parser,
                        struct err *err)
 {
+    /* libyaml says what is wrong with a text, always */
+    if (parser->error == YAML_MEMORY_ERROR || !parser->problem)
+        return err_set(err, ERR_SYSTEM, "%s: no memory", y->doc.name);
     return err_set(err, ERR_INPUT, "%s:%zu:%zu: %s", y->doc.name,
                    parser->problem_mark.line + 1, parser->problem_mark.column + 1,
-                   parser->problem ? parser->problem : "not YAML");
+                   parser->problem);
 }
 
 /* What libyaml makes of a text costs some 200 bytes a node, measured; nodes are parted

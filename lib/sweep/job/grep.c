@@ -31,13 +31,13 @@ int grep_open(struct grep **out, const char *regex, struct err *err)
         PCRE2_UCHAR why[128] = "";
 
         pcre2_get_error_message(error, why, sizeof(why));
-        return err_set(err, ERR_USAGE, "'%s', byte %zu: %s", regex, (size_t)at,
-                       (const char *)why);
+        return err_set(err, error == PCRE2_ERROR_HEAP_FAILED ? ERR_SYSTEM : ERR_USAGE,
+                       "'%s', byte %zu: %s", regex, (size_t)at, (const char *)why);
     }
     g = xcalloc(1, sizeof(*g));
     g->code = code;
-    g->found = pcre2_match_data_create(2, NULL);
-    g->limits = pcre2_match_context_create(NULL);
+    g->found = xcheck(pcre2_match_data_create(2, NULL));
+    g->limits = xcheck(pcre2_match_context_create(NULL));
     pcre2_set_match_limit(g->limits, MAX_STEPS);
     pcre2_set_heap_limit(g->limits, MAX_KIB);
     pcre2_pattern_info(code, PCRE2_INFO_CAPTURECOUNT, &g->ngroups);

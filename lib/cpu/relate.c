@@ -1,0 +1,143 @@
+/* relate - attention whose scores depend on what stands between key and query
+ *
+ * He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", eq. 4:
+ * the score of query i and key j is q_i k_j + q_i p_r + k_j u_r, p and u the table's
+ * rows as keys and as queries, r the row for the distance i - j.  A task is a head of a
+ * text. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+enum { BLOCK = 16 }; /* queries at a time */
+
+/* The signed bucket of DISTANCE (query less key): the first half of SPAN stand for
+ * themselves, those beyond on a logarithmic scale up to FAR; 0 FAR: all for themselves
+ * (build_relative_position of DeBERTa's code, in f32 as there). */
+static int64_t bucket_of(int64_t distance, int64_t span, int64_t far)
+{
+    int64_t mid = span / 2, away = distance < 0 ? -distance : distance;
+    float f;
+
+    if (!far || away <= mid)
+        return distance;
+    f = ceilf(logf((float)away / (float)mid) /
+              logf((float)((double)(far - 1) / (double)mid)) * (float)(mid - 1)) +
+        (float)mid;
+    return distance < 0 ? -(int64_t)f : (int64_t)f;
+}
+
+/* The table's row for DISTANCE. */
+static size_t row_of(const struct inst *inst, int64_t distance)
+{
+    int64_t span = (int64_t)inst->attention.span;
+    int64_t row = bucket_of(distance, span, (int64_t)inst->attention.far) + span;
+
+    return (size_t)(row < 0 ? 0 : row > 2 * span - 1 ? 2 * span - 1 : row);
+}
+
+struct job {
+    const struct cpu_relate *c;
+    const struct inst *inst;
+    size_t stride; /* between rows of q, k, v, the tables and y */
+    size_t most;   /* tokens of a text */
+    size_t *row;   /* [2 most - 1]: of the distances from 1 - most on */
+    float *room;   /* [threads][room_n] */
+    size_t room_n;
+};
+
+static void softmax(float *s, size_t n, float scale)
+{
+    float most = -INFINITY;
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = s[i] > most ? s[i] : most;
+    for (size_t i = 0; i < n; i++) {
+        s[i] = expf((s[i] - most) * scale);
+        sum += (double)s[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        s[i] = (float)((double)s[i] / sum);
+}
+
+/* Task: head TASK % heads of text TASK / heads. */
+static void one_head(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    const struct cpu_relate *c = j->c;
+    size_t heads = j->inst->attention.heads, dim = j->inst->attention.head_dim;
+    size_t text = task / heads, head = task % heads;
+    size_t first = (size_t)c->first[text];
+    size_t n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first;
+    const size_t *row = j->row + j->most - 1; /* row[0] is that of distance 0 */
+    size_t low, used;
+    float *key_score, *score, *query_score;
+
+    if (!n)
+        return;
+    low = row[1 - (ptrdiff_t)n];
+    used = row[(ptrdiff_t)n - 1] - low + 1;
+    key_score = j->room + (size_t)thread * j->room_n; /* [n][used] */
+    score = key_score + n * used;                     /* [BLOCK][n] */
+    query_score = score + BLOCK * n;                  /* [BLOCK][used] */
+    cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
+             c->as_query + low * j->stride + head * dim, j->stride, used, dim);
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t some = n - at < BLOCK ? n - at : BLOCK;
+        const float *q = c->q + (first + at) * j->stride + head * dim;
+        float *y = c->y + (first + at) * j->stride + head * dim;
+
+        cpu_dots(score, n, q, j->stride, some, c->k + first * j->stride + head * dim,
+                 j->stride, n, dim);
+        cpu_dots(query_score, used, q, j->stride, some,
+                 c->as_key + low * j->stride + head * dim, j->stride, used, dim);
+        for (size_t i = 0; i < some; i++) {
+            for (size_t t = 0; t < n; t++) {
+                size_t r = row[(ptrdiff_t)(at + i) - (ptrdiff_t)t] - low;
+
+                score[i * n + t] += query_score[i * used + r] + key_score[t * used + r];
+            }
+            softmax(score + i * n, n, (float)j->inst->attention.scale);
+            memset(y + i * j->stride, 0, dim * sizeof(*y));
+        }
+        cpu_add_weighted(y, j->stride, score, n, some,
+                         c->v + first * j->stride + head * dim, j->stride, dim, n);
+    }
+}
+
+int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relate *c,
+               struct err *err)
+{
+    struct job j = { .c = c, .inst = inst, .most = 1 };
+    uint64_t used;
+    int ret = -1;
+
+    j.stride = inst->attention.heads * inst->attention.head_dim;
+    for (size_t i = 0; i < c->ntexts; i++) {
+        size_t end = i + 1 < c->ntexts ? (size_t)c->first[i + 1] : c->rows;
+
+        j.most =
+            end - (size_t)c->first[i] > j.most ? end - (size_t)c->first[i] : j.most;
+    }
+    if (!inst->attention.heads || !c->rows)
+        return 0;
+    j.row = mem_alloc((2 * j.most - 1) * sizeof(*j.row), "rows by distance", err);
+    if (!j.row)
+        return -1;
+    for (size_t i = 0; i < 2 * j.most - 1; i++)
+        j.row[i] = row_of(inst, (int64_t)i - (int64_t)(j.most - 1));
+    used = j.row[2 * j.most - 2] - j.row[0] + 1;
+    j.room_n = j.most * used + BLOCK * (j.most + used);
+    j.room = mem_alloc((uint64_t)cpu_threads(d) * j.room_n * sizeof(float),
+                       "attention scores", err);
+    if (j.room) {
+        cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
+        ret = 0;
+    }
+    free(j.row);
+    free(j.room);
+    return ret;
+}

@@ -1,0 +1,553 @@
+/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt and SentencePiece
+ * models
+ *
+ * What stages each kind has is that of transformers' converters
+ * (convert_slow_tokenizer.py). */
+#include "lib/text/oldfiles.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/json.h"
+#include "lib/base/mem.h"
+#include "lib/text/setting.h"
+
+enum { MOST = 1 << 26, MOST_CONFIG = 1 << 24 }; /* bytes of files */
+
+/* ---- parts of a tokenizer.json ---- */
+
+static void add_added(struct str *out, size_t id, const char *text, bool special)
+{
+    str_addf(out, "%s{\"id\":%zu,\"content\":", out->s[out->len - 1] == '[' ? "" : ",",
+             id);
+    str_add_json(out, text);
+    str_addf(out,
+             ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+             "\"normalized\":false,\"special\":%s}",
+             special ? "true" : "false");
+}
+
+static void add_special(struct str *out, const char *name, int type)
+{
+    str_add(out, "{\"SpecialToken\":{\"id\":");
+    str_add_json(out, name);
+    str_addf(out, ",\"type_id\":%d}}", type);
+}
+
+/* BEGIN, the text, END; and of a pair BEGIN, first, END, second, END, with a type of
+ * its own for the second, or END twice between them. */
+static void add_template(struct str *out, const char *begin, size_t begin_id,
+                         const char *end, size_t end_id, bool typed)
+{
+    const char *name[2] = { begin, end };
+    size_t id[2] = { begin_id, end_id };
+
+    str_add(out, ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[");
+    add_special(out, begin, 0);
+    str_add(out, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},");
+    add_special(out, end, 0);
+    str_add(out, "],\"pair\":[");
+    add_special(out, begin, 0);
+    str_add(out, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},");
+    add_special(out, end, 0);
+    if (!typed) {
+        str_addc(out, ',');
+        add_special(out, end, 0);
+    }
+    str_addf(out, ",{\"Sequence\":{\"id\":\"B\",\"type_id\":%d}},", typed);
+    add_special(out, end, typed);
+    str_add(out, "],\"special_tokens\":{");
+    for (int i = 0; i < 2; i++) {
+        str_add(out, i ? "," : "");
+        str_add_json(out, name[i]);
+        str_add(out, ":{\"id\":");
+        str_add_json(out, name[i]);
+        str_addf(out, ",\"ids\":[%zu],\"tokens\":[", id[i]);
+        str_add_json(out, name[i]);
+        str_add(out, "]}");
+    }
+    str_add(out, "}}");
+}
+
+/* ---- vocab.txt ---- */
+
+/* The line that is TEXT, or -1. */
+static long line_of(char **line, size_t n, const char *text)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(line[i], text))
+            return (long)i;
+    return -1;
+}
+
+/* BERT's stages; special tokens are BERT's where there is a [CLS], else RoBERTa's, as
+ * MPNet has them. */
+static int word_piece(struct str *out, const char *path, char **line, size_t n,
+                      const cJSON *config, struct err *err)
+{
+    static const char *const known[2][5] = {
+        { "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]" },
+        { "<s>", "</s>", "<pad>", "[UNK]", "<mask>" },
+    };
+    bool bert = line_of(line, n, "[CLS]") >= 0;
+    const char *const *name = known[!bert];
+    const cJSON *accents = cJSON_GetObjectItemCaseSensitive(config, "strip_accents");
+    long begin = line_of(line, n, name[0]), end = line_of(line, n, name[1]);
+
+    if (begin < 0 || end < 0 || line_of(line, n, name[3]) < 0)
+        return err_set(err, ERR_INPUT, "%s: no '%s', '%s' or '%s'", path, name[0],
+                       name[1], name[3]);
+    str_add(out, "{\"added_tokens\":[");
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 5; k++)
+            if (!strcmp(line[i], name[k]))
+                add_added(out, i, line[i], true);
+    str_addf(out,
+             "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,"
+             "\"handle_chinese_chars\":%s,\"strip_accents\":%s,\"lowercase\":%s},"
+             "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}",
+             setting_flag(config, "tokenize_chinese_chars", true) ? "true" : "false",
+             setting_absent(accents) ? "null"
+             : cJSON_IsTrue(accents) ? "true"
+                                     : "false",
+             setting_flag(config, "do_lower_case", true) ? "true" : "false");
+    add_template(out, name[0], (size_t)begin, name[1], (size_t)end, bert);
+    str_add(out, ",\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":"
+                 "true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\","
+                 "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":"
+                 "100,\"vocab\":{");
+    for (size_t i = 0; i < n; i++) {
+        str_add(out, i ? "," : "");
+        str_add_json(out, line[i]);
+        str_addf(out, ":%zu", i);
+    }
+    str_add(out, "}}}");
+    return 0;
+}
+
+/* TEXT[len], a token a line, whose lines it parts. */
+static int read_words(struct str *out, const char *path, char *text, size_t len,
+                      const cJSON *config, struct err *err)
+{
+    char **line = NULL, *end;
+    size_t n = 0, cap = 0;
+    int ret;
+
+    if (strlen(text) < len || !str_is_utf8(text, len))
+        return err_set(err, ERR_INPUT, "%s: not UTF-8", path);
+    for (char *p = text; p < text + len; p = end + 1) {
+        end = memchr(p, '\n', (size_t)(text + len - p));
+        end = end ? end : text + len;
+        *end = '\0';
+        if (end > p && end[-1] == '\r')
+            end[-1] = '\0';
+        line = xgrow(line, &cap, n + 1, sizeof(*line));
+        line[n++] = p;
+    }
+    ret = word_piece(out, path, line, n, config, err);
+    free(line);
+    return ret;
+}
+
+/* ---- SentencePiece ---- */
+
+/* Bytes of a message of protocol buffers. */
+struct proto {
+    const unsigned char *p, *end;
+};
+
+struct field {
+    uint64_t number, value; /* value: of a varint; the four bytes of a float */
+    struct proto bytes;     /* of a length-delimited field */
+};
+
+static bool read_varint(struct proto *m, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; shift < 64 && m->p < m->end; shift += 7) {
+        *out |= (uint64_t)(*m->p & 127) << shift;
+        if (!(*m->p++ & 128))
+            return true;
+    }
+    return false;
+}
+
+/* The next field of M; false when it is malformed. */
+static bool read_field(struct proto *m, struct field *f)
+{
+    uint64_t key, n = 0;
+
+    *f = (struct field){ 0 };
+    if (!read_varint(m, &key))
+        return false;
+    f->number = key >> 3;
+    switch (key & 7) {
+    case 0:
+        return read_varint(m, &f->value);
+    case 1:
+        n = 8;
+        break;
+    case 2:
+        if (!read_varint(m, &n))
+            return false;
+        break;
+    case 5:
+        n = 4;
+        break;
+    default:
+        return false;
+    }
+    if (n > (uint64_t)(m->end - m->p))
+        return false;
+    f->bytes = (struct proto){ m->p, m->p + n };
+    for (int i = 0; (key & 7) == 5 && i < 4; i++)
+        f->value |= (uint64_t)m->p[i] << (8 * i);
+    m->p += n;
+    return true;
+}
+
+enum { PIECE_NORMAL = 1, PIECE_CONTROL = 3, PIECE_USER = 4 };
+enum { MODEL_UNIGRAM = 1 };
+
+struct piece {
+    char *text;
+    double score;
+    uint64_t type;
+};
+
+struct spm {
+    struct piece *piece;
+    size_t n, cap;
+    uint64_t model, unk;
+    struct proto charsmap;
+};
+
+static bool read_piece(struct spm *s, struct proto m)
+{
+    struct piece one = { .type = PIECE_NORMAL };
+    struct field f;
+    uint32_t bits;
+    float score;
+
+    s->piece = xgrow(s->piece, &s->cap, s->n + 1, sizeof(*s->piece));
+    while (m.p < m.end) {
+        if (!read_field(&m, &f)) {
+            free(one.text);
+            return false;
+        }
+        if (f.number == 1) {
+            free(one.text);
+            one.text =
+                xstrndup((const char *)f.bytes.p, (size_t)(f.bytes.end - f.bytes.p));
+        } else if (f.number == 2) {
+            bits = (uint32_t)f.value;
+            memcpy(&score, &bits, sizeof(score));
+            one.score = (double)score;
+        } else if (f.number == 3) {
+            one.type = f.value;
+        }
+    }
+    if (!one.text || !*one.text || !str_is_utf8(one.text, strlen(one.text)) ||
+        !(one.score > -1e30 && one.score < 1e30)) {
+        free(one.text);
+        return false;
+    }
+    s->piece[s->n++] = one;
+    return true;
+}
+
+/* The members of M that matter: pieces (1), the trainer's model type and unknown piece
+ * (2), the normalizer's rules (3). */
+static bool read_model(struct spm *s, struct proto m)
+{
+    struct field f, g;
+
+    while (m.p < m.end) {
+        if (!read_field(&m, &f) || (f.number == 1 && !read_piece(s, f.bytes)))
+            return false;
+        while ((f.number == 2 || f.number == 3) && f.bytes.p < f.bytes.end) {
+            if (!read_field(&f.bytes, &g))
+                return false;
+            if (f.number == 2 && g.number == 3)
+                s->model = g.value;
+            if (f.number == 2 && g.number == 40)
+                s->unk = g.value;
+            if (f.number == 3 && g.number == 2)
+                s->charsmap = g.bytes;
+        }
+    }
+    return s->n > 0;
+}
+
+static void add_base64(struct str *out, struct proto b)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (; b.p < b.end; b.p += 3) {
+        size_t n = (size_t)(b.end - b.p);
+        uint32_t v = (uint32_t)b.p[0] << 16;
+
+        v |= n > 1 ? (uint32_t)b.p[1] << 8 : 0;
+        v |= n > 2 ? b.p[2] : 0;
+        str_addc(out, digits[v >> 18]);
+        str_addc(out, digits[v >> 12 & 63]);
+        str_addc(out, n > 1 ? digits[v >> 6 & 63] : '=');
+        str_addc(out, n > 2 ? digits[v & 63] : '=');
+        if (n <= 3)
+            break;
+    }
+}
+
+/* How a model's tokenizer makes its vocabulary of the pieces, and what is around. */
+struct kind {
+    const char *type;
+    const char *before[6]; /* tokens that come first, and */
+    size_t skip;           /* pieces that they stand for */
+    const char *after;     /* the token behind all pieces, or NULL */
+    long unk;              /* -1: the trainer's */
+    const char *begin, *end;
+    bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's white space */
+    bool lower, plain; /* letters are made lower and bare, unless the config says so */
+};
+
+static const struct kind kinds[] = {
+    { .type = "xlm-roberta",
+      .before = { "<s>", "<pad>", "</s>", "<unk>" },
+      .skip = 3,
+      .after = "<mask>",
+      .unk = 3,
+      .begin = "<s>",
+      .end = "</s>" },
+    { .type = "camembert",
+      .before = { "<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED" },
+      .skip = 1,
+      .after = "<mask>",
+      .unk = 3,
+      .begin = "<s>",
+      .end = "</s>" },
+    { .type = "albert",
+      .unk = -1,
+      .begin = "[CLS]",
+      .end = "[SEP]",
+      .typed = true,
+      .commas = true,
+      .lower = true,
+      .plain = true },
+    { .type = "deberta-v2",
+      .after = "[MASK]",
+      .unk = -1,
+      .begin = "[CLS]",
+      .end = "[SEP]",
+      .typed = true,
+      .strips = true },
+};
+
+static const struct kind *find_kind(const char *type)
+{
+    for (size_t i = 0; type && i < sizeof(kinds) / sizeof(*kinds); i++)
+        if (!strcmp(kinds[i].type, type))
+            return &kinds[i];
+    return NULL;
+}
+
+static bool is_special(const char *text)
+{
+    static const char *const known[] = { "<s>",   "</s>",  "<pad>", "<unk>", "<mask>",
+                                         "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]" };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        if (!strcmp(known[i], text))
+            return true;
+    return false;
+}
+
+/* Pieces such as "1," are not to be chosen. */
+static bool ends_in_comma(const char *text)
+{
+    size_t n = strlen(text);
+
+    return n >= 2 && text[n - 1] == ',' && isdigit((unsigned char)text[n - 2]);
+}
+
+static void add_normalizer(struct str *out, const struct spm *s, const struct kind *k,
+                           const cJSON *config)
+{
+    static const char *const quotes[] = { "``", "''" };
+
+    str_add(out, "],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+    for (int i = 0; k->commas && i < 2; i++)
+        str_addf(out,
+                 "{\"type\":\"Replace\",\"pattern\":{\"String\":\"%s\"},"
+                 "\"content\":\"\\\"\"},",
+                 quotes[i]);
+    if (k->plain && !setting_flag(config, "keep_accents", false))
+        str_add(out, "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},");
+    if (setting_flag(config, "do_lower_case", k->lower))
+        str_add(out, "{\"type\":\"Lowercase\"},");
+    if (k->strips)
+        str_add(out, "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},");
+    if (s->charsmap.p < s->charsmap.end) {
+        str_add(out, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+        add_base64(out, s->charsmap);
+        str_add(out, "\"},");
+    }
+    str_add(out, "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},"
+                 "\"content\":\" \"}]}");
+    str_addf(out,
+             ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s"
+             "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+             "\"prepend_scheme\":\"always\",\"split\":true}]}",
+             k->strips ? "" : "{\"type\":\"WhitespaceSplit\"},");
+}
+
+static int write_unigram(struct str *out, const char *path, const struct spm *s,
+                         const struct kind *k, const cJSON *config, struct err *err)
+{
+    struct str vocab = { 0 };
+    size_t n = 0, begin = SIZE_MAX, end = SIZE_MAX, unk;
+    int ret = -1;
+
+    str_add(out, "{\"added_tokens\":[");
+    for (size_t i = 0, front = 0; i < s->n + 7; i++) {
+        const struct piece *p = NULL;
+        const char *text;
+        double score = 0;
+
+        if (k->before[front]) {
+            text = k->before[front++];
+            score = strstr(text, "<unk>N") ? -100 : 0;
+            i--;
+        } else if (i + k->skip < s->n) {
+            p = &s->piece[i + k->skip];
+            text = p->text;
+            score = p->score - (k->commas && ends_in_comma(text) ? 100 : 0);
+        } else {
+            break;
+        }
+        if (!strcmp(text, k->begin))
+            begin = n;
+        if (!strcmp(text, k->end))
+            end = n;
+        if (is_special(text) || (p && p->type == PIECE_CONTROL))
+            add_added(out, n, text, true);
+        else if (p && p->type == PIECE_USER)
+            add_added(out, n, text, false);
+        str_add(&vocab, n ? ",[" : "[");
+        str_add_json(&vocab, text);
+        str_addf(&vocab, ",%.17g]", score);
+        n++;
+    }
+    unk = k->unk < 0 ? (size_t)s->unk : (size_t)k->unk;
+    if (k->after) {
+        add_added(out, n, k->after, true);
+        if (!k->strips) { /* else it is beside the vocabulary */
+            str_add(&vocab, ",[");
+            str_add_json(&vocab, k->after);
+            str_add(&vocab, ",0]");
+        }
+    }
+    if (begin == SIZE_MAX || end == SIZE_MAX || unk >= n) {
+        err_set(err, ERR_INPUT, "%s: no piece '%s' or '%s', or no unknown one", path,
+                k->begin, k->end);
+        goto out;
+    }
+    add_normalizer(out, s, k, config);
+    add_template(out, k->begin, begin, k->end, end, k->typed);
+    str_addf(out,
+             ",\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+             "\"prepend_scheme\":\"always\",\"split\":true},\"model\":{\"type\":"
+             "\"Unigram\",\"unk_id\":%zu,\"byte_fallback\":false,\"vocab\":[%s]}}",
+             unk, str_text(&vocab));
+    ret = 0;
+out:
+    str_clear(&vocab);
+    return ret;
+}
+
+int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
+                           size_t n, const char *model_type, const cJSON *config,
+                           struct err *err)
+{
+    const unsigned char *p = model;
+    const struct kind *k = find_kind(model_type);
+    struct spm s = { .model = MODEL_UNIGRAM };
+    int ret;
+
+    if (!k)
+        return err_set(err, ERR_INPUT,
+                       "%s: pieces of a model of type '%s' are read from "
+                       "tokenizer.json alone",
+                       path, model_type ? model_type : "?");
+    if (!read_model(&s, (struct proto){ p, p + n }))
+        ret = err_set(err, ERR_INPUT, "%s: no SentencePiece model", path);
+    else if (s.model != MODEL_UNIGRAM)
+        ret = err_set(err, ERR_INPUT, "%s: a SentencePiece model that is no Unigram",
+                      path);
+    else
+        ret = write_unigram(out, path, &s, k, config, err);
+    for (size_t i = 0; i < s.n; i++)
+        free(s.piece[i].text);
+    free(s.piece);
+    return ret;
+}
+
+/* ---- files ---- */
+
+/* tokenizer_config.json of DIR, or NULL. */
+static int read_config(cJSON **out, const char *dir, struct err *err)
+{
+    char *path = fs_join_dup(dir, "tokenizer_config.json"), *text = NULL;
+    int ret = 0;
+
+    *out = NULL;
+    if (fs_exists(path)) {
+        ret = fs_read_regular(&text, NULL, path, MOST_CONFIG, err);
+        if (ret == 0)
+            ret = json_check_cost(path, text, strlen(text), err);
+        if (ret == 0 && !(*out = cJSON_Parse(text)))
+            ret = err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+    }
+    free(text);
+    free(path);
+    return ret;
+}
+
+int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_type,
+                  struct err *err)
+{
+    static const char *const files[] = { "vocab.txt", "spiece.model", "spm.model",
+                                         "sentencepiece.bpe.model" };
+    struct str json = { 0 };
+    char *path = NULL, *bytes = NULL;
+    cJSON *config = NULL;
+    size_t n, i = 0;
+    int ret = -1;
+
+    *out = NULL;
+    for (; i < sizeof(files) / sizeof(*files); i++) {
+        path = fs_join_dup(dir, files[i]);
+        if (fs_exists(path))
+            break;
+        free(path);
+        path = NULL;
+    }
+    if (!path)
+        return 0;
+    if (fs_read_regular(&bytes, &n, path, MOST, err) < 0 ||
+        read_config(&config, dir, err) < 0)
+        goto out;
+    if ((i ? oldfiles_sentencepiece(&json, path, bytes, n, model_type, config, err)
+           : read_words(&json, path, bytes, n, config, err)) == 0)
+        ret = tokenizer_parse(out, path, str_text(&json), err);
+out:
+    cJSON_Delete(config);
+    str_clear(&json);
+    free(bytes);
+    free(path);
+    return ret;
+}

@@ -1,0 +1,27 @@
+/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt and SentencePiece
+ * models
+ *
+ * Each is made the tokenizer.json that transformers would make of it, and opened. */
+#ifndef LIB_TEXT_OLDFILES_H
+#define LIB_TEXT_OLDFILES_H
+
+#include <cjson/cJSON.h>
+#include <stddef.h>
+
+#include "lib/base/str.h"
+#include "lib/text/tokenizer.h"
+
+/* Open what the directory DIR has: vocab.txt (WordPiece), or spiece.model, spm.model or
+ * sentencepiece.bpe.model of a model of type MODEL_TYPE ("albert", "camembert",
+ * "deberta-v2" or "xlm-roberta"; another, or NULL, is refused).  *out is NULL where
+ * there is neither. */
+MUST_CHECK int oldfiles_open(struct tokenizer **out, const char *dir,
+                             const char *model_type, struct err *err);
+/* The N bytes of a SentencePiece model (sentencepiece_model.proto) as a
+ * tokenizer.json. CONFIG is that of tokenizer_config.json, or NULL. */
+MUST_CHECK int oldfiles_sentencepiece(struct str *out, const char *path,
+                                      const void *model, size_t n,
+                                      const char *model_type, const cJSON *config,
+                                      struct err *err);
+
+#endif

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""make-oldfiles.py - tokenizers that are no tokenizer.json, in tests/data/tokenizer/old
+
+    make-oldfiles.py [-o DIR]
+
+albert, camembert, deberta-v2 and xlm-roberta: a SentencePiece model, whose pieces and rules are those of
+kinds/precompiled.json, written by hand as sentencepiece_model.proto has it; bert and mpnet: a vocab.txt, with the words of
+kinds/bert.json.  *.out are the ids by `tokenizers` of the stages that transformers 5.23 gives each kind
+(convert_slow_tokenizer.py; for vocab.txt its own classes), as tests/tokenize -d prints ids.
+"""
+import argparse
+import base64
+import json
+import os
+import struct
+
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import Unigram
+from transformers import BertTokenizer, MPNetTokenizer
+
+here = os.path.dirname(os.path.abspath(__file__))
+data = os.path.join(here, "..", "data", "tokenizer")
+TEXTS = ["Where is he?", "  two  spaces,\tand a tab ", "", "1, 23, 4,", "ﬁne № ½ Ⅷ", "``quoted'' Élan naïve Ångström",
+         "ROMEO:\nWhat, art thou hurt?", "[MASK] <mask> [CLS] </s> <unk>", "北京 and café", "x" * 60, "A.B-C'd"]
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def proto(pieces, unk, charsmap):
+    out = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + (field(3, kind) if kind != 1 else b""))
+                   for text, score, kind in pieces)
+    return out + field(2, field(3, 1) + field(40, unk)) + field(3, field(1, b"nmt_nfkc") + field(2, charsmap))
+
+
+def float32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def comma(text):
+    return len(text) < 2 or text[-1] != "," or not text[-2].isdigit()
+
+
+def build(kind, pieces, unk, charsmap):
+    vocab = [(text, float32(score)) for text, score, _ in pieces]
+    rules = [normalizers.Precompiled(charsmap), normalizers.Replace(Regex(" {2,}"), " ")]
+    split = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
+    begin, end = ("<s>", "</s>") if kind in ("xlm-roberta", "camembert") else ("[CLS]", "[SEP]")
+    added = []
+    if kind == "xlm-roberta":
+        vocab, unk = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + vocab[3:] + [("<mask>", 0.0)], 3
+    elif kind == "camembert":
+        vocab, unk = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)
+                      ] + vocab[1:] + [("<mask>", 0.0)], 3
+    elif kind == "albert":
+        vocab = [(t, s if comma(t) else s - 100) for t, s in vocab]
+        rules = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+                 normalizers.Lowercase(), *rules]
+    else:
+        rules, split, added = [normalizers.Strip(), *rules], split[1:], ["[MASK]"]
+    t = Tokenizer(Unigram(vocab, unk_id=unk))
+    t.normalizer, t.pre_tokenizer = normalizers.Sequence(rules), pre_tokenizers.Sequence(split)
+    names = [text for text, _ in vocab]
+    t.add_special_tokens([x for x in names if x in ("<s>", "</s>", "<pad>", "<unk>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[UNK]",
+                                                    "[MASK]")] + added)
+    t.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}", pair=f"{begin} $A {end} $B {end}",
+        special_tokens=[(x, t.token_to_id(x)) for x in (begin, end)])
+    return t
+
+
+def write(out, kind, encode):
+    with open(os.path.join(out, kind, "out"), "w") as f:
+        f.writelines("".join(f" {i}" for i in encode(text)) + "\n" for text in TEXTS)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(data, "old"))
+    out = parser.parse_args().out
+    source = json.load(open(os.path.join(data, "kinds", "precompiled.json")))
+    charsmap = base64.b64decode(source["normalizer"]["precompiled_charsmap"])
+    words = [(text, score, 1) for text, score in source["model"]["vocab"][3:]] + [("1,", -2.0, 1)]
+    fronts = {
+        "xlm-roberta": ([("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)], 0, "sentencepiece.bpe.model"),
+        "camembert": ([("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)], 0, "sentencepiece.bpe.model"),
+        "albert": ([("<pad>", 0.0, 3), ("<unk>", 0.0, 2), ("[CLS]", 0.0, 3), ("[SEP]", 0.0, 3), ("[MASK]", 0.0, 3)], 1,
+                   "spiece.model"),
+        "deberta-v2": ([("[PAD]", 0.0, 3), ("[CLS]", 0.0, 3), ("[SEP]", 0.0, 3), ("[UNK]", 0.0, 2)], 3, "spm.model"),
+    }
+    with open(os.path.join(out, "inp") if os.makedirs(out, exist_ok=True) is None else "", "w") as f:
+        f.writelines(json.dumps(text) + "\n" for text in TEXTS)
+    for kind, (front, unk, name) in fronts.items():
+        os.makedirs(os.path.join(out, kind), exist_ok=True)
+        with open(os.path.join(out, kind, name), "wb") as f:
+            f.write(proto(front + words, unk, charsmap))
+        t = build(kind, front + words, unk, charsmap)
+        write(out, kind, lambda text: t.encode(text).ids)
+    bert = sorted((i, w) for w, i in json.load(open(os.path.join(data, "kinds", "bert.json")))["model"]["vocab"].items())
+    bert = [w for _, w in bert]
+    for kind, cls, lines in (("bert", BertTokenizer, bert),
+                             ("mpnet", MPNetTokenizer, ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"] + [w for w in bert if w[0] != "["])):
+        os.makedirs(os.path.join(out, kind), exist_ok=True)
+        with open(os.path.join(out, kind, "vocab.txt"), "w") as f:
+            f.writelines(w + "\n" for w in lines)
+        t = cls.from_pretrained(os.path.join(out, kind))
+        write(out, kind, lambda text: t(text).input_ids)
+
+
+if __name__ == "__main__":
+    main()
