@@ -58,6 +58,7 @@ family_files = \
     %D%/families/gpt_oss.json \
     %D%/families/gptj.json \
     %D%/families/granite.json \
+    %D%/families/granitemoe.json \
     %D%/families/helium.json \
     %D%/families/hunyuan_v1_dense.json \
     %D%/families/hunyuan_v1_moe.json \

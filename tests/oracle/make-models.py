@@ -570,6 +570,11 @@ MODELS = {
                        BF16, None),
     "yarn-twice": (CAUSAL, small("Llama", rope_parameters=rope(
         "yarn", factor=4.0, original_max_position_embeddings=16)), {}, yarn_twice),
+    "granitemoe": (CAUSAL, small("GraniteMoeShared", num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=28,
+                                 residual_multiplier=0.3, logits_scaling=4.0, attention_multiplier=0.4,
+                                 embedding_multiplier=3.0), {}, None),
+    "granitemoe-odd": (CAUSAL, odd("GraniteMoe", head_dim=4, num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True),
+                       BF16, None),
     "gpt-oss": (CAUSAL, small("GptOss", head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=8,
                               swiglu_limit=0.5, max_position_embeddings=131072), {}, None),
     "gpt-oss-odd": (CAUSAL, odd("GptOss", num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True,
