@@ -51,6 +51,7 @@ file" "a pointer is told from a file" tp-shard show pointer.safetensors
 # families
 tp-shard families llama > own.json
 same "a family may be a file" "tp-shard families ./own.json" "tp-shard families --family own.json"
+ok "every family that is built in passes --check" tp-shard families --check
 same "which is checked" "tp-shard families --check own.json" "tp-shard families --check --family own.json"
 answers 3 "tp-shard: none.json: no such family file" "a file that is missing is named" \
     tp-shard families --check none.json

@@ -1,6 +1,7 @@
 #!/bin/sh
 # hpo-running.t - what a run says, when it stops, and what it leaves behind
 . "$top_srcdir/tests/lib.sh"
+unset CUDA_VISIBLE_DEVICES
 
 if ! hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
     skip "hpo-sweep runs commands" "built without SQLite or YAML"

@@ -442,6 +442,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             if (j->n == 3 && !*by_file)
                 return family_error(doc, j->first->next->next, 0, err,
                                     "expected \"file\"");
+        } else if (!strcmp(j->key, "beside") && json_string(j)) {
+            d->beside = j;
         } else if (!strcmp(j->key, "stack") && json_string(j)) {
             d->stack = j->text;
         } else if ((!strcmp(j->key, "mxfp4") || !strcmp(j->key, "scales")) &&
@@ -510,6 +512,18 @@ static int read_packing(struct model_state *s, struct tensor_def *d, struct err 
     return 0;
 }
 
+/* D is read by no line: it is stored on the stages of another tensor. */
+static int read_beside(struct model_state *s, struct tensor_def *d, struct err *err)
+{
+    const struct tensor_def *of = find_def(s, d->beside->text, strlen(d->beside->text));
+
+    if (!of)
+        return family_error(d->entry->doc, d->beside, 0, err,
+                            "'%s' is no tensor above this one", d->beside->text);
+    d->read_by = of->read_by;
+    return 0;
+}
+
 static int read_tensor(struct model *m, const struct family_entry *e, struct err *err)
 {
     struct model_state *s = m->state;
@@ -550,7 +564,8 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         d->file_def = by_file ? (int)(to - s->def) : -1;
         to->read_by |= d->read_by;
     }
-    if (d->packs && read_packing(s, d, err) < 0)
+    if ((d->packs && read_packing(s, d, err) < 0) ||
+        (d->beside && read_beside(s, d, err) < 0))
         return -1;
     s->ndefs++;
     for (j = j->next; j && j->type != JSON_OBJECT; j = j->next) {

@@ -19,6 +19,7 @@ struct tensor_def {
     bool optional;
     int companion_of; /* definition whose quantised weight it belongs to, or -1 */
     int replaced_by;  /* definition of what stands for it when quantised, or -1 */
+    const struct json *beside; /* a tensor whose stage it shares, as no line reads it */
     const struct json *packs; /* the family's word for what this is of another's values:
                                  "mxfp4" or "scales", whose text names it; or NULL */
     const char *stack; /* pattern of the tensor that has this one and those of the same
