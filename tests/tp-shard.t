@@ -150,7 +150,7 @@ err_has "no family is called 'lama'; the nearest is 'llama'" "a name that is non
 run tp-shard plan --tp 200 "$data/models/qwen3-moe"
 err_is "tp-shard: tp 200: the model has 6 heads" "a limit has the name that users know"
 run tp-shard plan --tp 4 "$data/quantised/mxfp4"
-err_is "tp-shard: tp 4: the model's intermediate_size/32 is 3" "or that of the key in config.json"
+err_is "tp-shard: tp 4: the model's intermediate_size/mxfp4_block is 3" "or that of the key in config.json"
 
 # damage in a copy that is not needed
 # flip FILE TENSOR - the lowest bit of the tensor's first byte

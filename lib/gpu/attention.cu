@@ -238,6 +238,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
     unsigned x = threadIdx.x % LANES, pair = threadIdx.x / LANES;
     uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
+    float sink = sink_of(&a, head);
 
     for (int64_t at = blockIdx.x * (int64_t)QUERIES; at < one.rows;
          at += gridDim.x * (int64_t)QUERIES) {
@@ -262,8 +263,8 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
             visible(&a, one, one.start + at + 2 * pair + i, &first[i], &end[i]);
             if (at + 2 * pair + i >= one.rows)
                 end[i] = first[i];
-            max[i] = -INFINITY;
-            sum[i] = 0;
+            max[i] = sink;
+            sum[i] = sink > -INFINITY;
 #pragma unroll
             for (int j = 0; j < PARTS; j++)
                 acc[i][j] = { 0, 0, 0, 0 };
