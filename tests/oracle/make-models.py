@@ -400,6 +400,7 @@ MODELS = {
                      eos_token_id=96, activation_function="gelu",
                      scale_attn_weights=False, tie_word_embeddings=False),
         {"tokens": 33}, None),
+    "gpt2-cross": (CAUSAL, gpt2(n_embd=24, n_head=6, add_cross_attention=True), {"dtype": torch.bfloat16}, None),
     "bert-pooler": (ENCODE, bert(), {}, plain_bert),
     "bert-mlm": (
         MLM, bert(hidden_size=35, num_attention_heads=5, intermediate_size=61,
