@@ -14,13 +14,13 @@ cut() {
 }
 
 answer() {
-    cut "$1" && tp-run logits -q --ids 5,9,3,7,11,4,8 -o cut.safetensors cut &&
+    tp-run logits -q --ids 5,9,3,7,11,4,8 -o cut.safetensors cut &&
         tp-run logits -q --tp "$1" --ids 5,9,3,7,11,4,8 -o live.safetensors "$dir" &&
         cmp cut.safetensors live.safetensors
 }
 
 merge() {
-    cut "$1" && tp-shard merge -q cut whole && [ "$(files "$dir")" = "$(files whole)" ] || return
+    tp-shard merge -q cut whole && [ "$(files "$dir")" = "$(files whole)" ] || return
     for f in $(files "$dir"); do
         cmp "$dir/$f" "whole/$f" || return
     done
@@ -30,18 +30,17 @@ merge() {
 reshard() {
     other=$(($1 % heads + 1))
     rm -rf anew direct
-    cut "$1" && tp-shard reshard -q --tp=$other cut anew &&
-        tp-shard split -q --tp=$other "$dir" direct && diff -r anew direct
+    tp-shard reshard -q --tp=$other cut anew && tp-shard split -q --tp=$other "$dir" direct && diff -r anew direct
 }
 
-at_every_tp() {
-    for tp in $(seq 1 "$heads"); do
-        if ! "$2" "$tp" > at.out 2>&1; then
-            fail "$1" "tp $tp: $(head -n 5 at.out)"
-            return
-        fi
-    done
-    pass "$1"
+# try CHECK TP - what it printed goes to CHECK.out when it fails for the first time
+try() {
+    [ -s "$1.out" ] || "$1" "$2" > printed 2>&1 || { echo "tp $2:" && head -n 5 printed; } > "$1.out"
+}
+
+# report CHECK NAME
+report() {
+    if [ -s "$1.out" ]; then fail "$2" "$(cat "$1.out")"; else pass "$2"; fi
 }
 
 for dir in "$data"/models/*/ "$data"/models/*/hf/; do
@@ -49,9 +48,16 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     [ -f "$dir/config.json" ] || continue
     model=${dir#"$data/models/"}
     heads=$(sed -n 's/^ *"\(num_attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
-    at_every_tp "$model: a cut model answers as one cut at load, at tp 1 to $heads" answer
-    at_every_tp "$model: merging gives the files back byte for byte" merge
-    at_every_tp "$model: resharding equals merging and splitting" reshard
+    rm -f ./*.out
+    for tp in $(seq 1 "$heads"); do
+        for check in cut answer merge reshard; do
+            try $check "$tp"
+        done
+    done
+    report cut "$model: it can be cut at tp 1 to $heads, and is intact"
+    report answer "$model: a cut model answers as one cut at load"
+    report merge "$model: merging gives the files back byte for byte"
+    report reshard "$model: resharding equals merging and splitting"
 done
 
 done_testing
