@@ -43,7 +43,8 @@ char *xstrndup(const char *s, size_t n)
 {
     char *copy = xmalloc(n + 1);
 
-    memcpy(copy, s, n);
+    if (n)
+        memcpy(copy, s, n);
     copy[n] = '\0';
     return copy;
 }

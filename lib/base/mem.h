@@ -16,7 +16,7 @@ void *xmalloc(size_t size);
 void *xcalloc(size_t n, size_t size); /* zeroed */
 void *xrealloc(void *p, size_t size);
 char *xstrdup(const char *s);
-char *xstrndup(const char *s, size_t n);
+char *xstrndup(const char *s, size_t n); /* S may be NULL where N is 0 */
 void *xcheck(void *p); /* P, which a library allocated; NULL ends the program too */
 
 /* Return P with room for at least NEED elements of SIZE bytes, growing by

@@ -168,8 +168,8 @@ static void bind_name(struct builder *b, const struct node *n, int value)
                                             .depth = 1 };
 }
 
-/* A value of N's with the rows of the experts. */
-static int expert_value(struct builder *b, const struct node *n, int *out)
+/* The value of N, which has the rows of the experts; its number, or -1. */
+static int expert_value(struct builder *b, const struct node *n)
 {
     struct operand o;
 
@@ -180,31 +180,30 @@ static int expert_value(struct builder *b, const struct node *n, int *out)
         return -1;
     if (b->p->value[o.index].rows != ROWS_CHOSEN)
         return build_error(b, o.at, "an expert's line has its rows");
-    *out = o.index;
-    return 0;
+    return o.index;
 }
 
 /* Evaluate the line with the name of the chosen rows and those made of them bound, and
- * nothing else in sight. */
-static int each_line(struct builder *b, const struct node *each, int chosen, int *out)
+ * nothing else in sight; the number of its value, or -1. */
+static int each_line(struct builder *b, const struct node *each, int chosen)
 {
     const struct node *n = each->kid->next->next;
     size_t first_bind = b->first_bind;
-    int ret = 0, value;
+    int value = 0;
 
     b->first_bind = b->nbind;
     bind_name(b, each, chosen);
-    for (; n->kind == NODE_LET && ret == 0; n = n->next) {
-        ret = expert_value(b, n->kid, &value);
-        if (ret == 0)
+    for (; n->kind == NODE_LET && value >= 0; n = n->next) {
+        value = expert_value(b, n->kid);
+        if (value >= 0)
             bind_name(b, n, value);
     }
-    if (ret == 0)
-        ret = expert_value(b, n, out);
+    if (value >= 0)
+        value = expert_value(b, n);
     while (b->nbind > b->first_bind)
         free((char *)b->bind[--b->nbind].name);
     b->first_bind = first_bind;
-    return ret;
+    return value;
 }
 
 /* The rows FROM to their experts, or what became of them back. */
@@ -275,7 +274,8 @@ static int run_each(struct builder *b, const struct node *each, int route, int c
         b->p->mixture[b->mixture].counts = counts;
         chosen = exchange_rows(b, EXCHANGE_ROWS, ROWS_CHOSEN, chosen);
     }
-    if (each_line(b, each, chosen, &line) < 0)
+    line = each_line(b, each, chosen);
+    if (line < 0)
         return -1;
     if (shared)
         line = exchange_rows(b, EXCHANGE_BACK, ROWS_SENT, line);
