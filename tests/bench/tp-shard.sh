@@ -68,15 +68,17 @@ ratio() {
 }
 
 size=$(wc -c < model/model.safetensors)
-# In turns, so that what else the machine does meets them all.  Each output stays until its next turn: who
-# runs just after a file was removed gets that file's memory, which is fast, and so each removes its own.
-# The first turn has nothing to remove and does not count.
+# In turns, so that what else the machine does meets them all, and each goes first in every fourth: the first pays for
+# memory that the host took back.  Each output stays until its next turn: who runs just after a file was removed gets
+# that file's memory, which is fast, and so each removes its own.  The first turn, which has nothing to remove, does not
+# count.
+jobs="copy:copy split:cut merge:whole reshard:anew"
 turn=0
 while [ $turn -le "${TURNS:-7}" ]; do
-    seconds copy copy >> times.copy
-    seconds split cut >> times.split
-    seconds merge whole >> times.merge
-    seconds reshard anew >> times.reshard
+    for job in $jobs; do
+        seconds "${job%:*}" "${job#*:}" >> "times.${job%:*}"
+    done
+    [ $turn -eq 0 ] || jobs="${jobs#* } ${jobs%% *}"
     seconds read_all none >> times.read_all
     seconds verify none >> times.verify
     [ $turn -gt 0 ] || rm times.*
