@@ -362,28 +362,12 @@ static int find_head(struct classify *c, struct err *err)
     return 0;
 }
 
-static int read_texts(struct classify *c, const struct opt_list *lines,
-                      const char *prompt, const char *pair, const char *ids,
-                      struct err *err)
+/* Choices are for the head that takes them, and all of one text are used or none. */
+static int check_choices(void *arg, struct err *err)
 {
-    struct inputs *in = &c->inputs;
-    const struct session *s = c->session;
+    const struct classify *c = arg;
+    const struct inputs *in = &c->inputs;
 
-    c->session->replaces = in->invalid == INVALID_REPLACE;
-    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
-        return -1;
-    if (prompt && pair && inputs_add_pair(in, s, "--prompt", prompt, pair, err) < 0)
-        return -1;
-    if (prompt && !pair &&
-        inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
-        return -1;
-    for (size_t i = 0; i < lines->n; i++)
-        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
-            return -1;
-    if (!ids && !prompt && !lines->n && inputs_add_lines(in, s, "-", err) < 0)
-        return -1;
-    if (outputs_check_inputs(in, s, err) < 0)
-        return -1;
     for (size_t i = 0; i < in->n; i++) {
         bool bad = false;
 
@@ -402,18 +386,17 @@ int classify_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct classify c = { .session = &session, .answer_tokens = ANSWER_TOKENS };
-    struct opt_list lines = { 0 };
-    const char *prompt = NULL, *pair = NULL, *ids = NULL;
+    struct given given = { 0 };
     const struct opt opts[] = {
-        { OPT_LIST, '\0', "input", &lines, "FILE",
+        { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(c.inputs),
         INPUT_INVALID_OPTION(c.inputs),
-        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "this text", NULL, NULL },
-        { OPT_STRING, '\0', "pair", &pair, "TEXT", "beside it, a second text", NULL,
-          NULL },
-        { OPT_STRING, '\0', "ids", &ids, "LIST", "its tokens, such as 1,2,3", NULL,
-          NULL },
+        { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "this text", NULL, NULL },
+        { OPT_STRING, '\0', "pair", &given.pair, "TEXT", "beside it, a second text",
+          NULL, NULL },
+        { OPT_STRING, '\0', "ids", &given.ids, "LIST", "its tokens, such as 1,2,3",
+          NULL, NULL },
         { OPT_CHOICE, '\0', "function", &c.function, "NAME",
           "scores: auto, softmax, sigmoid, none", function_names, NULL },
         { OPT_U64, '\0', "answer-tokens", &c.answer_tokens, "N",
@@ -432,26 +415,16 @@ int classify_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (pair && !prompt)
+    if (given.pair && !given.prompt)
         return cmd_usage(&cmd, "--pair goes with --prompt");
     if (!c.answer_tokens)
         return cmd_usage(&cmd, "--answer-tokens: '0' is not a whole number from 1");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-        find_head(&c, &err) < 0) {
+        find_head(&c, &err) < 0)
         status = cmd_fail(&cmd, &err);
-        goto out;
-    }
-    if (inputs_share(&c.inputs, &session,
-                     launcher_is_front(&session.launcher)
-                         ? read_texts(&c, &lines, prompt, pair, ids, &err)
-                         : 0,
-                     &err) < 0)
-        status = cmd_fail(&cmd, &err);
-    else if (c.inputs.nbad == c.inputs.n)
-        status = cmd_finish(&cmd, ERR_INPUT);
     else
-        status = inputs_status(&c.inputs, session_run(&session, classify_rank, &c));
-out:
+        status = outputs_main(&session, &c.inputs, &given, check_choices, classify_rank,
+                              &c, &err);
     inputs_clear(&c.inputs);
     session_close(&session);
     return status;

@@ -137,44 +137,24 @@ static int embed_rank(void *arg, struct comm *comm, struct err *err)
     return ret;
 }
 
-static int read_texts(struct embed *e, const struct opt_list *lines, const char *prompt,
-                      const char *ids, struct err *err)
-{
-    struct inputs *in = &e->inputs;
-    const struct session *s = e->session;
-
-    e->session->replaces = in->invalid == INVALID_REPLACE;
-    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
-        return -1;
-    if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
-        return -1;
-    for (size_t i = 0; i < lines->n; i++)
-        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
-            return -1;
-    if (!ids && !prompt && !lines->n && inputs_add_lines(in, s, "-", err) < 0)
-        return -1;
-    return outputs_check_inputs(in, s, err);
-}
-
 int embed_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct embed e = { .session = &session };
-    struct opt_list lines = { 0 };
-    const char *prompt = NULL, *ids = NULL;
+    struct given given = { 0 };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "pooling", &e.pooling, "HOW",
           "mean, cls, last (token), or the model's pooler", pooling_names, NULL },
         { OPT_FLAG, '\0', "normalize", &e.normalize, NULL, "scale vectors to length 1",
           NULL, NULL },
-        { OPT_LIST, '\0', "input", &lines, "FILE",
+        { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(e.inputs),
         INPUT_INVALID_OPTION(e.inputs),
-        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "this text", NULL, NULL },
-        { OPT_STRING, '\0', "ids", &ids, "LIST", "its tokens, such as 1,2,3", NULL,
-          NULL },
+        { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "this text", NULL, NULL },
+        { OPT_STRING, '\0', "ids", &given.ids, "LIST", "its tokens, such as 1,2,3",
+          NULL, NULL },
         { OPT_STRING, 'o', "output", &e.out, "FILE",
           "write one tensor 'embeddings' as safetensors", NULL, NULL },
         SESSION_OPTIONS(opt),
@@ -191,21 +171,10 @@ int embed_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0)
         status = cmd_fail(&cmd, &err);
-        goto out;
-    }
-    if (inputs_share(&e.inputs, &session,
-                     launcher_is_front(&session.launcher)
-                         ? read_texts(&e, &lines, prompt, ids, &err)
-                         : 0,
-                     &err) < 0)
-        status = cmd_fail(&cmd, &err);
-    else if (e.inputs.nbad == e.inputs.n)
-        status = cmd_finish(&cmd, ERR_INPUT);
     else
-        status = inputs_status(&e.inputs, session_run(&session, embed_rank, &e));
-out:
+        status = outputs_main(&session, &e.inputs, &given, NULL, embed_rank, &e, &err);
     inputs_clear(&e.inputs);
     session_close(&session);
     return status;

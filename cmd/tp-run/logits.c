@@ -217,18 +217,7 @@ static int run_inputs(struct logits *l, struct runner *r,
         l->nresults = l->inputs.n * (size_t)r->program->noutputs;
         l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
     }
-    plan.text = xcalloc(l->inputs.n + 1, sizeof(*plan.text));
-    for (size_t at = (size_t)r->replica; at < l->inputs.n; at += (size_t)r->nreplicas) {
-        const struct input *in = &l->inputs.v[at];
-
-        plan.text[plan.ntexts++] =
-            (struct scheduler_text){ .ids = in->ids.v,
-                                     .token_types = in->types.n ? in->types.v : NULL,
-                                     .n = in->ids.n,
-                                     .over = in->bad,
-                                     .source = in->source.v,
-                                     .nsource = in->source.n };
-    }
+    outputs_add_texts(&plan, &l->inputs);
     ret = scheduler_run(&plan, err);
     for (; r->world->rank == 0 && l->taken < l->inputs.n && ret == 0; l->taken++)
         ret = take_outputs(l, r, l->taken, err);
@@ -271,21 +260,14 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     return ret;
 }
 
-static int read_inputs(struct logits *l, const char *ids, const char *prompt,
-                       const char *types, const char *source,
-                       const struct opt_list *lines, struct err *err)
+static int read_inputs(struct logits *l, const struct given *given, const char *types,
+                       const char *source, struct err *err)
 {
     const struct session *s = l->session;
     struct inputs *in = &l->inputs;
 
-    l->session->replaces = in->invalid == INVALID_REPLACE;
-    if (ids && inputs_add_ids(in, s, "--ids", ids, err) < 0)
+    if (outputs_read_inputs(in, l->session, given, err) < 0)
         return -1;
-    if (prompt && inputs_add_text(in, s, "--prompt", prompt, strlen(prompt), err) < 0)
-        return -1;
-    for (size_t i = 0; i < lines->n; i++)
-        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
-            return -1;
     if (types && in->n &&
         session_parse_types(s, &in->v[0].types, types, "--token-types", err) < 0)
         return -1;
@@ -307,16 +289,16 @@ int logits_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct logits l = { .session = &session };
-    const char *ids = NULL, *types = NULL, *prompt = NULL, *source = NULL;
-    struct opt_list lines = { 0 };
+    const char *types = NULL, *source = NULL;
+    struct given given = { 0 };
     const struct opt opts[] = {
-        { OPT_STRING, '\0', "ids", &ids, "LIST", "the tokens, such as 1,2,3", NULL,
-          NULL },
-        { OPT_STRING, 'p', "prompt", &prompt, "TEXT", "the tokens as text", NULL,
+        { OPT_STRING, '\0', "ids", &given.ids, "LIST", "the tokens, such as 1,2,3",
+          NULL, NULL },
+        { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "the tokens as text", NULL,
           NULL },
         { OPT_STRING, '\0', "token-types", &types, "LIST",
           "a type for each token (default 0)", NULL, NULL },
-        { OPT_LIST, '\0', "input", &lines, "FILE",
+        { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(l.inputs),
         INPUT_INVALID_OPTION(l.inputs),
@@ -348,14 +330,14 @@ int logits_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--trace: writes many arrays; name it .safetensors");
     if (is_npy(l.out) && l.trace)
         return cmd_usage(&cmd, "--output: with --trace, name it .safetensors");
-    if (!!ids + !!prompt + !!lines.n != 1)
+    if (!!given.ids + !!given.prompt + !!given.lines.n != 1)
         return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
-    if ((types || source) && lines.n)
+    if ((types || source) && given.lines.n)
         return cmd_usage(&cmd, "--token-types and --source-ids do not go with --input");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         inputs_share(&l.inputs, &session,
                      launcher_is_front(&session.launcher)
-                         ? read_inputs(&l, ids, prompt, types, source, &lines, &err)
+                         ? read_inputs(&l, &given, types, source, &err)
                          : 0,
                      &err) < 0)
         status = cmd_fail(&cmd, &err);

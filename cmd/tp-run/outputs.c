@@ -13,6 +13,24 @@ enum {
     MOST = 32   /* and inputs */
 };
 
+int outputs_read_inputs(struct inputs *in, struct session *s, const struct given *g,
+                        struct err *err)
+{
+    s->replaces = in->invalid == INVALID_REPLACE;
+    if (g->ids && inputs_add_ids(in, s, "--ids", g->ids, err) < 0)
+        return -1;
+    if (g->prompt && g->pair &&
+        inputs_add_pair(in, s, "--prompt", g->prompt, g->pair, err) < 0)
+        return -1;
+    if (g->prompt && !g->pair &&
+        inputs_add_text(in, s, "--prompt", g->prompt, strlen(g->prompt), err) < 0)
+        return -1;
+    for (size_t i = 0; i < g->lines.n; i++)
+        if (inputs_add_lines(in, s, g->lines.v[i], err) < 0)
+            return -1;
+    return 0;
+}
+
 /* An input is run in one step, and several short ones together, unless ranks share
  * them. */
 struct engine_limits outputs_limits(const struct session *s, const struct inputs *in)
@@ -81,6 +99,24 @@ int outputs_check_inputs(struct inputs *in, const struct session *s, struct err 
             return -1;
     }
     return 0;
+}
+
+void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
+{
+    const struct runner *r = plan->runner;
+
+    plan->text = xcalloc(inputs->n + 1, sizeof(*plan->text));
+    for (size_t at = (size_t)r->replica; at < inputs->n; at += (size_t)r->nreplicas) {
+        const struct input *in = &inputs->v[at];
+
+        plan->text[plan->ntexts++] =
+            (struct scheduler_text){ .ids = in->ids.v,
+                                     .token_types = in->types.n ? in->types.v : NULL,
+                                     .n = in->ids.n,
+                                     .over = in->bad,
+                                     .source = in->source.v,
+                                     .nsource = in->source.n };
+    }
 }
 
 /* ---- at the front ---- */
@@ -178,24 +214,33 @@ static int run_inputs(struct outputs *o, const struct engine_limits *limits,
     };
     int ret;
 
-    plan.text = xcalloc(o->inputs->n + 1, sizeof(*plan.text));
-    for (size_t at = (size_t)r->replica; at < o->inputs->n;
-         at += (size_t)r->nreplicas) {
-        const struct input *in = &o->inputs->v[at];
-
-        plan.text[plan.ntexts++] =
-            (struct scheduler_text){ .ids = in->ids.v,
-                                     .token_types = in->types.n ? in->types.v : NULL,
-                                     .n = in->ids.n,
-                                     .over = in->bad,
-                                     .source = in->source.v,
-                                     .nsource = in->source.n };
-    }
+    outputs_add_texts(&plan, o->inputs);
     ret = scheduler_run(&plan, err);
     if (ret == 0)
         ret = hand_over(o, o->inputs->n, err);
     free(plan.text);
     return ret;
+}
+
+int outputs_main(struct session *s, struct inputs *in, const struct given *g,
+                 int (*check)(void *arg, struct err *err), rank_main main, void *arg,
+                 struct err *err)
+{
+    int ret = 0;
+
+    if (launcher_is_front(&s->launcher)) {
+        ret = outputs_read_inputs(in, s, g, err);
+        if (ret == 0 && !g->ids && !g->prompt && !g->lines.n)
+            ret = inputs_add_lines(in, s, "-", err);
+        if (ret == 0)
+            ret = outputs_check_inputs(in, s, err);
+        if (ret == 0 && check)
+            ret = check(arg, err);
+    }
+    if (inputs_share(in, s, ret, err) < 0)
+        return cmd_fail(s->cmd, err);
+    return in->nbad == in->n ? cmd_finish(s->cmd, ERR_INPUT)
+                             : inputs_status(in, session_run(s, main, arg));
 }
 
 int outputs_run(struct outputs *o, struct comm *comm, struct err *err)

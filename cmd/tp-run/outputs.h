@@ -6,6 +6,7 @@
 #define CMD_TP_RUN_OUTPUTS_H
 
 #include "cmd/tp-run/inputs.h"
+#include "lib/run/scheduler.h"
 
 struct outputs {
     struct session *session;
@@ -26,6 +27,22 @@ struct outputs {
     size_t *nmade; /* [inputs]: their rows */
 };
 
+/* The texts that the command line gives; NULL: none. */
+struct given {
+    const char *ids, *prompt, *pair;
+    struct opt_list lines; /* files with a text in each line */
+};
+
+/* Append what G gives to IN. */
+MUST_CHECK int outputs_read_inputs(struct inputs *in, struct session *s,
+                                   const struct given *g, struct err *err);
+/* Read what G gives (or, where it gives nothing, standard input) on rank 0, look at it
+ * with CHECK (or NULL), and run MAIN on all ranks; the exit status. */
+int outputs_main(struct session *s, struct inputs *in, const struct given *g,
+                 int (*check)(void *arg, struct err *err), rank_main main, void *arg,
+                 struct err *err);
+/* The texts of IN that PLAN's replica runs, to plan->text, which the caller frees. */
+void outputs_add_texts(struct scheduler *plan, const struct inputs *in);
 /* Run all inputs, as a rank of COMM. */
 MUST_CHECK int outputs_run(struct outputs *o, struct comm *comm, struct err *err);
 /* Limits of an engine for whole inputs, several in a step. */

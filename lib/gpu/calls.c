@@ -350,6 +350,16 @@ KERNEL(cache_read)
     return launched(d, c, err);
 }
 
+static int check_columns(uint64_t dim, struct err *err)
+{
+    return dim <= GPU_VALUE_DIM
+               ? 0
+               : err_set(err, ERR_NO,
+                         "attention over heads of %llu columns: this backend has room "
+                         "for %d",
+                         (unsigned long long)dim, GPU_VALUE_DIM);
+}
+
 KERNEL(attention)
 {
     const struct inst *inst = c->inst;
@@ -374,12 +384,8 @@ KERNEL(attention)
                            .sink_per = inst->attention.sink_per };
 
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
-    if (a.value_dim > GPU_VALUE_DIM)
-        return err_set(
-            err, ERR_NO,
-            "attention over heads of %llu columns: this backend has room for "
-            "%d",
-            (unsigned long long)a.value_dim, GPU_VALUE_DIM);
+    if (check_columns(a.value_dim, err) < 0)
+        return -1;
     gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
                   c->range, d->stream);
     return launched(d, c, err);
@@ -394,12 +400,8 @@ KERNEL(relate)
                           .far = (int64_t)inst->attention.far,
                           .scale = inst->attention.scale };
 
-    if (a.dim > GPU_VALUE_DIM)
-        return err_set(
-            err, ERR_NO,
-            "attention over heads of %llu columns: this backend has room for "
-            "%d",
-            (unsigned long long)a.dim, GPU_VALUE_DIM);
+    if (check_columns(a.dim, err) < 0)
+        return -1;
     gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
                source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
                d->stream);
