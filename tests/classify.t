@@ -108,6 +108,21 @@ tp-run embed --input two.json "$models/bert-pooler" > mean
 tp-run embed --input two.json --pooling cls "$models/bert-pooler" > cls
 tp-run embed --input two.json --pooling last "$models/bert-pooler" > last
 tp-run embed --input two.json --pooling pooler "$models/bert-pooler" > pooler
+# like FILE WHICH - its first vector is, of the three rows of last_hidden_state, the first, the last or the mean
+like() {
+    header=$(od -An -t u8 -N 8 h.safetensors)
+    { od -An -v -t f4 -w128 -j $((8 + header)) -N 384 h.safetensors && head -n 1 "$1"; } | awk -v which="$2" '
+        { for (i = 1; i <= NF; i++) x[NR, i] = $i }
+        END {
+            for (i = 1; i <= 32; i++) {
+                y = which == "mean" ? (x[1, i] + x[2, i] + x[3, i]) / 3 : x[which == "cls" ? 1 : 3, i]
+                if ((x[4, i] - y) ^ 2 > 1e-12) exit 1
+            }
+        }'
+}
+for which in mean cls last; do
+    ok "--pooling $which is that of the hidden states" like $which $which
+done
 ok "of one token mean, first and last are the same" test "$(sed -n 2p mean)" = "$(sed -n 2p cls)" -a "$(sed -n 2p cls)" = "$(sed -n 2p last)"
 ok "a vector has the model's columns" test "$(head -n 1 mean | wc -w)" -eq 32
 ok "the pooler's is another" test "$(head -n 1 pooler)" != "$(head -n 1 cls)"
