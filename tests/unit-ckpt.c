@@ -375,7 +375,6 @@ static char *unpack(const char *dir, const char *name)
 
 static void rank_files(void)
 {
-    static const struct checkpoint_options tensors_only = { .no_model = true };
     char dir[] = "unit-ckpt.XXXXXX";
     struct str s = { 0 };
     struct err err = { 0 };
@@ -395,7 +394,7 @@ static void rank_files(void)
         if (fs_write_file(path, s.s, s.len, false, &err) < 0)
             exit(99);
         str_clear(&s);
-        ret = checkpoint_open(&c, dir, &tensors_only, &err);
+        ret = checkpoint_open(&c, dir, NULL, &err);
         if (ret == 0) {
             ret = checkpoint_open_files(c, -1, &err);
             checkpoint_close(c);
