@@ -13,6 +13,7 @@
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/ckpt/source.h"
+#include "lib/ckpt/unpickle.h"
 #include "lib/ckpt/zip.h"
 #include "lib/reshard/checkpoint.h"
 #include "tests/fuzz/seal.h"
@@ -473,6 +474,237 @@ static void zip_archives(void)
     free(bad);
 }
 
+/* ---- pickles ---- */
+
+#define P(text) text, sizeof(text) - 1
+static const struct {
+    const char *text;
+    size_t n;
+    const char *read; /* what it holds; NULL: it is refused */
+} pickles[] = {
+    { P("N."), "None" },
+    { P("\200\002}."), "an empty dictionary" },
+    { P("\200\005\225\001\000\000\000\000\000\000\000]."), "a frame" },
+    { P("(K\001K\002t0(l0(d."), "tuples, lists and dictionaries of marks" },
+    { P("I01\n0I-5\n0L7L\n0F1.5\n0G\000\000\000\000\000\000\000\000."), "numbers" },
+    { P("M\001\002J\377\377\377\377\212\001\005\213\001\000\000\000\005\212\000."),
+      "numbers in bytes" },
+    { P("S'ab'"
+        "\n0Vab\n0U\002ab0T\002\000\000\000ab0C\002ab0B\002\000\000\000ab0\214\002ab0"
+        "\215\002\000\000\000\000\000\000\000ab0\216\002\000\000\000\000\000\000\000ab"
+        "."),
+      "texts and bytes" },
+    { P("]q\000K\001ap5\nh\000g5\n\2060]r\007\000\000\000j\007\000\000\000."), "memo" },
+    { P("]\224h\000."), "memoized" },
+    { P("](K\001K\002e2."), "appended, and doubled" },
+    { P("}(U\001aK\001u."), "items" },
+    { P("(K\001K\0021N."), "a mark and what is above it dropped" },
+    { P("\210\211\206."), "true and false" },
+    { P("ccollections\nOrderedDict\n)R."), "an ordered dictionary" },
+    { P("ccollections\nOrderedDict\n(]((U\001aK\001letR."), "of pairs" },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211NtR."),
+      "a tensor" },
+    { P("ctorch._utils\n_rebuild_tensor\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205tR."),
+      "one of old" },
+    { P("ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211NtR\211NtR."),
+      "a parameter" },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004NtQK\000K\002\205K\001\205\211NtR."),
+      "of a whole storage" },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004(X\001\000\000\000vK\001K\002ttQK\000K\002\205K\001\205\211NtR."),
+      "of a view" },
+    { P("U\013collectionsU\013OrderedDict\223."), "a global off the stack" },
+    { P(""), NULL },
+    { P("K"), NULL },
+    { P("K\001"), NULL },
+    { P("M\001"), NULL },
+    { P("J\001\002"), NULL },
+    { P("\212"), NULL },
+    { P("\212\005a"), NULL },
+    { P("X\005\000\000\000ab."), NULL },
+    { P("X\377\377\377\377."), NULL },
+    { P("\215\377\377\377\377\377\377\377\377."), NULL },
+    { P("U"), NULL },
+    { P("U\005a"), NULL },
+    { P("S"), NULL },
+    { P("S'\n."), NULL },
+    { P("V"), NULL },
+    { P("I"), NULL },
+    { P("Ix\n."), NULL },
+    { P("F"), NULL },
+    { P("c"), NULL },
+    { P("ccollections\n"), NULL },
+    { P("cos\nsystem\n."), NULL },
+    { P("cposix\nsystem\n)R."), NULL },
+    { P("\223."), NULL },
+    { P("K\001\223."), NULL },
+    { P("K\001K\002\223."), NULL },
+    { P("h\000."), NULL },
+    { P("h"), NULL },
+    { P("j\001\000\000\000."), NULL },
+    { P("g5\n."), NULL },
+    { P("g"), NULL },
+    { P("gx\n."), NULL },
+    { P("q\000."), NULL },
+    { P("q"), NULL },
+    { P("r\377\377\377\177."), NULL },
+    { P("p"), NULL },
+    { P("]px\n."), NULL },
+    { P("\224."), NULL },
+    { P("0."), NULL },
+    { P("00."), NULL },
+    { P("1."), NULL },
+    { P("2."), NULL },
+    { P("t."), NULL },
+    { P("l."), NULL },
+    { P("d."), NULL },
+    { P("(K\001d."), NULL },
+    { P("\205."), NULL },
+    { P("K\001\206."), NULL },
+    { P("K\001K\002\207."), NULL },
+    { P("a."), NULL },
+    { P("K\001a."), NULL },
+    { P("NNa."), NULL },
+    { P("e."), NULL },
+    { P("(K\001e."), NULL },
+    { P("N(K\001e."), NULL },
+    { P("s."), NULL },
+    { P("NNs."), NULL },
+    { P("NNNs."), NULL },
+    { P("u."), NULL },
+    { P("}(K\001u."), NULL },
+    { P("](K\001u."), NULL },
+    { P("R."), NULL },
+    { P("NR."), NULL },
+    { P("NNR."), NULL },
+    { P("N)R."), NULL },
+    { P("Q."), NULL },
+    { P("NQ."), NULL },
+    { P("b."), NULL },
+    { P("Nb."), NULL },
+    { P("]"), NULL },
+    { P("\200\006]."), NULL },
+    { P("\200"), NULL },
+    { P("\225\001."), NULL },
+    { P("o."), NULL },
+    { P("i."), NULL },
+    { P("\201."), NULL },
+    { P("\222."), NULL },
+    { P("P0\n."), NULL },
+    { P("\377."), NULL },
+    { P("(."), NULL },
+    { P("ccollections\nOrderedDict\n(K\001tR."), NULL },
+    { P("ccollections\nOrderedDict\n(](K\001letR."), NULL },
+    { P("ccollections\nOrderedDict\n(](K\001\205letR."), NULL },
+    { P("ccollections\nOrderedDict\n(]]tR."), NULL },
+    { P("ctorch\nFloatStorage\n)R."), NULL },
+    { P("ctorch\nNoStorage\n."), NULL },
+    { P("ctorch._utils\n_rebuild_parameter\n)R."), NULL },
+    { P("ctorch._utils\n_rebuild_parameter\n(NtR."), NULL },
+    { P("(X\005\000\000\000otherctorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQ."),
+      NULL },
+    { P("(X\007\000\000\000storageNX\001\000\000\000kX\003\000\000\000cpuK\004tQ."),
+      NULL },
+    { P("(X\007\000\000\000storageccollections\nOrderedDict\nX\001\000\000\000kX\003"
+        "\000"
+        "\000\000cpuK\004tQ."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nK\001X\003\000\000\000cpuK\004t"
+        "Q."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuNtQ."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuJ\377\377\377\377tQ."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\ntQ."), NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004(X\001\000\000\000vK\001ttQ."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004(X\001\000\000\000vNK\001ttQ."),
+      NULL },
+    { P("(X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004(X\001\000\000\000vJ\377\377\377\377K\001ttQ."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(tR."), NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(NK\000K\002\205K\001\205\211NtR."), NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQNK\002\205K\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQJ\377\377\377\377K\002\205K\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000NK\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000N\205K\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000J\377\377\377\377\205K\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001K\001\206\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205N\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v3\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211NtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v3\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211NNtR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211N}(U\003neg\210utR."),
+      NULL },
+    { P("ctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\007\000\000\000storagectorch\nFloatStorage\nX\001\000\000\000kX\003\000\000"
+        "\000cpuK\004tQK\000K\002\205K\001\205\211N}(U\004conj\210utR."),
+      NULL },
+};
+
+static void all_pickles(void)
+{
+    for (size_t i = 0; i < sizeof(pickles) / sizeof(*pickles); i++) {
+        struct err err = { 0 };
+        struct pickled *v = NULL;
+        struct unpickle m;
+        int ret;
+
+        unpickle_init(&m, "p", (const unsigned char *)pickles[i].text, pickles[i].n);
+        ret = unpickle_run(&m, &v, &err);
+        if (!tap_ok(pickles[i].read ? ret == 0 && v : ret < 0 && err.kind == ERR_INPUT,
+                    "a pickle, number %zu, is %s%s", i,
+                    pickles[i].read ? "read: " : "refused",
+                    pickles[i].read ? pickles[i].read : ""))
+            printf("#   got %d: %s\n", ret, ret < 0 ? err.text : "");
+        unpickle_clear(&m);
+    }
+}
+
 /* ---- JSON ---- */
 
 /* Looking each member up among those before it would take minutes. */
@@ -502,6 +734,7 @@ int main(void)
     manifests();
     rank_files();
     zip_archives();
+    all_pickles();
     many_members();
     return tap_done();
 }
