@@ -25,6 +25,7 @@ unit_tests = \
     %D%/unit-data \
     %D%/unit-device \
     %D%/unit-engine \
+    %D%/unit-formats \
     %D%/unit-gradient \
     %D%/unit-init \
     %D%/unit-keys \
@@ -49,6 +50,7 @@ tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-mod
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
+tests_unit_formats_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
@@ -301,7 +303,7 @@ bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t te
 # the unit tests on another machine, under qemu-user
 EXTRA_DIST += %D%/aarch64/run
 check-aarch64:
-	$(SHELL) $(srcdir)/%D%/aarch64/run
+	UNIT_TESTS='$(UNIT_TESTS)' $(SHELL) $(srcdir)/%D%/aarch64/run
 .PHONY: check-aarch64
 
 # Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
