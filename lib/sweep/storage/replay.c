@@ -395,19 +395,22 @@ static int apply_line(struct replay *r, struct json_doc *doc, const char *line,
                       size_t n, struct err *err)
 {
     struct str quoted = { 0 };
+    struct err refused;
     int ret;
 
     if (!r->target && is_detail(line, n))
         return 0;
-    ret = json_reparse(doc, r->path, line, n, err);
+    ret = json_reparse(doc, r->path, line, n, &refused);
     if (ret < 0 && (memmem(line, n, "NaN", 3) || memmem(line, n, "Infinity", 8))) {
         quote_numbers(&quoted, line, n);
-        ret = json_reparse(doc, r->path, str_text(&quoted), quoted.len, err);
+        ret = json_reparse(doc, r->path, str_text(&quoted), quoted.len, &refused);
     }
-    if (ret == 0)
-        ret = apply(r, doc->root, err);
     str_clear(&quoted);
-    return ret;
+    if (ret < 0) {
+        *err = refused;
+        return -1;
+    }
+    return apply(r, doc->root, err);
 }
 
 int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
