@@ -10,4 +10,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/mem.c %D%/mem.h \
     %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \
+    %D%/scan.c %D%/scan.h \
+    %D%/spin.h \
     %D%/str.c %D%/str.h

@@ -221,8 +221,8 @@ static int number_tensors(struct model *m, struct tensor_def *d, size_t first,
     for (uint64_t i = 0; i < outer; i++) {
         bool exists = true;
 
-        if (d->section >= 0 && model_when(m, d->when, d->entry->doc, d->when_json,
-                                          (int)i, false, &exists, err) < 0)
+        if (d->section >= 0 &&
+            model_when(m, d->entry->doc, d->when, (int)i, false, &exists, err) < 0)
             return -1;
         d->start[i] = exists ? first + d->count : SIZE_MAX;
         d->count += exists ? (size_t)inner : 0;

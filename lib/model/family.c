@@ -205,6 +205,18 @@ int family_error(const struct json_doc *doc, const struct json *j, size_t offset
                    (unsigned)(j->col + (j->type == JSON_STRING) + offset), what);
 }
 
+int family_place(const struct json_doc *doc, const struct json *j, size_t offset,
+                 const struct err *cause, struct err *err)
+{
+    struct err e = *cause;
+
+    if (e.column)
+        return family_error(doc, j, offset + e.column - 1, err, "%s", e.text);
+    if (err)
+        *err = e;
+    return -1;
+}
+
 const struct family_entry *family_get(const struct family_table *t, const char *key)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -339,7 +351,7 @@ static void line_clear(struct family_line *l)
 
 /* Take "name = text" from the string J; or, when NAME is given, "text" alone. */
 static int line_parse(struct family_line *out, const struct json_doc *doc,
-                      const struct json *j, const char *name, const char *when,
+                      const struct json *j, const char *name, const struct json *when,
                       struct err *err)
 {
     const char *text, *p;
@@ -385,7 +397,7 @@ static int line_read(struct family_line *out, const struct json_doc *doc,
         return json_error(doc, lacks, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
-    if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
+    if (line_parse(out, doc, json_get(j, "line"), name, when, err) < 0)
         return -1;
     out->needs = json_string(needs);
     out->lacks = json_string(lacks);
@@ -745,6 +757,7 @@ static int item_matches(const struct library_item *item, const cJSON *config,
                             .given = config_given,
                             .arg = (void *)config };
     struct expr_value v;
+    struct err e;
     bool found = false;
 
     for (const struct json *j = types ? types->first : NULL; j; j = j->next)
@@ -753,8 +766,8 @@ static int item_matches(const struct library_item *item, const cJSON *config,
         return found;
     if (!json_string(when))
         return json_error(&item->doc, when, err, "expected a condition");
-    if (expr_eval(&v, when->text, when->n, &env, err) < 0)
-        return err_prefix(err, "%s:%u", item->file, (unsigned)when->line);
+    if (expr_eval(&v, when->text, when->n, &env, &e) < 0)
+        return family_place(&item->doc, when, 0, &e, err);
     return expr_is_true(&v);
 }
 
@@ -805,7 +818,7 @@ static void print_line(struct str *out, const struct family_line *l)
     str_add_json(out, text);
     if (l->when) {
         str_add(out, ", \"when\": ");
-        str_add_json(out, l->when);
+        str_add_json(out, l->when->text);
     }
     if (l->needs) {
         str_add(out, ", \"needs\": ");

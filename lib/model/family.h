@@ -31,7 +31,8 @@ struct family_table {
  * NEEDS (NULL: none). */
 struct family_line {
     char *name, *text;
-    const char *when, *needs, *lacks;
+    const char *needs, *lacks;
+    const struct json *when; /* the condition, a string; NULL: always */
     const struct json *json; /* the string that holds the line */
     const struct json_doc *doc;
     int skip; /* bytes of the string before TEXT, for columns */
@@ -91,6 +92,11 @@ void family_print(struct str *out, const struct family *f);
 
 const struct family_entry *family_get(const struct family_table *t, const char *key);
 
+/* The error CAUSE of reading the string J from byte OFFSET on: with a column it becomes
+ * "FILE:LINE:COL: cause"; one that has its place already stays as it is.  Returns -1.
+ */
+int family_place(const struct json_doc *doc, const struct json *j, size_t offset,
+                 const struct err *cause, struct err *err);
 /* ERR_INPUT "FILE:LINE:COL: " and the cause, at byte OFFSET of the entry's string. */
 int family_error(const struct json_doc *doc, const struct json *j, size_t offset,
                  struct err *err, const char *fmt, ...)

@@ -181,7 +181,7 @@ static void find_paths(struct paths *out, const struct family *f)
 
             scan_text(&s, l->text, NULL, "", true);
             if (l->when)
-                scan_text(&s, l->when, NULL, "", false);
+                scan_text(&s, l->when->text, NULL, "", false);
         }
 }
 
@@ -266,9 +266,7 @@ static int accepts(const struct check *c, const struct family_entry *e,
     bool yes;
 
     if (json_string(is))
-        return model_when(c->m, is->text, e->doc, is, -1, false, &yes, c->err) < 0
-                   ? -1
-                   : yes;
+        return model_when(c->m, e->doc, is, -1, false, &yes, c->err) < 0 ? -1 : yes;
     if (!is || is->type != JSON_ARRAY || !is->first)
         return family_error(e->doc, e->json, 0, c->err,
                             "expected a list of values, or a condition");

@@ -30,22 +30,6 @@ static int lookup(void *arg, const char *name, size_t len, struct expr_value *ou
                   struct err *err);
 static bool given(void *arg, const char *name, size_t len);
 
-/* "FILE:LINE:COL: cause" from *err's "column C: cause". */
-static int place_error(const struct json_doc *doc, const struct json *j,
-                       struct err *err)
-{
-    char what[sizeof(err->text)];
-    unsigned column = 1;
-    int used = 0;
-
-    if (!err)
-        return -1;
-    memcpy(what, err->text, sizeof(what));
-    if (sscanf(what, "column %u: %n", &column, &used) != 1 || !used)
-        return -1;
-    return family_error(doc, j, column - 1, err, "%s", what + used);
-}
-
 /* A symbol's value; one that depends on the layer is made anew each time. */
 static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_layer,
                        struct expr_value *out, struct err *err)
@@ -56,6 +40,7 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
         .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
     };
     struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
+    struct err cause;
 
     if (d->state == SYMBOL_BUSY)
         return family_error(d->entry->doc, d->entry->json, 0, err,
@@ -65,10 +50,10 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
             return family_error(d->entry->doc, d->entry->json, 0, err,
                                 "expected an expression");
         d->state = SYMBOL_BUSY;
-        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env, err) <
-            0) {
+        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env,
+                      &cause) < 0) {
             d->state = SYMBOL_NEW;
-            return place_error(d->entry->doc, d->entry->json, err);
+            return family_place(d->entry->doc, d->entry->json, 0, &cause, err);
         }
         d->state = varies ? SYMBOL_NEW : SYMBOL_DONE;
         *by_layer |= varies;
@@ -136,17 +121,18 @@ int model_eval(const struct model *m, const char *text, size_t n, int layer,
     return evaluate(m, text, n, layer, false, out, err);
 }
 
-int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool training, bool *out,
+int model_when(const struct model *m, const struct json_doc *doc,
+               const struct json *when, int layer, bool training, bool *out,
                struct err *err)
 {
     struct expr_value v;
+    struct err cause;
 
     *out = true;
     if (!when)
         return 0;
-    if (evaluate(m, when, strlen(when), layer, training, &v, err) < 0)
-        return place_error(doc, j, err);
+    if (evaluate(m, when->text, when->n, layer, training, &v, &cause) < 0)
+        return family_place(doc, when, 0, &cause, err);
     *out = expr_is_true(&v);
     return 0;
 }
@@ -425,8 +411,7 @@ static int read_options(struct tensor_def *d, const struct json *o,
 
     for (const struct json *j = o->first; j; j = j->next) {
         if (!strcmp(j->key, "when") && json_string(j)) {
-            d->when = j->text;
-            d->when_json = j;
+            d->when = j;
         } else if (!strcmp(j->key, "optional")) {
             d->optional = json_is_true(j);
         } else if (!strcmp(j->key, "tied") && json_string(j)) {
@@ -490,8 +475,7 @@ static int exists_anywhere(const struct model *m, const struct tensor_def *d, bo
 {
     *out = false;
     for (int layer = -1; layer < m->state->nlayers && !*out; layer++)
-        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, false, out,
-                       err) < 0)
+        if (model_when(m, d->entry->doc, d->when, layer, false, out, err) < 0)
             return -1;
     return 0;
 }
@@ -530,6 +514,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     struct tensor_def *d = &s->def[s->ndefs];
     const struct json *j = e->json->first, *tied_when = NULL;
     const char *tied_to = NULL;
+    struct err cause;
     bool exists, tied, by_file = false;
 
     *d = (struct tensor_def){ .entry = e,
@@ -551,8 +536,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         return -1;
     if (!exists)
         return 0;
-    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, false,
-                   &tied, err) < 0)
+    if (model_when(m, e->doc, tied_when, -1, false, &tied, err) < 0)
         return -1;
     if (tied_to && (tied || by_file)) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
@@ -572,9 +556,10 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         if (!json_string(j) || d->ndim == MODEL_MAX_DIMS)
             return family_error(e->doc, j, 0, err, "expected at most %d axes",
                                 MODEL_MAX_DIMS);
-        if (axis_parse(&d->axis[d->ndim], j->text, &m->scope, err) < 0)
-            return missing_symbol(m, e, j->text, err) < 0 ? -1
-                                                          : place_error(e->doc, j, err);
+        if (axis_parse(&d->axis[d->ndim], j->text, &m->scope, &cause) < 0)
+            return missing_symbol(m, e, j->text, err) < 0
+                       ? -1
+                       : family_place(e->doc, j, 0, &cause, err);
         d->ndim++;
     }
     return bind_pattern(m, d, err);

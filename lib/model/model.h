@@ -95,15 +95,16 @@ MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t 
 long model_find(const struct model *m, const char *name);
 
 /* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
- * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
+ * value of "layer" when at least 0.  On failure err->column counts within TEXT: see
+ * family_place. */
 MUST_CHECK int model_eval(const struct model *m, const char *text, size_t n, int layer,
                           struct expr_value *out, struct err *err);
 
-/* True when WHEN (NULL: always) holds; "training" in it is TRAINING.  J and DOC say
- * where it stands. */
-MUST_CHECK int model_when(const struct model *m, const char *when,
-                          const struct json_doc *doc, const struct json *j, int layer,
-                          bool training, bool *out, struct err *err);
+/* Does the condition WHEN (a string of DOC; NULL: always) hold?  "training" in it is
+ * TRAINING. */
+MUST_CHECK int model_when(const struct model *m, const struct json_doc *doc,
+                          const struct json *when, int layer, bool training, bool *out,
+                          struct err *err);
 
 /* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
  * none is meant), tied ones resolved to what they are tied to; -1 when the model has no

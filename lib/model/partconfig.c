@@ -26,7 +26,7 @@ static int parse_shape(struct axis *out, const struct model *m,
     if (!json_string(e->json))
         return family_error(e->doc, e->json, 0, err, "expected a shape");
     if (axis_parse(out, e->json->text, &m->scope, &cause) < 0)
-        return family_error(e->doc, e->json, 0, err, "%s", cause.text);
+        return family_place(e->doc, e->json, 0, &cause, err);
     return 0;
 }
 
@@ -36,7 +36,7 @@ static int check_when(bool *holds, const struct model *m, const struct family_en
 {
     if (!json_string(e->json))
         return family_error(e->doc, e->json, 0, err, "expected a condition");
-    return model_when(m, e->json->text, e->doc, e->json, -1, false, holds, err);
+    return model_when(m, e->doc, e->json, -1, false, holds, err);
 }
 
 int partconfig_check(const struct model *m, struct err *err)

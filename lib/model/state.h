@@ -10,8 +10,7 @@
 struct tensor_def {
     const struct family_entry *entry;
     const char *pattern;
-    const char *when; /* NULL: always */
-    const struct json *when_json;
+    const struct json *when; /* the condition, a string; NULL: always */
     int ndim;
     struct axis axis[MODEL_MAX_DIMS];
     int tied_def; /* -1: not tied */

@@ -587,7 +587,10 @@ static int get_option(struct builder *b, const struct node *call, const char *na
             memcmp(n->text, name, n->len))
             continue;
         if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
-            return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
+            return family_place(b->line->doc, b->line->json,
+                                (size_t)b->line->skip + n->at +
+                                    (size_t)(n->expr - n->text),
+                                &e, b->err);
     }
     return 0;
 }

@@ -101,14 +101,12 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
     struct operand out;
     struct node *tree;
     struct err e = { 0 };
-    unsigned column = 1;
-    const char *what;
     bool wanted;
     int ret = -1;
 
     b->line = line;
-    if (model_when(b->m, line->when, line->doc, line->json, b->layer, b->opt->training,
-                   &wanted, b->err) < 0)
+    if (model_when(b->m, line->doc, line->when, b->layer, b->opt->training, &wanted,
+                   b->err) < 0)
         return -1;
     if (wanted && line->needs)
         wanted = has_tensor(b, line->needs);
@@ -118,9 +116,7 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
         return 0;
     add_line(b);
     if (line_parse_tree(&tree, line->text, &e) < 0) {
-        what = strstr(e.text, ": ");
-        column = (unsigned)strtoul(e.text + strlen("column "), NULL, 10);
-        return build_error(b, column - 1, "%s", what ? what + 2 : e.text);
+        return build_error(b, e.column - 1, "%s", e.text);
     }
     if (eval_tree(b, tree, &out) < 0)
         goto out;

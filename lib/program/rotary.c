@@ -39,7 +39,7 @@ static int get(struct table *t, const char *field, struct expr_value *out)
     if (!json_string(j))
         return family_error(t->e->doc, j, 0, t->err, "expected an expression");
     if (model_eval(t->m, j->text, j->n, -1, out, &e) < 0)
-        return family_error(t->e->doc, j, 0, t->err, "%s", e.text);
+        return family_place(t->e->doc, j, 0, &e, t->err);
     return 0;
 }
 
