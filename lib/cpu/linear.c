@@ -21,6 +21,7 @@
 #include "config.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/linear.h"
 #include "lib/cpu/vec.h"
 
 #ifdef HAVE_DNNL
@@ -31,23 +32,23 @@ enum {
     FEW = 16,         /* rows for which weights are widened as they are read */
     TASK = 1 << 16,   /* weights of a task of few rows */
     BLOCK = 512,      /* terms of a stretch: some rows of x fit into the first cache */
-    ROWS = 4,         /* of a tile */
-    OUTS = 6,         /* of it */
     PANEL = 8 * OUTS, /* outputs that are made together */
-    EIGHT = 8,        /* rows of a tile where there are as many, and registers, */
-    EIGHT_OUTS = 3,   /* and its outputs */
-    GROUP = 8 * EIGHT_OUTS, /* outputs of such tiles that are made together */
+    GROUP = 8 * EIGHT_OUTS, /* outputs of tiles of eight rows that are made together */
     APART = VEC, /* between rows that follow each other: more, so that equal columns
                     fall into different sets of the cache */
     STRIP = 128, /* outputs of y = x W that are made together, */
     DEEP = 32    /* from so many terms at a time */
 };
 
-#define EACH _Pragma("GCC unroll 8") for
-
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+static size_t size_of(enum dtype type)
 {
     return type == DTYPE_F32 ? 4 : 2;
+}
+
+/* The loops for weights of TYPE. */
+static const struct tiles *tiles_of(enum dtype type)
+{
+    return type == DTYPE_F32 ? &tile_f32 : type == DTYPE_BF16 ? &tile_bf16 : &tile_f16;
 }
 
 static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
@@ -55,53 +56,11 @@ static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
     return (const char *)w->data + (row * w->cols + col) * size_of(w->dtype);
 }
 
-/* The VEC weights at P; TYPE is a constant after inlining. */
-static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
-                                                       const void *p)
-{
-    if (type == DTYPE_F32)
-        vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
-        vec_load_bf16(out, p);
-    else
-        vec_load_f16(out, p);
-}
-
-/* N of them, and zeros. */
-static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype type,
-                                                            const void *p, size_t n)
-{
-    float all[VEC] = { 0 };
-
-    memcpy(all, p, n * size_of(type));
-    load(out, type, all);
-}
-
-/* Terms that the lanes of a vector, or of two, take at a time. */
-static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
-{
-    return type == DTYPE_F32 ? VEC : 2 * VEC;
-}
-
-/* Half HALF of a step of the weights at P. */
-static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
-                                                            const void *p, int half)
-{
-    if (type == DTYPE_F32)
-        vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
-        vec_pair_bf16(out, p, half);
-    else
-        vec_pair_f16(out, p, half);
-}
-
 /* ---- y = x W^T ---- */
 
 size_t cpu_arranged(enum dtype type, size_t n)
 {
-    size_t step = step_of(type);
-
-    return type == DTYPE_F32 ? n : (n + step - 1) / step * step;
+    return type == DTYPE_F32 ? n : (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
 }
 
 void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
@@ -124,159 +83,6 @@ void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
         to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
 }
 
-/* Weights in rows, from some term on. */
-struct weight_rows {
-    const char *data;
-    size_t stride;     /* elements between rows */
-    const char *ahead; /* what is read next, in the order of memory; or NULL */
-};
-
-/* acc[i][j] += the terms of a half step: those at X of row i times those at W of row j;
- * N of x where SOME.  The rows of x stay in registers meanwhile. */
-static inline __attribute__((always_inline)) void
-add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
-         int outs)
-{
-    vec xv[ROWS], wv;
-
-    EACH(int i = 0; i < rows; i++)
-    if (some)
-        load_some(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, n);
-    else
-        vec_load_f32(&xv[i], x + (size_t)i * x_stride);
-    EACH(int j = 0; j < outs; j++)
-    {
-        load_half(&wv, type, w + (size_t)j * w_stride * size_of(type), half);
-        EACH(int i = 0; i < rows; i++) acc[i][j] += wv * xv[i];
-    }
-}
-
-/* A step of terms. */
-static inline __attribute__((always_inline)) void
-add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int rows, int outs)
-{
-    add_half(acc, x, x_stride, w, w_stride, type, 0, false, 0, rows, outs);
-    if (type != DTYPE_F32)
-        add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
-}
-
-/* The last N, less than a step: of f32 x ends there too. */
-static inline __attribute__((always_inline)) void
-add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, size_t n, int rows, int outs)
-{
-    char all[OUTS][VEC * sizeof(float)] = { 0 };
-    const size_t stride = sizeof(*all) / size_of(type);
-
-    for (int j = 0; j < outs; j++)
-        memcpy(all[j], w + (size_t)j * w_stride * size_of(type), n * size_of(type));
-    if (type == DTYPE_F32)
-        add_half(acc, x, x_stride, all[0], stride, type, 0, true, n, rows, outs);
-    else
-        add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
-}
-
-/* y[i][j] = x_i . w_j, or += when ADD, over N terms; ROWS by OUTS of them, which are
- * constants after inlining. */
-static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
-                                                       const float *x, size_t x_stride,
-                                                       const struct weight_rows *w,
-                                                       enum dtype type, size_t n,
-                                                       bool add, int rows, int outs)
-{
-    const size_t step = step_of(type);
-    vec acc[ROWS][OUTS];
-    size_t k = 0;
-
-    EACH(int i = 0; i < rows; i++)
-    EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
-    for (; w->ahead && k + step <= n; k += step) {
-        EACH(int j = 0; j < outs; j++)
-        __builtin_prefetch(
-            w->ahead + (k * (size_t)outs + (size_t)j * step) * size_of(type), 0, 2);
-        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  rows, outs);
-    }
-    for (; k + step <= n; k += step)
-        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  rows, outs);
-    if (k < n)
-        add_last(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                 n - k, rows, outs);
-    EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
-    {
-        float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
-
-        *at = add ? *at + sum : sum;
-    }
-}
-
-/* ROWS of x by N outputs. */
-static inline __attribute__((always_inline)) void
-some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-          const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
-          bool add, int rows)
-{
-    const size_t outs = OUTS;
-    struct weight_rows at = *w;
-    size_t j = 0;
-
-    for (; j + outs <= n; j += outs, at.data += outs * w->stride * size_of(type))
-        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, (int)outs);
-    for (; j < n; j++, at.data += w->stride * size_of(type))
-        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, 1);
-}
-
-/* y[M][N] = x w^T, or += when ADD, over TERMS.  The first rows fetch what is ahead. */
-#define TILES(name, type)                                                             \
-    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,            \
-                                size_t x_stride, const struct weight_rows *rows_of_w, \
-                                size_t m, size_t n, size_t terms, bool add)           \
-    {                                                                                 \
-        struct weight_rows w = *rows_of_w;                                            \
-        size_t i = 0;                                                                 \
-                                                                                      \
-        for (; i + ROWS <= m; i += ROWS, w.ahead = NULL)                              \
-            some_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, &w,     \
-                      type, n, terms, add, ROWS);                                     \
-        y += i * y_stride;                                                            \
-        x += i * x_stride;                                                            \
-        if (m - i == 3)                                                               \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 3);          \
-        else if (m - i == 2)                                                          \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 2);          \
-        else if (m - i == 1)                                                          \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 1);          \
-    }
-
-TILES(tiles_f32, DTYPE_F32)
-TILES(tiles_bf16, DTYPE_BF16)
-TILES(tiles_f16, DTYPE_F16)
-
-CPU_CLONES static void widen_pairs_bf16(float *to, const char *from, size_t n)
-{
-    for (size_t k = 0; k < n; k += 2 * VEC)
-        for (int half = 0; half < 2; half++) {
-            vec v;
-
-            vec_pair_bf16(&v, from + k * sizeof(uint16_t), half);
-            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
-        }
-}
-
-CPU_CLONES static void widen_pairs_f16(float *to, const char *from, size_t n)
-{
-    for (size_t k = 0; k < n; k += 2 * VEC)
-        for (int half = 0; half < 2; half++) {
-            vec v;
-
-            vec_pair_f16(&v, from + k * sizeof(uint16_t), half);
-            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
-        }
-}
-
 /* N weights at FROM as f32, arranged as x is. */
 static void widen_row(float *to, const char *from, enum dtype type, size_t n)
 {
@@ -288,10 +94,9 @@ static void widen_row(float *to, const char *from, enum dtype type, size_t n)
         return;
     }
     memcpy(rest, from + steps * sizeof(uint16_t), (n - steps) * sizeof(uint16_t));
-    (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to, from, steps);
+    tiles_of(type)->widen(to, from, steps);
     if (steps < n)
-        (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to + steps, rest,
-                                                                  2 * VEC);
+        tiles_of(type)->widen(to + steps, rest, 2 * VEC);
 }
 
 /* N rows of W from row FIRST on and column COL, of TERMS columns, as f32 with room
@@ -312,83 +117,6 @@ struct terms {
 };
 
 #if CPU_HAS_WIDE
-/* Eight rows of x in a tile, so that a weight is widened once for all of them.  x takes
- * turns in one register, the weights stay in three. */
-static inline CPU_WIDE __attribute__((always_inline)) void
-add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int half, bool some, size_t n)
-{
-    vec wv[EIGHT_OUTS], xv;
-
-    EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        load_half(&wv[j], type, w + (size_t)j * w_stride * size_of(type), half);
-        vec_hold(&wv[j]);
-    }
-    EACH(int i = 0; i < EIGHT; i++)
-    {
-        if (some)
-            load_some(&xv, DTYPE_F32, x + (size_t)i * x_stride, n);
-        else
-            vec_load_f32(&xv, x + (size_t)i * x_stride);
-        vec_hold(&xv);
-        EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] += wv[j] * xv;
-    }
-}
-
-/* sums[j][i] = x_i . w_j, or += when ADD, over N terms. */
-static inline CPU_WIDE __attribute__((always_inline)) void
-tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-           const struct weight_rows *w, enum dtype type, size_t n, bool add)
-{
-    const size_t step = step_of(type);
-    const int halves = type == DTYPE_F32 ? 1 : 2;
-    vec acc[EIGHT][EIGHT_OUTS];
-    size_t k = 0;
-
-    EACH(int i = 0; i < EIGHT; i++)
-    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
-    for (; k + step <= n; k += step) {
-        EACH(int j = 0; j < EIGHT_OUTS; j++)
-        if (w->ahead)
-            __builtin_prefetch(
-                w->ahead + (k * EIGHT_OUTS + (size_t)j * step) * size_of(type), 0, 2);
-        EACH(int h = 0; h < halves; h++)
-        add_eight(acc, x + k + h * VEC, x_stride, w->data + k * size_of(type),
-                  w->stride, type, h, false, 0);
-    }
-    if (k < n) {
-        char all[EIGHT_OUTS][VEC * sizeof(float)] = { 0 };
-
-        for (size_t j = 0; j < EIGHT_OUTS; j++)
-            memcpy(all[j], w->data + (j * w->stride + k) * size_of(type),
-                   (n - k) * size_of(type));
-        for (int h = 0; h < halves; h++)
-            add_eight(acc, x + k + h * VEC, x_stride, all[0],
-                      sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
-    }
-    EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        float sum[EIGHT];
-
-        vec_sum_eight(sum, &acc[0][j], EIGHT_OUTS);
-        for (int i = 0; i < EIGHT; i++)
-            sums[j][i] = add ? sums[j][i] + sum[i] : sum[i];
-    }
-}
-
-#define TILE_EIGHT(name, type)                                                        \
-    CPU_WIDE static void name(float sums[EIGHT_OUTS][EIGHT], const float *x,          \
-                              size_t x_stride, const struct weight_rows *w, size_t n, \
-                              bool add)                                               \
-    {                                                                                 \
-        tile_eight(sums, x, x_stride, w, type, n, add);                               \
-    }
-
-TILE_EIGHT(eight_f32, DTYPE_F32)
-TILE_EIGHT(eight_bf16, DTYPE_BF16)
-TILE_EIGHT(eight_f16, DTYPE_F16)
-
 /* EIGHT rows, and outputs in whole tiles: stretch after stretch, each for a group of
  * outputs, so that those of x stay in the first cache; what the next group reads is
  * fetched meanwhile, in the order of memory. */
@@ -411,10 +139,8 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
                                           .stride = w->cols,
                                           .ahead = ahead };
 
-                (w->dtype == DTYPE_F32    ? eight_f32
-                 : w->dtype == DTYPE_BF16 ? eight_bf16
-                                          : eight_f16)(
-                    sums[c / EIGHT_OUTS], x + of.x + k, x_stride, &at, terms, k > 0);
+                tiles_of(w->dtype)->eight(sums[c / EIGHT_OUTS], x + of.x + k, x_stride,
+                                          &at, terms, k > 0);
                 ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
             }
         }
@@ -441,11 +167,8 @@ static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
             if (first + j + 2 * OUTS <= w->rows)
                 at.ahead = element(w, first + j + OUTS, 0) +
                            OUTS * (of.start + k) * size_of(w->dtype);
-            (w->dtype == DTYPE_F32 ? tiles_f32
-             : w->dtype == DTYPE_BF16
-                 ? tiles_bf16
-                 : tiles_f16)(y + j, y_stride, x + of.x + k, x_stride, &at, m,
-                              n - j < OUTS ? n - j : OUTS, terms, k > 0);
+            tiles_of(w->dtype)->dot(y + j, y_stride, x + of.x + k, x_stride, &at, m,
+                                    n - j < OUTS ? n - j : OUTS, terms, k > 0);
         }
 }
 
@@ -479,8 +202,8 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
             struct weight_rows at =
                 widen_panel(w, first + j, some, of.start + k, terms, panel);
 
-            tiles_f32(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
-                      cpu_arranged(w->dtype, terms), k > 0);
+            tile_f32.dot(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
+                         cpu_arranged(w->dtype, terms), k > 0);
         }
     }
 }
@@ -503,84 +226,6 @@ size_t cpu_panel_floats(void)
 
 /* ---- y = x W ---- */
 
-/* acc[i] += x[i][k] w[k] for N terms k; the sums of VECS vectors of outputs begin as
- * those at Y. */
-static inline __attribute__((always_inline)) void
-add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
-{
-    vec acc[ROWS][8], wv;
-
-    EACH(int i = 0; i < rows; i++)
-    EACH(int c = 0; c < vecs; c++)
-    vec_load_f32(&acc[i][c], y + (size_t)i * y_stride + c * VEC);
-    for (size_t k = 0; k < n; k++)
-        EACH(int c = 0; c < vecs; c++)
-        {
-            load(&wv, type, w + (k * w_stride + (size_t)c * VEC) * size_of(type));
-            EACH(int i = 0; i < rows; i++)
-            acc[i][c] += wv * x[(size_t)i * x_stride + k];
-        }
-    EACH(int i = 0; i < rows; i++)
-    EACH(int c = 0; c < vecs; c++)
-    memcpy(y + (size_t)i * y_stride + c * VEC, &acc[i][c], sizeof(acc[i][c]));
-}
-
-/* Fewer than VEC outputs. */
-static inline __attribute__((always_inline)) void
-add_outer_some(float *y, const float *x, const char *w, size_t w_stride,
-               enum dtype type, size_t n, size_t outs)
-{
-    vec acc, wv;
-
-    load_some(&acc, DTYPE_F32, y, outs);
-    for (size_t k = 0; k < n; k++) {
-        load_some(&wv, type, w + k * w_stride * size_of(type), outs);
-        acc += wv * x[k];
-    }
-    memcpy(y, &acc, outs * sizeof(*y));
-}
-
-static inline __attribute__((always_inline)) void
-outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-           size_t w_stride, enum dtype type, size_t n, size_t outs, int rows)
-{
-    size_t j = 0;
-
-    for (; rows == 1 && j + 8 * VEC <= outs; j += 8 * VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 8);
-    for (; j + 4 * VEC <= outs; j += 4 * VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 4);
-    for (; j + VEC <= outs; j += VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 1);
-    for (int i = 0; i < rows && j < outs; i++)
-        add_outer_some(y + (size_t)i * y_stride + j, x + (size_t)i * x_stride,
-                       w + j * size_of(type), w_stride, type, n, outs - j);
-}
-
-/* y[M][OUTS] += x w over N terms. */
-#define OUTER(name, type)                                                         \
-    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,        \
-                                size_t x_stride, const char *w, size_t w_stride,  \
-                                size_t m, size_t outs, size_t n)                  \
-    {                                                                             \
-        size_t i = 0;                                                             \
-                                                                                  \
-        for (; i + ROWS <= m; i += ROWS)                                          \
-            outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, \
-                       w_stride, type, n, outs, ROWS);                            \
-        for (; i < m; i++)                                                        \
-            outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, \
-                       w_stride, type, n, outs, 1);                               \
-    }
-
-OUTER(outer_f32, DTYPE_F32)
-OUTER(outer_bf16, DTYPE_BF16)
-OUTER(outer_f16, DTYPE_F16)
-
 /* y[M][outputs FIRST to FIRST + N] of x W. */
 static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stride,
                         size_t m, const struct matrix *w, uint64_t row, uint64_t in,
@@ -602,10 +247,7 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
             stride = STRIP;
             type = DTYPE_F32;
         }
-        (type == DTYPE_F32 ? outer_f32
-         : type == DTYPE_BF16
-             ? outer_bf16
-             : outer_f16)(y, y_stride, x + k, x_stride, at, stride, m, n, terms);
+        tiles_of(type)->outer(y, y_stride, x + k, x_stride, at, stride, m, n, terms);
     }
 }
 
@@ -865,13 +507,13 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 {
     struct weight_rows rows = { .data = (const char *)w, .stride = w_stride };
 
-    tiles_f32(y, y_stride, x, x_stride, &rows, m, n, terms, false);
+    tile_f32.dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }
 
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n, size_t terms)
 {
-    outer_f32(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
+    tile_f32.outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
 }
 
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
