@@ -56,6 +56,41 @@ static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
     return (const char *)w->data + (row * w->cols + col) * size_of(w->dtype);
 }
 
+/* ---- sums of sums ---- */
+
+enum { SUMS = TREE_LEAVES / 2 }; /* that there are at a time beside the first */
+
+/* The sums of an [m][n] that is being made by a tree: the first of them is at Y, the
+ * next are in ROOM. */
+struct sums {
+    float *y;
+    size_t y_stride;
+    float *room; /* [SUMS][m][n] */
+    size_t m, n;
+    size_t count; /* there are */
+};
+
+static float *sum_at(const struct sums *s, size_t k, size_t *stride)
+{
+    *stride = k ? s->n : s->y_stride;
+    return k ? s->room + (k - 1) * s->m * s->n : s->y;
+}
+
+/* There is one more; then the last two become one, ADDS times. */
+static void join_sums(struct sums *s, int adds)
+{
+    s->count++;
+    for (int k = 0; k < adds; k++, s->count--) {
+        size_t y_stride, z_stride;
+        float *y = sum_at(s, s->count - 2, &y_stride);
+        const float *z = sum_at(s, s->count - 1, &z_stride);
+
+        for (size_t i = 0; i < s->m; i++)
+            for (size_t j = 0; j < s->n; j++)
+                y[i * y_stride + j] += z[i * z_stride + j];
+    }
+}
+
 /* ---- y = x W^T ---- */
 
 size_t cpu_arranged(enum dtype type, size_t n)
@@ -116,37 +151,68 @@ struct terms {
     size_t x;
 };
 
-#if CPU_HAS_WIDE
-/* EIGHT rows, and outputs in whole tiles: stretch after stretch, each for a group of
- * outputs, so that those of x stay in the first cache; what the next group reads is
- * fetched meanwhile, in the order of memory. */
-static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
-                      const struct matrix *w, uint64_t first, size_t n, struct terms of)
+/* Those after *OF. */
+static void next_terms(struct terms *of, enum dtype type)
 {
-    for (size_t j = 0; j < n; j += GROUP) {
-        size_t outs = n - j < GROUP ? n - j : GROUP, size = size_of(w->dtype);
-        float sums[GROUP / EIGHT_OUTS][EIGHT_OUTS][EIGHT];
-        const char *ahead = first + j + outs + GROUP <= w->rows
-                                ? element(w, first + j + outs, of.start)
-                                : NULL;
+    of->start += of->count;
+    of->x += cpu_arranged(type, of->count);
+}
 
-        for (uint64_t k = 0; k < of.count; k += BLOCK) {
-            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+static struct sum_tree whole_row(const struct matrix *w)
+{
+    return (struct sum_tree){ .n = 1, .leaf = { { .cols = w->cols } } };
+}
 
-            for (size_t c = 0; c < outs; c += EIGHT_OUTS) {
-                struct weight_rows at = { .data =
-                                              element(w, first + j + c, of.start + k),
-                                          .stride = w->cols,
-                                          .ahead = ahead };
+#if CPU_HAS_WIDE
+/* Sums of EIGHT rows over some terms, and N outputs in whole tiles: stretch after
+ * stretch, so that those of x stay in the first cache; meanwhile what the next group
+ * reads is fetched, in the order of memory. */
+static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
+                       const struct matrix *w, uint64_t first, size_t n,
+                       struct terms of)
+{
+    const struct tiles *tiles = tiles_of(w->dtype);
+    size_t size = size_of(w->dtype);
+    const char *ahead = first + n + GROUP <= w->rows
+                            ? element(w, first + n, 0) + n * of.start * size
+                            : NULL;
 
-                tiles_of(w->dtype)->eight(sums[c / EIGHT_OUTS], x + of.x + k, x_stride,
-                                          &at, terms, k > 0);
-                ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
-            }
+    for (uint64_t k = 0; k < of.count; k += BLOCK) {
+        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+
+        for (size_t c = 0; c < n; c += EIGHT_OUTS) {
+            struct weight_rows at = { .data = element(w, first + c, of.start + k),
+                                      .stride = w->cols,
+                                      .ahead = ahead };
+
+            tiles->eight(sums + c, x + of.x + k, x_stride, &at, terms, k > 0);
+            ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
         }
-        for (size_t c = 0; c < outs; c++)
-            for (size_t i = 0; i < EIGHT; i++)
-                y[i * y_stride + j + c] = sums[c / EIGHT_OUTS][c % EIGHT_OUTS][i];
+    }
+}
+
+/* EIGHT rows, and N outputs in whole tiles, a group at a time. */
+static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      const struct matrix *w, uint64_t first, size_t n,
+                      const struct sum_tree *tree)
+{
+    float sums[SUMS + 1][GROUP][EIGHT];
+
+    for (size_t j = 0; j < n; j += GROUP) {
+        size_t outs = n - j < GROUP ? n - j : GROUP, last = 0;
+        struct terms of = { 0 };
+
+        for (int k = 0; k < tree->n; k++, last++) {
+            of.count = tree->leaf[k].cols;
+            eight_sums(sums[last], x, x_stride, w, first + j, outs, of);
+            for (int a = 0; a < tree->leaf[k].adds; a++, last--)
+                for (size_t i = 0; i < outs * EIGHT; i++)
+                    sums[last - 1][0][i] += sums[last][0][i];
+            next_terms(&of, w->dtype);
+        }
+        for (size_t i = 0; i < EIGHT; i++)
+            for (size_t c = 0; c < outs; c++)
+                y[i * y_stride + j + c] = sums[0][c][i];
     }
 }
 #endif
@@ -172,21 +238,47 @@ static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
         }
 }
 
+/* The same by a tree, a group of outputs at a time. */
+static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                          size_t m, const struct matrix *w, uint64_t first, size_t n,
+                          const struct sum_tree *tree)
+{
+    float room[SUMS * FEW * GROUP];
+
+    for (size_t j = 0; j < n; j += GROUP) {
+        struct sums s = { .y = y + j,
+                          .y_stride = y_stride,
+                          .room = room,
+                          .m = m,
+                          .n = n - j < GROUP ? n - j : GROUP };
+        struct terms of = { 0 };
+
+        for (int k = 0; k < tree->n; k++) {
+            size_t stride;
+            float *to = sum_at(&s, s.count, &stride);
+
+            of.count = tree->leaf[k].cols;
+            dot_some(to, stride, x, x_stride, m, w, first + j, s.n, of);
+            join_sums(&s, tree->leaf[k].adds);
+            next_terms(&of, w->dtype);
+        }
+    }
+}
+
 static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                    struct terms of)
+                    const struct sum_tree *tree)
 {
 #if CPU_HAS_WIDE
     for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
          m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
-        dot_eight(y, y_stride, x, x_stride, w, first, tiles, of);
-        if (tiles < n)
-            dot_some(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
-                     n - tiles, of);
+        dot_eight(y, y_stride, x, x_stride, w, first, tiles, tree);
+        dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
+                      n - tiles, tree);
     }
 #endif
     if (m)
-        dot_some(y, y_stride, x, x_stride, m, w, first, n, of);
+        dot_some_tree(y, y_stride, x, x_stride, m, w, first, n, tree);
 }
 
 /* Many: a panel of weights is widened, and used for all rows. */
@@ -211,12 +303,13 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
 void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
                   const struct matrix *w, uint64_t first, size_t n, float *panel)
 {
-    const struct terms all = { .count = w->cols };
+    const struct sum_tree all = whole_row(w);
 
     if (panel)
-        dot_many(y, y_stride, x, x_stride, m, w, first, n, all, panel);
+        dot_many(y, y_stride, x, x_stride, m, w, first, n,
+                 (struct terms){ .count = w->cols }, panel);
     else
-        dot_few(y, y_stride, x, x_stride, m, w, first, n, all);
+        dot_few(y, y_stride, x, x_stride, m, w, first, n, &all);
 }
 
 size_t cpu_panel_floats(void)
@@ -260,55 +353,19 @@ void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
                     n - j < STRIP ? n - j : STRIP);
 }
 
-/* ---- sums of sums ---- */
+/* ---- by trees ---- */
 
-enum { SUMS = TREE_LEAVES / 2 }; /* that there are at a time beside the first */
-
-/* The sums of an [m][n] that is being made by a tree: the first of them is at Y, the
- * next are in ROOM. */
-struct sums {
-    float *y;
-    size_t y_stride;
-    float *room; /* [SUMS][m][n] */
-    size_t m, n;
-    size_t count; /* there are */
-};
-
-static float *sum_at(const struct sums *s, size_t k, size_t *stride)
+/* y[M][N] = x w^T by TREE, of many rows. */
+static void dot_many_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                          size_t m, const struct matrix *w, uint64_t first, size_t n,
+                          const struct sum_tree *tree, float *panel, float *room)
 {
-    *stride = k ? s->n : s->y_stride;
-    return k ? s->room + (k - 1) * s->m * s->n : s->y;
-}
-
-/* There is one more; then the last two become one, ADDS times. */
-static void join_sums(struct sums *s, int adds)
-{
-    s->count++;
-    for (int k = 0; k < adds; k++, s->count--) {
-        size_t y_stride, z_stride;
-        float *y = sum_at(s, s->count - 2, &y_stride);
-        const float *z = sum_at(s, s->count - 1, &z_stride);
-
-        for (size_t i = 0; i < s->m; i++)
-            for (size_t j = 0; j < s->n; j++)
-                y[i * y_stride + j] += z[i * z_stride + j];
-    }
-}
-
-/* y[M][N] = x w^T by TREE; ROOM where there is a panel. */
-static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
-                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     const struct sum_tree *tree, float *panel, float *room)
-{
-    float few[SUMS * FEW * GROUP];
-    size_t outs = panel ? PANEL : GROUP;
-
-    for (size_t j = 0; j < n; j += outs) {
+    for (size_t j = 0; j < n; j += PANEL) {
         struct sums s = { .y = y + j,
                           .y_stride = y_stride,
-                          .room = panel ? room : few,
+                          .room = room,
                           .m = m,
-                          .n = n - j < outs ? n - j : outs };
+                          .n = n - j < PANEL ? n - j : PANEL };
         struct terms of = { 0 };
 
         for (int k = 0; k < tree->n; k++) {
@@ -316,13 +373,9 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
             float *to = sum_at(&s, s.count, &stride);
 
             of.count = tree->leaf[k].cols;
-            if (panel)
-                dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
-            else
-                dot_few(to, stride, x, x_stride, m, w, first + j, s.n, of);
+            dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
             join_sums(&s, tree->leaf[k].adds);
-            of.start += of.count;
-            of.x += cpu_arranged(w->dtype, of.count);
+            next_terms(&of, w->dtype);
         }
     }
 }
@@ -392,9 +445,11 @@ static void linear_outputs(void *arg, size_t task, int thread)
     const float *x = p->apart;
     float *panel = p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL;
 
-    if (p->tree)
-        dot_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree,
-                 panel, p->rooms + (size_t)thread * p->room);
+    if (p->tree && panel)
+        dot_many_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
+                      p->tree, panel, p->rooms + (size_t)thread * p->room);
+    else if (p->tree)
+        dot_few(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree);
     else
         cpu_dot_rows(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
                      panel);
@@ -418,7 +473,7 @@ static void set_apart(void *arg, size_t task, int thread)
     const struct product *p = arg;
     float *to = p->apart + task * p->x_stride;
     const float *x = p->x + task * p->in;
-    const struct sum_tree whole = { .n = 1, .leaf = { { .cols = p->in } } };
+    const struct sum_tree whole = whole_row(p->w);
     const struct sum_tree *tree = p->tree ? p->tree : &whole;
 
     (void)thread;

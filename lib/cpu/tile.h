@@ -212,7 +212,7 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
         else
             vec_load_f32(&xv, x + (size_t)i * x_stride);
         vec_hold(&xv);
-        EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] += wv[j] * xv;
+        EACH(int j = 0; j < EIGHT_OUTS; j++) vec_fuse(&acc[i][j], &wv[j], &xv);
     }
 }
 
@@ -249,11 +249,13 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     }
     EACH(int j = 0; j < EIGHT_OUTS; j++)
     {
-        float sum[EIGHT];
+        vec_half sum, had;
 
-        vec_sum_eight(sum, &acc[0][j], EIGHT_OUTS);
-        for (int i = 0; i < EIGHT; i++)
-            sums[j][i] = add ? sums[j][i] + sum[i] : sum[i];
+        vec_sum_eight((float *)&sum, &acc[0][j], EIGHT_OUTS);
+        memcpy(&had, sums[j], sizeof(had));
+        if (add)
+            sum += had;
+        memcpy(sums[j], &sum, sizeof(sum));
     }
 }
 

@@ -168,6 +168,17 @@ static inline CPU_WIDE __attribute__((always_inline)) void vec_hold(vec *v)
     __asm__("" : "+v"(*v));
 }
 
+/* *sum += *a * *b, rounded once, as compilers fuse it; without the copies of *sum that
+ * they make where it takes nearly all registers. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_fuse(vec *sum, const vec *a, const vec *b)
+{
+    vec to = *sum, by = *b;
+
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(*a), "v"(by));
+    *sum = to;
+}
+
 /* out[i] = the lanes of v[i * STRIDE] added as vec_sum does, of eight vectors at a
  * time: the first step makes one vector of two, so does the second, and so on. */
 static inline CPU_WIDE __attribute__((always_inline)) void
