@@ -646,7 +646,7 @@ int family_read(struct family **out, const struct family_library *lib, const cha
     char *text;
     int ret;
 
-    if (!fs_exists(file))
+    if (!fs_may_exist(file))
         return err_set(err, ERR_INPUT, "%s: no such family file", file);
     if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
         return -1;

@@ -634,7 +634,7 @@ int model_open(struct model **out, const char *name, const char *config,
     if (family_library_open(&lib, path, err) < 0)
         goto out;
     if ((!family_file ? family_match(&f, lib, json, name, err)
-         : !fs_exists(family_file) && !strchr(family_file, '/') &&
+         : !fs_may_exist(family_file) && !strchr(family_file, '/') &&
                  !str_ends(family_file, ".json")
              ? family_find(&f, lib, family_file, err)
              : family_read(&f, lib, family_file, err)) < 0)

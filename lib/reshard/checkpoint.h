@@ -43,9 +43,9 @@ struct checkpoint_options {
     bool draw;               /* weights are not read, and need not be there */
 };
 
-/* Set *err for PATH, which does not exist: where it may be a name on the hub, how that
- * is fetched.  Returns -1. */
-int checkpoint_missing(const char *path, struct err *err);
+/* Check that PATH is there: ERR_INPUT that says, where it may be a name on the hub, how
+ * that is fetched. */
+MUST_CHECK int checkpoint_find(const char *path, struct err *err);
 
 /* Open PATH; rank files are not opened yet.  OPT may be NULL.  Errors as of the readers
  * and of model_open and model_bind. */
@@ -59,7 +59,7 @@ bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
 /* Does PATH hold a manifest? */
-bool checkpoint_is_sharded(const char *path);
+MUST_CHECK int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err);
 
 /* Open the files of weights and check that rank files are the manifest's: size, names,
  * types, shapes. P >= 0: only part P's.  checkpoint_copy and the loader do it
