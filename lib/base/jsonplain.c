@@ -1,4 +1,4 @@
-/* jsonplain - the JSON that machines write line by line, read in place */
+/* jsonplain - a fast in-place parser for simple machine-written JSON lines */
 #include <string.h>
 
 #include "lib/base/jsonplain.h"
@@ -9,7 +9,7 @@ struct plain {
     struct json *nodes;
     size_t n, room;
     char *p, *end;
-    char *number_end; /* where a number still needs its NUL, or NULL */
+    char *number_end; /* end of a number that is not NUL-terminated yet, or NULL */
 };
 
 static bool read_value(struct plain *s, struct json *node, int depth);
@@ -20,7 +20,7 @@ static void skip_blanks(struct plain *s)
         s->p++;
 }
 
-/* What stood behind a number has been seen. */
+/* Terminates the last number; the byte after it has been read by now. */
 static void end_number(struct plain *s)
 {
     if (s->number_end)
@@ -28,7 +28,7 @@ static void end_number(struct plain *s)
     s->number_end = NULL;
 }
 
-/* Step past the next byte that is no blank and return it; 0 at the end. */
+/* Returns the next byte that is not blank and steps past it; 0 at the end. */
 static char take(struct plain *s)
 {
     char c;
@@ -46,12 +46,12 @@ static bool is_plain(char c)
     return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
 }
 
-/* The text behind an opening quote, unescaped where it stands. */
+/* Unescapes in place the string that follows an opening quote. */
 static bool read_string(struct plain *s, const char **text, uint32_t *n)
 {
     char *from = s->p, *to, *p = from;
 
-    while (p < s->end && is_plain(*p)) /* mostly all there is to it */
+    while (p < s->end && is_plain(*p)) /* most strings contain no escape */
         p++;
     for (to = p;;) {
         while (p < s->end && is_plain(*p))
@@ -86,7 +86,7 @@ static bool skip_digits(struct plain *s)
     return true;
 }
 
-/* The number whose first byte is C, just behind us. */
+/* Reads the number that begins with C, the byte just read. */
 static bool read_number(struct plain *s, struct json *node, char c)
 {
     char *from = s->p - 1;
@@ -134,7 +134,7 @@ static bool is_repeated(const struct json *object, const char *key)
     return false;
 }
 
-/* The key of the next member of OBJECT, whose opening quote is C. */
+/* Reads the key of OBJECT's next member; C is its opening quote. */
 static bool read_key(struct plain *s, const char **key, const struct json *object,
                      char c)
 {

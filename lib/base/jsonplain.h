@@ -1,10 +1,10 @@
-/* jsonplain - the JSON that machines write line by line, read in place
+/* jsonplain - a fast in-place parser for simple machine-written JSON lines
  *
- * For files of which most lines are plain: ASCII, no escapes but \" \\ \/, nothing
- * deep. Such a line is read several times faster than by json_parse, and without a call
- * of malloc.  What is not plain is left to json_parse, which also says what is wrong
- * with a line that is none; what is plain is read the same by both, except for
- * positions. */
+ * For files in which most lines are simple: ASCII, no escapes but \" \\ \/, little
+ * nesting. It parses such a line several times faster than json_parse and never calls
+ * malloc.  The caller passes any other line to json_parse, which also reports what is
+ * wrong with malformed ones.  For a simple line both give the same tree, except that
+ * this one has no positions. */
 #ifndef LIB_BASE_JSONPLAIN_H
 #define LIB_BASE_JSONPLAIN_H
 
@@ -13,9 +13,9 @@
 
 #include "lib/base/json.h"
 
-/* Read the N bytes at TEXT, which has room for one more and is changed, into
- * NODES[room], the first of which is the root.  The nodes point into TEXT, and have no
- * positions.  False when the text is not plain, or needs more nodes. */
+/* Parse the N bytes at TEXT into NODES[room]; the first node is the root.  TEXT has
+ * room for one more byte, is modified, and must outlive the nodes, which point into it.
+ * False when the text is not simple or needs more than ROOM nodes. */
 bool jsonplain_parse(struct json *nodes, size_t room, char *text, size_t n);
 
 #endif
