@@ -1,10 +1,13 @@
-/* squares - the exact sum of the squares of f32 numbers */
+/* squares - an exact sum of squares of f32 numbers */
 #include "lib/train/squares.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MANTISSA = 23, MOST_PENDING = 1 << 16 }; /* of which 48 bits fit 64 */
+enum {
+    MANTISSA = 23,
+    MOST_PENDING = 1 << 16
+}; /* sums of 2^16 48-bit squares fit 64 bits */
 
 static void settle(struct squares *s)
 {
