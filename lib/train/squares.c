@@ -4,10 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    MANTISSA = 23,
-    MOST_PENDING = 1 << 16
-}; /* sums of 2^16 48-bit squares fit 64 bits */
+/* the sum of 2^16 squares of 48 bits fits 64 bits */
+enum { MANTISSA = 23, MOST_PENDING = 1 << 16 };
 
 static void settle(struct squares *s)
 {
