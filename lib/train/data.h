@@ -26,7 +26,7 @@ struct sample {
 enum data_pack {
     DATA_PACK_DOCUMENTS, /* concatenated, then split every SEQ tokens; no token is
                           * dropped */
-    DATA_PACK_NONE       /* one document per sample, split every SEQ tokens */
+    DATA_PACK_NONE       /* one document per sample, truncated to SEQ tokens */
 };
 extern const char *const data_pack_names[];
 
