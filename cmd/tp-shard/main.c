@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         .name = "tp-shard",
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
         .summary =
-            "Cut the checkpoint of a transformer for several ranks, and merge it again",
+            "Shard a transformer's checkpoint over several ranks, and merge it again",
         .subs = subs,
         .usual = "show",
     };
