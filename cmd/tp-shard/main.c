@@ -1,10 +1,10 @@
-/* tp-shard - cut a transformer's checkpoint for several ranks, and put it together
- * again */
+/* tp-shard - shards a transformer's checkpoint over ranks, and merges it again */
 #include <sys/resource.h>
 
 #include "cmd/tp-shard/tp-shard.h"
 
-/* A mesh has a file for each part, all open at once: take what the system grants. */
+/* All shard files of a mesh are open at the same time, so raise the limit as far as the
+ * system permits. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
