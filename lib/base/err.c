@@ -1,4 +1,4 @@
-/* err - a failure's kind and the one line that tells it */
+/* err - the kind of a failure and its one-line message */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,15 +9,15 @@
 
 enum { SIZE = sizeof(((struct err *)0)->text) };
 
-/* TEXT [SIZE] was printed to, and LENGTH is what snprintf returned. */
+/* Ends TEXT [SIZE] with "..." when snprintf, which returned LENGTH, truncated it. */
 static void mark_cut(char *text, int length)
 {
     if (length >= SIZE)
         memcpy(text + SIZE - 4, "...", 4);
 }
 
-/* *err becomes HEAD and, unless NULL, ": " and TAIL, made printable as one line:
- * foreign names may hold anything. */
+/* Sets *err to HEAD and, unless NULL, ": " and TAIL.  Escapes control characters and
+ * line feeds, because names from foreign files may contain any byte. */
 static void put(struct err *err, enum err_kind kind, const char *head, const char *tail)
 {
     char text[sizeof(err->text)], shown[STR_PRINTABLE];

@@ -1,11 +1,12 @@
-/* pool - many small pieces of memory that are released together */
+/* pool - many small allocations that are released together */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/pool.h"
 
-/* Blocks are filled from the front; a request larger than a block gets its own. */
+/* Allocations fill a block from its start; a request larger than a block gets its
+ * own. */
 struct pool_block {
     struct pool_block *next;
     size_t used, size;

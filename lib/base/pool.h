@@ -1,4 +1,4 @@
-/* pool - many small pieces of memory that are released together */
+/* pool - many small allocations that are released together */
 #ifndef LIB_BASE_POOL_H
 #define LIB_BASE_POOL_H
 
@@ -7,7 +7,7 @@
 /* `struct pool p = { 0 }` is empty. */
 struct pool {
     struct pool_block *head; /* private */
-    size_t taken;            /* bytes of memory in all */
+    size_t taken;            /* bytes of memory in all blocks */
 };
 
 /* N bytes, not zeroed, aligned to ALIGN (a power of two, at most 8).  They live until

@@ -1,4 +1,4 @@
-/* str - growing strings, and numbers parsed whole or refused */
+/* str - growing strings, and strict parsing of numbers */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
