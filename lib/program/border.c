@@ -7,8 +7,7 @@
 
 /* The pipeline stages that make and read the values. */
 struct stages {
-    int *
-        runs; /* [ninsts]: stage of the instruction; never falls from one to the next */
+    int *runs; /* [ninsts]: stage of the instruction; never falls */
     int *made; /* [nvalues]: stage that makes it; -1: no instruction does */
     int *read; /* [nvalues]: last stage that reads it; at least made */
 };

@@ -17,9 +17,8 @@ struct cost_step {
                    average row: a causal row sees half of the keys in the mean */
     bool dense; /* masked scores are computed, too, as by eager attention in PyTorch */
     double senders; /* ranks of ep, if each has rows of its own; 0: all have equal */
-    double
-        value_bytes; /* per element of an f32 value; other types have their own size */
-    double weight_bytes;      /* per element of a weight, if STORED is NULL */
+    double value_bytes;  /* per element of values in f32; other types: their size */
+    double weight_bytes; /* per element of a weight, if STORED is NULL */
     const enum dtype *stored; /* [nweights]: types of the weights; or NULL */
 };
 

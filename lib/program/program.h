@@ -163,8 +163,7 @@ struct inst {
             uint64_t heads,
                 kv_heads; /* on this rank; head h reads KV head h / (heads/kv_heads) */
             uint64_t head_dim, value_dim;
-            uint64_t
-                value_cols; /* columns of a head in v; the first value_dim are read */
+            uint64_t value_cols; /* columns of a head in v; it reads value_dim */
             uint64_t group_start, groups;  /* KV heads of this rank */
             uint64_t within_start, within; /* query heads of this rank in each group */
             uint64_t per_group,
@@ -182,10 +181,9 @@ struct inst {
                              OP_RELATE: 0: each distance has a row of its own */
             uint64_t bias_first; /* column of the table for the first head held */
             uint64_t span;       /* OP_RELATE: half of the table's rows */
-            bool
-                sinks; /* the instruction's weight is a score per head: of an extra key
-                          that has no value (attention sink).  The score of head i of
-                          group g is at (sink_group + g) * sink_per + sink_within + i */
+            bool sinks; /* attention sinks: the instruction's weight is a score per
+                           head, of a key without a value.  The score of head i of group
+                           g is at (sink_group + g) * sink_per + sink_within + i */
             uint64_t sink_group, sink_within, sink_per;
         } attention;
         struct {
@@ -223,8 +221,7 @@ struct inst {
         } exchange;          /* OP_ALL_TO_ALL, over ep */
         struct {
             uint64_t first; /* column of the full row that is column 0 here */
-            uint64_t
-                vocab; /* columns of the full row that count; the rest is padding */
+            uint64_t vocab; /* columns of the full row without padding */
         } row;
     };
 };
