@@ -1,4 +1,4 @@
-/* axis - one axis of a tensor or value, written as the size it has */
+/* axis - one axis of a tensor or value, as a product of named sizes */
 #include "lib/model/axis.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ struct parser {
     const struct axis_scope *scope;
 };
 
-/* A sum under construction: its leaves, laid out from offset 0, and its size. */
+/* A sum being parsed: its leaves, laid out from offset 0, and its size. */
 struct sum {
     struct leaf *leaf;
     size_t n, cap;
@@ -35,7 +35,7 @@ static int find_symbol(const struct axis_scope *scope, const char *name, size_t 
     return -1;
 }
 
-/* Multiply SUM by a digit that varies faster: every leaf gets it as its last digit. */
+/* Multiplies SUM by digit D: it becomes the last, fastest digit of every leaf. */
 static int sum_append(struct parser *ps, const char *at, struct sum *sum,
                       struct digit d)
 {
@@ -107,7 +107,7 @@ static int parse_symbol(struct parser *ps, struct sum *sum)
     return scan_fail(&ps->in, ps->in.p, "expected .outer(N) or .inner(N)");
 }
 
-/* Multiply SUM by the sum INNER, which varies faster: the leaves are crossed. */
+/* Multiplies SUM, one leaf, by the sum INNER, which varies faster. */
 static int sum_cross(struct parser *ps, const char *at, struct sum *sum,
                      const struct sum *inner)
 {
@@ -163,7 +163,7 @@ static int parse_factor(struct parser *ps, struct sum *term)
         ps->in.p = end;
         if (!n || n > UINT64_C(1) << 48)
             return scan_fail(&ps->in, at, "a factor must be at least 1");
-        /* 1 as a factor says nothing; in a segment it stands for "one element" */
+        /* 1 adds no digit: "q:1" is a segment of one element per outer index */
         return n == 1 ? 0
                       : sum_append(ps, at, term,
                                    (struct digit){
@@ -278,7 +278,7 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
     return 0;
 }
 
-/* ---- what can be asked ---- */
+/* ---- queries ---- */
 
 static const struct leaf *find_leaf(const struct axis *a, const char *segment)
 {
@@ -288,8 +288,8 @@ static const struct leaf *find_leaf(const struct axis *a, const char *segment)
     return NULL;
 }
 
-/* Join neighbouring digits of one symbol that count on from each other, outer(4) and
- * inner(4): they stand apart only where a segment's name came between them. */
+/* Joins neighbouring digits of one symbol that continue each other, outer(4) and
+ * inner(4): only a segment's name between them kept them apart. */
 static void join_digits(struct leaf *l)
 {
     int n = 0;
@@ -412,18 +412,18 @@ void axis_print(struct str *out, const struct axis *a, const struct axis_scope *
 
 /* ---- runs ---- */
 
-/* A leaf read unit by unit: one loop for each dealt symbol over the
- * units of its share, then one for each free digit. */
+/* One level of the loop nest that visits a leaf unit by unit: first a loop for each
+ * sharded symbol over the units of this rank, then one for each other digit. */
 struct loop {
-    int sym;               /* dealt symbol, or -1 for a free digit */
-    uint64_t start, count; /* units or values */
+    int sym;               /* sharded symbol; -1: the loop is over DIGIT */
+    uint64_t start, count; /* units, or values of the digit */
     bool owned;
     const struct leaf *leaf;
-    const struct digit *digit; /* the free digit */
+    const struct digit *digit; /* if sym is -1 */
 };
 
-/* Is group symbol SYM accompanied in L by the units within its groups?  Then no two
- * parts hold the same element, whoever owns the group. */
+/* Has L, besides the group symbol SYM, a digit for the units within a group?  Then no
+ * element lies on two ranks, whichever rank owns the group. */
 static bool has_within(const struct leaf *l, const struct axis_scope *scope, int sym)
 {
     for (int i = 0; i < scope->n; i++)
@@ -467,7 +467,7 @@ static int make_loops(struct loop *loop, const struct leaf *l,
     return n;
 }
 
-/* Offset in the axis that iteration I of the loop contributes. */
+/* Offset in the axis of the loop's iteration I. */
 static uint64_t loop_offset(const struct loop *loop, uint64_t i)
 {
     uint64_t unit = loop->start + i, offset = 0;
@@ -497,7 +497,7 @@ static void add_run(struct runs *out, size_t *cap, uint64_t start, uint64_t coun
     out->v[out->n++] = (struct run){ start, count, owned };
 }
 
-/* True when the loop's iterations are consecutive blocks of BLOCK elements. */
+/* True if the iterations are consecutive blocks of BLOCK elements. */
 static bool is_dense(const struct loop *loop, uint64_t block)
 {
     int digits = 0;
@@ -544,7 +544,7 @@ static void element_runs(struct runs *out, const struct axis *a,
         }
         if (empty)
             continue;
-        /* innermost loops over consecutive elements become one block */
+        /* merge the innermost loops over consecutive elements into one block */
         while (n > 0 && is_dense(&loop[n - 1], block)) {
             base += loop_offset(&loop[n - 1], 0);
             block *= loop[n - 1].count;
@@ -561,7 +561,7 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The same in the order of the axis: a block may lie across segments. */
+/* The runs of elements in the order of the axis; a run may cross segments. */
 static void ordered_elements(struct runs *out, const struct axis *a,
                              const struct axis_scope *scope, const struct share *share)
 {
@@ -577,7 +577,7 @@ static void ordered_elements(struct runs *out, const struct axis *a,
     runs_clear(&r);
 }
 
-/* Elements of the leaves: the axis' own when it is not divided. */
+/* Elements of the leaves; more than a->size if the axis is divided into blocks. */
 static uint64_t elements(const struct axis *a)
 {
     uint64_t n = 0;

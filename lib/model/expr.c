@@ -1,4 +1,4 @@
-/* expr - the small expressions of family files: symbols, conditions, arguments */
+/* expr - the expressions of family files: symbols, conditions, options */
 #include "lib/model/expr.h"
 
 #include <ctype.h>
@@ -8,8 +8,8 @@
 
 #include "lib/base/scan.h"
 
-/* One pass: parse and evaluate together.  Where a branch is not taken it is parsed with
- * .skip set, which looks nothing up. */
+/* Parses and evaluates in one pass.  A branch that is not taken is parsed with .skip
+ * above 0 and looks nothing up. */
 struct reader {
     struct scan in;
     const struct expr_env *env;
@@ -88,8 +88,7 @@ static bool values_equal(const struct expr_value *a, const struct expr_value *b)
     return true;
 }
 
-/* Take the operator OP when it is next; one that is the start of a longer one is
- * not. */
+/* Consumes the operator OP if it is next and is not the start of a longer one. */
 static bool take(struct reader *r, const char *op)
 {
     const char *at = r->in.p;
@@ -242,7 +241,7 @@ static int parse_primary(struct reader *r, struct expr_value *out)
     return 0;
 }
 
-/* The member of an object that the word at the reader's position names. */
+/* Replaces *out by its member named by the word at the reader's position. */
 static int parse_member(struct reader *r, struct expr_value *out)
 {
     size_t len = scan_word(&r->in, 0);

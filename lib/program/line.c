@@ -1,4 +1,4 @@
-/* line - one line of a forward pass as a tree */
+/* line - parses one equation of a family's forward pass into a tree */
 #include "lib/program/line.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ void node_free(struct node *n)
     }
 }
 
-/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no
+/* "name = expression" up to the ',' or ')' that ends it; NULL if the argument is not an
  * option. */
 static struct node *parse_option(struct scan *r)
 {
@@ -70,7 +70,7 @@ static struct node *parse_option(struct scan *r)
     return n;
 }
 
-/* "name = expression" */
+/* "name = sum" */
 static int parse_let(struct scan *r, struct node **out)
 {
     struct node *let;
@@ -86,7 +86,7 @@ static int parse_let(struct scan *r, struct node **out)
     return parse_sum(r, &let->kid);
 }
 
-/* "route, name = rows, name = expression, ... : line)" */
+/* "route, name = rows, name = sum, ... : sum)" */
 static int parse_each(struct scan *r, struct node *each)
 {
     struct node *route = NULL, *rows = NULL, *body = NULL, *last;
@@ -197,7 +197,7 @@ static int parse_part(struct scan *r, struct node **out)
     return 0;
 }
 
-/* Kids joined by OP; a single one stands for itself. */
+/* One or more kids joined by OP; a single kid is returned without a node around it. */
 static int parse_joined(struct scan *r, struct node **out, char op, enum node_kind kind,
                         int (*parse)(struct scan *, struct node **))
 {
