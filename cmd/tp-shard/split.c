@@ -1,4 +1,4 @@
-/* split - cut a Hugging Face directory into rank files */
+/* split - shards a Hugging Face directory into rank files */
 #include "cmd/tp-shard/tp-shard.h"
 
 int split_main(const char *program, int argc, char **argv)

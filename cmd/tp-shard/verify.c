@@ -1,4 +1,4 @@
-/* verify - look for damage in a checkpoint */
+/* verify - checks a checkpoint's consistency */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void print_finding(void *arg, const char *file, const char *tensor,
     str_clear(&line);
 }
 
-/* The parts that the list "0,3-5" names; NULL without a list. */
+/* Parses a list of parts such as "0,3-5"; *out is NULL when LIST is. */
 static int choose_parts(bool **out, const char *list, int nparts, struct err *err)
 {
     bool *chosen = list ? xcalloc((size_t)nparts, sizeof(*chosen)) : NULL;

@@ -1,4 +1,4 @@
-/* outline - a model from whatever of it is at hand */
+/* outline - model summary: the tensors of a model, from its config or its files */
 #include "lib/reshard/outline.h"
 
 #include <cjson/cJSON.h>
@@ -45,7 +45,7 @@ static int open_weights(struct outline *o, const char *path,
     return 0;
 }
 
-/* Does the index at PATH name plain files in DIR that are not there? */
+/* Does the index at PATH name files that are missing in DIR? */
 static bool lacks_files(const char *path, const char *dir)
 {
     char *text = NULL;
@@ -76,8 +76,8 @@ static bool lacks_files(const char *path, const char *dir)
     return lacks;
 }
 
-/* A directory without weights is its config; an index stands for its directory, whose
- * files need not be there: if some are not, for its config. */
+/* Opens the config of a directory without weights.  An index stands for its directory;
+ * if some of its files are missing, only the config is opened. */
 static int open_any(struct outline *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -161,5 +161,6 @@ bool outline_has(const struct model *m, size_t i)
         return false;
     if (kind.replaced)
         return true;
-    return t->source >= 0 || !t->optional || !m->carry; /* no files: all there may be */
+    return t->source >= 0 || !t->optional || !m->carry; /* without files, assume that
+                                                         * all are present */
 }
