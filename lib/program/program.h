@@ -291,6 +291,7 @@ struct program {
     uint64_t table;    /* rows of ROWS_TABLE */
     bool source;       /* a source is read */
     bool causal;       /* some attention is causal: text can be generated */
+    bool rounded;      /* as the options say */
     bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
 };
 
@@ -313,6 +314,7 @@ struct program_options {
                            ranks: what they may share the terms of is summed by one
                            binary tree, of which each has a subtree; meshes on which
                            they have none are refused */
+    bool rounded;       /* products x w^T of weights in bf16 take x rounded to bf16 */
     bool training;  /* the lines of families that training runs: those whose "when" asks
                        for "training" */
     bool reverse;   /* the derivative of the sum of "nll" follows, to every weight
