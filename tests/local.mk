@@ -128,6 +128,7 @@ shell_tests = \
     %D%/calibration.t \
     %D%/classify.t \
     %D%/completion.t \
+    %D%/compute.t \
     %D%/examples.t \
     %D%/experts.t \
     %D%/encoders.t \

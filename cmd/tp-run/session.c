@@ -474,10 +474,14 @@ static int set_comm(struct session *s, struct err *err)
     return 0;
 }
 
+const char *const session_compute_names[] = {
+    [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
+};
+
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual = opt->same_bits ? "cpu" : opt->usual_backend;
+    const char *usual = opt->same_bits || opt->compute ? "cpu" : opt->usual_backend;
     const char *backend = opt->backend ? opt->backend : usual;
     int own;
 
@@ -485,6 +489,8 @@ int session_open(struct session *s, const struct cmd *cmd,
     s->machine.ops = backend_find(backend, err);
     if (!s->machine.ops || set_comm(s, err) < 0)
         return -1;
+    if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
+        return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
     if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;

@@ -15,6 +15,11 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
+/* The same, where w is in bf16 with each number of x rounded to bf16; by pairs where
+ * the CPU adds those (AVX512-BF16). */
+MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
+                                  size_t rows, const struct matrix *w,
+                                  const struct sum_tree *tree, struct err *err);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
