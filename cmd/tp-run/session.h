@@ -15,7 +15,7 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend, *comm;
+    const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* seconds; 0: never */
@@ -47,6 +47,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
         { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },             \

@@ -11,8 +11,8 @@
  * How many rows there are, where they stand in their sequences and what is read beside
  * values lies in device memory too (struct step_view), so that a step can be recorded
  * and run again.  Weights come in their stored type and are widened on the fly; sums
- * are f32, statistics double, in an order that depends neither on the number of
- * threads nor on how many rows a product has. */
+ * are f32 (those over a cache of other types too), statistics double, in an order that
+ * depends neither on the number of threads nor on how many rows a product has. */
 #ifndef LIB_DEVICE_DEVICE_H
 #define LIB_DEVICE_DEVICE_H
 
@@ -32,6 +32,7 @@ struct buffer {
     size_t most;         /* at most */
     uint64_t cols;
     enum dtype dtype;
+    uint64_t width; /* of a cache of I8: columns that share a scale */
 };
 
 /* What a step's kernels read beside values; device memory. */

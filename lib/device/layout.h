@@ -14,6 +14,18 @@ struct matrix {
     uint64_t rows, cols;
 };
 
+/* Bytes of a cache's row of COLS numbers: f32, bf16 or (I8) bytes behind a f32 for each
+ * WIDTH of them, which multiplies them.  Rows begin at multiples of 4. */
+static inline uint64_t layout_cached_bytes(enum dtype dtype, uint64_t cols,
+                                           uint64_t width)
+{
+    uint64_t bytes = dtype == DTYPE_I8     ? cols + cols / width * sizeof(float)
+                     : dtype == DTYPE_BF16 ? cols * sizeof(uint16_t)
+                                           : cols * sizeof(float);
+
+    return (bytes + 3) / 4 * 4;
+}
+
 /* Some queries of one sequence, the keys that they attend to, and where their own keys
  * are appended.  Keys follow each other in position; in a cache they lie in blocks. */
 struct range {

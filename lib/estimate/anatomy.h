@@ -37,6 +37,7 @@ struct weight_sum {
 /* What a token leaves in the cache of one layer. */
 struct unit_cache {
     uint64_t cols;   /* elements */
+    uint64_t heads;  /* that they are of; 0: not known */
     uint64_t window; /* tokens after which it is not read again; 0: never */
 };
 
@@ -125,6 +126,7 @@ struct anatomy_options {
     bool eager;          /* each operation is run by itself, as PyTorch does */
     bool narrow;         /* values have fewer bits than f32 */
     bool scores;         /* attention keeps its scores */
+    bool unpacked;       /* quantised weights are unpacked as they are loaded */
 };
 
 /* The anatomy at COORD of MESH, of which only tp and ep count.  STORED[i] is the type

@@ -83,6 +83,7 @@ struct memory_options {
     const struct weight_type *other;   /* of what quantised WEIGHTS leave */
     uint64_t compute_bytes;            /* of one activation */
     uint64_t kv_bytes, kv_block; /* of a cache element; tokens of a block (1: none) */
+    uint64_t kv_scale;           /* bytes that each head of a cache's row has besides */
     uint64_t prefill; /* tokens of prompts in a step, which decodes one of each other
                          sequence besides; 0: all */
     uint64_t cache_tokens; /* of all sequences that the cache has room for; 0: all */

@@ -172,9 +172,45 @@ struct model_piece {
 struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
                                   const uint64_t *shape, size_t *n);
 
-/* Is tensor T stored in MXFP4, as the family says?  Then *blocks and *scales are the
- * tensors that its values are packed in. */
-bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales);
+/* What a companion holds of a quantised weight. */
+enum model_packed {
+    PACKED_VALUES, /* its elements; the weight itself where none is stored for it */
+    PACKED_SCALES, /* what they are multiplied by */
+    PACKED_ZEROS,  /* what is subtracted from them first */
+    PACKED_GROUPS, /* the group of each of its columns */
+    PACKED_FORMAT, /* a number that must be 0: the order of its rows */
+    PACKED_NROLES,
+    PACKED_OTHER = PACKED_NROLES /* nothing of its values: scales of activations */
+};
+
+/* The forms that unpack.h has; see quant.c for where they are from. */
+enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_MXFP4 };
+
+/* How the files have a weight that is quantised. */
+struct model_packing {
+    enum model_form form;
+    long part[PACKED_NROLES]; /* tensors of the model, by role; -1: there is none */
+    int bits;                 /* of a value in a word of 32 */
+    bool zero_less_one;       /* zeros are stored less one */
+    double scale;             /* of all of them */
+};
+
+/* The method that M's config says its weights are quantised by; NULL: it says none. */
+const char *model_quantised(const struct model *m);
+/* Is tensor T of the bound M stored quantised, so that its values are to be unpacked?
+ */
+bool model_packing(const struct model *m, size_t t, struct model_packing *out);
+/* The type in which what P is of is multiplied, of whose scales the type is SCALES:
+ * bf16 for MXFP4, which it has exactly; else what the config names, or SCALES where it
+ * names none, among f32, f16 and bf16: what the methods' own tools round to. */
+enum dtype model_unpacked(const struct model *m, const struct model_packing *p,
+                          enum dtype scales);
+/* The type of weights that M's config names; false, and *out untouched: none. */
+bool model_config_dtype(const struct model *m, enum dtype *out);
+/* Is T quantised but without tensors that its values need, or stored twice, or against
+ * what the config says of it?  ERR_INPUT; 0 otherwise. */
+MUST_CHECK int model_check_packing(const struct model *m, size_t t,
+                                   const struct model_packing *p, struct err *err);
 
 /* The mesh axis over which symbol SYM of M's scope is dealt, or -1. */
 int model_dealt_over(const struct model *m, int sym);

@@ -7,8 +7,21 @@
 #ifndef LIB_MODEL_QUANT_H
 #define LIB_MODEL_QUANT_H
 
+#include <cjson/cJSON.h>
+
 #include "lib/model/model.h"
 #include "lib/model/state.h"
+
+/* KEY of M's quantization_config, or (KEY NULL) that itself; NULL when there is none.
+ */
+const cJSON *quant_setting(const struct model *m, const char *key);
+/* The same of the weights: KEY, or where they are set by groups GROUPED of the first
+ * group's weights. */
+const cJSON *quant_weight_setting(const struct model *m, const char *key,
+                                  const char *grouped);
+/* What it says the method is; "unnamed".  The first files of bitsandbytes do not name
+ * it. */
+const char *quant_method(const struct model *m);
 
 /* When IN is a companion of a weight of M, add the tensors it is one of (one for each
  * layer and expert) and return 1; 0 when it is none; -1 with *err set when its kind
@@ -34,6 +47,11 @@ MUST_CHECK int quant_check_config(const struct model *m, bool known, struct err 
  * block (ERR_NO, naming the tensor). */
 MUST_CHECK int quant_check_cut(const struct model *m, const struct share *share,
                                struct err *err);
+
+/* Refuse (ERR_INPUT) settings that change values in a way that is not known here; what
+ * is not known at all is added to IGNORED. */
+MUST_CHECK int quant_check_settings(const struct model *m, struct str *ignored,
+                                    struct err *err);
 
 /* Room that the definitions need for companions: as many again for each. */
 enum { QUANT_MAX_COMPANIONS = 6 };

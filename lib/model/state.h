@@ -22,6 +22,7 @@ struct tensor_def {
     const struct json *beside; /* a tensor whose stage it shares, as no line reads it */
     const struct json *packs; /* the family's word for what this is of another's values:
                                  "mxfp4" or "scales", whose text names it; or NULL */
+    enum model_packed role;   /* of a companion */
     const char *stack; /* pattern of the tensor that has this one and those of the same
                           stack for all experts, in files of torch.save; or NULL */
     char **name;       /* patterns with the alternatives written out */

@@ -53,8 +53,6 @@ MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
                                const struct checkpoint_options *opt, struct err *err);
 void checkpoint_close(struct checkpoint *c);
 
-/* The type of weights that M's config names; false, and *out untouched: none. */
-bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 /* The tensor that is the state of weight I in ROLE (manifest.h); -1: there is none. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
@@ -105,6 +103,21 @@ void loader_close(struct loader *l);
  * not hold it. */
 MUST_CHECK int loader_bytes(struct loader *l, size_t t, uint64_t *bytes,
                             struct err *err);
+/* Which part of the whole tensor they are; borrowed from L. */
+void loader_slice(struct loader *l, size_t t, struct slice *out);
+/* They, BYTES of them, where they lie in the file, as long as the checkpoint is open;
+ * NULL where they are not there as the part wants them, or the file cannot be mapped.
+ * Their CRC-32 is not checked: where loader_part is none less than 0 that is for
+ * checkpoint_check_part. */
+const void *loader_map(struct loader *l, size_t t, uint64_t bytes);
+/* The part of the files that is the loader's own; -1 where there is none, and then no
+ * CRC-32 of what is mapped. */
+int loader_part(const struct loader *l);
+/* ERR_INPUT when CRC is not that which the manifest has of tensor T's bytes in PART. */
+MUST_CHECK int checkpoint_check_part(const struct checkpoint *c, size_t t, int part,
+                                     uint32_t crc, struct err *err);
+/* The name of the file that is mapped at AT, or NULL.  A signal's handler may ask. */
+const char *checkpoint_mapped(const struct checkpoint *c, const void *at);
 /* Read them to BUF, which has room for loader_bytes. */
 MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
 /* The same of the checkpoint's tensor I, state of T. */

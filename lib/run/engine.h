@@ -30,6 +30,7 @@ struct engine_limits {
     size_t sources;   /* of all sources of a step; 0: of one */
     size_t cache;     /* tokens that the cache has blocks for; 0: all sequences' */
     size_t sequences; /* that are kept at a time; 0 is 1 */
+    enum dtype kept;  /* what the cache keeps them in: f32, bf16 or i8; 0 is f32 */
 };
 
 struct engine;
@@ -96,6 +97,9 @@ void engine_forget(struct engine *e, size_t sequence);
 /* Call SEE before the first instruction of each part of the model (model_part), and
  * with -1 after the last of a step, from now on. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
+/* Call SETTLE at the end of each step, which fails as that does. */
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg);
 /* Output I of the program, which this stage makes: *out has *rows rows of its value's
  * whole_cols, until the next call.  The first rank of a sequence group has the rows of
  * all tokens, the others their own. */

@@ -17,6 +17,7 @@ struct runner_machine {
     int threads;
     int local;  /* number of this rank on its machine, from 1; 0: all are on one */
     int across; /* ranks of those that share a sequence that exchange heads; 0: all */
+    enum dtype kept; /* of the cache; 0: f32 */
     struct wires_setup wires;
 };
 
