@@ -162,6 +162,9 @@ shell_tests = \
     %D%/plot.t \
     %D%/pp-partition.t \
     %D%/pp-schedule.t \
+    %D%/kv-dtype.t \
+    %D%/mapped.t \
+    %D%/packed.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \

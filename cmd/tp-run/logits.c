@@ -306,8 +306,7 @@ int logits_main(const char *program, int argc, char **argv)
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
           "write the outputs to FILE (safetensors, .npy)", NULL, NULL },
-        { OPT_STRING, '\0', "trace", &l.trace, "FILE",
-          "write the value of every line to FILE", NULL, NULL },
+        { OPT_STRING, '\0', "trace", &l.trace, "FILE", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

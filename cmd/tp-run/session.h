@@ -14,7 +14,7 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend, *comm;
+    const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* timeout in seconds; 0: none */
@@ -51,6 +51,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
         { OPT_CHOICE,                                                                 \
           '\0',                                                                       \

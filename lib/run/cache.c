@@ -129,7 +129,8 @@ static void size_group(struct cache *c, struct cache_group *g,
 
 int cache_open(struct cache *c, const struct program *program,
                const struct backend *ops, struct device *device, const uint64_t *cols,
-               const struct cache_limits *limits, struct err *err)
+               const uint64_t *width, const struct cache_limits *limits,
+               struct err *err)
 {
     *c = (struct cache){
         .program = program, .ops = ops, .device = device, .sequences = limits->sequences
@@ -137,7 +138,13 @@ int cache_open(struct cache *c, const struct program *program,
     c->group_of = xcalloc((size_t)program->nslots + 1, sizeof(*c->group_of));
     c->cols = xcalloc((size_t)program->nslots + 1, sizeof(*c->cols));
     c->memory = xcalloc((size_t)program->nslots + 1, sizeof(*c->memory));
+    c->width = xcalloc((size_t)program->nslots + 1, sizeof(*c->width));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
+    memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
+    c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
+    if (c->dtype != DTYPE_F32 && !ops->host_memory)
+        return err_set(err, ERR_NO, "the cache of backend %s is f32 alone: --kv-dtype",
+                       ops->name);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);
@@ -146,8 +153,9 @@ int cache_open(struct cache *c, const struct program *program,
 
         if (c->group_of[i] < 0)
             continue;
-        if (!mem_mul(&bytes, c->group[c->group_of[i]].rows, cols[i]) ||
-            !mem_mul(&bytes, bytes, sizeof(float)))
+        if (!mem_mul(&bytes, cols[i], 2 * sizeof(float)) ||
+            !mem_mul(&bytes, c->group[c->group_of[i]].rows,
+                     layout_cached_bytes(c->dtype, cols[i], width[i])))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
         c->memory[i] = ops->alloc(device, bytes, "the cache", err);
         if (!c->memory[i])
@@ -170,6 +178,7 @@ void cache_close(struct cache *c)
     free(c->group);
     free(c->group_of);
     free(c->cols);
+    free(c->width);
     free(c->memory);
     *c = (struct cache){ 0 };
 }

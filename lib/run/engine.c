@@ -41,6 +41,8 @@ struct engine {
     uint64_t seed;                    /* of dropout */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
+    int (*settle)(void *arg, struct err *err); /* or NULL */
+    void *settle_arg;
 };
 
 /* ---- opening ---- */
@@ -75,6 +77,7 @@ int engine_open(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
+                                  .dtype = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
@@ -589,6 +592,13 @@ static bool is_shared_out(const struct engine *e, const struct inst *inst)
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg)
+{
+    e->settle = settle;
+    e->settle_arg = arg;
+}
+
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
@@ -609,6 +619,8 @@ int engine_forward(struct engine *e, const struct segment *segment, size_t n,
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);
+    if (e->settle && e->settle(e->settle_arg, err) < 0)
+        return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 
