@@ -60,6 +60,8 @@ struct call {
     size_t nexperts;
     const struct step_view *step;
     struct ranges range; /* of attention and the cache */
+    bool narrow; /* attention: its products to sixteen bits will do, as those of weights
+                    that all have sixteen */
     float *lse; /* attention: [rows][heads], log of the sum of the scores' exponentials,
                    for who has the other keys elsewhere; or NULL */
 };

@@ -155,6 +155,7 @@ static int open_ring(struct device *d, struct err *err)
 
 static int start(struct device *d, int local, struct err *err)
 {
+    struct cudaDeviceProp p;
     int n = 0;
 
     CUDA_TRY(d, cudaGetDeviceCount(&n), "looking for GPUs", err);
@@ -165,6 +166,8 @@ static int start(struct device *d, int local, struct err *err)
                        n, local + 1);
     d->number = local;
     CUDA_TRY(d, cudaSetDevice(local), "starting", err);
+    CUDA_TRY(d, cudaGetDeviceProperties(&p, local), "starting", err);
+    d->has_bf16 = p.major >= 8;
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
              "a stream", err);
     if (open_ring(d, err) < 0)
@@ -181,6 +184,7 @@ static void cuda_close(struct device *d)
         cudaStreamSynchronize(d->stream);
     nccl_close(d);
     blas_close(d->blas);
+    cudaFree(d->room);
     for (int i = 0; i < CUDA_RING; i++) {
         if (d->ring[i].free)
             cudaEventDestroy(d->ring[i].free);
@@ -234,6 +238,19 @@ static void cuda_release(struct device *d, void *memory)
     if (d->nccl && memory && cuda_wait(d, NULL) < 0)
         nccl_abort(d);
     cudaFree(memory);
+}
+
+void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    if (bytes <= d->room_bytes)
+        return d->room;
+    cuda_release(d, d->room);
+    d->room_bytes = 0;
+    d->rooms++;
+    d->room = allocate(d, bytes + bytes / 2, what, err);
+    if (d->room)
+        d->room_bytes = bytes + bytes / 2;
+    return d->room;
 }
 
 static int copy_in(struct device *d, void *to, const void *from, size_t bytes,

@@ -19,6 +19,7 @@ struct engine {
     struct comm *experts; /* those that share them out, more than one; or NULL */
     struct engine_limits limits;
     char *arena; /* device memory */
+    bool narrow; /* no product has weights of more than sixteen bits */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
@@ -67,6 +68,25 @@ static int open_arena(struct engine *e, struct err *err)
 
 int engine_open(struct engine **out, const struct program *program,
                 const struct backend *ops, struct device *device,
+/* Are the weights of all products of sixteen bits at most?  Then their values are only
+ * known to so many. */
+static bool is_narrow(const struct program *p, const struct matrix *weight)
+{
+    bool some = false;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+
+        if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
+            inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
+            continue;
+        if (dtype_bits(weight[inst->weight].dtype) > 16)
+            return false;
+        some = true;
+    }
+    return some;
+}
+
                 const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err)
 {
@@ -83,6 +103,7 @@ int engine_open(struct engine **out, const struct program *program,
     e->weight = weight;
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
+    e->narrow = is_narrow(program, weight);
     e->experts = groups->expert && groups->expert->size > 1 ? groups->expert : NULL;
     e->chosen = xcalloc((size_t)program->nmixtures + 1, sizeof(*e->chosen));
     e->limits = *limits;
@@ -271,9 +292,11 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
 
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
-    struct call call = {
-        .program = e->p, .inst = inst, .y = value(e, inst->dst), .step = &e->view
-    };
+    struct call call = { .program = e->p,
+                         .inst = inst,
+                         .y = value(e, inst->dst),
+                         .step = &e->view,
+                         .narrow = e->narrow };
 
     if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
         return all_reduce(e, inst, err);
