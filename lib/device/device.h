@@ -123,6 +123,9 @@ struct device_exchange {
     int (*end)(struct device_group *g, struct err *err);
 };
 
+/* Kernels and copies that were recorded, to be done again. */
+struct recording;
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is the host's: others may read and write it while
@@ -147,6 +150,16 @@ struct backend {
     int (*copy)(struct device *d, void *to, const void *from, size_t bytes,
                 struct err *err);
     int (*wait)(struct device *d, struct err *err);
+    /* From record to recorded nothing is done: kernels, and copies within the device,
+     * are remembered, which have been called alike before.  RECORDED sets *out, the
+     * caller's, or NULL where the device cannot, and nothing has been remembered; it is
+     * called after a failure, too.  RECORD is NULL where steps are not recorded, and
+     * returns 1, or 0 where this device cannot. */
+    int (*record)(struct device *d, struct err *err);
+    int (*recorded)(struct device *d, struct recording **out, struct err *err);
+    /* Do it all; 1, or 0 where it has to be recorded again, and nothing is done. */
+    int (*replay)(struct device *d, const struct recording *r, struct err *err);
+    void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
     kernel *const *kernel; /* [OP_COUNT]; NULL where the communicator works */
     const struct device_exchange *exchange; /* NULL: only through the host */
 };

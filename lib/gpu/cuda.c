@@ -296,6 +296,75 @@ static int copy_within(struct device *d, void *to, const void *from, size_t byte
     return 0;
 }
 
+/* ---- recording ---- */
+
+struct recording {
+    cudaGraphExec_t exec;
+    int rooms; /* of the device when it was made: kernels have its addresses */
+};
+
+/* Can the driver, or what was called, not be recorded?  Then steps are launched. */
+static bool is_unrecordable(cudaError_t e)
+{
+    return e >= cudaErrorStreamCaptureUnsupported &&
+           e <= cudaErrorStreamCaptureWrongThread;
+}
+
+static int record(struct device *d, struct err *err)
+{
+    cudaError_t e;
+
+    if (d->records_not)
+        return 0;
+    e = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
+    d->records_not = is_unrecordable(e);
+    if (d->records_not) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    CUDA_TRY(d, e, "recording a step", err);
+    return 1;
+}
+
+static int recorded(struct device *d, struct recording **out, struct err *err)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t e = cudaStreamEndCapture(d->stream, &graph);
+
+    *out = NULL;
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiate(&exec, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    d->records_not = is_unrecordable(e);
+    if (d->records_not) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    CUDA_TRY(d, e, "recording a step", err);
+    *out = xcalloc(1, sizeof(**out));
+    (*out)->exec = exec;
+    (*out)->rooms = d->rooms;
+    return 0;
+}
+
+static int replay(struct device *d, const struct recording *r, struct err *err)
+{
+    if (r->rooms != d->rooms)
+        return 0;
+    CUDA_TRY(d, cudaGraphLaunch(r->exec, d->stream), "running a step", err);
+    return 1;
+}
+
+static void forget(struct device *d, struct recording *r)
+{
+    (void)d;
+    if (r)
+        cudaGraphExecDestroy(r->exec);
+    free(r);
+}
+
 const struct backend backend_cuda = {
     .name = "cuda",
     .host_memory = false,
@@ -310,6 +379,10 @@ const struct backend backend_cuda = {
     .copy_out = copy_out,
     .copy = copy_within,
     .wait = cuda_wait,
+    .record = record,
+    .recorded = recorded,
+    .replay = replay,
+    .forget = forget,
     .kernel = cuda_kernels,
     .exchange = &nccl_exchange,
 };
