@@ -173,6 +173,7 @@ shell_tests = \
     %D%/deterministic.t \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
+    %D%/tp-run-torchrun.t \
     %D%/tp-run.t \
     %D%/two-stacks.t \
     %D%/train-examples.t \

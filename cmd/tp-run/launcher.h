@@ -1,4 +1,4 @@
-/* launcher - who starts the ranks: this program, or mpirun and srun */
+/* launcher - who starts the ranks: this program, mpirun and srun, or torchrun */
 #ifndef CMD_TP_RUN_LAUNCHER_H
 #define CMD_TP_RUN_LAUNCHER_H
 
@@ -10,7 +10,9 @@
 
 struct launcher {
     int timeout_s;      /* of a rank of ours that is stopped; 0: none */
-    struct comm *world; /* of MPI; NULL: this program starts the ranks */
+    struct comm *world; /* of ranks that another has started; NULL: this program does */
+    struct shm *shm;    /* what those of torchrun share; NULL: they are MPI's */
+    int local;          /* number of this rank on its machine, of torchrun's */
     int err_fd;         /* standard error, of a rank that keeps quiet; else -1 */
     struct launcher_stop *stop; /* the ranks end by themselves; NULL: they are ended */
 };
@@ -21,10 +23,12 @@ struct launcher_stop {
     volatile int obeyed; /* they have ended because of it */
 };
 
-/* NAME is auto (mpirun's and srun's ranks are told by their environment), local or mpi.
- * Ranks of MPI but the first say nothing from now on.  Release with launcher_close,
- * also after a failure. */
-MUST_CHECK int launcher_open(struct launcher *l, const char *name, struct err *err);
+/* NAME is auto (mpirun's, srun's and torchrun's ranks are told by their environment),
+ * local, mpi or torchrun.  Ranks that another has started but the first say nothing
+ * from now on.  Who waits for another to come does so for at most TIMEOUT_S seconds; 0:
+ * any time.  Release with launcher_close, also after a failure. */
+MUST_CHECK int launcher_open(struct launcher *l, const char *name, int timeout_s,
+                             struct err *err);
 void launcher_close(struct launcher *l);
 /* Is this the process that reads what the user gives, and prints? */
 bool launcher_is_front(const struct launcher *l);

@@ -485,10 +485,9 @@ int session_open(struct session *s, const struct cmd *cmd,
     s->machine.ops = backend_find(backend, err);
     if (!s->machine.ops || set_comm(s, err) < 0)
         return -1;
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
-    s->launcher.timeout_s = opt->timeout;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);

@@ -41,6 +41,11 @@ struct end {
     struct shm_comm *groups;
 };
 
+/* The memory of a group from FD, or anonymous where that is -1; who is FIRST begins it.
+ */
+MUST_CHECK int shm_map_group(struct shm **out, int fd, bool first, int nranks,
+                             struct err *err);
+
 /* The counter of rank RANK (of the end's numbering, as everywhere here) on BOARD. */
 struct post *shm_post(struct shm *s, int board, int rank);
 /* Its slots, char[SHM_DEPTH][SHM_SLOT]. */
