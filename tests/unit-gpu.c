@@ -582,7 +582,7 @@ static void try_attention(void)
         { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, false, false, TABLE },
         { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, true, true,
           SINKS },
-        { "of one query with those", 1, 60, 4, 2, 8, 8, 0, 0, 0, true, true, SINKS },
+        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, true, true, SINKS },
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {

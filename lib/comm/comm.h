@@ -134,9 +134,9 @@ struct comm *comm_self_open(void);
  * must be made before they are forked, and nothing is left when they are gone. */
 struct shm;
 MUST_CHECK int shm_open_group(struct shm **out, int nranks, struct err *err);
-/* The same for processes of one user that have not been forked by one another: each
- * calls this as its RANK, and those meet that give the same NAME, short of 80 bytes.
- * Who waits for another longer than LIMIT_S seconds (0: any time) fails. */
+/* The same for independent processes of one user: each calls this with its RANK and a
+ * common NAME of less than 80 bytes.  Fails after LIMIT_S seconds of waiting for
+ * another rank; 0: without limit. */
 MUST_CHECK int shm_meet(struct shm **out, const char *name, int rank, int nranks,
                         int limit_s, struct err *err);
 void shm_close_group(struct shm *s); /* NULL is allowed */

@@ -1,7 +1,8 @@
-/* meet - memory for a group of processes that another program has started
+/* meet - shared memory for processes that another program has started
  *
- * Rank 0 makes it and listens at a name; the others come there and are given it.  The
- * name is of the abstract namespace, so nothing is left behind, whatever happens. */
+ * Rank 0 creates the memory and listens on a Unix socket; the other ranks connect and
+ * receive its descriptor.  The socket's name is in the abstract namespace, so nothing
+ * is left behind after any failure. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +23,7 @@
 
 enum { NAP_MS = 20 };
 
-/* What a rank says when it comes. */
+/* A rank's first message. */
 struct hello {
     int rank, nranks;
 };
@@ -30,7 +31,7 @@ struct hello {
 struct meeting {
     const char *name;
     int rank, nranks;
-    double end; /* clock_seconds: nobody waits longer; 0: for ever */
+    double end; /* deadline by clock_seconds; 0: none */
 };
 
 static struct sockaddr_un address_of(const struct meeting *m, socklen_t *len)
@@ -50,7 +51,7 @@ static bool is_late(const struct meeting *m)
     return m->end > 0 && clock_seconds() > m->end;
 }
 
-/* Wait until FD can be read; false when it is too late. */
+/* Waits until FD is readable; false after the deadline. */
 static bool await(const struct meeting *m, int fd)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -61,7 +62,7 @@ static bool await(const struct meeting *m, int fd)
     return false;
 }
 
-/* Whoever may have the name must not be given another user's memory, nor give it. */
+/* Any local user could take the name, so both sides check the other's user. */
 static bool is_own_user(int fd)
 {
     struct ucred c;
@@ -89,8 +90,7 @@ static bool give(int to, int memory)
     return sendmsg(to, &msg, MSG_NOSIGNAL) == 1;
 }
 
-/* A rank has come: which one it is, 0 for somebody who has no place here, -1 for one
- * that cannot be served, with *err set. */
+/* Serves one connection; returns the rank, 0 for a stranger, or -1 with *err set. */
 static int serve(const struct meeting *m, int fd, int memory, const bool *here,
                  struct err *err)
 {
@@ -183,7 +183,7 @@ static int take(int from)
     return memory;
 }
 
-/* The memory that rank 0 gives; tried until it is there. */
+/* Receives the memory from rank 0; retries until the deadline. */
 static int fetch(const struct meeting *m, struct err *err)
 {
     struct hello h = { m->rank, m->nranks };

@@ -41,8 +41,8 @@ struct end {
     struct shm_comm *groups;
 };
 
-/* The memory of a group from FD, or anonymous where that is -1; who is FIRST begins it.
- */
+/* Maps the memory of a group from FD, or anonymous memory if FD is -1; FIRST: and
+ * initialises it. */
 MUST_CHECK int shm_map_group(struct shm **out, int fd, bool first, int nranks,
                              struct err *err);
 

@@ -5,16 +5,15 @@
  * sum and a weighted sum of values, which are made smaller when a larger score comes
  * (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
  *
- * For few queries of a sequence a block takes one query of a head, and its warps take
- * keys by turns.  Keys are taken in chunks of CHUNK, counted from the first that is
- * there, and what they give is added up in their order.  Where there are too few
- * queries for all multiprocessors, each chunk has a block of its own, and another
- * kernel adds up
- * ("flash-decoding"), by the same steps: so a query has the same bits either way.
+ * For few queries of a sequence, a block handles one query of a head, and its warps
+ * take turns at the keys.  Keys are processed in chunks of CHUNK, and the results of
+ * chunks are added in order.  If there are too few queries for all multiprocessors,
+ * each chunk has a block of its own and a second kernel adds the results
+ * ("flash-decoding"), by the same operations: a query has the same bits either way.
  *
- * For many queries a block takes 32 and reads keys and values once for all of them, 32
- * at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu does
- * it.  Which of them a sequence gets its own queries decide, not those of others. */
+ * For many queries, a block handles 32 and reads keys and values once for all of them,
+ * 32 at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu
+ * does. The choice depends on the number of a sequence's own queries only. */
 #include "lib/gpu/score.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
@@ -28,7 +27,7 @@ enum {
     LANES = 8, /* that share a pair of queries */
     MANY = 8
 };
-/* Keys of a chunk; with how many heads of queries chunks are no more dealt out. */
+/* Keys of a chunk; number of query heads from which chunks are not distributed. */
 #ifdef __CUDACC__
 enum { CHUNK = 512, ENOUGH = 512 };
 #else
@@ -37,12 +36,12 @@ enum { CHUNK = 16, ENOUGH = 8 };
 
 /* ---- few queries ---- */
 
-/* The running maximum and sum of exponentials, or those of some keys. */
+/* The maximum and the sum of exponentials over some keys. */
 struct total {
     float max, sum;
 };
 
-/* Add PART to *ALL; what is to be done to the values of each: *f, *g. */
+/* Adds PART to *all.  *f and *g are the factors of the values of each. */
 static __device__ inline void fold(struct total *all, struct total part, float *f,
                                    float *g)
 {
@@ -77,8 +76,8 @@ static __device__ inline struct query query_of(const struct attention &a,
     return o;
 }
 
-/* This block over the keys of chunk CHUNK_AT: what all get, and each warp's values and
- * total, in shared memory that is in use until the next barrier. */
+/* Processes chunk CHUNK_AT by this block.  Returns the total; the values and totals of
+ * the warps are in shared memory until the next barrier. */
 static __device__ struct total attend_chunk(float *acc, struct total *of_warp,
                                             const float *k, const float *v,
                                             const struct attention &a,
@@ -133,7 +132,7 @@ static __device__ inline float chunk_value(const float *acc,
     return sum;
 }
 
-/* What a head begins with: the score of its own. */
+/* The initial total of a head: its sink, or nothing. */
 static __device__ inline struct total total_of(const struct attention &a, uint64_t head)
 {
     float sink = sink_of(&a, head);
@@ -182,7 +181,7 @@ static __global__ void attention_kernel(float *y, float *lse, const float *q,
     }
 }
 
-/* Of a query's head, chunk after chunk: the total, then the values. */
+/* Partial result of a query's head and chunk: maximum, sum, values. */
 static __device__ inline float *part_at(float *part, const struct attention &a,
                                         uint64_t row, uint64_t chunks, uint64_t chunk)
 {
@@ -220,7 +219,7 @@ static __global__ void chunk_kernel(float *part, const float *q, const float *k,
     }
 }
 
-/* The chunks of each query's head, added up in their order. */
+/* Adds the chunks of each query's head in order. */
 static __global__ void combine_kernel(float *y, float *lse, float *part,
                                       struct attention a, struct ranges r,
                                       int64_t fewer, int64_t chunks)

@@ -1,34 +1,35 @@
 /* cores - attention of many queries on tensor cores
  *
- * As attention.cu's tiles (Dao et al. 2022, "FlashAttention", section 3.1): a block
- * takes 64 queries of a head, each of its four warps 16 of them, and reads keys and
- * values once for all, 32 at a time.
+ * Tiled as in attention.cu (Dao et al. 2022, "FlashAttention", section 3.1): a block
+ * handles 64 queries of a head, 16 per warp, and reads keys and values once for all of
+ * them, 32 at a time.
  *
- * Tensor cores multiply bf16.  Of queries, keys, values and the exponentials two parts
- * are taken, x = hi + lo to sixteen bits, and of their products three are added, hi lo
- * + lo hi + hi hi: as exact as the products of bf16 weights (blas.c), and three times
- * the work of plain bf16.  Where weights are f32 the tiles in f32 do it. */
+ * Tensor cores multiply bf16.  Queries, keys, values and exponentials are split into
+ * two bf16 parts, x = hi + lo with 16 significant bits, and three products are added:
+ * hi lo
+ * + lo hi + hi hi.  This is as exact as products with bf16 weights (blas.c) and three
+ * times the work of plain bf16.  Models with f32 weights use the f32 kernel instead. */
 #include "lib/gpu/mma.cuh"
 #include "lib/gpu/score.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * GPU_WARP, ROWS = 16, QUERIES = WARPS * ROWS };
 enum { KEYS = 32, PARTS = 2 };
 
-/* In shared memory a row of a tile has eight elements more than it needs, so that eight
- * rows that are read together lie in different banks; the second parts' rows follow. */
+/* A row of a tile in shared memory is padded by eight elements, so that eight rows read
+ * together lie in different banks.  The low parts follow the high parts. */
 template <int DIM> struct tile {
     enum { STRIDE = DIM + 8, PART = KEYS * STRIDE, WORDS = PARTS * PART / 8 };
 };
 
-/* What a lane has of a row of queries: they and their results of this warp are rows 0
- * to 15; its own two rows are g and g + 8 (mma.cuh). */
+/* A lane's state for one query.  A lane has two of the warp's 16 rows: g and g + 8
+ * (mma.cuh). */
 struct own_row {
-    int first, end; /* keys that it sees */
+    int first, end; /* visible keys */
     int distance;   /* from key 0 to the query */
     float most, sum;
 };
 
-/* Columns COL to COL + 4 of a row to both parts at TO; zeros where FROM is NULL. */
+/* Stores four columns at FROM as both parts at TO; zeros if FROM is NULL. */
 static __device__ inline void put_parts(uint16_t *to, int part, const float *from)
 {
     float4 f = { 0, 0, 0, 0 };
@@ -44,7 +45,7 @@ static __device__ inline void put_parts(uint16_t *to, int part, const float *fro
     }
 }
 
-/* Keys and values FIRST to END, zeros behind them and in the columns that they lack. */
+/* Loads keys and values FIRST to END; zeros beyond END and in missing columns. */
 template <int DIM>
 static __device__ void load_tiles(uint16_t *keys, uint16_t *values, const float *k,
                                   const float *v, const struct attention &a,
@@ -65,8 +66,7 @@ static __device__ void load_tiles(uint16_t *keys, uint16_t *values, const float 
     }
 }
 
-/* The two parts of columns COL and the next of row ROW of the queries of a head; zeros
- * where they are not there. */
+/* Both parts of columns COL and COL + 1 of query ROW of a head; zeros if absent. */
 static __device__ inline void load_pair(uint32_t *hi, uint32_t *lo, const float *q,
                                         const struct attention &a, uint64_t head,
                                         struct range one, int64_t row, unsigned col)
@@ -77,7 +77,7 @@ static __device__ inline void load_pair(uint32_t *hi, uint32_t *lo, const float 
     split_pair(there ? from[0] : 0, there ? from[1] : 0, hi, lo);
 }
 
-/* Over the four lanes that have a row. */
+/* Reductions over the four lanes of a row. */
 static __device__ inline float row_max(float v)
 {
     for (int k = 2; k; k /= 2) {
@@ -102,8 +102,8 @@ static __device__ inline void scores_of(float s[KEYS / 8][4], const uint32_t hi[
                                         unsigned cols)
 {
     unsigned lane = threadIdx.x % GPU_WARP;
-    /* of the lane's row: matrices 0 and 1 are columns of the first parts, 2 and 3 of
-     * the second */
+    /* this lane's row address: matrices 0 and 1 are columns 0-7 and 8-15 of the high
+     * parts, 2 and 3 of the low parts */
     const uint16_t *own = keys + lane / 16 * tile<DIM>::PART +
                           lane % 8 * tile<DIM>::STRIDE + lane / 8 % 2 * 8;
 
@@ -126,7 +126,7 @@ static __device__ inline void scores_of(float s[KEYS / 8][4], const uint32_t hi[
     }
 }
 
-/* acc += p v of the tile's values; p are exponentials as scores_of places them */
+/* acc += p v for the tile's values; p has the layout of scores_of */
 template <int DIM>
 static __device__ inline void add_values(float acc[DIM / 8][4],
                                          const float p[KEYS / 8][4],
@@ -140,7 +140,7 @@ static __device__ inline void add_values(float acc[DIM / 8][4],
     for (int c = 0; c < KEYS / 16; c++) {
         uint32_t hi[4], lo[4];
 
-        /* d of two products side by side is a of this one */
+        /* the result fragments of two neighbouring key groups form an operand a */
 #pragma unroll
         for (int i = 0; i < 4; i++)
             split_pair(p[2 * c + i / 2][i % 2 * 2], p[2 * c + i / 2][i % 2 * 2 + 1],
@@ -159,7 +159,7 @@ static __device__ inline void add_values(float acc[DIM / 8][4],
     }
 }
 
-/* Scores become exponentials; what was summed before is made smaller. */
+/* Turns scores into exponentials and rescales the previous sums. */
 template <int DIM>
 static __device__ inline void
 softmax_tile(float s[KEYS / 8][4], float acc[DIM / 8][4], struct own_row own[2],
@@ -200,7 +200,7 @@ softmax_tile(float s[KEYS / 8][4], float acc[DIM / 8][4], struct own_row own[2],
     }
 }
 
-/* Row ROW, which has the queries' results in acc[.][2 h] and the next, to y. */
+/* Writes the result in acc[.][2 h] and acc[.][2 h + 1] to row ROW of y. */
 template <int DIM>
 static __device__ inline void put_row(float *y, float *lse, const float acc[DIM / 8][4],
                                       int h, const struct own_row *o,
@@ -219,7 +219,7 @@ static __device__ inline void put_row(float *y, float *lse, const float acc[DIM 
         lse[row] = sum > 0 ? o->most + logf(sum) : -INFINITY;
 }
 
-/* The keys that query I sees; of one that is not there none, and -1. */
+/* Initialises the state of query I; end = -1 if there is no such query. */
 static __device__ inline void open_row(struct own_row *o, const struct attention &a,
                                        struct range one, int64_t i, float sink)
 {
@@ -233,8 +233,8 @@ static __device__ inline void open_row(struct own_row *o, const struct attention
     o->sum = sink > -INFINITY && threadIdx.x % 4 == 0;
 }
 
-/* Tiles of keys begin at multiples of KEYS, so that a query's sums do not depend on the
- * queries beside it. */
+/* Key tiles start at multiples of KEYS, so a query's sums do not depend on the other
+ * queries of its block. */
 template <int DIM>
 static __global__ void __launch_bounds__(THREADS, 2)
     cores_kernel(float *y, float *lse, const float *q, const float *k, const float *v,
@@ -285,7 +285,6 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int h = 0; h < 2; h++)
             put_row<DIM>(y, lse, acc, h, &own[h], a,
                          (uint64_t)(one.row + row + g + 8 * h) * a.heads + head);
-        __syncthreads();
     }
 }
 

@@ -303,7 +303,7 @@ struct recording {
     int rooms; /* of the device when it was made: kernels have its addresses */
 };
 
-/* Can the driver, or what was called, not be recorded?  Then steps are launched. */
+/* Cannot the driver record, or not these calls?  Then steps are launched one by one. */
 static bool is_unrecordable(cudaError_t e)
 {
     return e >= cudaErrorStreamCaptureUnsupported &&

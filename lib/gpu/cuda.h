@@ -33,8 +33,8 @@ struct device {
  * first, and now and then later. */
 void cuda_pause(int turn);
 
-/* BYTES of device memory for the work of one operation, which the next may have as
- * well. NULL with *err set. */
+/* Returns BYTES of scratch memory, shared by all operations; NULL with *err set on
+ * failure. */
 void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
 
 /* Set *err: WHAT has failed with status E; returns -1. */

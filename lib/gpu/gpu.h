@@ -131,8 +131,8 @@ struct attention {
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
                    struct attention a, struct ranges r, float *part, void *stream);
 uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t queries);
-/* The same for sequences of LEAST queries or more, of heads of at most 128 columns, all
- * a multiple of 4, and addresses of 16. */
+/* The same on tensor cores, for sequences of at least LEAST queries; heads have at most
+ * 128 columns, a multiple of 4, and addresses are aligned to 16 bytes. */
 void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
                          const float *v, struct attention a, struct ranges r,
                          uint64_t least, void *stream);

@@ -1,18 +1,17 @@
-/* mma - products of small matrices by a warp: its tensor cores, and their twin
+/* mma - products of small matrices by a warp: tensor cores, and an FMA twin
  *
- * d [16][8] += a [16][16] b [16][8], a and b of bf16 and d of f32.  Each lane has some
- * elements of each matrix, two of bf16 to a word, the lower half first.  With g = lane
- * / 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
- * type"):
+ * d [16][8] += a [16][16] b [16][8]; a and b are bf16, d is f32.  Each lane has some
+ * elements of each matrix, two bf16 per word, lower half first.  With g = lane / 4 and
+ * t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"):
  *
  *   a[i]: row g + 8 (i % 2), columns 2 t + 8 (i / 2) and the next
  *   b[i]: rows 2 t + 8 i and the next, column g
  *   d[i]: row g + 8 (i / 2), column 2 t + i % 2
  *
- * The twin makes the same of values that it takes from other lanes, by FMAs in the
- * order of the columns of a.  It is what the emulation runs, and a GPU without tensor
- * cores for bf16 (before sm_80); in which order tensor cores add nobody says.
- * tests/emu/fragments.cu holds both against the tables of the PTX ISA. */
+ * The twin fetches the operands from other lanes and uses FMAs, in the order of the
+ * columns of a.  The emulation runs it, and so do GPUs without bf16 tensor cores
+ * (before sm_80).  The order of sums within a tensor core is unspecified.
+ * tests/emu/fragments.cu checks both against the tables of the PTX ISA. */
 #ifndef LIB_GPU_MMA_CUH
 #define LIB_GPU_MMA_CUH
 
@@ -24,7 +23,7 @@
 #define GPU_HAS_MMA 0
 #endif
 
-/* Two numbers as bf16, to nearest even, the first in the lower half. */
+/* Two numbers rounded to bf16 (nearest even), LOW in the lower half. */
 static __device__ inline uint32_t pack_bf16(float low, float high)
 {
 #if GPU_HAS_MMA
@@ -37,7 +36,7 @@ static __device__ inline uint32_t pack_bf16(float low, float high)
 #endif
 }
 
-/* hi + lo = each of two numbers, to sixteen bits; of an infinity only hi */
+/* Splits two numbers into hi + lo with 16 significant bits; lo is 0 for infinities. */
 static __device__ inline void split_pair(float low, float high, uint32_t *hi,
                                          uint32_t *lo)
 {
@@ -50,7 +49,7 @@ static __device__ inline void split_pair(float low, float high, uint32_t *hi,
                     fabsf(b) < INFINITY ? high - b : 0);
 }
 
-/* The words of lane FROM, which is another one for each lane. */
+/* The words of lane FROM; each lane may choose another FROM. */
 static __device__ inline uint4 words_of(uint4 mine, unsigned from)
 {
 #ifdef __CUDACC__
@@ -66,7 +65,7 @@ static __device__ inline uint4 words_of(uint4 mine, unsigned from)
 #endif
 }
 
-/* sum + the products of two pairs */
+/* sum + the dot product of two pairs */
 static __device__ inline float fma_pair(uint32_t a, uint32_t b, float sum)
 {
     sum = fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16), sum);
@@ -81,7 +80,7 @@ static __device__ inline void mma_twin(float *d, const uint32_t *a, const uint32
 #pragma unroll 1
     for (unsigned half = 0; half < 2; half++)
 #pragma unroll 1
-        for (unsigned s = 0; s < 4; s++) { /* columns 8 half + 2 s of a, and the next */
+        for (unsigned s = 0; s < 4; s++) { /* columns 8 half + 2 s and + 1 of a */
             uint4 rows = words_of({ a[0], a[1], a[2], a[3] }, 4 * g + s);
             uint4 one = words_of({ b[0], b[1], 0, 0 }, 8 * t + s),
                   next = words_of({ b[0], b[1], 0, 0 }, 8 * t + 4 + s);
@@ -107,10 +106,10 @@ static __device__ inline void mma(float *d, const uint32_t *a, const uint32_t *b
 #endif
 }
 
-/* Four matrices of 8 x 8 elements of 16 bits from shared memory: lane I brings the
- * address of row I % 8 of matrix I / 8, aligned to 16 bytes, and gets in word[m]
- * elements 2 t and the next of row g of matrix m, or, where TRANSPOSED, of its column g
- * (PTX ISA, ldmatrix). */
+/* Loads four matrices of 8 x 8 16-bit elements from shared memory.  Lane I passes the
+ * address of row I % 8 of matrix I / 8, aligned to 16 bytes, and receives in word[m]
+ * elements 2 t and 2 t + 1 of row g of matrix m, or of its column g if TRANSPOSED (PTX
+ * ISA, ldmatrix). */
 template <bool TRANSPOSED>
 static __device__ inline void load_matrices(uint32_t *word, const uint16_t *row)
 {

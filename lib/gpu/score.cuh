@@ -1,7 +1,7 @@
-/* score - which keys a query sees, and what is added to its product with each
+/* score - the keys that a query sees, and its score with each
  *
- * Shared by the kernels of attention, which agree to the bit on scores of equal
- * products: an FMA is written where one is meant. */
+ * Shared by the attention kernels, which must agree to the bit on equal products: FMAs
+ * are written explicitly. */
 #ifndef LIB_GPU_SCORE_CUH
 #define LIB_GPU_SCORE_CUH
 

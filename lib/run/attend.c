@@ -9,7 +9,7 @@
 /* Tokens that are added few at a time go to one set of neighbours after the other, so
  * many to each. */
 enum { TURN = 64 };
-/* The most keys of a step are told in such steps, so that many steps are alike. */
+/* most_keys is rounded up to a multiple of this, so that many steps have one shape. */
 enum { KEYS_STEP = 256 };
 
 /* Rows of a sequence that lie together in the cache, and in the sequence. */

@@ -35,8 +35,8 @@ uint64_t attend_scratch_bytes(const struct attend *a);
 MUST_CHECK int attend_begin(struct attend *a, const struct attend_segment *segment,
                             size_t n, struct upload *u, struct err *err);
 void attend_ready(struct attend *a, const struct upload *u);
-/* Add all that what is run for the present step, which no other rank shares, depends on
- * but what U has. */
+/* Adds to *shape everything that the launches of this module depend on in the current
+ * step, which no other rank shares. */
 void attend_shape(const struct attend *a, struct shape *shape);
 /* SEQUENCE has ended. */
 void attend_forget(struct attend *a, size_t sequence);

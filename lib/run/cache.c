@@ -6,8 +6,8 @@
 
 #include "lib/base/mem.h"
 
-/* A table has room for a multiple of so many blocks, so that steps that follow each
- * other lie alike in memory. */
+/* Tables are uploaded with room for a multiple of this many blocks, so that consecutive
+ * steps have one memory layout. */
 enum { TABLE_STEP = 16 };
 
 /* ---- groups ---- */

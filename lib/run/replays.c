@@ -1,4 +1,4 @@
-/* replays - steps that a device has recorded, by their shape */
+/* replays - recorded steps of a device, keyed by shape */
 #include "lib/run/replays.h"
 
 #include <assert.h>
@@ -29,7 +29,6 @@ void replays_init(struct replays *r, const struct backend *ops, struct device *d
     *r = (struct replays){ .ops = ops, .device = d };
 }
 
-/* What has been recorded of ONE does not stand for its shape any more. */
 static void drop(struct replays *r, struct replay *one)
 {
     if (one->made)
@@ -67,7 +66,7 @@ int replays_run(struct replays *r, struct err *err)
     done = r->ops->replay(r->device, one->made, err);
     if (done == 0) {
         drop(r, one);
-        one->shape.n = 0; /* it is seen anew */
+        one->shape.n = 0; /* not seen yet */
     }
     return done;
 }

@@ -1,7 +1,7 @@
-/* replays - steps that a device has recorded, by their shape
+/* replays - recorded steps of a device, keyed by shape
  *
- * A step's shape is all that its kernels' launches depend on: numbers of rows, and
- * addresses.  Steps of one shape differ in what lies in memory alone. */
+ * A step's shape is everything that its kernel launches depend on: numbers of rows, and
+ * addresses.  Steps of one shape differ only in the contents of device memory. */
 #ifndef LIB_RUN_REPLAYS_H
 #define LIB_RUN_REPLAYS_H
 
@@ -20,12 +20,12 @@ void shape_add(struct shape *s, const void *p, size_t bytes);
 
 enum { REPLAYS = 8 };
 
-/* The shapes seen last. */
+/* The most recent shapes. */
 struct replays {
     struct shape shape; /* of the present step */
     struct replay {
         struct shape shape;
-        struct recording *made; /* or NULL: it has been seen */
+        struct recording *made; /* or NULL: seen, not recorded */
         unsigned long used;
     } v[REPLAYS];
     unsigned long now;
@@ -35,14 +35,15 @@ struct replays {
 
 void replays_init(struct replays *r, const struct backend *ops, struct device *d);
 void replays_clear(struct replays *r);
-/* To be filled with the present step's. */
+/* The shape of the current step, for the caller to fill in. */
 struct shape *replays_shape(struct replays *r);
-/* Run what has been recorded of the present step's shape: 1; 0 where nothing has; or
- * -1. */
+/* Replays the recording of the current shape; returns 1, or 0 if there is none, or -1.
+ */
 MUST_CHECK int replays_run(struct replays *r, struct err *err);
-/* Has there been a step of this shape?  The next will be told yes. */
+/* Has there been a step of the current shape?  Remembers the shape. */
 bool replays_seen(struct replays *r);
-/* What has been recorded of the present shape, which has been seen; takes ownership. */
+/* Sets the recording of the current shape, which has been seen; takes ownership of
+ * MADE. */
 void replays_add(struct replays *r, struct recording *made);
 
 #endif

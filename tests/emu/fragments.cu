@@ -1,6 +1,6 @@
-/* fragments - what a warp's product and its loads of matrices make of given registers
+/* fragments - a warp's product and its loads of matrices, for given registers
  *
- * tests/unit-gpu.c places the registers by the tables of the PTX ISA. */
+ * tests/unit-gpu.c fills the registers by the tables of the PTX ISA. */
 #include "lib/gpu/mma.cuh"
 #include "tests/emu/fragments.h"
 
