@@ -550,11 +550,10 @@ int session_open(struct session *s, const struct cmd *cmd,
         return -1;
     if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
         return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     watch_files(s);
-    s->launcher.timeout_s = opt->timeout;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);

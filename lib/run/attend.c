@@ -9,6 +9,8 @@
 /* Tokens that are added few at a time go to one set of neighbours after the other, so
  * many to each. */
 enum { TURN = 64 };
+/* most_keys is rounded up to a multiple of this, so that many steps have one shape. */
+enum { KEYS_STEP = 256 };
 
 /* Rows of a sequence that lie together in the cache, and in the sequence. */
 struct piece {
@@ -348,6 +350,7 @@ static void add_set(struct set *set, struct upload *u, const struct range *v, si
         set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
         set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
     }
+    set->most_keys = (set->most_keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
     set->at = upload_add(u, v, n, sizeof(*v));
 }
 
@@ -564,6 +567,22 @@ void attend_ready(struct attend *a, const struct upload *u)
         set_ready(&a->ring_kept[i], u);
         set_ready(&a->ring_self[i], u);
     }
+}
+
+static void set_shape(const struct set *s, struct shape *shape)
+{
+    shape_add(shape, s, sizeof(*s));
+}
+
+void attend_shape(const struct attend *a, struct shape *shape)
+{
+    shape_add(shape, &a->block, sizeof(a->block));
+    shape_add(shape, &a->s->rows, sizeof(a->s->rows));
+    for (int g = 0; g < a->cache.ngroups; g++)
+        set_shape(&a->group[g], shape);
+    set_shape(&a->kept_source, shape);
+    set_shape(&a->self, shape);
+    set_shape(&a->source_self, shape);
 }
 
 static struct ranges ranges_of(const struct attend *a, const struct set *s)

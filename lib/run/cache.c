@@ -6,6 +6,10 @@
 
 #include "lib/base/mem.h"
 
+/* Tables are uploaded with room for a multiple of this many blocks, so that consecutive
+ * steps have one memory layout. */
+enum { TABLE_STEP = 16 };
+
 /* ---- groups ---- */
 
 /* The slot that side SIDE of INST is kept in, or -1. */
@@ -254,6 +258,9 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
 {
     struct cache_table *t = &c->group[group].table[sequence];
+    size_t room = (t->n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
 
-    t->at = upload_add(u, t->block, t->n, sizeof(*t->block));
+    t->at = upload_add(u, NULL, room, sizeof(*t->block));
+    if (t->n)
+        memcpy(upload_host(u, t->at), t->block, t->n * sizeof(*t->block));
 }
