@@ -15,6 +15,7 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/program.h"
+#include "lib/program/torch.h"
 
 enum weight_class {
     WEIGHT_MATRIX, /* of a layer */
@@ -57,6 +58,10 @@ struct unit_kept {
     uint64_t heads;  /* attention heads: a score for each key, a sum for each row */
     uint64_t window; /* keys that a row sees; 0: all */
     bool capped;     /* scores are bent by a cap, which are values of their own */
+    uint64_t spread; /* columns that keys and values have more when each head has its
+                        own, as where PyTorch's attention has a mask */
+    bool narrow;     /* the softmax is made in the type of the values */
+    bool unfused;    /* scores are kept in f32 also where a kernel would not */
 };
 
 /* Moments of a unit's backward pass: when most is there (attention's scores aside), as
@@ -113,6 +118,8 @@ struct anatomy {
     uint64_t caps;           /* operations on the logits that keep as much again */
     struct program *program; /* of a whole forward pass that ends in the logits */
     bool causal;
+    bool narrow_loss; /* PyTorch makes the loss in the type of the logits */
+    struct torch_words torch;
     bool *trained; /* [ntensors of the model]: has a gradient of its own */
 };
 

@@ -13,6 +13,7 @@ struct values {
     struct columns *copies; /* [ninsts]: what an instruction keeps besides values */
     bool *gathered;         /* [nvalues]: whole, and read by a product whose result is
                                cut: where tokens are cut elsewhere it is gathered */
+    bool *routes;           /* [ninsts]: a product that scores experts */
     bool *logits;           /* [nvalues]: what the loss reads, and what that is made
                                of, back to the product */
 };

@@ -50,6 +50,7 @@ struct family {
     const struct json *policies; /* parallelformers' names of such models, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
     struct family_table config; /* keys that are not read, and their values */
+    struct family_table torch;  /* operations that PyTorch's models have otherwise */
     struct family_section *section;
     size_t nsections;
     bool own;                   /* from a user's file, not built in */

@@ -116,7 +116,7 @@
         torch_attention)                                                               \
     /* attention by distance; src q, k, v, a table's rows as keys and as queries */    \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
-        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
+        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
@@ -366,16 +366,21 @@ struct op_scores {
 
 /* PyTorch's way with an operation that it runs by itself. */
 struct op_torch {
-    bool free;     /* a view, done by another kernel, or too little to count */
-    bool part;     /* what it saves is saved by the operation that reads its result */
-    bool upcast;   /* narrow sources are saved in f32 instead, and what the weight
-                      multiplies is saved as well */
-    bool wide;     /* the latter in f32, too */
-    int copies;    /* of the result, saved besides */
-    int gradients; /* values in f32 like the result that there are at once, going back
-                    */
-    int spared;    /* of so many such operations a selective recomputation saves the
-                      result of the first; 0: of none */
+    bool free;       /* a view, done by another kernel, or too little to count */
+    bool part;       /* what it saves is saved by the operation that reads its result */
+    bool upcast;     /* narrow sources are saved in f32 instead, and what the weight
+                        multiplies is saved as well */
+    bool wide;       /* the latter in f32, too */
+    bool centred;    /* a norm saves what differs from the mean, twice, in f32 */
+    bool narrow;     /* a softmax, or the loss, is made in the type of its source */
+    bool spread;     /* keys and values are copied for each head */
+    bool unfused;    /* no kernel makes attention as a whole */
+    bool scored;     /* queries and keys are copied in f32 */
+    int copies;      /* of the result, saved besides */
+    int gradients;   /* values in f32 like the result that the derivative has at once */
+    int temporaries; /* and values of its own type */
+    int spared;      /* of so many such operations a selective recomputation saves the
+                        result of the first; 0: of none */
 };
 
 enum { OP_NO_REVERSE = -1 };
