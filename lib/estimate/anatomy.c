@@ -380,7 +380,7 @@ static unsigned keep_heads(struct builder *b, struct unit *u, const struct inst 
         copy_heads(b, u, inst, 0, 2, false, true);
         copied = 3;
     }
-    for (int k = 0; k < 3 && b->opt->scores; k++)
+    for (int k = 0; k < 3 && (b->opt->scores || torch->split); k++)
         if (!(copied >> k & 1) &&
             values_storage(&b->values, inst->src[k]) != inst->src[k]) {
             copy(b, u, inst->src[k], 1, false); /* a product wants it in one piece */
@@ -424,7 +424,7 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     if (saved & SAVES_RESULT)
         keep(b, u, inst->dst);
     if (b->opt->eager && op_table[inst->op].scores(inst).heads && !b->opt->scores &&
-        !torch.unfused && is_joined(b, inst->src[0]))
+        !torch.unfused && !torch.ordered && is_joined(b, inst->src[0]))
         copy(b, u, inst->dst, 1, false);
     if (b->opt->eager && torch.copies)
         copy(b, u, inst->dst, (uint64_t)torch.copies, false);

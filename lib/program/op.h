@@ -383,6 +383,8 @@ struct op_torch {
     bool spread;   /* keys and values are copied for each query head */
     bool unfused;  /* no kernel makes attention as a whole: scores are saved */
     bool scored;   /* queries and keys are copied in f32 before scores are made */
+    bool split;    /* attention's sources are values of their own, not parts of one */
+    bool ordered;  /* attention's result needs no copy in another order */
     int copies;    /* further saved activations of the size of the result */
     int gradients; /* f32 gradients of the size of the result alive at once in the
                       backward pass */

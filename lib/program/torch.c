@@ -16,6 +16,7 @@ static const struct {
     { "centred", TORCH_CENTRED },   { "narrow", TORCH_NARROW },
     { "spread", TORCH_SPREAD },     { "unfused", TORCH_UNFUSED },
     { "f32_scores", TORCH_SCORED }, { "by_hand", TORCH_BY_HAND },
+    { "split", TORCH_SPLIT },       { "ordered", TORCH_ORDERED },
 };
 
 /* The operation called NAME ("loss" is the one that reads the logits), or OP_COUNT. */
@@ -64,7 +65,7 @@ int torch_read(struct torch_words *out, const struct model *m, struct err *err)
         if (!json_string(e->json))
             return family_error(e->doc, e->json, 0, err, "expected an expression");
         if (model_eval(m, e->json->text, strlen(e->json->text), -1, &v, &cause) < 0)
-            return family_error(e->doc, e->json, 0, err, "%s", cause.text);
+            return family_place(e->doc, e->json, 0, &cause, err);
         if (v.kind != EXPR_WORD)
             return family_error(e->doc, e->json, 0, err, "expected words");
         if (read_words(&out->of[op], e, v.word, v.len, err) < 0)
@@ -88,6 +89,8 @@ struct op_torch torch_of(const struct torch_words *w, const struct inst *inst)
     t.narrow = word & TORCH_NARROW;
     t.spread = word & TORCH_SPREAD;
     t.unfused = word & TORCH_UNFUSED;
+    t.split = word & TORCH_SPLIT;
+    t.ordered = word & (TORCH_SPLIT | TORCH_ORDERED);
     t.scored = word & TORCH_SCORED;
     return t;
 }

@@ -15,6 +15,10 @@ enum torch_word {
     TORCH_FUSED = 1 << 0,   /* one kernel, which saves its source alone */
     TORCH_BY_HAND = 1 << 7, /* saves its source alone; its derivative is several
                                operations */
+    TORCH_SPLIT = 1 << 8,   /* attention's sources are values of their own, also where
+                               a file stores one projection for them */
+    TORCH_ORDERED = 1 << 9, /* attention's result has the order that its reader wants,
+                               also where queries are joined */
     TORCH_WIDE = 1 << 1,    /* of a norm: its weight multiplies in f32; of a router: its
                                product is made in f32 */
     TORCH_CENTRED = 1 << 2, /* a norm that saves what differs from the mean, twice */
