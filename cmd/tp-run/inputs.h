@@ -7,6 +7,7 @@
 struct input {
     char *name; /* of the file, with the line's number where it is one line of many */
     struct ids ids, types; /* types: one for each id, or none */
+    struct ids marks;      /* MARKS for each id, or none */
     struct ids source;     /* for a model that reads one */
     size_t pair[2];        /* where the second text of a pair lies in ids; or 0, 0 */
     size_t choices;        /* of the first of so many inputs that a line makes; or 0 */
@@ -61,7 +62,8 @@ MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Add each line of the file PATH as the format says: JSON (a text, or an object with
- * "text" or "ids", "source" or "source_ids", and "token_types"; "pair" is a second text
+ * "text" or "ids", "source" or "source_ids", "token_types" and
+ * "bbox"; "pair" is a second text
  * beside the first, "question" and "context" are the two, and each of the list
  * "choices" is a second text for an input of its own), or the text that it
  * is; INPUT_AUTO takes the file as JSON when its first line is whole JSON that begins

@@ -201,6 +201,46 @@ static void add_vector_to_row(void *arg, size_t task, int thread)
     }
 }
 
+static void mul_vector_to_row(void *arg, size_t task, int thread)
+{
+    enum { COLS = 512 };
+    const struct elements *e = arg;
+
+    (void)thread;
+    for (size_t k = 0; k < e->n; k += COLS) {
+        size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
+        float wide[COLS];
+
+        mul(e->y + at, e->x + at, cpu_widen(e->w, k, n, wide), n);
+    }
+}
+
+/* The slopes that the two weights stand for. */
+struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *below)
+{
+    float a, b;
+
+    return (struct xielu){
+        .above = softplus(*cpu_widen(above, 0, 1, &a)),
+        .below = XIELU_LEAST + softplus(*cpu_widen(below, 0, 1, &b)),
+    };
+}
+
+static void xielu_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++) {
+        float x = e->x[i];
+
+        e->y[i] =
+            XIELU_LEAST * x +
+            (x > 0 ? e->number * x * x : e->least * (expm1f(fminf(x, XIELU_NEAR)) - x));
+    }
+}
+
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n)
 {
     share_out(d, add_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
@@ -245,4 +285,21 @@ void cpu_add_vector(struct device *d, float *y, const float *x, const struct mat
     struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
 
     cpu_parallel(d, rows, add_vector_to_row, &e);
+}
+
+void cpu_mul_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows)
+{
+    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+
+    cpu_parallel(d, rows, mul_vector_to_row, &e);
+}
+
+void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
+               size_t n)
+{
+    share_out(
+        d, xielu_some,
+        (struct elements){
+            .y = y, .x = x, .n = n, .number = slopes.above, .least = slopes.below });
 }

@@ -55,6 +55,9 @@
     /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    /* y = a * w, w a weight [cols], of every row */                                   \
+    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
@@ -64,6 +67,10 @@
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
+    /* an activation with two weights of one element: of what is above zero, and of    \
+     * the rest */                                                                     \
+    ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* of each row */                                                                  \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
@@ -104,6 +111,10 @@
     /* turn each head; src a, angles */                                                \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    /* y[t] = a[t] (1 + amount log(1 + t's position plus 1, in whole steps)) */        \
+    ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
     ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
         NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
@@ -210,7 +221,7 @@
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* What follows is made by reverse.c; d is the gradient of the result of what is   \
-     * reversed.  The first five add to the gradient of their weight. */               \
+     * reversed.  The first six add to the gradient of their weight.  */               \
     /* += a^T b, a of the weight's rows, b of its columns */                           \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
@@ -230,12 +241,20 @@
     ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
+    /* += that of one of xielu's, of what is above zero if number; src d, a */         \
+    ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t][0] = sum of a[t] b[t] */                                                   \
     ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
     /* src d, a */                                                                     \
     ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
         NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(XIELU_BACK, xielu_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
     /* src d, a */                                                                     \
     ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \

@@ -32,10 +32,15 @@ enum rows {
                     where ranks share them out, then by the rank that it is of */
     ROWS_KINDS
 };
+/* Numbers that a token may have besides its id, such as a box on a page or its place in
+ * a table; the last is how many tokens before it have the same second and third. */
+enum { MARKS = 8 };
 enum index {
     INDEX_IDS,
     INDEX_POSITIONS,
     INDEX_TOKEN_TYPES,
+    INDEX_MARK, /* the first of MARKS numbers that a token has besides */
+    INDEX_LAST_MARK = INDEX_MARK + MARKS - 1,
     INDEX_EVERY,
     INDEX_SOURCE, /* and what follows have the source's rows */
     INDEX_SOURCE_POSITIONS,
@@ -171,6 +176,7 @@ struct inst {
             double alibi;    /* times slope of the head and distance is added to the
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees keys at distance < window; 0: all */
+            bool chunked; /* it begins with a multiple of window, not with a query's */
             bool causal;
             double drop; /* rate at which weights are dropped, and where in the model */
             uint64_t site;
@@ -192,12 +198,16 @@ struct inst {
             bool shared;    /* OP_CONCAT: the other has one head, for all */
         } head;
         struct {
+            double step, amount;
+        } temper;
+        struct {
             uint64_t top;    /* experts of a token */
             uint64_t groups; /* experts lie in so many groups, of which */
             uint64_t of;     /* so many may be chosen from */
             uint64_t best;   /* a group counts for the sum of its best so many */
             bool renorm;     /* weights of a token add up to 1 */
-            double scale;    /* then they are multiplied by this */
+            double near;  /* above 0: a softmax over scores so near (route_is_near) */
+            double scale; /* then they are multiplied by this */
         } route; /* the inst's weight is added to the scores to choose by, or -1 */
         struct head_part {
             uint64_t groups, within, dim; /* of a row: groups of heads of columns */
@@ -290,6 +300,7 @@ struct program {
     int nlines;
     uint64_t table;    /* rows of ROWS_TABLE */
     bool source;       /* a source is read */
+    bool marks;        /* tokens have marks */
     bool causal;       /* some attention is causal: text can be generated */
     bool dynamic_rope; /* the cache of a text that has grown is not that of one read */
 };

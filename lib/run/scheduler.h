@@ -24,6 +24,7 @@
 struct scheduler_text {
     const int32_t *ids;                   /* [n]; grown ones change with each token */
     const int32_t *token_types, *targets; /* [n] or NULL */
+    const int32_t *marks;                 /* [n][MARKS] or NULL */
     size_t n;
     size_t most;           /* tokens that it may come to; not read unless texts grow */
     const int32_t *source; /* [nsource] */
