@@ -75,8 +75,6 @@ struct xielu {
 struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *below);
 void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
                size_t n);
-void cpu_mul_vector(struct device *d, float *y, const float *x, const struct matrix *w,
-                    size_t rows);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
 /* sum[g] over each group of WIDTH columns of X, which begin STRIDE after one another:

@@ -90,13 +90,6 @@ static int kernel_add_vector(struct device *d, const struct call *c, struct err 
     return 0;
 }
 
-static int kernel_mul_vector(struct device *d, const struct call *c, struct err *err)
-{
-    (void)err;
-    cpu_mul_vector(d, result(c), source(c, 0), c->w, rows_of(&c->y));
-    return 0;
-}
-
 static int kernel_xielu(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;

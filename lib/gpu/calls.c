@@ -221,12 +221,6 @@ KERNEL(add_vector)
     return launched(d, c, err);
 }
 
-KERNEL(mul_vector)
-{
-    gpu_mul_vector(result(c), source(c, 0), *c->w, result_rows(c), d->stream);
-    return launched(d, c, err);
-}
-
 KERNEL(xielu)
 {
     gpu_xielu(result(c), source(c, 0), *c->w, *c->w2, result_rows(c), c->y.cols,

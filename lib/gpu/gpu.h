@@ -50,8 +50,6 @@ void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
                      const float *z, struct span rows, uint64_t cols, float number,
                      float cube, void *stream);
 /* y = x + w, and y[t] = x[t] s[t] */
-void gpu_mul_vector(float *y, const float *x, struct matrix w, struct span rows,
-                    void *stream);
 /* with weights of one element: of what is above zero, and of the rest */
 void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
                struct span rows, uint64_t cols, void *stream);

@@ -71,6 +71,7 @@ family_files = \
     %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/llama.json \
+    %D%/families/llama4_text.json \
     %D%/families/longformer.json \
     %D%/families/longt5.json \
     %D%/families/luke.json \

@@ -204,27 +204,6 @@ static int multiply_rows(struct builder *b, struct operand *x, const struct oper
     return 0;
 }
 
-/* Each row by a tensor of its columns. */
-static int multiply_vector(struct builder *b, struct operand *x,
-                           const struct operand *y)
-{
-    const struct axis *over;
-    struct inst *inst;
-    int v = x->index;
-
-    if (!build_need_vector(b, y, &over))
-        return -1;
-    if (!axis_equal(&type_of(b, x)->col, over))
-        return build_type_error(b, y->at, "the factors of a product",
-                                &type_of(b, x)->col, over);
-    if (build_cuts(b, over))
-        v = build_cut(b, v);
-    inst = build_unary(b, OP_MUL_VECTOR, v);
-    inst->weight = build_weight(b, y->tensor);
-    build_operand(x, inst);
-    return 0;
-}
-
 static int multiply(struct builder *b, struct operand *x, const struct operand *y)
 {
     struct inst *inst;
@@ -236,8 +215,6 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
         build_operand(x, inst);
         return 0;
     }
-    if (y->kind == OPERAND_WEIGHT)
-        return multiply_vector(b, x, y);
     if (build_need_value(b, x) < 0 || build_need_value(b, y) < 0)
         return -1;
     if (is_column(b, x) != is_column(b, y))
@@ -276,7 +253,7 @@ static int eval_product(struct builder *b, const struct node *n, struct operand 
                 return -1;
         } else if (o.kind != OPERAND_VALUE) {
             return build_error(b, k->at,
-                               "a product begins with a value, or is of numbers");
+                               "only values and numbers can be multiplied");
         } else {
             *out = o;
             have = true;

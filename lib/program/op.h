@@ -55,9 +55,6 @@
     /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
-    /* y = a * w, w a weight [cols], of every row */                                   \
-    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \

@@ -325,20 +325,6 @@ static int reverse_xielu(struct reverse *r, int d)
     return 0;
 }
 
-/* The vector's is the sum of the rows' products. */
-static int reverse_mul_vector(struct reverse *r, int d)
-{
-    int src[] = { d, r->inst.src[0] };
-    struct inst *inst = emit_like(r, OP_MUL_VECTOR, d, 1, &d);
-    int each;
-
-    inst->weight = r->inst.weight;
-    add_to_source(r, 0, inst->dst);
-    each = emit_like(r, OP_MUL, d, 2, src)->dst;
-    emit_gradient(r, OP_COLUMN_SUM, r->inst.weight, 1, &each);
-    return 0;
-}
-
 static int reverse_softmax(struct reverse *r, int d)
 {
     return elementwise(r, d, OP_SOFTMAX_BACK);

@@ -34,8 +34,6 @@ static enum role role_of(const struct inst *i)
     case OP_ADD_VECTOR:
     case OP_CHOOSE:
         return ROLE_ZERO;
-    case OP_MUL_VECTOR:
-        return ROLE_ONE;
     case OP_RMSNORM:
     case OP_LAYERNORM:
     case OP_RMS_APPLY:
