@@ -1,4 +1,4 @@
-/* launcher - who starts the ranks: this program, or mpirun and srun */
+/* launcher - starts the ranks, or joins those that mpirun or srun started */
 #define _GNU_SOURCE
 #include "cmd/tp-run/launcher.h"
 
@@ -17,16 +17,14 @@
 #include "lib/base/str.h"
 #include "lib/comm/mpi.h"
 
-/* What launchers that speak to MPI libraries set in each rank's environment: Open MPI;
- * MPICH and Slurm's pmi2; PMIx, of Slurm and others. */
+/* Variables that launchers with MPI support set for each rank: Open MPI; MPICH and
+ * Slurm's pmi2; PMIx, in Slurm and others. */
 static bool has_mpi_launcher(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
 }
 
-/* The number in the first of the environment variables NAME that is set; else
- * OTHERWISE.
- */
+/* The number in the first environment variable of NAME that is set; else OTHERWISE. */
 static int number_of(const char *const *name, int otherwise)
 {
     for (; *name; name++) {
@@ -39,7 +37,8 @@ static int number_of(const char *const *name, int otherwise)
     return otherwise;
 }
 
-/* Tasks that the launcher has started, as far as it tells, and which this one is. */
+/* Number of tasks that the launcher started, and the index of this task, if it sets
+ * them. */
 static int started(void)
 {
     static const char *const size[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -56,7 +55,8 @@ static int own_number(void)
     return number_of(rank, 0);
 }
 
-/* Standard output and error to nowhere; where standard error went. */
+/* Redirects standard output and error to /dev/null; returns a copy of standard
+ * error. */
 static int keep_quiet(void)
 {
     int was = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3),
@@ -78,7 +78,7 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
     if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0)
         return err_set(err, ERR_USAGE,
                        "--launcher: expected auto, local or mpi, not '%s'", name);
-    /* srun starts as many tasks as it is asked to; without PMI none knows the others */
+    /* srun can start several tasks without PMI; then they do not know each other */
     if (automatic && !has_mpi_launcher() && started() > 1) {
         if (own_number() > 0)
             keep_quiet();
@@ -90,7 +90,8 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
         return 0;
     if (mpi_open(&l->world, err) < 0)
         return -1;
-    cmd_leave_signals(); /* mpirun ends the others when one fails, and says so */
+    /* mpirun ends the other ranks when one fails, and reports it */
+    cmd_leave_signals();
     if (l->world->size < started()) {
         if (own_number() > 0)
             keep_quiet();
@@ -124,7 +125,7 @@ int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
     return l->world ? mpi_local_ranks(l->world, own) : nranks;
 }
 
-/* ---- what all must agree on ---- */
+/* ---- agreement of all ranks ---- */
 
 struct outcome {
     int ret;
@@ -183,8 +184,8 @@ static void wait_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* The others may be waiting for this rank for ever: end them.  Where several fail at
- * once the lowest rank tells why. */
+/* Ends the other ranks, which may wait for this one forever.  If several fail at once,
+ * the lowest rank reports the error. */
 static void fail(const struct launcher *l, const struct cmd *cmd, const struct err *err)
 {
     int rank = l->world->rank;
@@ -198,9 +199,9 @@ static void fail(const struct launcher *l, const struct cmd *cmd, const struct e
     mpi_abort(cmd_fail(cmd, err));
 }
 
-/* ---- being asked to end ---- */
+/* ---- requests to end ---- */
 
-static struct launcher_stop *asked; /* what the handler writes to */
+static struct launcher_stop *asked; /* the signal handler's variables */
 static struct timespec asked_at;
 
 static void hear(int sig)
@@ -221,8 +222,8 @@ static void hear(int sig)
     raise(sig);
 }
 
-/* oneDNN's products put the stack pointer into memory from malloc: what a signal needs
- * must not be laid there. */
+/* oneDNN's kernels point the stack pointer at memory from malloc, so signal handlers
+ * need a stack of their own. */
 static int open_stack(struct err *err)
 {
     enum { SIZE = 1 << 16 };
@@ -258,7 +259,7 @@ int launcher_ask(struct launcher *l, struct err *err)
     return 0;
 }
 
-/* The status of ranks that have ended well. */
+/* Exit status of ranks that ended without an error. */
 static int ended(const struct launcher *l)
 {
     return l->stop && l->stop->obeyed ? 128 + l->stop->obeyed : 0;

@@ -15,29 +15,29 @@ struct engine {
     struct device *device;
     const struct matrix *weight;
     struct comm *comm;    /* the tensor group */
-    struct comm *pipe;    /* this rank's part of all stages */
-    struct comm *experts; /* those that share them out, more than one; or NULL */
+    struct comm *pipe;    /* the same rank of all stages */
+    struct comm *experts; /* expert-parallel ranks, if more than one; or NULL */
     struct engine_limits limits;
     char *arena; /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
-    struct sequence sequence, source; /* of the text, and of what it follows */
+    struct sequence sequence, source; /* sharing of the tokens, and of the encoder's
+                                       * tokens */
     struct attend *attend;
     struct exchange exchange;
     struct upload upload;
-    /* the present step */
+    /* the current step */
     struct step_view view;
     size_t rows[ROWS_KINDS]; /* not of ROWS_SENT and ROWS_CHOSEN */
-    size_t
-        *chosen;   /* [nmixtures]: rows that have come, where ranks share out experts */
-    struct whole { /* [noutputs]: rows of all tokens, where they are shared */
+    size_t *chosen;          /* [nmixtures]: rows received, with expert parallelism */
+    struct whole { /* [noutputs]: rows of all tokens, with sequence parallelism */
         float *x;
         uint64_t bytes;
     } * whole;
-    float *gradient;                  /* device: of all weights */
+    float *gradient;                  /* device: gradients of all weights */
     size_t *gradient_at;              /* [nweights] */
-    float scale;                      /* of the loss */
+    float scale;                      /* factor of the loss */
     uint64_t seed;                    /* of dropout */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
@@ -167,7 +167,7 @@ void engine_forget(struct engine *e, size_t sequence)
 
 /* ---- values ---- */
 
-/* Rows of value V in this step; those of experts at most, but for those that have come
+/* Rows of value V in this step.  For experts this is an upper bound, unless they came
  * from other ranks. */
 static size_t rows_of(const struct engine *e, int v)
 {
@@ -196,7 +196,7 @@ static size_t bytes_of(const struct engine *e, int v)
     return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
 }
 
-/* The experts' rows before each expert's, and how many they are. */
+/* The prefix sums of the rows per expert, and the number of experts. */
 static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n)
 {
     const struct mixture *m = &e->p->mixture[mixture];
@@ -301,7 +301,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
 
 /* ---- steps ---- */
 
-/* What comes over the border before this stage. */
+/* Receives the activations of the previous stage. */
 static int import(struct engine *e, struct err *err)
 {
     const struct program *p = e->p;
@@ -324,8 +324,8 @@ static int export(struct engine *e, struct err *err)
     return 0;
 }
 
-/* How the ranks of the sequence group share out the rows of output I, which is made
- * here; NULL where they do not. */
+/* How the sequence group shares the rows of output I, which this stage computes; NULL:
+ * not shared. */
 static struct sequence *shared_as(struct engine *e, int i)
 {
     const struct program_output *o = &e->p->output[i];
@@ -337,7 +337,7 @@ static struct sequence *shared_as(struct engine *e, int i)
     return o->stage == e->p->coord[MESH_PP] && s && !s->shared ? s : NULL;
 }
 
-/* The rows of all tokens, on the group's first rank. */
+/* Collects the rows of all tokens on the group's first rank. */
 static int collect(struct engine *e, struct err *err)
 {
     for (int i = 0; i < e->p->noutputs; i++) {
@@ -377,7 +377,7 @@ static int part_of(const struct engine *e, int inst)
     return model_part(e->p->model, v->section, v->layer);
 }
 
-/* Instruction INST comes next. */
+/* Calls SEE if instruction INST begins a part of the model. */
 static void tell_part(const struct engine *e, int inst)
 {
     if (!e->see)
@@ -413,16 +413,16 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
     return 0;
 }
 
-/* ---- what the kernels of a step read ---- */
+/* ---- a step's inputs to kernels ---- */
 
-/* Offsets in the upload. */
+/* Offsets in the upload buffer. */
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
     size_t length, output, first, draw, scale, token, seed;
 };
 
-/* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
- * where it is another's. */
+/* Converts row ROW of segment S to a row of this rank; the segment begins at row OWN
+ * here.  -1: it is on another rank. */
 static int32_t own_row(const struct engine *e, size_t own, size_t row)
 {
     const struct sequence *s = &e->sequence;
@@ -462,7 +462,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
 }
 
-/* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
+/* Fills in this rank's rows of segment S from row ROW on, and its outputs from OUTPUT
+ * on. */
 static void fill_segment(struct engine *e, const struct offsets *o,
                          const struct segment *s, size_t row, size_t output)
 {
@@ -501,8 +502,8 @@ static void fill_segment(struct engine *e, const struct offsets *o,
     }
 }
 
-/* Of its source the rows of this rank, which begin at ROW: the ids and where they are.
- */
+/* Fills in this rank's rows of the segment's source from row ROW on: token ids and
+ * positions. */
 static void fill_source(const struct engine *e, const struct segment *s, size_t row,
                         int32_t *ids, int32_t *at)
 {
@@ -587,14 +588,14 @@ out:
     return ret;
 }
 
-/* Is INST run, where its result has no rows, for the rows that others have? */
+/* Must INST run even when its result has no rows, because other ranks may have some? */
 static bool is_shared_out(const struct engine *e, const struct inst *inst)
 {
     return e->experts && (inst->op == OP_EXPERT_COUNT ||
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
-/* Instructions FIRST to END. */
+/* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
     for (int i = first; i < end; i++) {

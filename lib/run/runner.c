@@ -1,4 +1,4 @@
-/* runner - one rank ready to run: its program, weights and engine */
+/* runner - a rank that is ready to run: its program, weights and engine */
 #include "lib/run/runner.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
     return ret;
 }
 
-/* The device, and those of the other ranks. */
+/* Opens the device, and the communicators between devices. */
 static int open_device(struct runner *r, const struct runner_machine *machine,
                        struct err *err)
 {
@@ -105,7 +105,7 @@ void runner_close(struct runner *r)
     *r = (struct runner){ 0 };
 }
 
-/* ---- what comes out ---- */
+/* ---- outputs ---- */
 
 bool runner_keeps_step(const struct runner *r)
 {
@@ -148,7 +148,7 @@ int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
                                                             r->nstages - 1, err);
 }
 
-/* The rank that speaks for a stage of a replica. */
+/* The world rank that sends the outputs of STAGE of REPLICA. */
 static int speaker(const struct runner *r, int replica, int stage)
 {
     int ep = r->program->mesh.size[MESH_EP];

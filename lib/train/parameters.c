@@ -1,4 +1,4 @@
-/* parameters - the weights of one rank that are trained, and their gradients */
+/* parameters - the trainable weights of one rank, and their gradients */
 #include "lib/train/parameters.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
     return 0;
 }
 
-/* What is made of packed weights cannot be saved as they are. */
+/* Weights unpacked from a quantised form cannot be saved in that form. */
 static int refuse_packed(const struct program *p, struct err *err)
 {
     size_t blocks, scales;
@@ -54,7 +54,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     if (refuse_packed(program, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
-    coord[MESH_DP] = 0; /* replicas own what the first does */
+    coord[MESH_DP] = 0; /* all dp replicas own what the first owns */
     p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
     p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
@@ -91,9 +91,9 @@ void parameters_zero(struct parameters *p)
     memset(p->gradient, 0, p->at[p->program->nweights] * sizeof(float));
 }
 
-/* ---- where elements are ---- */
+/* ---- positions of elements ---- */
 
-/* A tied tensor is read at the beginning and at the end, or twice on one stage. */
+/* A tied tensor is used by the first and the last stage, or twice on a single stage. */
 int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *err)
 {
     size_t n = p->program->model->ntensors;
@@ -118,7 +118,7 @@ struct walk {
     size_t here;
 };
 
-/* The runs of axis K and those inside, from WHOLE in the whole tensor on. */
+/* Visits the runs of axis K and the axes inside it; the global offset is WHOLE. */
 static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
 {
     const struct runs *runs = w->slice->runs[k];
@@ -140,7 +140,7 @@ static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
     }
 }
 
-/* The same of element N of the first axis here. */
+/* The same for index N of the first local axis. */
 static void walk_slice(struct walk *w, uint64_t n, bool owned)
 {
     const struct runs *runs = w->slice->runs[0];
@@ -186,7 +186,7 @@ uint64_t parameters_whole(const struct parameters *p, int i)
     return n;
 }
 
-/* ---- sums over the tensor group ---- */
+/* ---- all-reduce over the tensor group ---- */
 
 struct copying {
     float *here, *whole;
@@ -204,7 +204,7 @@ static void copy_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
         memcpy(c->whole + whole, c->here + here, n * sizeof(float));
 }
 
-/* By way of the whole tensor, in which every rank has its own elements. */
+/* Sums via a buffer of the global tensor, in which each rank fills in its elements. */
 static int sum_one(struct parameters *p, int i, struct comm *c, struct err *err)
 {
     size_t n = (size_t)parameters_whole(p, i);
@@ -232,10 +232,10 @@ int parameters_sum(struct parameters *p, struct comm *c, struct err *err)
     return 0;
 }
 
-/* ---- tied over the stages ---- */
+/* ---- tied tensors ---- */
 
-/* Weight I of this stage and the one at the other end: both have the first's terms
- * first, so both have the same bits. */
+/* Exchanges the gradient of weight I with the stage at the other end.  Both add the
+ * first stage's term first, so both get the same bits. */
 static int tie_one(struct parameters *p, int i, struct comm *pipe, struct err *err)
 {
     bool first = pipe->rank == 0;
