@@ -112,6 +112,7 @@ void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
         plan->text[plan->ntexts++] =
             (struct scheduler_text){ .ids = in->ids.v,
                                      .token_types = in->types.n ? in->types.v : NULL,
+                                     .marks = in->marks.n ? in->marks.v : NULL,
                                      .n = in->ids.n,
                                      .over = in->bad,
                                      .source = in->source.v,

@@ -144,6 +144,7 @@ static void add_window(struct score *s, size_t document, size_t at, size_t n,
     s->plan[i] =
         (struct scheduler_text){ .ids = d->ids.v + at,
                                  .token_types = d->types.n ? d->types.v + at : NULL,
+                                 .marks = d->marks.n ? d->marks.v + at * MARKS : NULL,
                                  .targets = d->ids.v + at + 1,
                                  .source = d->source.v,
                                  .nsource = d->source.n,

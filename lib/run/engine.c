@@ -479,7 +479,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->index[k] = upload_add(u, NULL,
                                  k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
                                  : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
-                                                    : tokens,
+                                 : k >= INDEX_MARK && !e->p->marks ? 0
+                                                                   : tokens,
                                  unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
@@ -513,6 +514,11 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
+        for (int k = 0; k < MARKS && e->p->marks; k++)
+            index[INDEX_MARK + k][row + i] = s->marks ? s->marks[at * MARKS + (size_t)k]
+                                             : k < MARKS - 1
+                                                 ? 0
+                                                 : index[INDEX_POSITIONS][row + i];
         length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
         token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
