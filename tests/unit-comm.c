@@ -147,6 +147,37 @@ static void ranks_overlap(int n)
         printf("# %s\n", err.text);
 }
 
+/* Two ranks in one process, which need not wait for the scheduler: what one gives is
+ * there before the other asks.  More pieces than 16 bits count. */
+static void counters_go_round(void)
+{
+    enum { PIECES = 70000 };
+    struct err err = { .text = "" };
+    struct comm *c[2];
+    struct shm *shm;
+    int i = 0, ret;
+
+    tap_ok(shm_open_group(&shm, 2, &err) == 0, "a group of two ranks in one process");
+    for (int r = 0; r < 2; r++)
+        c[r] = comm_shm_open(shm, r);
+    alarm(60);
+    for (; i < PIECES; i++) {
+        int given = i, taken = -1;
+
+        ret = comm_start(c[0], comm_broadcast(&given, sizeof(given), 0), &err);
+        if (ret < 0 ||
+            comm_run(c[1], comm_broadcast(&taken, sizeof(taken), 0), &err) < 0 ||
+            comm_wait(c[0], &err) < 0 || taken != i)
+            break;
+    }
+    alarm(0);
+    if (!tap_ok(i == PIECES, "they exchange more than their counters count"))
+        printf("# %d: %s\n", i, err.text);
+    for (int r = 0; r < 2; r++)
+        c[r]->ops->close(c[r]);
+    shm_close_group(shm);
+}
+
 /* A wait for what another rank does not do ends when the group is given up. */
 static void wait_ends(void)
 {
@@ -191,6 +222,7 @@ int main(void)
         ranks_exchange(n);
     for (int n = 1; n <= 5; n++)
         ranks_overlap(n);
+    counters_go_round();
     wait_ends();
     failure_is_told("a rank's own error is passed on", 4, rank_1_fails, 0, ERR_INPUT,
                     "rank 1 says why");

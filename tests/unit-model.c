@@ -99,7 +99,7 @@ static char *runs_text(const char *axis, const struct share *share)
     struct runs r;
 
     if (axis_parse(&a, axis, &scope, &err) < 0)
-        return strdup(err.text);
+        return str_dupf("column %u: %s", err.column, err.text);
     axis_runs(&r, &a, &scope, share);
     for (size_t i = 0; i < r.n; i++)
         str_addf(&s, "%s%d+%d%s", i ? " " : "", (int)r.v[i].start, (int)r.v[i].count,
@@ -200,7 +200,7 @@ static char *expr_text(const cJSON *config, const char *text)
     struct err err = { 0 };
 
     if (expr_eval(&v, text, strlen(text), &env, &err) < 0)
-        return strdup(err.text);
+        return str_dupf("column %u: %s", err.column, err.text);
     switch (v.kind) {
     case EXPR_NULL:
         return strdup("null");

@@ -78,20 +78,28 @@ static int find_steps(struct found *f, const char *dir, struct err *err)
 {
     char **names;
     size_t n;
+    int ret = 0;
 
     *f = (struct found){ 0 };
     if (fs_list(&names, &n, dir, err) < 0)
         return -1;
     f->step = xcalloc(n + 1, sizeof(*f->step));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && ret == 0; i++) {
         char *path = fs_join_dup(dir, names[i]);
+        bool whole = false;
 
-        if (is_step(names[i], &f->step[f->n]) && checkpoint_is_sharded(path))
-            f->n++;
+        if (is_step(names[i], &f->step[f->n]))
+            ret = checkpoint_is_sharded(&whole, path, err);
+        f->n += whole;
         free(path);
     }
-    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
     fs_list_free(names, n);
+    if (ret < 0) {
+        free(f->step);
+        *f = (struct found){ 0 };
+        return -1;
+    }
+    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
     return 0;
 }
 

@@ -150,7 +150,11 @@ static int open_side(const struct cmd *cmd, struct checkpoint **out, const char 
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (checkpoint_is_sharded(path))
+    bool sharded;
+
+    if (checkpoint_is_sharded(&sharded, path, err) < 0)
+        return -1;
+    if (sharded)
         return open_checkpoint(cmd, out, path, NULL, err);
     return checkpoint_open(out, path, &tensors_only, err);
 }

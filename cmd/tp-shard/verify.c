@@ -183,13 +183,16 @@ int verify_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct audit a = { .finding = print_finding, .arg = &v };
-    bool sharded = checkpoint_is_sharded(operand[0]);
+    bool found, sharded;
     struct err err = { 0 };
 
     if (v.jobs < 1 || v.jobs > 256)
         return cmd_usage(&cmd, "--jobs: from 1 to 256");
     a.threads = v.jobs;
-    if (!fs_exists(operand[0]))
+    if (fs_find(&found, operand[0], &err) < 0 ||
+        checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (!found)
         err_set(&err, ERR_INPUT, "%s: no such file or directory", operand[0]);
     else if (!sharded && !v.sums)
         err_set(&err, ERR_INPUT,

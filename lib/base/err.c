@@ -38,6 +38,7 @@ static void put(struct err *err, enum err_kind kind, const char *head, const cha
     }
     err->text[n] = '\0';
     err->kind = kind;
+    err->column = 0;
 }
 
 int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
@@ -51,6 +52,15 @@ int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
     mark_cut(head, vsnprintf(head, sizeof(head), fmt, ap));
     va_end(ap);
     put(err, kind, head, NULL);
+    return -1;
+}
+
+int err_set_at(struct err *err, unsigned column, const char *cause)
+{
+    if (err) {
+        put(err, ERR_INPUT, cause, NULL);
+        err->column = column;
+    }
     return -1;
 }
 

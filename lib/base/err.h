@@ -21,12 +21,17 @@ enum err_kind {
 
 struct err {
     enum err_kind kind; /* also the program's exit status */
+    unsigned column;    /* of the cause in a short text, from 1: err_set_at; else 0 */
     char text[1024];    /* one line, no line feed, no full stop */
 };
 
 /* Set *err (unless NULL) and return -1, so that `return err_set(...)` reads well. */
 int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The cause of an ERR_INPUT in a text of one line whose place in a file the caller
+ * knows, and puts before it. */
+int err_set_at(struct err *err, unsigned column, const char *cause);
 
 /* As err_set with ERR_SYSTEM, ": " and strerror(errno) appended. */
 int err_errno(struct err *err, const char *fmt, ...)

@@ -400,6 +400,38 @@ void fs_list_free(char **names, size_t n)
     free(names);
 }
 
+/* What stat or lstat said of PATH, where it failed: that nothing is there (0), or
+ * nothing at all. */
+static int no_such(const char *path, struct err *err)
+{
+    bool absent =
+        errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
+
+    return absent ? 0 : err_errno(err, "%s", path);
+}
+
+int fs_find(bool *found, const char *path, struct err *err)
+{
+    struct stat st;
+    int ret = lstat(path, &st);
+
+    if (ret < 0 && no_such(path, err) < 0)
+        return -1;
+    *found = ret == 0;
+    return 0;
+}
+
+int fs_find_dir(bool *is_dir, const char *path, struct err *err)
+{
+    struct stat st;
+    int ret = stat(path, &st);
+
+    if (ret < 0 && no_such(path, err) < 0)
+        return -1;
+    *is_dir = ret == 0 && S_ISDIR(st.st_mode);
+    return 0;
+}
+
 bool fs_exists(const char *path)
 {
     struct stat st;

@@ -50,6 +50,11 @@ MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
 MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
 void fs_list_free(char **names, size_t n);
 
+/* Whether PATH is there, be it a link that leads nowhere; whether it leads to a
+ * directory.  Where the machine fails to say it is ERR_SYSTEM, so that a dying disk is
+ * not told as a file that is missing; fs_exists and fs_is_dir say no. */
+MUST_CHECK int fs_find(bool *found, const char *path, struct err *err);
+MUST_CHECK int fs_find_dir(bool *is_dir, const char *path, struct err *err);
 bool fs_exists(const char *path);
 /* True when PATH exists or when the system cannot tell; opening it then reports why.
  * For optional files. */

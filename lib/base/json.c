@@ -131,25 +131,38 @@ static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err
     return -1;
 }
 
-int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
-               struct err *err)
+int json_reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
+                 struct err *err)
 {
-    struct json_doc made = { .name = name };
     struct jsonlex lex;
-    int ret = -1;
+    int ret;
 
+    pool_reset(&doc->pool);
+    doc->name = name;
+    doc->root = NULL;
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
     jsonlex_init(&lex, name, text, n);
-    if (build(&made, &lex, n, err) < 0) {
-        json_clear(&made);
-        goto out;
-    }
-    *doc = made;
-    ret = 0;
-out:
-    jsonlex_clear(&lex);
+    lex.text = doc->token;
+    ret = build(doc, &lex, n, err);
+    doc->token = lex.text;
+    if (ret < 0)
+        doc->root = NULL;
     return ret;
+}
+
+int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
+               struct err *err)
+{
+    struct json_doc made = { 0 };
+
+    if (json_reparse(&made, name, text, n, err) < 0) {
+        json_clear(&made);
+        return -1;
+    }
+    str_clear(&made.token);
+    *doc = made;
+    return 0;
 }
 
 /* bytes of a cJSON node with malloc's overhead, and of a short string that it owns */
@@ -181,6 +194,7 @@ int json_check_cost(const char *name, const char *text, size_t n, struct err *er
 void json_clear(struct json_doc *doc)
 {
     pool_clear(&doc->pool);
+    str_clear(&doc->token);
     *doc = (struct json_doc){ 0 };
 }
 

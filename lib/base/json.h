@@ -39,6 +39,7 @@ struct json_doc {
     const char *name; /* borrowed: the file's name for messages */
     const struct json *root;
     struct pool pool; /* private */
+    struct str token; /* private */
 };
 
 /* Parse the N bytes at TEXT (not necessarily NUL-terminated) into *doc.  NAME is
@@ -47,6 +48,11 @@ struct json_doc {
  * mem_allowance permits. On failure *doc needs no json_clear. */
 MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *text,
                           size_t n, struct err *err);
+/* The same into a *doc that is all zero or was parsed before: its old tree is released
+ * and its memory used again, which makes short documents cheap.  On failure *doc has no
+ * root, and still needs json_clear. */
+MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, const char *text,
+                            size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
 /* ERR_INPUT when cJSON's tree of the N bytes at TEXT could take more memory than

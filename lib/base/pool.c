@@ -47,6 +47,22 @@ char *pool_strdup(struct pool *p, const char *s)
     return pool_strndup(p, s, strlen(s));
 }
 
+void pool_reset(struct pool *p)
+{
+    struct pool_block *b = p->head;
+    struct pool rest = { 0 };
+
+    if (!b || b->size != BLOCK_SIZE) {
+        pool_clear(p);
+        return;
+    }
+    rest.head = b->next;
+    pool_clear(&rest);
+    b->next = NULL;
+    b->used = 0;
+    p->taken = sizeof(*b) + b->size;
+}
+
 void pool_clear(struct pool *p)
 {
     struct pool_block *b = p->head;

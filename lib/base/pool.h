@@ -16,6 +16,8 @@ void *pool_take(struct pool *p, size_t n, size_t align);
 /* A copy of the N bytes at S with a NUL behind them. */
 char *pool_strndup(struct pool *p, const char *s, size_t n);
 char *pool_strdup(struct pool *p, const char *s);
+/* Release all pieces, and keep at most one block of 64 KiB for the next ones. */
+void pool_reset(struct pool *p);
 void pool_clear(struct pool *p);
 
 #endif

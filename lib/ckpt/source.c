@@ -502,9 +502,14 @@ out:
 
 int source_open(struct source *s, const char *path, struct err *err)
 {
-    struct source made = { .path = xstrdup(path), .single = !fs_is_dir(path) };
-    int ret = -1;
+    struct source made = { 0 };
+    bool is_dir;
+    int ret;
 
+    if (fs_find_dir(&is_dir, path, err) < 0)
+        return -1;
+    made.path = xstrdup(path);
+    made.single = !is_dir;
     if (made.single) {
         made.file = xcalloc(1, sizeof(*made.file));
         made.nfiles = 1;

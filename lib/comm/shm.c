@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/spin.h"
 
 enum {
+    LOOKS = 2000,         /* before giving up the processor */
+    YIELDS = 50,          /* turns given to others before sleeping */
     RING_LEAST = 1 << 18, /* bytes */
     RING_MOST = 1 << 24,
     RINGS_ALL = 1 << 28, /* of all rings, where they may be above the least */
-    SPINS = 2000,        /* looks before giving up the processor */
-    YIELDS = 50,         /* turns given to others before sleeping */
     SLEEP_NS = 50000000, /* a sleeper looks for an abort this often */
     NAP_NS = 500000,     /* and one with bytes to send moves them on this often */
 };
@@ -179,13 +180,6 @@ void shm_push(struct end *e)
 
 /* ---- waiting ---- */
 
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void move_on(struct end *e)
 {
     shm_push(e);
@@ -196,16 +190,8 @@ static void move_on(struct end *e)
 int shm_wait(struct end *e, struct post *p, bool (*ready)(const void *arg),
              const void *arg, struct err *err)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (ready(arg))
-            return 0;
-        pause_briefly();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (ready(arg))
-            return 0;
-        sched_yield();
-    }
+    if (spin_until(LOOKS, YIELDS, ready, arg))
+        return 0;
     while (!ready(arg)) {
         uint32_t seen = atomic_load(&p->count);
         struct timespec nap = { .tv_nsec = SLEEP_NS };

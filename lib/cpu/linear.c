@@ -21,6 +21,7 @@
 #include "config.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/linear.h"
 #include "lib/cpu/vec.h"
 
 #ifdef HAVE_DNNL
@@ -31,591 +32,28 @@ enum {
     FEW = 16,         /* rows for which weights are widened as they are read */
     TASK = 1 << 16,   /* weights of a task of few rows */
     BLOCK = 512,      /* terms of a stretch: some rows of x fit into the first cache */
-    ROWS = 4,         /* of a tile */
-    OUTS = 6,         /* of it */
     PANEL = 8 * OUTS, /* outputs that are made together */
-    EIGHT = 8,        /* rows of a tile where there are as many, and registers, */
-    EIGHT_OUTS = 3,   /* and its outputs */
-    GROUP = 8 * EIGHT_OUTS, /* outputs of such tiles that are made together */
+    GROUP = 8 * EIGHT_OUTS, /* outputs of tiles of eight rows that are made together */
     APART = VEC, /* between rows that follow each other: more, so that equal columns
                     fall into different sets of the cache */
     STRIP = 128, /* outputs of y = x W that are made together, */
     DEEP = 32    /* from so many terms at a time */
 };
 
-#define EACH _Pragma("GCC unroll 8") for
-
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+static size_t size_of(enum dtype type)
 {
     return type == DTYPE_F32 ? 4 : 2;
+}
+
+/* The loops for weights of TYPE. */
+static const struct tiles *tiles_of(enum dtype type)
+{
+    return type == DTYPE_F32 ? &tile_f32 : type == DTYPE_BF16 ? &tile_bf16 : &tile_f16;
 }
 
 static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
 {
     return (const char *)w->data + (row * w->cols + col) * size_of(w->dtype);
-}
-
-/* The VEC weights at P; TYPE is a constant after inlining. */
-static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
-                                                       const void *p)
-{
-    if (type == DTYPE_F32)
-        vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
-        vec_load_bf16(out, p);
-    else
-        vec_load_f16(out, p);
-}
-
-/* N of them, and zeros. */
-static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype type,
-                                                            const void *p, size_t n)
-{
-    float all[VEC] = { 0 };
-
-    memcpy(all, p, n * size_of(type));
-    load(out, type, all);
-}
-
-/* Terms that the lanes of a vector, or of two, take at a time. */
-static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
-{
-    return type == DTYPE_F32 ? VEC : 2 * VEC;
-}
-
-/* Half HALF of a step of the weights at P. */
-static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
-                                                            const void *p, int half)
-{
-    if (type == DTYPE_F32)
-        vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
-        vec_pair_bf16(out, p, half);
-    else
-        vec_pair_f16(out, p, half);
-}
-
-/* ---- y = x W^T ---- */
-
-size_t cpu_arranged(enum dtype type, size_t n)
-{
-    size_t step = step_of(type);
-
-    return type == DTYPE_F32 ? n : (n + step - 1) / step * step;
-}
-
-void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
-{
-    size_t k = 0;
-
-    if (type == DTYPE_F32) {
-        memcpy(to, x, n * sizeof(*x));
-        return;
-    }
-    for (; k + 2 * VEC <= n; k += 2 * VEC)
-        for (size_t i = 0; i < VEC; i++) {
-            to[k + i] = x[k + 2 * i];
-            to[k + VEC + i] = x[k + 2 * i + 1];
-        }
-    if (k == n)
-        return;
-    memset(to + k, 0, 2 * VEC * sizeof(*to));
-    for (size_t i = k; i < n; i++)
-        to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
-}
-
-/* Weights in rows, from some term on. */
-struct weight_rows {
-    const char *data;
-    size_t stride;     /* elements between rows */
-    const char *ahead; /* what is read next, in the order of memory; or NULL */
-};
-
-/* acc[i][j] += the terms of a half step: those at X of row i times those at W of row j;
- * N of x where SOME.  The rows of x stay in registers meanwhile. */
-static inline __attribute__((always_inline)) void
-add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
-         int outs)
-{
-    vec xv[ROWS], wv;
-
-    EACH(int i = 0; i < rows; i++)
-    if (some)
-        load_some(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, n);
-    else
-        vec_load_f32(&xv[i], x + (size_t)i * x_stride);
-    EACH(int j = 0; j < outs; j++)
-    {
-        load_half(&wv, type, w + (size_t)j * w_stride * size_of(type), half);
-        EACH(int i = 0; i < rows; i++) acc[i][j] += wv * xv[i];
-    }
-}
-
-/* A step of terms. */
-static inline __attribute__((always_inline)) void
-add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int rows, int outs)
-{
-    add_half(acc, x, x_stride, w, w_stride, type, 0, false, 0, rows, outs);
-    if (type != DTYPE_F32)
-        add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
-}
-
-/* The last N, less than a step: of f32 x ends there too. */
-static inline __attribute__((always_inline)) void
-add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, size_t n, int rows, int outs)
-{
-    char all[OUTS][VEC * sizeof(float)] = { 0 };
-    const size_t stride = sizeof(*all) / size_of(type);
-
-    for (int j = 0; j < outs; j++)
-        memcpy(all[j], w + (size_t)j * w_stride * size_of(type), n * size_of(type));
-    if (type == DTYPE_F32)
-        add_half(acc, x, x_stride, all[0], stride, type, 0, true, n, rows, outs);
-    else
-        add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
-}
-
-/* y[i][j] = x_i . w_j, or += when ADD, over N terms; ROWS by OUTS of them, which are
- * constants after inlining. */
-static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
-                                                       const float *x, size_t x_stride,
-                                                       const struct weight_rows *w,
-                                                       enum dtype type, size_t n,
-                                                       bool add, int rows, int outs)
-{
-    const size_t step = step_of(type);
-    vec acc[ROWS][OUTS];
-    size_t k = 0;
-
-    EACH(int i = 0; i < rows; i++)
-    EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
-    for (; w->ahead && k + step <= n; k += step) {
-        EACH(int j = 0; j < outs; j++)
-        __builtin_prefetch(
-            w->ahead + (k * (size_t)outs + (size_t)j * step) * size_of(type), 0, 2);
-        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  rows, outs);
-    }
-    for (; k + step <= n; k += step)
-        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                  rows, outs);
-    if (k < n)
-        add_last(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
-                 n - k, rows, outs);
-    EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
-    {
-        float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
-
-        *at = add ? *at + sum : sum;
-    }
-}
-
-/* ROWS of x by N outputs. */
-static inline __attribute__((always_inline)) void
-some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-          const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
-          bool add, int rows)
-{
-    const size_t outs = OUTS;
-    struct weight_rows at = *w;
-    size_t j = 0;
-
-    for (; j + outs <= n; j += outs, at.data += outs * w->stride * size_of(type))
-        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, (int)outs);
-    for (; j < n; j++, at.data += w->stride * size_of(type))
-        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, 1);
-}
-
-/* y[M][N] = x w^T, or += when ADD, over TERMS.  The first rows fetch what is ahead. */
-#define TILES(name, type)                                                             \
-    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,            \
-                                size_t x_stride, const struct weight_rows *rows_of_w, \
-                                size_t m, size_t n, size_t terms, bool add)           \
-    {                                                                                 \
-        struct weight_rows w = *rows_of_w;                                            \
-        size_t i = 0;                                                                 \
-                                                                                      \
-        for (; i + ROWS <= m; i += ROWS, w.ahead = NULL)                              \
-            some_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, &w,     \
-                      type, n, terms, add, ROWS);                                     \
-        y += i * y_stride;                                                            \
-        x += i * x_stride;                                                            \
-        if (m - i == 3)                                                               \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 3);          \
-        else if (m - i == 2)                                                          \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 2);          \
-        else if (m - i == 1)                                                          \
-            some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 1);          \
-    }
-
-TILES(tiles_f32, DTYPE_F32)
-TILES(tiles_bf16, DTYPE_BF16)
-TILES(tiles_f16, DTYPE_F16)
-
-CPU_CLONES static void widen_pairs_bf16(float *to, const char *from, size_t n)
-{
-    for (size_t k = 0; k < n; k += 2 * VEC)
-        for (int half = 0; half < 2; half++) {
-            vec v;
-
-            vec_pair_bf16(&v, from + k * sizeof(uint16_t), half);
-            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
-        }
-}
-
-CPU_CLONES static void widen_pairs_f16(float *to, const char *from, size_t n)
-{
-    for (size_t k = 0; k < n; k += 2 * VEC)
-        for (int half = 0; half < 2; half++) {
-            vec v;
-
-            vec_pair_f16(&v, from + k * sizeof(uint16_t), half);
-            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
-        }
-}
-
-/* N weights at FROM as f32, arranged as x is. */
-static void widen_row(float *to, const char *from, enum dtype type, size_t n)
-{
-    size_t steps = n / (2 * VEC) * (2 * VEC);
-    char rest[2 * VEC * sizeof(uint16_t)] = { 0 };
-
-    if (type == DTYPE_F32) {
-        memcpy(to, from, n * sizeof(*to));
-        return;
-    }
-    memcpy(rest, from + steps * sizeof(uint16_t), (n - steps) * sizeof(uint16_t));
-    (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to, from, steps);
-    if (steps < n)
-        (type == DTYPE_BF16 ? widen_pairs_bf16 : widen_pairs_f16)(to + steps, rest,
-                                                                  2 * VEC);
-}
-
-/* N rows of W from row FIRST on and column COL, of TERMS columns, as f32 with room
- * between them. */
-static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, size_t n,
-                                      uint64_t col, size_t terms, float *to)
-{
-    for (size_t j = 0; j < n; j++)
-        widen_row(to + j * (BLOCK + APART), element(w, first + j, col), w->dtype,
-                  terms);
-    return (struct weight_rows){ .data = (const char *)to, .stride = BLOCK + APART };
-}
-
-/* The columns of W that a sum is over, and where theirs of x begin. */
-struct terms {
-    uint64_t start, count;
-    size_t x;
-};
-
-#if CPU_HAS_WIDE
-/* Eight rows of x in a tile, so that a weight is widened once for all of them.  x takes
- * turns in one register, the weights stay in three. */
-static inline CPU_WIDE __attribute__((always_inline)) void
-add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int half, bool some, size_t n)
-{
-    vec wv[EIGHT_OUTS], xv;
-
-    EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        load_half(&wv[j], type, w + (size_t)j * w_stride * size_of(type), half);
-        vec_hold(&wv[j]);
-    }
-    EACH(int i = 0; i < EIGHT; i++)
-    {
-        if (some)
-            load_some(&xv, DTYPE_F32, x + (size_t)i * x_stride, n);
-        else
-            vec_load_f32(&xv, x + (size_t)i * x_stride);
-        vec_hold(&xv);
-        EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] += wv[j] * xv;
-    }
-}
-
-/* sums[j][i] = x_i . w_j, or += when ADD, over N terms. */
-static inline CPU_WIDE __attribute__((always_inline)) void
-tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-           const struct weight_rows *w, enum dtype type, size_t n, bool add)
-{
-    const size_t step = step_of(type);
-    const int halves = type == DTYPE_F32 ? 1 : 2;
-    vec acc[EIGHT][EIGHT_OUTS];
-    size_t k = 0;
-
-    EACH(int i = 0; i < EIGHT; i++)
-    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
-    for (; k + step <= n; k += step) {
-        EACH(int j = 0; j < EIGHT_OUTS; j++)
-        if (w->ahead)
-            __builtin_prefetch(
-                w->ahead + (k * EIGHT_OUTS + (size_t)j * step) * size_of(type), 0, 2);
-        EACH(int h = 0; h < halves; h++)
-        add_eight(acc, x + k + h * VEC, x_stride, w->data + k * size_of(type),
-                  w->stride, type, h, false, 0);
-    }
-    if (k < n) {
-        char all[EIGHT_OUTS][VEC * sizeof(float)] = { 0 };
-
-        for (size_t j = 0; j < EIGHT_OUTS; j++)
-            memcpy(all[j], w->data + (j * w->stride + k) * size_of(type),
-                   (n - k) * size_of(type));
-        for (int h = 0; h < halves; h++)
-            add_eight(acc, x + k + h * VEC, x_stride, all[0],
-                      sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
-    }
-    EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        float sum[EIGHT];
-
-        vec_sum_eight(sum, &acc[0][j], EIGHT_OUTS);
-        for (int i = 0; i < EIGHT; i++)
-            sums[j][i] = add ? sums[j][i] + sum[i] : sum[i];
-    }
-}
-
-#define TILE_EIGHT(name, type)                                                        \
-    CPU_WIDE static void name(float sums[EIGHT_OUTS][EIGHT], const float *x,          \
-                              size_t x_stride, const struct weight_rows *w, size_t n, \
-                              bool add)                                               \
-    {                                                                                 \
-        tile_eight(sums, x, x_stride, w, type, n, add);                               \
-    }
-
-TILE_EIGHT(eight_f32, DTYPE_F32)
-TILE_EIGHT(eight_bf16, DTYPE_BF16)
-TILE_EIGHT(eight_f16, DTYPE_F16)
-
-/* EIGHT rows, and outputs in whole tiles: stretch after stretch, each for a group of
- * outputs, so that those of x stay in the first cache; what the next group reads is
- * fetched meanwhile, in the order of memory. */
-static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
-                      const struct matrix *w, uint64_t first, size_t n, struct terms of)
-{
-    for (size_t j = 0; j < n; j += GROUP) {
-        size_t outs = n - j < GROUP ? n - j : GROUP, size = size_of(w->dtype);
-        float sums[GROUP / EIGHT_OUTS][EIGHT_OUTS][EIGHT];
-        const char *ahead = first + j + outs + GROUP <= w->rows
-                                ? element(w, first + j + outs, of.start)
-                                : NULL;
-
-        for (uint64_t k = 0; k < of.count; k += BLOCK) {
-            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
-
-            for (size_t c = 0; c < outs; c += EIGHT_OUTS) {
-                struct weight_rows at = { .data =
-                                              element(w, first + j + c, of.start + k),
-                                          .stride = w->cols,
-                                          .ahead = ahead };
-
-                (w->dtype == DTYPE_F32    ? eight_f32
-                 : w->dtype == DTYPE_BF16 ? eight_bf16
-                                          : eight_f16)(
-                    sums[c / EIGHT_OUTS], x + of.x + k, x_stride, &at, terms, k > 0);
-                ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
-            }
-        }
-        for (size_t c = 0; c < outs; c++)
-            for (size_t i = 0; i < EIGHT; i++)
-                y[i * y_stride + j + c] = sums[c / EIGHT_OUTS][c % EIGHT_OUTS][i];
-    }
-}
-#endif
-
-/* Few rows: outputs of a tile after one another, each over all terms.  A tile reads
- * several rows of weights at once, which memory gives slowly: meanwhile those of the
- * next tile are fetched in the order in which they lie there. */
-static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
-                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     struct terms of)
-{
-    for (size_t j = 0; j < n; j += OUTS)
-        for (uint64_t k = 0; k < of.count; k += BLOCK) {
-            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
-            struct weight_rows at = { .data = element(w, first + j, of.start + k),
-                                      .stride = w->cols };
-
-            if (first + j + 2 * OUTS <= w->rows)
-                at.ahead = element(w, first + j + OUTS, 0) +
-                           OUTS * (of.start + k) * size_of(w->dtype);
-            (w->dtype == DTYPE_F32 ? tiles_f32
-             : w->dtype == DTYPE_BF16
-                 ? tiles_bf16
-                 : tiles_f16)(y + j, y_stride, x + of.x + k, x_stride, &at, m,
-                              n - j < OUTS ? n - j : OUTS, terms, k > 0);
-        }
-}
-
-static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
-                    size_t m, const struct matrix *w, uint64_t first, size_t n,
-                    struct terms of)
-{
-#if CPU_HAS_WIDE
-    for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
-         m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
-        dot_eight(y, y_stride, x, x_stride, w, first, tiles, of);
-        if (tiles < n)
-            dot_some(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
-                     n - tiles, of);
-    }
-#endif
-    if (m)
-        dot_some(y, y_stride, x, x_stride, m, w, first, n, of);
-}
-
-/* Many: a panel of weights is widened, and used for all rows. */
-static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
-                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     struct terms of, float *panel)
-{
-    for (uint64_t k = 0; k < of.count; k += BLOCK) {
-        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
-
-        for (size_t j = 0; j < n; j += PANEL) {
-            size_t some = n - j < PANEL ? n - j : PANEL;
-            struct weight_rows at =
-                widen_panel(w, first + j, some, of.start + k, terms, panel);
-
-            tiles_f32(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
-                      cpu_arranged(w->dtype, terms), k > 0);
-        }
-    }
-}
-
-void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
-                  const struct matrix *w, uint64_t first, size_t n, float *panel)
-{
-    const struct terms all = { .count = w->cols };
-
-    if (panel)
-        dot_many(y, y_stride, x, x_stride, m, w, first, n, all, panel);
-    else
-        dot_few(y, y_stride, x, x_stride, m, w, first, n, all);
-}
-
-size_t cpu_panel_floats(void)
-{
-    return (size_t)PANEL * (BLOCK + APART);
-}
-
-/* ---- y = x W ---- */
-
-/* acc[i] += x[i][k] w[k] for N terms k; the sums of VECS vectors of outputs begin as
- * those at Y. */
-static inline __attribute__((always_inline)) void
-add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
-{
-    vec acc[ROWS][8], wv;
-
-    EACH(int i = 0; i < rows; i++)
-    EACH(int c = 0; c < vecs; c++)
-    vec_load_f32(&acc[i][c], y + (size_t)i * y_stride + c * VEC);
-    for (size_t k = 0; k < n; k++)
-        EACH(int c = 0; c < vecs; c++)
-        {
-            load(&wv, type, w + (k * w_stride + (size_t)c * VEC) * size_of(type));
-            EACH(int i = 0; i < rows; i++)
-            acc[i][c] += wv * x[(size_t)i * x_stride + k];
-        }
-    EACH(int i = 0; i < rows; i++)
-    EACH(int c = 0; c < vecs; c++)
-    memcpy(y + (size_t)i * y_stride + c * VEC, &acc[i][c], sizeof(acc[i][c]));
-}
-
-/* Fewer than VEC outputs. */
-static inline __attribute__((always_inline)) void
-add_outer_some(float *y, const float *x, const char *w, size_t w_stride,
-               enum dtype type, size_t n, size_t outs)
-{
-    vec acc, wv;
-
-    load_some(&acc, DTYPE_F32, y, outs);
-    for (size_t k = 0; k < n; k++) {
-        load_some(&wv, type, w + k * w_stride * size_of(type), outs);
-        acc += wv * x[k];
-    }
-    memcpy(y, &acc, outs * sizeof(*y));
-}
-
-static inline __attribute__((always_inline)) void
-outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-           size_t w_stride, enum dtype type, size_t n, size_t outs, int rows)
-{
-    size_t j = 0;
-
-    for (; rows == 1 && j + 8 * VEC <= outs; j += 8 * VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 8);
-    for (; j + 4 * VEC <= outs; j += 4 * VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 4);
-    for (; j + VEC <= outs; j += VEC)
-        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
-                  n, rows, 1);
-    for (int i = 0; i < rows && j < outs; i++)
-        add_outer_some(y + (size_t)i * y_stride + j, x + (size_t)i * x_stride,
-                       w + j * size_of(type), w_stride, type, n, outs - j);
-}
-
-/* y[M][OUTS] += x w over N terms. */
-#define OUTER(name, type)                                                         \
-    CPU_CLONES static void name(float *y, size_t y_stride, const float *x,        \
-                                size_t x_stride, const char *w, size_t w_stride,  \
-                                size_t m, size_t outs, size_t n)                  \
-    {                                                                             \
-        size_t i = 0;                                                             \
-                                                                                  \
-        for (; i + ROWS <= m; i += ROWS)                                          \
-            outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, \
-                       w_stride, type, n, outs, ROWS);                            \
-        for (; i < m; i++)                                                        \
-            outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, \
-                       w_stride, type, n, outs, 1);                               \
-    }
-
-OUTER(outer_f32, DTYPE_F32)
-OUTER(outer_bf16, DTYPE_BF16)
-OUTER(outer_f16, DTYPE_F16)
-
-/* y[M][outputs FIRST to FIRST + N] of x W. */
-static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stride,
-                        size_t m, const struct matrix *w, uint64_t row, uint64_t in,
-                        uint64_t first, size_t n)
-{
-    float wide[DEEP * STRIP];
-
-    for (size_t i = 0; i < m; i++)
-        memset(y + i * y_stride, 0, n * sizeof(*y));
-    for (uint64_t k = 0; k < in; k += DEEP) {
-        size_t terms = in - k < DEEP ? (size_t)(in - k) : DEEP, stride = w->cols;
-        const char *at = element(w, row + k, first);
-        enum dtype type = w->dtype;
-
-        if (m > FEW && type != DTYPE_F32) {
-            for (size_t i = 0; i < terms; i++)
-                cpu_widen(w, (row + k + i) * w->cols + first, n, wide + i * STRIP);
-            at = (const char *)wide;
-            stride = STRIP;
-            type = DTYPE_F32;
-        }
-        (type == DTYPE_F32 ? outer_f32
-         : type == DTYPE_BF16
-             ? outer_bf16
-             : outer_f16)(y, y_stride, x + k, x_stride, at, stride, m, n, terms);
-    }
-}
-
-void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-                    size_t m, const struct matrix *w, uint64_t row, uint64_t in,
-                    uint64_t first, size_t n)
-{
-    for (size_t j = 0; j < n; j += STRIP)
-        outer_strip(y + j, y_stride, x, x_stride, m, w, row, in, first + j,
-                    n - j < STRIP ? n - j : STRIP);
 }
 
 /* ---- sums of sums ---- */
@@ -653,20 +91,166 @@ static void join_sums(struct sums *s, int adds)
     }
 }
 
-/* y[M][N] = x w^T by TREE; ROOM where there is a panel. */
-static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
-                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     const struct sum_tree *tree, float *panel, float *room)
-{
-    float few[SUMS * FEW * GROUP];
-    size_t outs = panel ? PANEL : GROUP;
+/* ---- y = x W^T ---- */
 
-    for (size_t j = 0; j < n; j += outs) {
+size_t cpu_arranged(enum dtype type, size_t n)
+{
+    return type == DTYPE_F32 ? n : (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
+}
+
+void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
+{
+    size_t k = 0;
+
+    if (type == DTYPE_F32) {
+        memcpy(to, x, n * sizeof(*x));
+        return;
+    }
+    for (; k + 2 * VEC <= n; k += 2 * VEC)
+        for (size_t i = 0; i < VEC; i++) {
+            to[k + i] = x[k + 2 * i];
+            to[k + VEC + i] = x[k + 2 * i + 1];
+        }
+    if (k == n)
+        return;
+    memset(to + k, 0, 2 * VEC * sizeof(*to));
+    for (size_t i = k; i < n; i++)
+        to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
+}
+
+/* N weights at FROM as f32, arranged as x is. */
+static void widen_row(float *to, const char *from, enum dtype type, size_t n)
+{
+    size_t steps = n / (2 * VEC) * (2 * VEC);
+    char rest[2 * VEC * sizeof(uint16_t)] = { 0 };
+
+    if (type == DTYPE_F32) {
+        memcpy(to, from, n * sizeof(*to));
+        return;
+    }
+    memcpy(rest, from + steps * sizeof(uint16_t), (n - steps) * sizeof(uint16_t));
+    tiles_of(type)->widen(to, from, steps);
+    if (steps < n)
+        tiles_of(type)->widen(to + steps, rest, 2 * VEC);
+}
+
+/* N rows of W from row FIRST on and column COL, of TERMS columns, as f32 with room
+ * between them. */
+static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, size_t n,
+                                      uint64_t col, size_t terms, float *to)
+{
+    for (size_t j = 0; j < n; j++)
+        widen_row(to + j * (BLOCK + APART), element(w, first + j, col), w->dtype,
+                  terms);
+    return (struct weight_rows){ .data = (const char *)to, .stride = BLOCK + APART };
+}
+
+/* The columns of W that a sum is over, and where theirs of x begin. */
+struct terms {
+    uint64_t start, count;
+    size_t x;
+};
+
+/* Those after *OF. */
+static void next_terms(struct terms *of, enum dtype type)
+{
+    of->start += of->count;
+    of->x += cpu_arranged(type, of->count);
+}
+
+static struct sum_tree whole_row(const struct matrix *w)
+{
+    return (struct sum_tree){ .n = 1, .leaf = { { .cols = w->cols } } };
+}
+
+#if CPU_HAS_WIDE
+/* Sums of EIGHT rows over some terms, and N outputs in whole tiles: stretch after
+ * stretch, so that those of x stay in the first cache; meanwhile what the next group
+ * reads is fetched, in the order of memory. */
+static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
+                       const struct matrix *w, uint64_t first, size_t n,
+                       struct terms of)
+{
+    const struct tiles *tiles = tiles_of(w->dtype);
+    size_t size = size_of(w->dtype);
+    const char *ahead = first + n + GROUP <= w->rows
+                            ? element(w, first + n, 0) + n * of.start * size
+                            : NULL;
+
+    for (uint64_t k = 0; k < of.count; k += BLOCK) {
+        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+
+        for (size_t c = 0; c < n; c += EIGHT_OUTS) {
+            struct weight_rows at = { .data = element(w, first + c, of.start + k),
+                                      .stride = w->cols,
+                                      .ahead = ahead };
+
+            tiles->eight(sums + c, x + of.x + k, x_stride, &at, terms, k > 0);
+            ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
+        }
+    }
+}
+
+/* EIGHT rows, and N outputs in whole tiles, a group at a time. */
+static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      const struct matrix *w, uint64_t first, size_t n,
+                      const struct sum_tree *tree)
+{
+    float sums[SUMS + 1][GROUP][EIGHT];
+
+    for (size_t j = 0; j < n; j += GROUP) {
+        size_t outs = n - j < GROUP ? n - j : GROUP, last = 0;
+        struct terms of = { 0 };
+
+        for (int k = 0; k < tree->n; k++, last++) {
+            of.count = tree->leaf[k].cols;
+            eight_sums(sums[last], x, x_stride, w, first + j, outs, of);
+            for (int a = 0; a < tree->leaf[k].adds; a++, last--)
+                for (size_t i = 0; i < outs * EIGHT; i++)
+                    sums[last - 1][0][i] += sums[last][0][i];
+            next_terms(&of, w->dtype);
+        }
+        for (size_t i = 0; i < EIGHT; i++)
+            for (size_t c = 0; c < outs; c++)
+                y[i * y_stride + j + c] = sums[0][c][i];
+    }
+}
+#endif
+
+/* Few rows: outputs of a tile after one another, each over all terms.  A tile reads
+ * several rows of weights at once, which memory gives slowly: meanwhile those of the
+ * next tile are fetched in the order in which they lie there. */
+static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct matrix *w, uint64_t first, size_t n,
+                     struct terms of)
+{
+    for (size_t j = 0; j < n; j += OUTS)
+        for (uint64_t k = 0; k < of.count; k += BLOCK) {
+            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+            struct weight_rows at = { .data = element(w, first + j, of.start + k),
+                                      .stride = w->cols };
+
+            if (first + j + 2 * OUTS <= w->rows)
+                at.ahead = element(w, first + j + OUTS, 0) +
+                           OUTS * (of.start + k) * size_of(w->dtype);
+            tiles_of(w->dtype)->dot(y + j, y_stride, x + of.x + k, x_stride, &at, m,
+                                    n - j < OUTS ? n - j : OUTS, terms, k > 0);
+        }
+}
+
+/* The same by a tree, a group of outputs at a time. */
+static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                          size_t m, const struct matrix *w, uint64_t first, size_t n,
+                          const struct sum_tree *tree)
+{
+    float room[SUMS * FEW * GROUP];
+
+    for (size_t j = 0; j < n; j += GROUP) {
         struct sums s = { .y = y + j,
                           .y_stride = y_stride,
-                          .room = panel ? room : few,
+                          .room = room,
                           .m = m,
-                          .n = n - j < outs ? n - j : outs };
+                          .n = n - j < GROUP ? n - j : GROUP };
         struct terms of = { 0 };
 
         for (int k = 0; k < tree->n; k++) {
@@ -674,13 +258,124 @@ static void dot_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
             float *to = sum_at(&s, s.count, &stride);
 
             of.count = tree->leaf[k].cols;
-            if (panel)
-                dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
-            else
-                dot_few(to, stride, x, x_stride, m, w, first + j, s.n, of);
+            dot_some(to, stride, x, x_stride, m, w, first + j, s.n, of);
             join_sums(&s, tree->leaf[k].adds);
-            of.start += of.count;
-            of.x += cpu_arranged(w->dtype, of.count);
+            next_terms(&of, w->dtype);
+        }
+    }
+}
+
+static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t first, size_t n,
+                    const struct sum_tree *tree)
+{
+#if CPU_HAS_WIDE
+    for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
+         m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
+        dot_eight(y, y_stride, x, x_stride, w, first, tiles, tree);
+        dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
+                      n - tiles, tree);
+    }
+#endif
+    if (m)
+        dot_some_tree(y, y_stride, x, x_stride, m, w, first, n, tree);
+}
+
+/* Many: a panel of weights is widened, and used for all rows. */
+static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct matrix *w, uint64_t first, size_t n,
+                     struct terms of, float *panel)
+{
+    for (uint64_t k = 0; k < of.count; k += BLOCK) {
+        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+
+        for (size_t j = 0; j < n; j += PANEL) {
+            size_t some = n - j < PANEL ? n - j : PANEL;
+            struct weight_rows at =
+                widen_panel(w, first + j, some, of.start + k, terms, panel);
+
+            tile_f32.dot(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
+                         cpu_arranged(w->dtype, terms), k > 0);
+        }
+    }
+}
+
+void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+                  const struct matrix *w, uint64_t first, size_t n, float *panel)
+{
+    const struct sum_tree all = whole_row(w);
+
+    if (panel)
+        dot_many(y, y_stride, x, x_stride, m, w, first, n,
+                 (struct terms){ .count = w->cols }, panel);
+    else
+        dot_few(y, y_stride, x, x_stride, m, w, first, n, &all);
+}
+
+size_t cpu_panel_floats(void)
+{
+    return (size_t)PANEL * (BLOCK + APART);
+}
+
+/* ---- y = x W ---- */
+
+/* y[M][outputs FIRST to FIRST + N] of x W. */
+static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stride,
+                        size_t m, const struct matrix *w, uint64_t row, uint64_t in,
+                        uint64_t first, size_t n)
+{
+    float wide[DEEP * STRIP];
+
+    for (size_t i = 0; i < m; i++)
+        memset(y + i * y_stride, 0, n * sizeof(*y));
+    for (uint64_t k = 0; k < in; k += DEEP) {
+        size_t terms = in - k < DEEP ? (size_t)(in - k) : DEEP, stride = w->cols;
+        const char *at = element(w, row + k, first);
+        enum dtype type = w->dtype;
+
+        if (m > FEW && type != DTYPE_F32) {
+            for (size_t i = 0; i < terms; i++)
+                cpu_widen(w, (row + k + i) * w->cols + first, n, wide + i * STRIP);
+            at = (const char *)wide;
+            stride = STRIP;
+            type = DTYPE_F32;
+        }
+        tiles_of(type)->outer(y, y_stride, x + k, x_stride, at, stride, m, n, terms);
+    }
+}
+
+void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+                    size_t m, const struct matrix *w, uint64_t row, uint64_t in,
+                    uint64_t first, size_t n)
+{
+    for (size_t j = 0; j < n; j += STRIP)
+        outer_strip(y + j, y_stride, x, x_stride, m, w, row, in, first + j,
+                    n - j < STRIP ? n - j : STRIP);
+}
+
+/* ---- by trees ---- */
+
+/* y[M][N] = x w^T by TREE, of many rows. */
+static void dot_many_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
+                          size_t m, const struct matrix *w, uint64_t first, size_t n,
+                          const struct sum_tree *tree, float *panel, float *room)
+{
+    for (size_t j = 0; j < n; j += PANEL) {
+        struct sums s = { .y = y + j,
+                          .y_stride = y_stride,
+                          .room = room,
+                          .m = m,
+                          .n = n - j < PANEL ? n - j : PANEL };
+        struct terms of = { 0 };
+
+        for (int k = 0; k < tree->n; k++) {
+            size_t stride;
+            float *to = sum_at(&s, s.count, &stride);
+
+            of.count = tree->leaf[k].cols;
+            dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
+            join_sums(&s, tree->leaf[k].adds);
+            next_terms(&of, w->dtype);
         }
     }
 }
@@ -750,9 +445,11 @@ static void linear_outputs(void *arg, size_t task, int thread)
     const float *x = p->apart;
     float *panel = p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL;
 
-    if (p->tree)
-        dot_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree,
-                 panel, p->rooms + (size_t)thread * p->room);
+    if (p->tree && panel)
+        dot_many_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
+                      p->tree, panel, p->rooms + (size_t)thread * p->room);
+    else if (p->tree)
+        dot_few(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree);
     else
         cpu_dot_rows(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
                      panel);
@@ -776,7 +473,7 @@ static void set_apart(void *arg, size_t task, int thread)
     const struct product *p = arg;
     float *to = p->apart + task * p->x_stride;
     const float *x = p->x + task * p->in;
-    const struct sum_tree whole = { .n = 1, .leaf = { { .cols = p->in } } };
+    const struct sum_tree whole = whole_row(p->w);
     const struct sum_tree *tree = p->tree ? p->tree : &whole;
 
     (void)thread;
@@ -865,13 +562,13 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 {
     struct weight_rows rows = { .data = (const char *)w, .stride = w_stride };
 
-    tiles_f32(y, y_stride, x, x_stride, &rows, m, n, terms, false);
+    tile_f32.dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }
 
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n, size_t terms)
 {
-    outer_f32(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
+    tile_f32.outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
 }
 
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c)

@@ -1,4 +1,4 @@
-# lib/cpu - the operations on the CPU, one to a file
+# lib/cpu - the operations on the CPU, one to a file; tile-TYPE are the loops of linear
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
     %D%/backend.c \
@@ -8,7 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/embedding.c \
     %D%/gradient.c \
     %D%/kernels.c \
-    %D%/linear.c \
+    %D%/linear.c %D%/linear.h \
     %D%/norm.c \
     %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
@@ -16,5 +16,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/route.c \
     %D%/sample.c \
     %D%/team.c \
+    %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c \
     %D%/vec.h \
     %D%/widen.c

@@ -52,24 +52,22 @@ static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
     memcpy(out, &w, sizeof(*out));
 }
 
-/* f16 in the lower halves of W: rebias the exponent by a multiplication, which also
- * makes subnormals right */
+/* f16 in the lower halves of *h: rebias the exponent by a multiplication, which also
+ * makes subnormals right.  Infinities and NaN are then 0x1p16 at least, and have all
+ * bits of the exponent set: by arithmetic on the sign of a sum, as a compiler makes
+ * sixteen scalar operations of a comparison where there is no mask register. */
 static inline __attribute__((always_inline)) void vec_widen_f16(vec *out,
                                                                 const vec_u32 *h)
 {
-    vec_u32 w, sign, mag, special;
+    vec_u32 w = *h, sign = (w & 0x8000u) << 16, mag = (w & 0x7fffu) << 13;
+    vec_i32 special;
     vec scaled;
 
-    w = *h;
-    sign = (w & 0x8000u) << 16;
-    mag = (w & 0x7fffu) << 13;
-    special = (vec_u32)((w & 0x7c00u) == 0x7c00u) & 0x70000000u; /* infinity, NaN */
     memcpy(&scaled, &mag, sizeof(scaled));
     scaled *= 0x1p112f;
     memcpy(&w, &scaled, sizeof(w));
-    w = (w & ~((vec_u32)(special != 0u))) |
-        ((mag | 0x7f800000u) & (vec_u32)(special != 0u));
-    w |= sign;
+    special = (vec_i32)(w + 0x38800000u) >> 31; /* 0x1p16 is 0x47800000 */
+    w |= ((vec_u32)special & 0x7f800000u) | sign;
     memcpy(out, &w, sizeof(*out));
 }
 
@@ -168,6 +166,17 @@ static inline bool cpu_is_wide(void)
 static inline CPU_WIDE __attribute__((always_inline)) void vec_hold(vec *v)
 {
     __asm__("" : "+v"(*v));
+}
+
+/* *sum += *a * *b, rounded once, as compilers fuse it; without the copies of *sum that
+ * they make where it takes nearly all registers. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_fuse(vec *sum, const vec *a, const vec *b)
+{
+    vec to = *sum, by = *b;
+
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(*a), "v"(by));
+    *sum = to;
 }
 
 /* out[i] = the lanes of v[i * STRIDE] added as vec_sum does, of eight vectors at a

@@ -1,4 +1,4 @@
-/* values - the values of a forward pass, and what keeps them for the backward pass */
+/* values - the values of a forward pass and the instructions that save them */
 #include "lib/estimate/values.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void mark_logits(struct values *v, int value)
     }
 }
 
-/* Mark the sources of INST that a column-parallel product reads. */
+/* Marks the source of INST if INST is a column-parallel product. */
 static void mark_gathered(struct values *v, const struct inst *inst)
 {
     const struct program *p = v->a->program;
@@ -104,7 +104,7 @@ uint64_t values_columns(const struct values *v, const struct value *value)
     return values_of_experts(v, value->mixture, value->cols);
 }
 
-/* What VALUE adds to a sum. */
+/* The elements of VALUE, by placement. */
 static struct columns columns_of(const struct values *v, int value)
 {
     const struct value *its = &v->a->program->value[value];

@@ -1,9 +1,9 @@
-/* quant - the companions of quantised weights: scales, zeros, packed values
+/* quant - the companions of quantized weights: scales, zero points, packed values
  *
- * FP8 blocks: as DeepSeek-V3's checkpoints have them.  GPTQ: Frantar et al. 2022, in
- * AutoGPTQ's layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers
- * et al. 2022; compressed-tensors: the library of that name, its formats
- * "float-quantized" and "pack-quantized", whose settings are those of config_groups. */
+ * FP8 blocks: as in DeepSeek-V3's checkpoints.  GPTQ: Frantar et al. 2022, AutoGPTQ's
+ * layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers et al.
+ * 2022; compressed-tensors: that library's formats "float-quantized" and
+ * "pack-quantized", with the settings in config_groups. */
 #include "lib/model/quant.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@
 #include "lib/base/str.h"
 #include "lib/model/bind.h"
 
-/* Along which of the weight's axes an axis lies, and by what it is divided. */
+/* The axis of the weight that a companion's axis follows, and its divisor. */
 enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
 enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
 
 struct companion {
-    const char *method; /* with "/" and a strategy where it is for that alone */
+    const char *method; /* "method/strategy" if for one strategy only */
     const char *suffix;
-    bool replaces; /* it stands for the weight, which is not stored */
+    bool replaces; /* stored in place of the weight */
     int ndim;
     struct {
         enum along along;
@@ -92,8 +92,8 @@ static const cJSON *setting(const struct model *m, const char *key)
     return key ? cJSON_GetObjectItemCaseSensitive(q, key) : q;
 }
 
-/* The same of the weights: compressed-tensors has a group of targets with settings of
- * their own, and other names for them. */
+/* The setting for weights: compressed-tensors keeps it in a group of targets, under the
+ * name GROUPED. */
 static const cJSON *weight_setting(const struct model *m, const char *key,
                                    const char *grouped)
 {
@@ -112,8 +112,7 @@ static uint64_t number(const cJSON *j, uint64_t otherwise)
                : otherwise;
 }
 
-/* Elements of the weight's axis, N long, that one element of the companion's stands
- * for. */
+/* Elements of the weight's axis of size N per element of the companion's axis. */
 static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
 {
     const cJSON *blocks = weight_setting(m, "weight_block_size", "block_structure"),
@@ -124,7 +123,7 @@ static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
     case BY_ONE:
     case BY_PAIR:
         break;
-    case BY_PACK: /* values of so many bits in a word of 32 */
+    case BY_PACK: /* values of that many bits in a 32-bit word */
         return bits <= 32 ? 32 / bits : 1;
     case BY_GROUP: /* -1: one group */
         return number(group, n);
@@ -149,8 +148,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Units are dealt in such numbers that cuts fall on whole blocks, where that can be
- * said of one dealt symbol. */
+/* Raises the grain of A's sharded symbols so that shards are whole blocks; not possible
+ * for symbols sharded in groups. */
 static void raise_grain(struct model *m, const struct axis *a, uint64_t block)
 {
     for (int i = 0; i < a->n; i++)
@@ -182,7 +181,7 @@ static int make_axis(struct model *m, struct axis *out, const struct tensor_def 
     return 0;
 }
 
-/* The base's name patterns with SUFFIX in the place of "weight". */
+/* The base's name patterns with SUFFIX instead of "weight". */
 static void make_names(struct tensor_def *d, const struct tensor_def *base,
                        const char *suffix)
 {
@@ -218,8 +217,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
 
 /* ---- matching ---- */
 
-/* "bitsandbytes" in 4 bits flattens a weight and its scales: no cut of them is exact.
- */
+/* bitsandbytes in 4 bits flattens a weight, so a shard of it is not a range. */
 int quant_check(const struct model *m, const struct model_input *in, size_t n,
                 struct err *err)
 {
@@ -238,7 +236,7 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
                             in[i].name);
 }
 
-/* Does C belong to METHOD?  It may name a strategy of it, after a slash. */
+/* Is C for METHOD?  C's method may be followed by "/strategy". */
 static bool is_method(const struct companion *c, const char *method)
 {
     size_t n = strcspn(c->method, "/");
@@ -248,7 +246,7 @@ static bool is_method(const struct companion *c, const char *method)
 
 int quant_check_config(const struct model *m, bool known, struct err *err)
 {
-    /* layouts in which the methods' tools store what is described above */
+    /* layouts described in the table above */
     static const struct {
         const char *method, *key, *layout[3];
     } layouts[] = {
@@ -256,7 +254,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
         { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
     };
     const cJSON *method = setting(m, "quant_method");
-    /* the first files of bitsandbytes do not name it */
+    /* early bitsandbytes files have no quant_method */
     const char *name = cJSON_IsString(method) ? method->valuestring
                        : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
                            ? "bitsandbytes"

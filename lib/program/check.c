@@ -1,4 +1,4 @@
-/* check - is a family sound? */
+/* check - checks of a family file */
 #include "lib/program/check.h"
 
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 #include "lib/model/partconfig.h"
 #include "lib/program/program.h"
 
-/* A name that is a symbol, a tensor or a rotary table may not be another of them
- * too. */
+/* Symbols, tensors and rotary tables share one name space. */
 static int check_names(const struct family *f, struct err *err)
 {
     const struct family_table *tables[] = { &f->symbols, &f->tensors, &f->rope };
@@ -38,7 +37,8 @@ static void print_shape(struct str *out, const struct model_tensor *t,
     str_addc(out, ']');
 }
 
-/* "wq  model.layers.0...  [heads*head_dim, hidden] = [64, 64]: [32, 64] [32, 64]" */
+/* Adds "wq  model.layers.0...  [heads*head_dim, hidden] = [64, 64]: [32, 64] [32,
+ * 64]" */
 static void report_tensor(struct str *out, const struct model *m, size_t i,
                           struct cutter *const part[2])
 {
@@ -81,7 +81,7 @@ out:
     return ret;
 }
 
-/* Every line types and is placed, on every rank and with every kind of end. */
+/* Builds the programs of all ranks: every line must have a type and a placement. */
 static int check_programs(const struct model *m, const struct mesh *mesh,
                           struct err *err)
 {
@@ -104,7 +104,7 @@ static int check_programs(const struct model *m, const struct mesh *mesh,
     return 0;
 }
 
-/* A family without lines is described to be cut, not to be run. */
+/* False for a family without lines: its checkpoints can be sharded, but not run. */
 static bool is_run(const struct model *m)
 {
     const struct family *f = model_family(m);
@@ -135,7 +135,7 @@ int model_check_lines(const struct model *m, struct err *err)
     return is_run(m) ? check_programs(m, &mesh, err) : 0;
 }
 
-/* A manifest holds the family as one text: that is a family too. */
+/* A manifest stores the family, with all that it extends, as one text: opens that. */
 static int check_flat(const struct model *m, const char *config, struct err *err)
 {
     struct model *flat;

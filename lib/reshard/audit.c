@@ -224,7 +224,7 @@ static void check_rank_config(const struct checkpoint *c, int p, struct report *
     struct err err = { 0 };
     uint64_t size;
 
-    if (!fs_exists(path))
+    if (!fs_may_exist(path))
         note(r, config, NULL, "missing");
     else if (fs_size(&size, path, &err) < 0)
         note_error(r, config, path, &err);
@@ -351,7 +351,11 @@ int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err)
 int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
                   struct err *err)
 {
-    if (!fs_is_dir(dir))
+    bool is_dir;
+
+    if (fs_find_dir(&is_dir, dir, err) < 0)
+        return -1;
+    if (!is_dir)
         return err_set(err, ERR_INPUT, "%s: not a directory", dir);
     if (c->manifest.training)
         return err_set(err, ERR_INPUT, "%s: has been trained: it has no original",

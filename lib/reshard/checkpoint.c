@@ -34,13 +34,13 @@ struct checkpoint_files {
     size_t tensor; /* the tensor that is being copied */
 };
 
-bool checkpoint_is_sharded(const char *path)
+int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err)
 {
     char *manifest = fs_join_dup(path, MANIFEST_NAME);
-    bool found = fs_exists(manifest);
+    int ret = fs_find(sharded, manifest, err);
 
     free(manifest);
-    return found;
+    return ret;
 }
 
 /* ---- opening ---- */
@@ -278,8 +278,11 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    bool bare = opt->draw && fs_is_dir(c->path) && !source_has_weights(c->path);
+    bool bare = false;
 
+    if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)
+        return -1;
+    bare = bare && !source_has_weights(c->path);
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
              : source_open(&c->source, c->path, err) < 0)
         return -1;
@@ -316,7 +319,7 @@ static void init_files(struct checkpoint *c)
     c->files = f;
 }
 
-int checkpoint_missing(const char *path, struct err *err)
+static int missing(const char *path, struct err *err)
 {
     static const char *const letters =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
@@ -337,6 +340,15 @@ int checkpoint_missing(const char *path, struct err *err)
     return -1;
 }
 
+int checkpoint_find(const char *path, struct err *err)
+{
+    bool found;
+
+    if (fs_find(&found, path, err) < 0)
+        return -1;
+    return found ? 0 : missing(path, err);
+}
+
 int checkpoint_open(struct checkpoint **out, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -346,11 +358,9 @@ int checkpoint_open(struct checkpoint **out, const char *path,
 
     opt = opt ? opt : &none;
     c->path = xstrdup(path);
-    if (!fs_exists(path)) {
-        checkpoint_missing(path, err);
+    if (checkpoint_find(path, err) < 0 ||
+        checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
-    }
-    c->sharded = checkpoint_is_sharded(path);
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;
     c->which = xmalloc(c->ntensors * sizeof(*c->which));

@@ -44,9 +44,9 @@ struct checkpoint_options {
     bool draw;               /* weights are not read, and may be missing */
 };
 
-/* Sets *err for PATH, which does not exist.  When PATH looks like a name on the hub,
- * the message says how to download it.  Returns -1. */
-int checkpoint_missing(const char *path, struct err *err);
+/* Checks that PATH exists: ERR_INPUT otherwise.  When PATH looks like a name on the hub,
+ * the message says how to download it. */
+MUST_CHECK int checkpoint_find(const char *path, struct err *err);
 
 /* Opens PATH, but not the shard files.  OPT may be NULL.  Errors as of the readers, and
  * of model_open and model_bind. */
@@ -60,8 +60,8 @@ bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 /* The tensor with the training state of weight I in ROLE (manifest.h), or -1. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
-/* True when PATH has a manifest. */
-bool checkpoint_is_sharded(const char *path);
+/* *sharded becomes true when PATH has a manifest. */
+MUST_CHECK int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err);
 
 /* Opens the weight files and checks size, names, types and shapes of shard files
  * against the manifest.  P >= 0: only the file of shard P.  checkpoint_copy and the

@@ -12,9 +12,12 @@
 
 enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
-static bool has_weights(const char *dir)
+static int find_weights(bool *found, const char *dir, struct err *err)
 {
-    return checkpoint_is_sharded(dir) || source_has_weights(dir);
+    if (checkpoint_is_sharded(found, dir, err) < 0)
+        return -1;
+    *found = *found || source_has_weights(dir);
+    return 0;
 }
 
 static int open_config(struct outline *o, const char *path,
@@ -65,7 +68,7 @@ static bool lacks_files(const char *path, const char *dir)
             break;
         }
         file = fs_join_dup(dir, name->valuestring);
-        lacks |= !fs_exists(file);
+        lacks |= !fs_may_exist(file);
         free(file);
     }
     cJSON_Delete(index);
@@ -78,11 +81,15 @@ static bool lacks_files(const char *path, const char *dir)
 static int open_any(struct outline *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
-    bool dir = fs_is_dir(path), index = !dir && str_ends(path, ".index.json");
+    bool dir, index, weights = false;
     char *where, *config;
     int ret;
 
-    if (dir && has_weights(path))
+    if (fs_find_dir(&dir, path, err) < 0 ||
+        (dir && find_weights(&weights, path, err) < 0))
+        return -1;
+    index = !dir && str_ends(path, ".index.json");
+    if (weights)
         return open_weights(o, path, opt, err);
     if (!dir && !index)
         return str_ends(path, ".safetensors") ? open_weights(o, path, opt, err)
@@ -123,8 +130,8 @@ int outline_open(struct outline *o, const char *path,
     static const struct checkpoint_options none = { 0 };
     struct outline made = { .dtype = DTYPE_F32 };
 
-    if (!fs_exists(path))
-        return checkpoint_missing(path, err);
+    if (checkpoint_find(path, err) < 0)
+        return -1;
     if (open_any(&made, path, opt ? opt : &none, err) < 0) {
         outline_close(&made);
         return -1;

@@ -233,12 +233,15 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
 /* Rejects attention that is not causal: it sees the tokens to be predicted. */
 int trainer_check(const struct program *p, struct err *err)
 {
-    for (int i = 0; i < p->nforward; i++)
-        if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
+    for (int i = 0; i < p->nforward; i++) {
+        struct op_scores scores = op_table[p->inst[i].op].scores(&p->inst[i]);
+
+        if (scores.heads && !scores.causal)
             return err_set(err, ERR_NO,
                            "family %s: attention is not causal; models that fill in "
                            "masked tokens cannot be trained",
                            p->model->family);
+    }
     return 0;
 }
 

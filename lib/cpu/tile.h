@@ -1,0 +1,376 @@
+/* tile - the loops of linear.h, for weights of any type
+ *
+ * A file that includes this instantiates them for one type: TILE_KERNELS. */
+#ifndef LIB_CPU_TILE_H
+#define LIB_CPU_TILE_H
+
+#include <string.h>
+
+#include "lib/cpu/linear.h"
+#include "lib/cpu/vec.h"
+
+#define EACH _Pragma("GCC unroll 8") for
+
+static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : 2;
+}
+
+/* The VEC weights at P; TYPE is a constant after inlining. */
+static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
+                                                       const void *p)
+{
+    if (type == DTYPE_F32)
+        vec_load_f32(out, p);
+    else if (type == DTYPE_BF16)
+        vec_load_bf16(out, p);
+    else
+        vec_load_f16(out, p);
+}
+
+/* N of them, and zeros. */
+static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype type,
+                                                            const void *p, size_t n)
+{
+    float all[VEC] = { 0 };
+
+    memcpy(all, p, n * size_of(type));
+    load(out, type, all);
+}
+
+/* Terms that the lanes of a vector, or of two, take at a time. */
+static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
+{
+    return type == DTYPE_F32 ? VEC : 2 * VEC;
+}
+
+/* Half HALF of a step of the weights at P. */
+static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
+                                                            const void *p, int half)
+{
+    if (type == DTYPE_F32)
+        vec_load_f32(out, p);
+    else if (type == DTYPE_BF16)
+        vec_pair_bf16(out, p, half);
+    else
+        vec_pair_f16(out, p, half);
+}
+
+/* ---- y = x W^T ---- */
+
+/* acc[i][j] += the terms of a half step: those at X of row i times those at W of row j;
+ * N of x where SOME.  The rows of x stay in registers meanwhile. */
+static inline __attribute__((always_inline)) void
+add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+         size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
+         int outs)
+{
+    vec xv[ROWS], wv;
+
+    EACH(int i = 0; i < rows; i++)
+    if (some)
+        load_some(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, n);
+    else
+        vec_load_f32(&xv[i], x + (size_t)i * x_stride);
+    EACH(int j = 0; j < outs; j++)
+    {
+        load_half(&wv, type, w + (size_t)j * w_stride * size_of(type), half);
+        EACH(int i = 0; i < rows; i++) acc[i][j] += wv * xv[i];
+    }
+}
+
+/* A step of terms. */
+static inline __attribute__((always_inline)) void
+add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, int rows, int outs)
+{
+    add_half(acc, x, x_stride, w, w_stride, type, 0, false, 0, rows, outs);
+    if (type != DTYPE_F32)
+        add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
+}
+
+/* The last N, less than a step: of f32 x ends there too. */
+static inline __attribute__((always_inline)) void
+add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
+         size_t w_stride, enum dtype type, size_t n, int rows, int outs)
+{
+    char all[OUTS][VEC * sizeof(float)] = { 0 };
+    const size_t stride = sizeof(*all) / size_of(type);
+
+    for (int j = 0; j < outs; j++)
+        memcpy(all[j], w + (size_t)j * w_stride * size_of(type), n * size_of(type));
+    if (type == DTYPE_F32)
+        add_half(acc, x, x_stride, all[0], stride, type, 0, true, n, rows, outs);
+    else
+        add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
+}
+
+/* y[i][j] = x_i . w_j, or += when ADD, over N terms; ROWS by OUTS of them, which are
+ * constants after inlining. */
+static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
+                                                       const float *x, size_t x_stride,
+                                                       const struct weight_rows *w,
+                                                       enum dtype type, size_t n,
+                                                       bool add, int rows, int outs)
+{
+    const size_t step = step_of(type);
+    vec acc[ROWS][OUTS];
+    size_t k = 0;
+
+    EACH(int i = 0; i < rows; i++)
+    EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
+    for (; w->ahead && k + step <= n; k += step) {
+        EACH(int j = 0; j < outs; j++)
+        __builtin_prefetch(
+            w->ahead + (k * (size_t)outs + (size_t)j * step) * size_of(type), 0, 2);
+        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
+                  rows, outs);
+    }
+    for (; k + step <= n; k += step)
+        add_terms(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
+                  rows, outs);
+    if (k < n)
+        add_last(acc, x + k, x_stride, w->data + k * size_of(type), w->stride, type,
+                 n - k, rows, outs);
+    EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
+    {
+        float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
+
+        *at = add ? *at + sum : sum;
+    }
+}
+
+/* ROWS of x by N outputs. */
+static inline __attribute__((always_inline)) void
+some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+          const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
+          bool add, int rows)
+{
+    const size_t outs = OUTS;
+    struct weight_rows at = *w;
+    size_t j = 0;
+
+    for (; j + outs <= n; j += outs, at.data += outs * w->stride * size_of(type))
+        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, (int)outs);
+    for (; j < n; j++, at.data += w->stride * size_of(type))
+        tile(y + j, y_stride, x, x_stride, &at, type, terms, add, rows, 1);
+}
+
+static inline __attribute__((always_inline)) void
+all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+         const struct weight_rows *rows_of_w, enum dtype type, size_t m, size_t n,
+         size_t terms, bool add)
+{
+    struct weight_rows w = *rows_of_w;
+    size_t i = 0;
+
+    for (; i + ROWS <= m; i += ROWS, w.ahead = NULL)
+        some_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, &w, type, n,
+                  terms, add, ROWS);
+    y += i * y_stride;
+    x += i * x_stride;
+    if (m - i == 3)
+        some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 3);
+    else if (m - i == 2)
+        some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 2);
+    else if (m - i == 1)
+        some_rows(y, y_stride, x, x_stride, &w, type, n, terms, add, 1);
+}
+
+static inline __attribute__((always_inline)) void
+widen_pairs(float *to, const char *from, enum dtype type, size_t n)
+{
+    if (type == DTYPE_F32)
+        memcpy(to, from, n * sizeof(*to));
+    for (size_t k = 0; type != DTYPE_F32 && k < n; k += 2 * VEC)
+        for (int half = 0; half < 2; half++) {
+            vec v;
+
+            load_half(&v, type, from + k * size_of(type), half);
+            memcpy(to + k + (size_t)half * VEC, &v, sizeof(v));
+        }
+}
+
+#if CPU_HAS_WIDE
+/* Eight rows of x in a tile, so that a weight is widened once for all of them.  x takes
+ * turns in one register, the weights stay in three. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, int half, bool some, size_t n)
+{
+    vec wv[EIGHT_OUTS], xv;
+
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    {
+        load_half(&wv[j], type, w + (size_t)j * w_stride * size_of(type), half);
+        vec_hold(&wv[j]);
+    }
+    EACH(int i = 0; i < EIGHT; i++)
+    {
+        if (some)
+            load_some(&xv, DTYPE_F32, x + (size_t)i * x_stride, n);
+        else
+            vec_load_f32(&xv, x + (size_t)i * x_stride);
+        vec_hold(&xv);
+        EACH(int j = 0; j < EIGHT_OUTS; j++) vec_fuse(&acc[i][j], &wv[j], &xv);
+    }
+}
+
+/* sums[j][i] = x_i . w_j, or += when ADD, over N terms. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
+           const struct weight_rows *w, enum dtype type, size_t n, bool add)
+{
+    const size_t step = step_of(type);
+    const int halves = type == DTYPE_F32 ? 1 : 2;
+    vec acc[EIGHT][EIGHT_OUTS];
+    size_t k = 0;
+
+    EACH(int i = 0; i < EIGHT; i++)
+    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
+    for (; k + step <= n; k += step) {
+        EACH(int j = 0; j < EIGHT_OUTS; j++)
+        if (w->ahead)
+            __builtin_prefetch(
+                w->ahead + (k * EIGHT_OUTS + (size_t)j * step) * size_of(type), 0, 2);
+        EACH(int h = 0; h < halves; h++)
+        add_eight(acc, x + k + h * VEC, x_stride, w->data + k * size_of(type),
+                  w->stride, type, h, false, 0);
+    }
+    if (k < n) {
+        char all[EIGHT_OUTS][VEC * sizeof(float)] = { 0 };
+
+        for (size_t j = 0; j < EIGHT_OUTS; j++)
+            memcpy(all[j], w->data + (j * w->stride + k) * size_of(type),
+                   (n - k) * size_of(type));
+        for (int h = 0; h < halves; h++)
+            add_eight(acc, x + k + h * VEC, x_stride, all[0],
+                      sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
+    }
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    {
+        vec_half sum, had;
+
+        vec_sum_eight((float *)&sum, &acc[0][j], EIGHT_OUTS);
+        memcpy(&had, sums[j], sizeof(had));
+        if (add)
+            sum += had;
+        memcpy(sums[j], &sum, sizeof(sum));
+    }
+}
+
+#endif
+
+/* ---- y = x W ---- */
+
+/* acc[i] += x[i][k] w[k] for N terms k; the sums of VECS vectors of outputs begin as
+ * those at Y. */
+static inline __attribute__((always_inline)) void
+add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
+{
+    vec acc[ROWS][8], wv;
+
+    EACH(int i = 0; i < rows; i++)
+    EACH(int c = 0; c < vecs; c++)
+    vec_load_f32(&acc[i][c], y + (size_t)i * y_stride + c * VEC);
+    for (size_t k = 0; k < n; k++)
+        EACH(int c = 0; c < vecs; c++)
+        {
+            load(&wv, type, w + (k * w_stride + (size_t)c * VEC) * size_of(type));
+            EACH(int i = 0; i < rows; i++)
+            acc[i][c] += wv * x[(size_t)i * x_stride + k];
+        }
+    EACH(int i = 0; i < rows; i++)
+    EACH(int c = 0; c < vecs; c++)
+    memcpy(y + (size_t)i * y_stride + c * VEC, &acc[i][c], sizeof(acc[i][c]));
+}
+
+/* Fewer than VEC outputs. */
+static inline __attribute__((always_inline)) void
+add_outer_some(float *y, const float *x, const char *w, size_t w_stride,
+               enum dtype type, size_t n, size_t outs)
+{
+    vec acc, wv;
+
+    load_some(&acc, DTYPE_F32, y, outs);
+    for (size_t k = 0; k < n; k++) {
+        load_some(&wv, type, w + k * w_stride * size_of(type), outs);
+        acc += wv * x[k];
+    }
+    memcpy(y, &acc, outs * sizeof(*y));
+}
+
+static inline __attribute__((always_inline)) void
+outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
+           size_t w_stride, enum dtype type, size_t n, size_t outs, int rows)
+{
+    size_t j = 0;
+
+    for (; rows == 1 && j + 8 * VEC <= outs; j += 8 * VEC)
+        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
+                  n, rows, 8);
+    for (; j + 4 * VEC <= outs; j += 4 * VEC)
+        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
+                  n, rows, 4);
+    for (; j + VEC <= outs; j += VEC)
+        add_outer(y + j, y_stride, x, x_stride, w + j * size_of(type), w_stride, type,
+                  n, rows, 1);
+    for (int i = 0; i < rows && j < outs; i++)
+        add_outer_some(y + (size_t)i * y_stride + j, x + (size_t)i * x_stride,
+                       w + j * size_of(type), w_stride, type, n, outs - j);
+}
+
+static inline __attribute__((always_inline)) void
+outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
+          size_t w_stride, enum dtype type, size_t m, size_t outs, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + ROWS <= m; i += ROWS)
+        outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, w_stride,
+                   type, n, outs, ROWS);
+    for (; i < m; i++)
+        outer_rows(y + i * y_stride, y_stride, x + i * x_stride, x_stride, w, w_stride,
+                   type, n, outs, 1);
+}
+
+/* ---- for one type ---- */
+
+#if CPU_HAS_WIDE
+#define TILE_EIGHT(type)                                                      \
+    CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x, \
+                               size_t x_stride, const struct weight_rows *w,  \
+                               size_t terms, bool add)                        \
+    {                                                                         \
+        tile_eight(sums, x, x_stride, w, type, terms, add);                   \
+    }
+#define TILE_EIGHT_NAME eight
+#else
+#define TILE_EIGHT(type)
+#define TILE_EIGHT_NAME NULL
+#endif
+
+#define TILE_KERNELS(name, type)                                                       \
+    CPU_CLONES static void dot(float *y, size_t y_stride, const float *x,              \
+                               size_t x_stride, const struct weight_rows *w, size_t m, \
+                               size_t n, size_t terms, bool add)                       \
+    {                                                                                  \
+        all_rows(y, y_stride, x, x_stride, w, type, m, n, terms, add);                 \
+    }                                                                                  \
+    CPU_CLONES static void outer(float *y, size_t y_stride, const float *x,            \
+                                 size_t x_stride, const char *w, size_t w_stride,      \
+                                 size_t m, size_t outs, size_t n)                      \
+    {                                                                                  \
+        outer_all(y, y_stride, x, x_stride, w, w_stride, type, m, outs, n);            \
+    }                                                                                  \
+    CPU_CLONES static void widen(float *to, const char *from, size_t n)                \
+    {                                                                                  \
+        widen_pairs(to, from, type, n);                                                \
+    }                                                                                  \
+    TILE_EIGHT(type)                                                                   \
+    const struct tiles name = {                                                        \
+        .dot = dot, .eight = TILE_EIGHT_NAME, .outer = outer, .widen = widen           \
+    };
+
+#endif
