@@ -95,7 +95,8 @@ MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t 
 long model_find(const struct model *m, const char *name);
 
 /* Evaluates the N bytes of TEXT.  Names are symbols, then config keys; "layer" is LAYER
- * if that is at least 0.  On failure err->column counts within TEXT: see family_place. */
+ * if that is at least 0.  On failure err->column counts within TEXT: see family_place.
+ */
 MUST_CHECK int model_eval(const struct model *m, const char *text, size_t n, int layer,
                           struct expr_value *out, struct err *err);
 

@@ -44,8 +44,8 @@ struct checkpoint_options {
     bool draw;               /* weights are not read, and may be missing */
 };
 
-/* Checks that PATH exists: ERR_INPUT otherwise.  When PATH looks like a name on the hub,
- * the message says how to download it. */
+/* Checks that PATH exists: ERR_INPUT otherwise.  When PATH looks like a name on the
+ * hub, the message says how to download it. */
 MUST_CHECK int checkpoint_find(const char *path, struct err *err);
 
 /* Opens PATH, but not the shard files.  OPT may be NULL.  Errors as of the readers, and
