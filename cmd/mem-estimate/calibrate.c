@@ -1,4 +1,4 @@
-/* calibrate - a device's rates, from what was measured on it */
+/* calibrate - fits a device's rates to measurements */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/measured.h"
 
-/* What was measured beside what the rates tell, for each file. */
+/* Prints measured and predicted times for each file. */
 static void print_files(const struct measured *m, const struct calibration *c,
                         char *const *path, size_t n)
 {
