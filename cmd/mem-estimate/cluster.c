@@ -119,7 +119,7 @@ static int set_file(struct machine *m, const struct measured *device,
 {
     if (device->product[rate] <= 0)
         return err_set(err, ERR_USAGE,
-                       "--gpu-file: %s tells nothing of products of %s (--compute)",
+                       "--gpu-file: %s has no rate of products in %s (--compute)",
                        device->name, gpu_rate_names[rate]);
     m->peak = m->product = device->product[rate];
     m->attention = device->attention;

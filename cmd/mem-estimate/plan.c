@@ -253,7 +253,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     if (train && !kept->flash_given)
         note(r, "flash", "flash attention");
     if (train && p->gpus > 1)
-        note(r, "sequence_parallel", "values that are whole over tp cut by tokens");
+        note(r, "sequence_parallel",
+             "activations that tp replicates sharded by tokens");
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,
@@ -295,7 +296,7 @@ static int answer(const struct cmd *cmd, const struct planner_options *p,
                             : "measured",
               json);
     else if (!result->n)
-        err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
+        err_set(&err, ERR_NO, "nothing fits; without --emit, plan prints the reasons");
     else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
         return cmd_fail(cmd, &err);
     return err.kind ? cmd_fail(cmd, &err)
