@@ -79,7 +79,9 @@ am__v_EMU_1 =
 	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
 	    -x c++ -c -o $@ $<
 $(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
-EXTRA_DIST += $(emu_sources) %D%/gpu-models.c %D%/unit-gpu.c
+fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
+%D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
+EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
@@ -90,7 +92,9 @@ CLEANFILES += $(gpu_emulated)
 gpu_tests = %D%/gpu-models %D%/unit-gpu
 check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
 TESTS += $(gpu_tests)
-tests_unit_gpu_LDADD = %D%/libgpu-emu.a $(test_libs)
+tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
+tests_unit_gpu_LDADD = %D%/emu/fragments.emo %D%/libgpu-emu.a $(test_libs)
+CLEANFILES += %D%/emu/fragments.emo %D%/emu/fragments.o
 tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
 tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
@@ -128,6 +132,7 @@ shell_tests = \
     %D%/calibration.t \
     %D%/classify.t \
     %D%/completion.t \
+    %D%/compute.t \
     %D%/examples.t \
     %D%/experts.t \
     %D%/encoders.t \
@@ -161,6 +166,9 @@ shell_tests = \
     %D%/plot.t \
     %D%/pp-partition.t \
     %D%/pp-schedule.t \
+    %D%/kv-dtype.t \
+    %D%/mapped.t \
+    %D%/packed.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \
@@ -174,6 +182,7 @@ shell_tests = \
     %D%/deterministic.t \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
+    %D%/tp-run-torchrun.t \
     %D%/tp-run.t \
     %D%/two-stacks.t \
     %D%/train-examples.t \
@@ -353,7 +362,7 @@ check-emu-barriers: races-tree
 EXTRA_DIST += %D%/ptx/run
 if HAVE_CUDA
 check-ptx:
-	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%)
+	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%) $(top_srcdir)/%D%/emu/fragments.cu
 else
 check-ptx:
 	@echo 'this build has no nvcc: see ./configure --help' >&2; exit 1
@@ -362,7 +371,7 @@ endif
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
-tests_gpu_real_kernels_LDADD = $(test_libs)
+tests_gpu_real_kernels_LDADD = %D%/emu/fragments.o $(test_libs)
 tests_gpu_real_models_SOURCES = %D%/gpu/real-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_real_models_LDADD = $(program_libs)
 tests_gpu_time_attention_LDADD = $(test_libs)

@@ -247,7 +247,7 @@ status_is 2 "batches that contradict one another are refused"
 sed 's/"num_attention_heads":32/"num_attention_heads":2147483648/' llama.json > heads.json
 run mem-estimate infer heads.json
 status_is 3 "more heads than can be dealt are refused"
-err_has "heads.json: 'heads' is 2147483648, more than can be dealt" "by name"
+err_has "heads.json: 'heads' is 2147483648, more than can be sharded" "by name"
 
 # solving agrees with estimating
 n=$(mem-estimate solve --for seq --gpu-mem 16500MiB llama.json | sed 's/--seq //')
