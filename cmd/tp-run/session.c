@@ -475,6 +475,10 @@ static int set_comm(struct session *s, struct err *err)
     return 0;
 }
 
+const char *const session_compute_names[] = {
+    [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
+};
+
 /* What the cache keeps keys and values in. */
 static int set_cache(struct session *s, struct err *err)
 {
@@ -525,7 +529,8 @@ static void file_gone(int sig, siginfo_t *info, void *context)
 
 static void watch_files(const struct session *s)
 {
-    struct sigaction act = { .sa_sigaction = file_gone, .sa_flags = SA_SIGINFO };
+    struct sigaction act = { .sa_sigaction = file_gone,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
     mapped = s->checkpoint;
     sigemptyset(&act.sa_mask);
@@ -535,7 +540,7 @@ static void watch_files(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual = opt->same_bits ? "cpu" : opt->usual_backend;
+    const char *usual = opt->same_bits || opt->compute ? "cpu" : opt->usual_backend;
     const char *backend = opt->backend ? opt->backend : usual;
     int own;
 
@@ -543,11 +548,12 @@ int session_open(struct session *s, const struct cmd *cmd,
     s->machine.ops = backend_find(backend, err);
     if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+    if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
+        return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     watch_files(s);
-    s->launcher.timeout_s = opt->timeout;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);

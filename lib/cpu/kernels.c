@@ -47,8 +47,9 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
 
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                      tree_of(c, c->inst->tree), err);
+    return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
+        d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
+        err);
 }
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
@@ -87,6 +88,14 @@ static int kernel_add_vector(struct device *d, const struct call *c, struct err 
 {
     (void)err;
     cpu_add_vector(d, result(c), source(c, 0), c->w, rows_of(&c->y));
+    return 0;
+}
+
+static int kernel_xielu(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_xielu(d, result(c), source(c, 0), cpu_xielu_slopes(c->w, c->w2),
+              count_of(&c->y));
     return 0;
 }
 
@@ -324,6 +333,19 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
         }
     }
     free(own);
+    return 0;
+}
+
+static int kernel_temper(struct device *d, const struct call *c, struct err *err)
+{
+    const int32_t *at = c->step->index[program_positions(c->program, c->inst)];
+    double step = c->inst->temper.step, amount = c->inst->temper.amount;
+    size_t cols = c->y.cols;
+
+    (void)err;
+    for (size_t i = 0; i < rows_of(&c->y); i++)
+        cpu_scale(d, result(c) + i * cols, source(c, 0) + i * cols,
+                  1 + amount * log1p(floor((at[i] + 1.0) / step)), cols);
     return 0;
 }
 

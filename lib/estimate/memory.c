@@ -261,7 +261,7 @@ uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o
     if (habits_of(o).of_logit)
         return value + habits_of(o).of_logit;
     if (o->eager)
-        return value + 3 * sizeof(float);
+        return value + 3 * (a->narrow_loss ? o->compute_bytes : sizeof(float));
     return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
 }
 

@@ -322,7 +322,8 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
     if (need_symbol(m, e->key, e, &d->sym, err) < 0)
         return -1;
     if (s->scope[d->sym].value > MAX_DEALT)
-        return err_set(err, ERR_INPUT, "%s: '%s' is %llu, more than can be dealt (%d)",
+        return err_set(err, ERR_INPUT,
+                       "%s: '%s' is %llu, more than can be sharded (%d)",
                        s->config_name, e->key,
                        (unsigned long long)s->scope[d->sym].value, MAX_DEALT);
     s->scope[d->sym].dealt = true;

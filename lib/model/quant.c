@@ -302,7 +302,7 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
         i++;
     return i == n ? 0
                   : err_set(err, ERR_INPUT,
-                            "tensor %s: bitsandbytes weights of 4 bits cannot be cut",
+                            "tensor %s: 4-bit bitsandbytes weights cannot be sharded",
                             in[i].name);
 }
 
@@ -427,13 +427,14 @@ int quant_check_cut(const struct model *m, const struct share *share, struct err
             continue;
         for (int k = 0; k < d->ndim; k++) {
             if (!axis_is_aligned(&d->axis[k], &m->scope, share))
-                return err_set(err, ERR_NO, "tensor %s: a cut inside a block of %llu",
+                return err_set(err, ERR_NO,
+                               "tensor %s: a shard would end inside a block of %llu",
                                d->name[0], (unsigned long long)d->axis[k].block);
             if (reordered && k == 0 && d->ndim == 2 &&
                 axis_count(&d->axis[0], NULL, &m->scope, share) != d->axis[0].size)
                 return err_set(err, ERR_NO,
                                "tensor %s: rows in the order of activations (desc_act) "
-                               "cannot be cut",
+                               "cannot be sharded",
                                d->name[0]);
         }
     }

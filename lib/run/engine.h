@@ -70,6 +70,7 @@ void engine_drop(struct engine *e, uint64_t seed);
 struct segment {
     const int32_t *ids;         /* [n] */
     const int32_t *token_types; /* [n], or NULL: all 0 */
+    const int32_t *marks;       /* [n][MARKS], or NULL: all 0, the last the position */
     const int32_t *targets;     /* [n]: labels (next tokens) for "nll"; or NULL */
     size_t n;
     const int32_t *source; /* [nsource]: the encoder's input, in the first step of a

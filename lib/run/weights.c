@@ -1,4 +1,4 @@
-/* weights - the weights of one rank in memory */
+/* weights - the weights of one rank in device memory */
 #include "lib/run/weights.h"
 
 #include <pthread.h>
@@ -116,7 +116,7 @@ static int copy_in(const struct weights *w, struct loader *loader, size_t tensor
     return ret;
 }
 
-/* Weight I is what follows the one before it in the same tensor. */
+/* Makes weight I the slice that follows weight I - 1 in the same tensor. */
 static int next_slice(struct weights *w, int i)
 {
     struct matrix m = w->matrix[i - 1];
@@ -190,7 +190,8 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
     return ret;
 }
 
-/* A part of a padded table may have rows of zeros after those that are needed. */
+/* A shard of a padded table may have rows of zeros after the rows that the program
+ * needs. */
 static int load(struct weights *w, int i, struct loader *loader,
                 const struct checkpoint *c, const struct weight *need, bool padded,
                 struct err *err)
@@ -224,7 +225,7 @@ static int load(struct weights *w, int i, struct loader *loader,
     return place(w, i, loader, c, need->tensor, bytes, t->name, err);
 }
 
-/* A copy of a tied tensor must be what was loaded as weight I. */
+/* Checks that the stored copy of a tied tensor equals weight I. */
 static int check_copy(const struct weights *w, int i, struct link *link,
                       struct loader *loader, const struct checkpoint *c, size_t copy,
                       struct err *err)
@@ -257,7 +258,8 @@ static int check_copy(const struct weights *w, int i, struct link *link,
                           c->path, t->name, to->name);
 }
 
-/* The copies that an uncut checkpoint stores; those of a cut one were compared then. */
+/* Checks the copies in an unsharded checkpoint; those of a sharded one were checked by
+ * split. */
 static int check_copies(const struct weights *w, struct loader *loader,
                         const struct checkpoint *c, const struct program *program,
                         struct err *err)

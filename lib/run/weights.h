@@ -1,4 +1,4 @@
-/* weights - the weights of one rank in memory */
+/* weights - the weights of one rank in device memory */
 #ifndef LIB_RUN_WEIGHTS_H
 #define LIB_RUN_WEIGHTS_H
 
