@@ -32,6 +32,7 @@ struct buffer {
     size_t most;         /* capacity in rows */
     uint64_t cols;
     enum dtype dtype;
+    uint64_t width; /* of a cache of I8: columns that share a scale */
 };
 
 /* Inputs of a step's kernels other than activations and weights; device memory. */

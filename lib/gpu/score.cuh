@@ -84,6 +84,8 @@ static __device__ inline void visible(const struct attention *a, struct range r,
 {
     int64_t low = r.first_key, high = low + r.keys, window = (int64_t)a->window;
 
+    if (a->chunked)
+        window = position % window + 1;
     if (a->causal && position + 1 < high)
         high = position + 1;
     if (window && position + 1 - window > low)

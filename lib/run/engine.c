@@ -44,6 +44,8 @@ struct engine {
     struct replays replays;
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
+    int (*settle)(void *arg, struct err *err); /* or NULL */
+    void *settle_arg;
 };
 
 /* ---- opening ---- */
@@ -96,6 +98,7 @@ int engine_open(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
+                                  .dtype = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
@@ -476,7 +479,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->index[k] = upload_add(u, NULL,
                                  k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
                                  : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
-                                                    : tokens,
+                                 : k >= INDEX_MARK && !e->p->marks ? 0
+                                                                   : tokens,
                                  unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
@@ -510,6 +514,11 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
+        for (int k = 0; k < MARKS && e->p->marks; k++)
+            index[INDEX_MARK + k][row + i] = s->marks ? s->marks[at * MARKS + (size_t)k]
+                                             : k < MARKS - 1
+                                                 ? 0
+                                                 : index[INDEX_POSITIONS][row + i];
         length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
         token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
@@ -615,6 +624,13 @@ static bool is_shared_out(const struct engine *e, const struct inst *inst)
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg)
+{
+    e->settle = settle;
+    e->settle_arg = arg;
+}
+
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
@@ -697,6 +713,8 @@ int engine_forward(struct engine *e, const struct segment *segment, size_t n,
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);
+    if (e->settle && e->settle(e->settle_arg, err) < 0)
+        return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 
