@@ -24,6 +24,8 @@ struct report {
 void report_json(const struct report *r);
 void report_text(const struct report *r);
 /* LINES to S as a JSON array of texts. */
+/* Prints HEAD and ITEMS (with "; " between) in lines of 100 columns. */
+void report_items(const char *head, const char *items);
 void report_add_lines(struct str *s, const char *lines);
 /* The formulas of the kind with the largest total, with their numbers, as lines; none
  * of an impossible layout.  The caller frees it. */
