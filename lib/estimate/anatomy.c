@@ -166,12 +166,20 @@ static void add_weight(struct weight_sum *sum, const struct builder *b, size_t i
     }
 }
 
-/* Bytes of N elements of tensor I in the checkpoint; 0 without one. */
+/* Bytes of N elements of tensor I in the checkpoint, or unpacked; 0 without one. */
 static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
-                             const enum dtype *stored)
+                             const enum dtype *stored, bool unpacked)
 {
+    struct model_packing p;
     uint64_t bytes = 0;
 
+    if (stored && unpacked && model_kind(m, m->tensor[i].kind).companion_of >= 0)
+        return 0;
+    if (stored && unpacked && model_packing(m, i, &p) && p.part[PACKED_SCALES] >= 0)
+        return n *
+               (uint64_t)dtype_bits(model_unpacked(
+                   m, &p, stored[m->tensor[p.part[PACKED_SCALES]].source])) /
+               8;
     if (stored && m->tensor[i].source >= 0 &&
         !dtype_bytes(&bytes, stored[m->tensor[i].source], n))
         bytes = n * (uint64_t)dtype_bits(stored[m->tensor[i].source]) / 8;
@@ -200,7 +208,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
             if (n > b->a->largest)
                 b->a->largest = n;
         }
-        sum->bytes += stored_bytes(b->m, i, n, stored);
+        sum->bytes += stored_bytes(b->m, i, n, stored, b->opt && b->opt->unpacked);
         if (outline_has(b->m, i))
             add_weight(sum, b, i, n, rows, sides);
     }
@@ -485,14 +493,21 @@ static void add_cache(struct builder *b, struct unit *u, int value)
     b->cache_of[value] = u->ncaches - 1;
 }
 
-/* Attention reads cached keys and values no further back than its window. */
-static void note_window(struct builder *b, const struct inst *inst)
+/* Attention reads cached keys and values by heads, no further back than its window. */
+static void note_reader(struct builder *b, const struct inst *inst)
 {
-    for (int k = 1; k < inst->nsrc; k++)
-        if (b->cache_of[inst->src[k]] >= 0)
-            values_unit(&b->values, inst->src[k])
-                ->cache[b->cache_of[inst->src[k]]]
-                .window = op_table[inst->op].scores(inst).window;
+    for (int k = 1; k < inst->nsrc; k++) {
+        int at = b->cache_of[inst->src[k]];
+        struct unit_cache *c;
+
+        if (at < 0)
+            continue;
+        c = &values_unit(&b->values, inst->src[k])->cache[at];
+        if (op_table[inst->op].scores(inst).window)
+            c->window = op_table[inst->op].scores(inst).window;
+        if (inst->op == OP_ATTENTION)
+            c->heads = inst->attention.kv_heads;
+    }
 }
 
 static void read_role(struct builder *b, struct unit *u, const struct inst *inst)
@@ -552,8 +567,8 @@ static void read_program(struct builder *b)
         read_instruction(b, &p->inst[b->at]);
     }
     for (int i = 0; i < p->ninsts; i++)
-        if (op_table[p->inst[i].op].scores(&p->inst[i]).window)
-            note_window(b, &p->inst[i]);
+        if (op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+            note_reader(b, &p->inst[i]);
     backward_find_worst(&b->values);
 }
 

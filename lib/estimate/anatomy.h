@@ -38,6 +38,7 @@ struct weight_sum {
 /* One KV cache entry of a layer. */
 struct unit_cache {
     uint64_t cols;   /* elements per token on this rank */
+    uint64_t heads;  /* of these elements; 0: unknown */
     uint64_t window; /* tokens that attention reads; 0: all */
 };
 
@@ -134,6 +135,7 @@ struct anatomy_options {
     bool eager;          /* PyTorch's eager mode: one kernel per operation */
     bool narrow;         /* activations have fewer bits than f32 */
     bool scores;         /* attention saves its scores (no flash attention) */
+    bool unpacked;       /* quantised weights are unpacked when they are loaded */
 };
 
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]

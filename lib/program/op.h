@@ -67,6 +67,10 @@
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
+    /* an activation with two weights of one element: of what is above zero, and of    \
+     * the rest */                                                                     \
+    ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* over the columns of each row */                                                 \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
@@ -107,6 +111,10 @@
     /* rotates each head; src a, angles */                                             \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    /* y[t] = a[t] (1 + amount log(1 + t's position plus 1, in whole steps)) */        \
+    ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
     ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
         NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
@@ -216,7 +224,7 @@
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
-     * is reversed.  The next five add to the gradient of their weight. */             \
+     * is reversed.  The next six add to the gradient of their weight. */             \
     /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
@@ -236,12 +244,20 @@
     ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
+    /* += that of one of xielu's, of what is above zero if number; src d, a */         \
+    ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t][0] = a[t] . b[t] */                                                        \
     ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
     /* src d, a */                                                                     \
     ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
         NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(XIELU_BACK, xielu_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
     /* src d, a */                                                                     \
     ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \

@@ -159,8 +159,8 @@ static int final(struct reverse *r, int v)
 static int refuse_sum(const struct reverse *r, const char *what)
 {
     return err_set(r->b->err, ERR_NO,
-                   "tp %d: deterministic training: %s adds up what several ranks have, "
-                   "by no tree",
+                   "tp %d: deterministic training: %s is a sum over ranks that no tree "
+                   "fixes",
                    r->p->mesh.size[MESH_TP], what);
 }
 
@@ -270,6 +270,12 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
+static int reverse_temper(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_TEMPER, d, 1, &d)->dst);
+    return 0;
+}
+
 /* The seed is the same, so the same elements are dropped. */
 static int reverse_dropout(struct reverse *r, int d)
 {
@@ -302,6 +308,21 @@ static int elementwise(struct reverse *r, int d, enum op op)
 static int reverse_activation(struct reverse *r, int d)
 {
     return elementwise(r, d, OP_ACTIVATION_BACK);
+}
+
+static int reverse_xielu(struct reverse *r, int d)
+{
+    int src[] = { d, r->inst.src[0] };
+    struct inst *inst = emit_like(r, OP_XIELU_BACK, d, 2, src);
+
+    inst->weight = r->inst.weight;
+    inst->weight2 = r->inst.weight2;
+    add_to_source(r, 0, inst->dst);
+    r->inst.number = 1;
+    emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight, 2, src);
+    r->inst.number = 0;
+    emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight2, 2, src);
+    return 0;
 }
 
 static int reverse_softmax(struct reverse *r, int d)
@@ -360,7 +381,7 @@ static int norm_over_ranks(struct reverse *r, int d, bool centred)
     struct inst *inst;
 
     if (is_spread(r))
-        return refuse_sum(r, "a norm over what is cut");
+        return refuse_sum(r, "a norm over a sharded axis");
     r->inst.norm.centred = centred;
     inst = emit(r, OP_NORM_TERMS, d, TERMS, TERMS);
     memcpy(inst->src, terms, sizeof(terms));
