@@ -129,7 +129,7 @@ sed 's/,"tokens_per_second.*//' "bits--tp 2 --pp 2 --dp 2/log.jsonl" | grep grad
 ok "so have losses and norms" cmp first second
 run train --deterministic --tp 2 -o none "$data/models/qwen3"
 status_is 1 "--deterministic is refused where a gradient's sum over the ranks has no tree"
-err_has "q_norm.weight adds up what several ranks have" "and the weight is named"
+err_has "q_norm.weight is a sum over ranks" "and the weight is named"
 run train --deterministic --tp 2 -o none "$data/models/gpt2-hub"
 err_has "before a fused product" "so are fused weights"
 train --pp 1 -o pp1 "$model"

@@ -1,4 +1,4 @@
-/* calibrate - a device's rates, from what was measured on it */
+/* calibrate - fits a device's rates to measurements */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/measured.h"
 
-/* What was measured beside what the rates tell, for each file. */
+/* Prints measured and predicted times for each file. */
 static void print_files(const struct measured *m, const struct calibration *c,
                         char *const *path, size_t n)
 {
@@ -22,7 +22,7 @@ static void print_files(const struct measured *m, const struct calibration *c,
                 seconds += token ? c[i].part[k].decode : c[i].part[k].prefill;
             line = token ? xstrdup("a token")
                          : str_dupf("%" PRIu64 " tokens", c[i].tokens);
-            printf("%-12s %10.4g ms measured %10.4g ms told %+6.1f %%  ", line,
+            printf("%-12s %10.4g ms measured %10.4g ms predicted %+6.1f %%  ", line,
                    1e3 * seconds, 1e3 * told,
                    100 * (seconds > 0 ? told / seconds - 1 : 0));
             cmd_puts(path[i]);
@@ -97,7 +97,7 @@ int calibrate_main(const char *program, int argc, char **argv)
     m.memory = memory ? memory : m.memory;
     if (!m.memory) {
         err_set(&err, ERR_USAGE,
-                "--gpu-mem is missing: %s was measured on a GPU and tells none",
+                "--gpu-mem is missing: %s was measured on a GPU and has no memory size",
                 path[0]);
         goto out;
     }

@@ -1,11 +1,11 @@
-/* cluster - the machine that a plan is made for, and what is assumed of it
+/* cluster - the machine of a plan, and what is assumed about it
  *
- * Attention reaches half of what its fastest kernels do, and a fifth of what weights
- * and gradients are exchanged is hidden behind products: that is what published runs
- * ask for (tests/bench/planner.sh), by whatever means they did it.  Memory moves nine
- * tenths of what data sheets say, 3.0 of 3.35 TB/s on an H100, links four fifths: sums
- * over eight H100 move about 360 of 450 GB/s.  A hop of a collective takes 2.5 us
- * within a node (a sum over eight devices 35 us) and 5 us between nodes. */
+ * Attention at half the rate of its fastest kernels, and a fifth of the communication
+ * of weights and gradients hidden behind products: these two fit published runs best
+ * (tests/bench/planner.sh).  Memory at nine tenths of the data sheet (3.0 of 3.35 TB/s
+ * on an H100), links at four fifths (an all-reduce over eight H100 moves about 360 of
+ * 450 GB/s).  A hop of a collective takes 2.5 us inside a node (an all-reduce over
+ * eight devices 35 us) and 5 us between nodes. */
 #include "cmd/mem-estimate/cluster.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
 static const double HIDDEN = 0.2, NET = 50e9;
 enum { PER_NODE = 8 };
 
-/* "400Gbit", "400Gb" or "50GB", a second ("/s" and "ps" may follow), in bytes; false
- * for anything else, "gb" among it, which is neither. */
+/* Parses "400Gbit", "400Gb" or "50GB" per second ("/s" or "ps" may follow) to bytes/s;
+ * false for anything else, such as the ambiguous "gb". */
 static bool parse_rate(const char *text, double *out)
 {
     static const struct {
@@ -53,7 +53,7 @@ static bool parse_rate(const char *text, double *out)
     return false;
 }
 
-/* Where assumptions are written. */
+/* Receives the assumptions: as text and as JSON objects. */
 struct notes {
     struct str *text, *codes;
 };
@@ -91,7 +91,7 @@ static void set_device(struct machine *m, const struct gpu *gpu, enum gpu_rate r
     set_link(m, gpu, notes);
 }
 
-/* Rates as they were measured; those between ranks only where there were several. */
+/* Sets the rates of a calibration; *links if it has rates between ranks. */
 static int set_measured(struct machine *m, const char *path, bool *links,
                         struct err *err)
 {
@@ -113,13 +113,13 @@ static int set_measured(struct machine *m, const char *path, bool *links,
     return 0;
 }
 
-/* The rates of a device's file, as they are. */
+/* Sets the rates of a device file. */
 static int set_file(struct machine *m, const struct measured *device,
                     enum gpu_rate rate, struct err *err)
 {
     if (device->product[rate] <= 0)
         return err_set(err, ERR_USAGE,
-                       "--gpu-file: %s tells nothing of products of %s (--compute)",
+                       "--gpu-file: %s has no rate of products in %s (--compute)",
                        device->name, gpu_rate_names[rate]);
     m->peak = m->product = device->product[rate];
     m->attention = device->attention;
@@ -134,7 +134,8 @@ static int set_file(struct machine *m, const struct measured *device,
     return 0;
 }
 
-/* No calibration tells of attention; where products are of fewer bits it is not. */
+/* Sets attention's rate, which calibrations lack; it is a 16-bit rate even if products
+ * have fewer bits. */
 static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
                           bool second, const struct notes *notes)
 {

@@ -1,4 +1,4 @@
-/* cluster - the machine that a plan is made for, and what is assumed of it */
+/* cluster - the machine of a plan, and what is assumed about it */
 #ifndef CMD_MEM_ESTIMATE_CLUSTER_H
 #define CMD_MEM_ESTIMATE_CLUSTER_H
 
@@ -7,18 +7,17 @@
 #include "lib/estimate/measured.h"
 #include "lib/estimate/steptime.h"
 
-/* As the options describe it. */
+/* The options that describe it. */
 struct cluster_options {
     const char *net, *calibration; /* or NULL */
-    const struct measured *device; /* or NULL; then nothing else tells its rates */
+    const struct measured *device; /* the only source of rates, or NULL */
     int per_node;                  /* 0: not given */
     bool flash2;                   /* attention is FlashAttention-2 */
 };
 
-/* Fill *m for devices of GPU (which may be NULL where there is a calibration or a
- * measured device) and
- * products of RATE, and append to ASSUMED, and with codes to CODES, what was not given.
- */
+/* Fills *m for devices of GPU (NULL if there is a calibration or a measured device) and
+ * products of type RATE.  Appends assumptions to ASSUMED, and as JSON objects to
+ * CODES. */
 MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
                                const struct gpu *gpu, enum gpu_rate rate, bool train,
                                struct str *assumed, struct str *codes, struct err *err);

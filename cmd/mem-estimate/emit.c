@@ -1,8 +1,8 @@
-/* emit - a plan as commands of this toolkit
+/* emit - a plan as a script of this toolkit's commands
  *
- * The model is cut once, next to where the script is run; then tp-run generates, or,
- * with an encoder, writes logits: on this machine where one node is enough, else
- * started by mpirun or srun.  A script's arguments become tp-run's. */
+ * The script shards the model once, in its current directory.  Then tp-run generates
+ * text, or with an encoder writes logits: on this machine if one node is enough, else
+ * started by mpirun or srun.  The script's arguments are passed to tp-run. */
 #include "cmd/mem-estimate/emit.h"
 
 #include <inttypes.h>
@@ -21,17 +21,17 @@ struct script {
     const struct request *r;
     enum emit_format format;
     int nodes;
-    char *reason;       /* why it is an estimate only, or NULL */
-    char *model, *name; /* the operand, as a word of the shell; its last part */
-    char *title;        /* that as a word */
+    char *reason;       /* why the script is only an estimate, or NULL */
+    char *model, *name; /* the operand, quoted for the shell; its last component */
+    char *title;        /* the name, quoted */
     char *family;       /* " --family FILE", or "" */
-    char *parts;        /* the checkpoint that is run, likewise */
-    bool cut;           /* which has to be made first */
-    bool encoder;       /* it answers with logits, not with text */
+    char *parts;        /* the checkpoint to run, quoted */
+    bool cut;           /* the script must make that checkpoint first */
+    bool encoder;       /* tp-run logits instead of tp-run generate */
     struct str out;
 };
 
-/* ---- what is to be done ---- */
+/* ---- what the script does ---- */
 
 static char *quote_dup(const char *text)
 {
@@ -55,8 +55,8 @@ static char *reason_dup(const struct script *s)
     return NULL;
 }
 
-/* tp-run trains whole weights with AdamW over tp, pp and dp, and keeps all states on
- * every replica: ERR_USAGE names the option that keeps a plan to that. */
+/* tp-run trains all weights with AdamW over tp, pp and dp, and replicates the states.
+ * ERR_USAGE names the option that restricts a plan to that. */
 static int check_training(const struct script *s, struct err *err)
 {
     const struct planned *p = s->p;
@@ -86,7 +86,7 @@ static int check_training(const struct script *s, struct err *err)
     return 0;
 }
 
-/* "bard" of "models/bard/", "bard.json" and "bard.tp2". */
+/* "bard" for "models/bard/", "bard.json" and "bard.tp2". */
 static char *name_dup(const char *path)
 {
     size_t n = strlen(path), begin;
@@ -115,7 +115,7 @@ static void add_layout(struct str *out, const struct planned *p, const char *bef
                      p->mesh.size[a]);
 }
 
-/* Does M see tokens that come later? */
+/* True if M has attention that is not causal. */
 static bool is_encoder(const struct model *m)
 {
     const int origin[MESH_NAXES] = { 0 };
@@ -145,7 +145,7 @@ static void begin(struct script *s)
     s->name = name_dup(s->r->path);
     s->title = quote_dup(s->name);
     s->family = xstrdup("");
-    if (s->r->family && !has) { /* a checkpoint of tp-shard has its own */
+    if (s->r->family && !has) { /* a checkpoint of tp-shard has its family */
         char *file = quote_dup(s->r->family);
 
         free(s->family);
@@ -156,12 +156,12 @@ static void begin(struct script *s)
     s->encoder = is_encoder(s->r->outline.model);
     for (int a = 0; a < MESH_NAXES; a++) {
         if (a == MESH_SP || a == MESH_DP)
-            stored.mesh.size[a] = 1; /* they share files */
+            stored.mesh.size[a] = 1; /* replicas share files */
         s->cut |= stored.mesh.size[a] != (has ? has->size[a] : 1);
     }
     s->cut |= c && s->r->memory.weights;
     if (s->o->start.train && !has)
-        s->cut = false; /* while it is loaded */
+        s->cut = false; /* tp-run shards it while loading */
     str_addf(&parts, "%s.", s->name);
     add_layout(&parts, &stored, "", "");
     if (s->r->memory.weights)
@@ -183,9 +183,9 @@ static void end(struct script *s)
     free(s->parts);
 }
 
-/* ---- its lines ---- */
+/* ---- the lines of the script ---- */
 
-/* The estimate of the same layout. */
+/* The estimate of the layout, as a comment. */
 static void add_estimate(struct script *s)
 {
     const struct planned *p = s->p;
@@ -234,7 +234,7 @@ static void add_comments(struct script *s)
                          "planned for\n");
 }
 
-/* tp-shard's command that makes the checkpoint. */
+/* The tp-shard command that makes the checkpoint. */
 static void add_cut(struct script *s, const char *model, const char *parts)
 {
     const struct checkpoint *c = s->r->outline.checkpoint;
@@ -267,7 +267,7 @@ static void add_training(struct script *s, const char *args, const char *model)
     str_addf(&s->out, "%s %s %s\n", s->family, args, model);
 }
 
-/* tp-run's command, ARGS being the arguments that are passed on. */
+/* The tp-run command; ARGS passes the script's arguments on. */
 static void add_run(struct script *s, const char *args, const char *parts)
 {
     const struct planned *p = s->p;
@@ -292,7 +292,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
     str_addf(&s->out, "%s %s %s\n", s->cut ? "" : s->family, args, parts);
 }
 
-/* What starts the ranks, where one node is not enough. */
+/* The command that starts ranks on several nodes. */
 static void add_launcher(struct script *s, const char *hosts)
 {
     if (s->format == EMIT_SLURM)
@@ -380,7 +380,7 @@ static void emit_make(struct script *s)
     str_addf(&s->out, ".PHONY: %s\n", s->o->start.train ? "train" : "generate");
 }
 
-/* Can a script name PATH?  make has no way to quote what it takes for its own. */
+/* True if a script can contain PATH: make cannot quote its own special characters. */
 static bool can_name(const char *path, enum emit_format format)
 {
     for (const char *c = path; *c; c++)

@@ -1,10 +1,10 @@
-/* estimate - memory of running or training a model */
+/* estimate - the commands infer and train */
 #include <stdlib.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "lib/plot/canvas.h"
 
-/* What the two commands have besides the request. */
+/* The options of both commands beside the request. */
 struct output_options {
     bool json, explain;
     const char *plot;

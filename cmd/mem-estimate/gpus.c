@@ -1,4 +1,4 @@
-/* gpus - list the devices that are known */
+/* gpus - lists the known devices */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* plan - the best layouts of a cluster */
+/* plan - the fastest layouts of a cluster that fit */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void print_json(const struct planned *p, size_t rank)
     str_clear(&s);
 }
 
-/* Axes that the table shows: those that some layout uses, and tp, dp and pp. */
+/* The table's axes: tp, dp, pp and those that some layout uses. */
 static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
 {
     for (int a = 0; a < MESH_NAXES; a++) {
@@ -92,7 +92,7 @@ static void print_table(const struct planner_result *r, bool train)
         print_row(&r->plan[i], shown, train);
 }
 
-/* How P chooses. */
+/* P's choice as text. */
 static char *choice_dup(const struct planned *p, enum planner_choice choice)
 {
     switch (choice) {
@@ -119,7 +119,7 @@ static char *choice_dup(const struct planned *p, enum planner_choice choice)
                : xstrdup(order_names[p->order.order]);
 }
 
-/* What it costs to choose otherwise, everything else being as good as it gets. */
+/* Prints the cost of another choice, with the best of all others. */
 static void print_others(const struct planner_result *r, bool json)
 {
     static const char *const keys[CHOICES] = { "tp",          "sp",      "ep",
@@ -183,17 +183,17 @@ static void summarise(const struct planner_result *r)
             printf("%8" PRIu64 "  %s\n", r->rejected[i], planner_rules[i]);
 }
 
-/* What the options keep instead of searching it. */
+/* Choices that the options fix. */
 struct kept {
     const char *mesh;
-    int axis[MESH_NAXES]; /* 0: searched */
+    int axis[MESH_NAXES]; /* 0: not fixed */
     int zero, recompute, schedule, chunks, micro_batch;
-    double margin; /* percent of the memory that no layout takes */
+    double margin; /* percent of the memory to leave free */
     bool zero_given, recompute_given, schedule_given, flash_given, runtime_given,
         margin_given;
 };
 
-/* Of recompute_names. */
+/* The recomputations that a plan searches, from recompute_names. */
 static const char *const searched[] = { "none", "selective", "full", NULL };
 
 static int keep(struct planner_options *p, const struct kept *k, struct err *err)
@@ -231,7 +231,7 @@ note(struct request *r, const char *code, const char *fmt, ...)
     assumption_add(&r->assumed, &r->codes, code, what);
 }
 
-/* What R leaves to the search, and what is assumed besides. */
+/* Sets the fixed part of the search from R, and notes what is assumed. */
 static void set_start(struct planner_options *p, struct request *r, int batch,
                       const struct kept *kept)
 {
@@ -253,7 +253,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     if (train && !kept->flash_given)
         note(r, "flash", "flash attention");
     if (train && p->gpus > 1)
-        note(r, "sequence_parallel", "values that are whole over tp cut by tokens");
+        note(r, "sequence_parallel",
+             "activations that tp replicates sharded by tokens");
 }
 
 static void print(const struct planner_options *p, const struct planner_result *result,
@@ -281,7 +282,7 @@ static void print(const struct planner_options *p, const struct planner_result *
     summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
 }
 
-/* FORMAT is that of a script, or -1. */
+/* Prints the result: as a script of FORMAT, or for -1 as a table or JSON. */
 static int answer(const struct cmd *cmd, const struct planner_options *p,
                   const struct planner_result *result, const struct request *r,
                   int format, bool json)
@@ -295,7 +296,7 @@ static int answer(const struct cmd *cmd, const struct planner_options *p,
                             : "measured",
               json);
     else if (!result->n)
-        err_set(&err, ERR_NO, "nothing fits; without --emit the reasons are told");
+        err_set(&err, ERR_NO, "nothing fits; without --emit, plan prints the reasons");
     else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
         return cmd_fail(cmd, &err);
     return err.kind ? cmd_fail(cmd, &err)
@@ -400,8 +401,8 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--emit and --json: one of them");
     batch = o.global_batch;
     o.global_batch = 0;
-    o.micro_batch = o.micro_batches = 1; /* are searched */
-    if (mode == 0) {                     /* which refuses them */
+    o.micro_batch = o.micro_batches = 1; /* the search sets them */
+    if (mode == 0) {                     /* request_open refuses them */
         o.zero = kept.zero;
         o.recompute = kept.recompute;
     }

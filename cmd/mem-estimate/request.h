@@ -1,4 +1,4 @@
-/* request - what a command of mem-estimate was asked: model, layout, types, batch */
+/* request - the model, layout, types and batch that an estimate is for */
 #ifndef CMD_MEM_ESTIMATE_REQUEST_H
 #define CMD_MEM_ESTIMATE_REQUEST_H
 
@@ -10,7 +10,7 @@
 #include "lib/estimate/memory.h"
 #include "lib/pipe/order.h"
 
-/* The options as they were given. */
+/* The options as given. */
 struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
@@ -28,10 +28,10 @@ struct request_options {
 };
 
 extern const char *const flash_names[], *const balance_names[];
-/* The rank that --lora alone stands for. */
+/* The rank of --lora without a value. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];
-/* Common types of weights, and those of values. */
+/* Common types of weights; types of activations. */
 extern const char *const weight_words[], *const float_words[];
 
 #define REQUEST_DEFAULTS                           \
@@ -44,7 +44,7 @@ extern const char *const weight_words[], *const float_words[];
         type, '\0', name, value, arg, help, choices, given        \
     }
 
-/* Rows of an option table that every estimate has, ... */
+/* Rows of the option table for every estimate, ... */
 #define REQUEST_OPTIONS(r)                                                            \
     REQUEST_ROW(OPT_COUNT, "tp", &(r).mesh.tp, "N", "tensor-parallel ranks", NULL,    \
                 NULL),                                                                \
@@ -86,14 +86,14 @@ extern const char *const weight_words[], *const float_words[];
                     framework_names, NULL),                                           \
         REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
 
-/* ... those of inference alone, ... */
+/* ... for inference, ... */
 #define REQUEST_INFER_OPTIONS(r)                                                       \
     REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words,      \
                 NULL),                                                                 \
         REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
 
-/* ... and those of training. */
+/* ... and for training. */
 #define REQUEST_TRAIN_OPTIONS(r)                                                       \
     REQUEST_ROW(OPT_INT, "zero", &(r).zero, "STAGE", NULL, NULL, NULL),                \
         REQUEST_ROW(OPT_CHOICE, "recompute", &(r).recompute, "WHAT", NULL,             \
@@ -118,64 +118,64 @@ extern const char *const weight_words[], *const float_words[];
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
                     NULL, NULL)
 
-/* A request worked out. */
+/* A request with all options evaluated. */
 struct request {
     struct {
         uint64_t size, number, global; /* 0: not given */
     } batch;
     struct {
-        uint64_t compute_bytes, kv_bytes, grad_bytes; /* likewise */
+        uint64_t compute_bytes, kv_bytes, grad_bytes; /* 0: not given */
     } given;
     struct outline outline;
-    const char *path, *family; /* the file of --family, or NULL */
-    enum dtype *stored;        /* of the checkpoint's tensors, or NULL */
+    const char *path, *family; /* of the model; of --family, or NULL */
+    enum dtype *stored;        /* types of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;
     const char *stages_given; /* --stages, or NULL */
     int *stages;              /* layers of each stage; NULL: even */
-    bool by_memory;           /* they are balanced by bytes */
+    bool by_memory;           /* --balance memory */
     int schedule, chunks;
     char *lora_targets;
-    enum gpu_rate rate; /* of products */
+    enum gpu_rate rate; /* type of the products */
     bool rate_given;
     const struct gpu *gpu;     /* or NULL */
     struct measured *measured; /* the device of --gpu-file, or NULL */
     uint64_t gpu_memory;       /* 0: not named */
-    bool runtime_follows;      /* as of that many ranks */
-    bool layout;               /* some axis of the mesh was named */
-    bool detailed;      /* that, a device, or what else a rank's bytes depend on */
-    struct str assumed; /* what was not given, "; " between, */
-    struct str codes;   /* and the same as JSON objects with stable codes */
+    bool runtime_follows;      /* the runtime depends on the number of ranks */
+    bool layout;               /* an axis of the mesh was given */
+    bool detailed;      /* a layout, a device, or another option of a rank's bytes */
+    struct str assumed; /* assumptions, separated by "; " */
+    struct str codes;   /* the same as JSON objects with stable codes */
 };
 
-/* The name in TEXT, which may be NULL or have a number in front, "8xA100": *n becomes
- * that, or 0. */
+/* The device's name in TEXT, which may be NULL or begin with a number, "8xA100"; *n is
+ * that number or 0. */
 const char *request_gpu_name(const char *text, int *n);
-/* Append WHAT, which is assumed, to TEXT, and with its CODE to CODES. */
+/* Appends the assumption WHAT to TEXT, and with its CODE to CODES. */
 void assumption_add(struct str *text, struct str *codes, const char *code,
                     const char *what);
-/* What a device's context and libraries take where it was not measured: a communicator
- * as well where there are peers. */
+/* Assumed bytes of a device's context and libraries; more if it communicates with
+ * peers. */
 uint64_t default_runtime(int ranks);
-/* Work OPTIONS out for the model at PATH; CMD warns of keys that its config has in
- * vain. ERR_USAGE for what cannot be parsed or does not fit together. */
+/* Evaluates the options O for the model at PATH.  CMD warns of config keys that nothing
+ * reads.  ERR_USAGE for options that cannot be parsed or contradict one another. */
 MUST_CHECK int request_open(struct request *r, const struct cmd *cmd,
                             const struct request_options *o, bool train,
                             const char *path, struct err *err);
 void request_close(struct request *r);
 
-/* Hold weights as WEIGHTS, NULL as they are stored, and whatever follows them. */
+/* Sets the type of the weights, NULL: as stored, and everything that depends on it. */
 void request_set_weights(struct request *r, const struct weight_type *weights);
-/* Estimate R's bytes.  0, or -1 with *err as of memory_estimate. */
+/* Estimates R's bytes.  0, or -1 with *err as memory_estimate sets it. */
 MUST_CHECK int request_estimate(const struct request *r, struct memory_estimate *e,
                                 struct err *err);
-/* Set what follows from r->memory.mesh and r->batch, after they were changed:
- * micro-batches, how many are in flight, and the runtime where it was not given. */
+/* Call it after a change of r->memory.mesh or r->batch: sets micro-batches, activations
+ * in flight and, if it was not given, the runtime. */
 MUST_CHECK int request_settle(struct request *r, struct err *err);
-/* Reasons why R's layout is impossible, a line each; "" when it is not.  The caller
+/* Why R's layout is impossible, a reason a line; "" if it is possible.  The caller
  * frees it. */
 char *request_obstacles_dup(const struct request *r);
-/* Does the largest rank fit? */
+/* True if the largest rank fits, or no memory was named. */
 bool request_fits(const struct request *r, const struct memory_estimate *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* solve - the largest batch or context that fits, or the fewest ranks */
+/* solve - the largest batch or sequence that fits, or the fewest ranks */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 enum solve_for { FOR_BATCH, FOR_SEQ, FOR_GPUS };
 static const char *const solve_names[] = { "batch", "seq", "gpus", NULL };
 
-/* Does R fit, its layout being possible?  *peak becomes the largest rank's total. */
+/* True if R's layout is possible and fits; *peak is the largest rank's total. */
 static bool fits(struct request *r, uint64_t *peak)
 {
     struct memory_estimate e = { 0 };
@@ -27,13 +27,13 @@ static bool fits(struct request *r, uint64_t *peak)
     return ok;
 }
 
-/* The largest value of *what, at most LIMIT, with which R fits, 0 when there is none;
- * bytes grow with it.  *what is as it was afterwards. */
+/* The largest value of *what up to LIMIT with which R fits; 0 if there is none.  The
+ * bytes grow with it.  Restores *what. */
 static uint64_t largest(struct request *r, uint64_t *what, uint64_t limit)
 {
     uint64_t was = *what, low = 0, high = 1, peak;
 
-    while (high <= limit) { /* double until it does not fit, then halve the gap */
+    while (high <= limit) { /* double until it does not fit, then bisect */
         *what = high;
         if (!fits(r, &peak))
             break;
@@ -53,9 +53,9 @@ static uint64_t largest(struct request *r, uint64_t *what, uint64_t limit)
     return low;
 }
 
-/* The largest micro-batch, at most LIMIT, with which R fits.  It divides the global
- * batch where there is one; bytes need not grow with it then, for fewer are in flight.
- */
+/* The largest micro-batch up to LIMIT with which R fits.  It divides the global batch
+ * if there is one; the bytes need not grow with it then, as fewer micro-batches are in
+ * flight. */
 static uint64_t largest_batch(struct request *r, uint64_t limit)
 {
     uint64_t global = r->batch.global, was = r->batch.size, found = 0, peak, d = 1;
@@ -76,8 +76,8 @@ static uint64_t largest_batch(struct request *r, uint64_t limit)
     return found;
 }
 
-/* Bytes that N ranks have to share, however they are laid out: what R keeps of its
- * weights on one rank. */
+/* Bytes of R's weights and states on a single rank: any N ranks share at least
+ * these. */
 static uint64_t states(struct request *r)
 {
     struct memory_estimate e = { 0 };
@@ -95,7 +95,7 @@ static uint64_t states(struct request *r)
     return bytes;
 }
 
-/* Can ZeRO cut what a rank of M has? */
+/* True if ZeRO has replicas to shard over. */
 static bool shards(const struct mesh *m)
 {
     return m->size[MESH_DP] * m->size[MESH_EP] * m->size[MESH_SP] > 1;
@@ -103,13 +103,12 @@ static bool shards(const struct mesh *m)
 
 struct fewest {
     struct request *r;
-    struct anatomies ranks; /* rank 0's at this tp and ep */
+    struct anatomies ranks; /* of rank 0 at the current tp and ep */
     int tp, ep;
-    bool even; /* axes divide heads and tokens evenly */
+    bool even; /* axes must divide heads and tokens */
 };
 
-/* Does rank 0 of every stage fit?  Most layouts fail here, where its anatomy is at
- * hand. */
+/* True if rank 0 fits on every stage.  Cheap, and enough to reject most layouts. */
 static bool first_fits(struct fewest *f)
 {
     const struct memory_options *o = &f->r->memory;
@@ -131,7 +130,7 @@ static bool first_fits(struct fewest *f)
     return true;
 }
 
-/* Does the request fit on these ranks, and as many replicas that N ranks are? */
+/* True if R fits on these axes, with replicas up to N ranks. */
 static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
 {
     struct request *r = f->r;
@@ -154,7 +153,7 @@ static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
     return ok;
 }
 
-/* May N ranks of AXIS share what R has: heads evenly, tokens evenly? */
+/* True if N ranks of AXIS divide the heads or tokens evenly. */
 static bool is_even(const struct request *r, enum mesh_axis axis, int n)
 {
     double heads;
@@ -165,8 +164,8 @@ static bool is_even(const struct request *r, enum mesh_axis axis, int n)
            (uint64_t)heads % (uint64_t)n == 0;
 }
 
-/* Try the K'th axis and those behind it, which divide REST.  To train, replicas under
- * ZeRO-3 come first, and few of all else; to run a model, many tensor ranks. */
+/* Tries all sizes of the K'th axis and the following ones, which divide REST.  Training
+ * prefers replicas with ZeRO-3, inference tensor-parallel ranks. */
 static bool fits_any(struct fewest *f, int n, int rest, int k, int axes[MESH_NAXES])
 {
     static const enum mesh_axis orders[2][4] = {
@@ -191,9 +190,9 @@ static bool fits_any(struct fewest *f, int n, int rest, int k, int axes[MESH_NAX
     return found;
 }
 
-/* The fewest ranks with which R fits, as tp x ep x pp x sp and, in training, dp under
- * ZeRO-3: *best is their mesh.  Uneven ones, which few programs run, only where no even
- * ones are enough.  False when LIMIT ranks do not suffice. */
+/* Finds the fewest ranks with which R fits, over tp, ep, pp, sp and, in training, dp
+ * with ZeRO-3; *best is their mesh.  Uneven layouts are used only if no even one fits.
+ * False if LIMIT ranks are not enough. */
 static bool fewest(struct request *r, int limit, struct mesh *best)
 {
     struct mesh was = r->memory.mesh;
@@ -215,7 +214,7 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
     return found;
 }
 
-/* Ranks and axes of M for R; a checkpoint's own axes hold unless others are named. */
+/* Adds the number of ranks and M's axes; axes of R's checkpoint are always named. */
 static void add_axes(struct str *out, const struct request *r, const struct mesh *m)
 {
     const struct checkpoint *c = r->outline.checkpoint;
@@ -227,19 +226,19 @@ static void add_axes(struct str *out, const struct request *r, const struct mesh
             str_addf(out, " --%s %d", mesh_axis_names[i], m->size[i]);
 }
 
-/* The same of what fewest() has found, with its options. */
+/* The same for a result of fewest(), with --zero if it needs it. */
 static void add_ranks(struct str *out, const struct request *r, const struct mesh *m)
 {
     add_axes(out, r, m);
     str_add(out, r->memory.train && shards(m) ? " --zero 3\n" : "\n");
 }
 
-/* ---- ways out ---- */
+/* ---- what would fit ---- */
 
-/* Options that spare memory, of training and of running a model. */
+/* Options that save memory. */
 enum { WAY_TYPE = 1, WAY_RECOMPUTE = 2, WAY_ADAPTERS = 4, WAY_ZERO = 8, WAY_HOST = 16 };
 
-/* Does R fit as options called TEXT have made it?  Then that is one way. */
+/* Adds a line with TEXT, the options that R now has, if R fits. */
 static bool try_way(struct str *out, struct request *r, const char *text)
 {
     uint64_t peak;
@@ -251,7 +250,7 @@ static bool try_way(struct str *out, struct request *r, const char *text)
     return true;
 }
 
-/* Those of WAYS that R has not gone yet. */
+/* The options of WAYS that R does not use yet. */
 static int open_ways(const struct request *r, int ways)
 {
     const struct memory_options *m = &r->memory;
@@ -269,7 +268,7 @@ static int open_ways(const struct request *r, int ways)
     return ways;
 }
 
-/* Let R go WAYS; TEXT gets their options. */
+/* Applies the options WAYS to R and adds them to TEXT. */
 static void go(struct str *text, struct request *r, int ways)
 {
     if (ways & WAY_TYPE) {
@@ -294,7 +293,7 @@ static void go(struct str *text, struct request *r, int ways)
     }
 }
 
-/* R trained in all of WAYS at once. */
+/* Adds a line if R fits with all of WAYS. */
 static bool try_training(struct str *out, struct request *r, int ways)
 {
     struct memory_options was = r->memory;
@@ -308,7 +307,7 @@ static bool try_training(struct str *out, struct request *r, int ways)
     return found;
 }
 
-/* One option where one is enough, else as few as are. */
+/* Adds single options that are enough; if there are none, the smallest combinations. */
 static void add_training(struct str *out, struct request *r)
 {
     static const int ways[] = {
@@ -338,8 +337,8 @@ static void add_training(struct str *out, struct request *r)
     }
 }
 
-/* The fewest replicas of R's other axes that fit under ZeRO-3 when R goes WAYS: so many
- * ranks, at most LIMIT, or 0. */
+/* Adds a line with the fewest replicas with which R fits under ZeRO-3 and WAYS. Returns
+ * the number of ranks, at most LIMIT; 0: it does not fit. */
 static int try_replicas(struct str *out, struct request *r, int ways, int limit)
 {
     struct memory_options was = r->memory;
@@ -367,7 +366,8 @@ static int try_replicas(struct str *out, struct request *r, int ways, int limit)
     return found_ranks;
 }
 
-/* Replicas, with no other option where that is enough: then so many ranks, else 0. */
+/* Adds a line with replicas, with further options only if needed.  Returns the number
+ * of ranks if they are enough, else 0. */
 static int add_replicas(struct str *out, struct request *r, int limit)
 {
     static const int ways[] = { 0, WAY_TYPE, WAY_RECOMPUTE, WAY_TYPE | WAY_RECOMPUTE };

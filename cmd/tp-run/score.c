@@ -244,7 +244,9 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
     struct program_options options = { .tail = TAIL_NLL,
-                                       .deterministic = s->session->opt.same_bits };
+                                       .deterministic = s->session->opt.same_bits,
+                                       .rounded =
+                                           s->session->opt.compute == COMPUTE_BF16 };
     struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;

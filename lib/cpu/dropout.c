@@ -1,16 +1,16 @@
-/* dropout - elements that are 0 at random, the others larger (Srivastava et al. 2014)
+/* dropout - zeroes elements at random and scales the others (Srivastava et al. 2014)
  *
- * Which they are is not stored: the numbers are counted (rng_block), by the place in
- * the model, the token's number and the column, so the reverse draws them again, and a
- * rank draws those of its own rows and heads. */
+ * No mask is stored: the random numbers are a function (rng_block) of the place in the
+ * model, the token's number and the column.  So the reverse computes them again, and
+ * each rank computes those of its own rows and heads. */
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
 enum { WORDS = 4, BLOCKS = 16 };
 
-/* The blocks FIRST to FIRST + BLOCKS - 1 of a line, as rng_block makes them, beside one
- * another: Philox4x32-10 (Salmon et al., SC'11). */
+/* The blocks FIRST to FIRST + BLOCKS - 1 of a line, equal to rng_block's, side by side
+ * for vector instructions: Philox4x32-10 (Salmon et al., SC'11). */
 CPU_CLONES static void many_blocks(uint32_t *word, uint64_t row, uint32_t first,
                                    uint32_t line, uint64_t key)
 {

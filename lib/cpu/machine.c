@@ -1,4 +1,4 @@
-/* machine - what the CPU can do at this moment */
+/* machine - measures what the CPU reaches at this moment */
 #include "lib/cpu/machine.h"
 
 #include <stdint.h>
@@ -30,7 +30,7 @@ CPU_CLONES static uint64_t sum(const uint64_t *p, size_t n)
     return s[0] ^ s[1] ^ s[2] ^ s[3] ^ s[4] ^ s[5] ^ s[6] ^ s[7];
 }
 
-/* Read a part of the words: a cheap sum that the compiler cannot leave out. */
+/* Reads a part of the words; the sum keeps the compiler from removing the reads. */
 static void read_part(void *arg, size_t task, int thread)
 {
     struct job *j = arg;
@@ -48,7 +48,7 @@ static void multiply(void *arg, size_t task, int thread)
     cpu_gemm(n, n, n, j->a + at, j->b + at, j->c + at);
 }
 
-/* UNITS a second of TASKS tasks. */
+/* UNITS divided by the seconds of running TASKS tasks. */
 static double rate(struct device *d, cpu_task *run, struct job *j, size_t tasks,
                    double units)
 {

@@ -1,14 +1,13 @@
-/* norm - the two halves of RMS norm (Zhang and Sennrich 2019) and layer norm (Ba et al.
- * 2016)
+/* norm - RMS norm (Zhang and Sennrich 2019) and layer norm (Ba et al. 2016), in halves
  *
- * A norm is split where ranks may have to add their sums: group_sum makes the sums,
- * group_scale uses them. */
+ * The sums over the columns may have to be reduced over ranks: group_sum computes them,
+ * group_scale normalizes with the result. */
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-enum { SHARE = 1 << 14 }; /* elements that are worth a task */
+enum { SHARE = 1 << 14 }; /* fewest elements of a task */
 
-/* Eight sums side by side, added in order. */
+/* Sum of X, as eight partial sums that are added in order. */
 CPU_CLONES static double total(const float *x, size_t n)
 {
     double s[8] = { 0 }, all = 0;
@@ -60,7 +59,7 @@ static void sum_some(void *arg, size_t task, int thread)
                             : total(s->x + g * s->stride, s->width);
 }
 
-/* Groups that make a task worth sharing. */
+/* Groups of a task: enough to be worth a thread. */
 static size_t share_of(size_t width)
 {
     return 1 + SHARE / (width + 1);

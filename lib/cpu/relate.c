@@ -1,9 +1,9 @@
-/* relate - attention whose scores depend on what stands between key and query
+/* relate - attention with relative positions (DeBERTa)
  *
  * He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", eq. 4:
- * the score of query i and key j is q_i k_j + q_i p_r + k_j u_r, p and u the table's
- * rows as keys and as queries, r the row for the distance i - j.  A task is a head of a
- * text. */
+ * the score of query i and key j is q_i k_j + q_i p_r + k_j u_r.  p and u are the
+ * position table projected as keys and as queries, r is the row for the distance i - j.
+ * A task is one head of one text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 
-enum { BLOCK = 16 }; /* queries at a time */
+enum { BLOCK = 16 }; /* queries of a block of scores */
 
-/* The signed bucket of DISTANCE (query less key): the first half of SPAN stand for
- * themselves, those beyond on a logarithmic scale up to FAR; 0 FAR: all for themselves
- * (build_relative_position of DeBERTa's code, in f32 as there). */
+/* The signed bucket of DISTANCE (query minus key).  Distances up to half of SPAN have a
+ * bucket each, longer ones share buckets on a logarithmic scale up to FAR; FAR 0: each
+ * has its own (build_relative_position of DeBERTa's code, in f32 as there). */
 static int64_t bucket_of(int64_t distance, int64_t span, int64_t far)
 {
     int64_t mid = span / 2, away = distance < 0 ? -distance : distance;
@@ -29,7 +29,7 @@ static int64_t bucket_of(int64_t distance, int64_t span, int64_t far)
     return distance < 0 ? -(int64_t)f : (int64_t)f;
 }
 
-/* The table's row for DISTANCE. */
+/* Row of the table for DISTANCE, clamped to the table. */
 static size_t row_of(const struct inst *inst, int64_t distance)
 {
     int64_t span = (int64_t)inst->attention.span;
@@ -41,9 +41,9 @@ static size_t row_of(const struct inst *inst, int64_t distance)
 struct job {
     const struct cpu_relate *c;
     const struct inst *inst;
-    size_t stride; /* between rows of q, k, v, the tables and y */
-    size_t most;   /* tokens of a text */
-    size_t *row;   /* [2 most - 1]: of the distances from 1 - most on */
+    size_t stride; /* columns of a row of q, k, v, the tables and y */
+    size_t most;   /* tokens of the longest text */
+    size_t *row;   /* [2 most - 1]: table row of the distances 1 - most to most - 1 */
     float *room;   /* [threads][room_n] */
     size_t room_n;
 };
@@ -72,7 +72,7 @@ static void one_head(void *arg, size_t task, int thread)
     size_t text = task / heads, head = task % heads;
     size_t first = (size_t)c->first[text];
     size_t n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first;
-    const size_t *row = j->row + j->most - 1; /* row[0] is that of distance 0 */
+    const size_t *row = j->row + j->most - 1; /* row[0]: distance 0 */
     size_t low, used;
     float *key_score, *score, *query_score;
 

@@ -168,8 +168,8 @@ static int check(const struct calibration *c, const char *path, struct err *err)
 {
     if (!c->works)
         return err_set(err, ERR_INPUT,
-                       "%s: does not tell what its parts ask: measured over sp, or by "
-                       "an older tp-run bench",
+                       "%s: lacks the work of its parts: measured with sp, or by an "
+                       "older tp-run bench",
                        path);
     if (rate_of(c) < 0)
         return err_set(err, ERR_INPUT,
@@ -281,7 +281,7 @@ static int parse(struct measured *m, const struct json_doc *doc, struct err *err
                           "is of tp-run bench; mem-estimate calibrate makes a device "
                           "of it");
     if (!type || strcmp(type, "device") != 0)
-        return json_error(doc, root, err, "is no device's file");
+        return json_error(doc, root, err, "is not a device file");
     if (!json_u64(json_get(root, "version"), &version) || version != VERSION)
         return json_error(doc, root, err,
                           "is of another version than %d; 'mem-estimate calibrate' "

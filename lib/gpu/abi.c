@@ -1,4 +1,4 @@
-/* abi - what we say of NVIDIA's libraries is what their headers say */
+/* abi - compile-time checks of cublaslt.h and ncclapi.h against NVIDIA's headers */
 #include "config.h"
 
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* blas - large products by cuBLASLt, where it is there
+/* blas - large products by cuBLASLt, if it is installed
  *
- * y = x W^T and y = x W in f32.  Weights in bf16 are multiplied as they are, by x in
- * two parts that are bf16 each, whose products are added: sixteen bits of x count.
- * Those in f16 are not: x may be beyond what f16 holds. */
+ * y = x W^T and y = x W in f32.  For bf16 weights x is split into two bf16 parts, whose
+ * products are added: 16 bits of x count.  f16 weights are not multiplied here: x may
+ * exceed the range of f16. */
 #ifndef LIB_GPU_BLAS_H
 #define LIB_GPU_BLAS_H
 
@@ -11,14 +11,14 @@
 
 struct blas;
 
-/* *version as cuBLAS tells it, or 0 without one. */
+/* Version of cuBLAS, as it encodes it; 0 if not installed. */
 size_t blas_version(void);
-/* NULL when there is no cuBLASLt, or it cannot be used. */
+/* NULL if cuBLASLt is not installed or cannot be used. */
 struct blas *blas_open(void);
-/* All products have been made. */
+/* All products must be complete. */
 void blas_close(struct blas *b);
-/* 1: it has been put into the stream; 0: the caller's kernels are to make it; -1 with
- * *err set. */
+/* Returns 1 if the product is enqueued, 0 if the caller's own kernel must compute it,
+ * -1 with *err set. */
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err);
 

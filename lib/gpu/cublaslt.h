@@ -1,8 +1,8 @@
-/* cublaslt - what is used of NVIDIA's cuBLASLt, which is loaded when it is there
+/* cublaslt - the part of NVIDIA's cuBLASLt that is used; it is loaded at run time
  *
  * Names, types and numbers as in cublasLt.h of CUDA 12 and 13 (the cuBLAS
  * documentation, "Using the cuBLASLt API"); lib/gpu/abi.c compares them with NVIDIA's
- * header where a build finds that. */
+ * header if the build finds it. */
 #ifndef LIB_GPU_CUBLASLT_H
 #define LIB_GPU_CUBLASLT_H
 
@@ -19,7 +19,7 @@ enum {
     LT_DESC_TRANSB = 4,
     LT_PREF_MAX_WORKSPACE = 1,
     LT_PREF_REDUCTION_MASK = 3,
-    LT_PREF_ALIGN_A = 5, /* then of B, C and D */
+    LT_PREF_ALIGN_A = 5, /* followed by B, C and D */
     LT_REDUCTION_NONE = 0,
 };
 
@@ -30,12 +30,12 @@ struct lt_algo {
 struct lt_heuristic {
     struct lt_algo algo;
     size_t workspace;
-    int state; /* 0: it can be used */
+    int state; /* 0: usable */
     float waves;
     int reserved[4];
 };
 
-/* FUNCTION(name, arguments): each returns 0 when it has succeeded. */
+/* FUNCTION(name, arguments); each returns 0 on success. */
 #define LT_FUNCTIONS(FUNCTION)                                                        \
     FUNCTION(cublasLtCreate, (void **lt))                                             \
     FUNCTION(cublasLtDestroy, (void *lt))                                             \

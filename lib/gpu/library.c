@@ -1,4 +1,4 @@
-/* library - NVIDIA's libraries, which are loaded when they are there */
+/* library - loads NVIDIA's libraries at run time, if they are installed */
 #include "lib/gpu/library.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
-/* library - NVIDIA's libraries, which are loaded when they are there */
+/* library - loads NVIDIA's libraries at run time, if they are installed */
 #ifndef LIB_GPU_LIBRARY_H
 #define LIB_GPU_LIBRARY_H
 
-/* The first of NAMES, which ends with NULL, that is found: where the dynamic loader
- * looks, or where CUDA was when this was built; or NULL.  Release with dlclose. */
+/* Opens the first of NAMES (NULL-terminated) that is found on the dynamic loader's path
+ * or in the CUDA directory of the build; NULL if none is.  Release with dlclose. */
 void *library_open(const char *const *names);
 
 #endif

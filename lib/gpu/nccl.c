@@ -1,4 +1,4 @@
-/* nccl - how GPUs of several ranks exchange values, where NCCL is there */
+/* nccl - collectives and messages between GPUs of several ranks, by NCCL */
 #define _GNU_SOURCE
 #include "lib/gpu/nccl.h"
 
@@ -28,7 +28,7 @@ struct nccl {
 struct device_group {
     struct device *device;
     struct device_group *next;
-    void *comm; /* NULL: it has been aborted */
+    void *comm; /* NULL: aborted */
     int rank, size;
     bool many; /* between begin and end */
 };
@@ -54,9 +54,9 @@ int nccl_version(void)
     return version;
 }
 
-/* NCCL refuses ranks that share a GPU of one machine.  Ranks that say that they are on
- * machines of their own it lets exchange through the loopback interface; 2.30 and newer
- * have a switch.  What the user has set stays. */
+/* NCCL refuses ranks that share a GPU.  As if they were on different machines, it lets
+ * them communicate through the loopback interface; 2.30 and newer have a switch for it.
+ * Values that the user has set stay. */
 static void allow_sharing(void)
 {
     char host[64];
@@ -112,7 +112,7 @@ void nccl_close(struct device *d)
     d->nccl = NULL;
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 void nccl_abort(struct device *d)
 {
@@ -133,7 +133,7 @@ static int fail(struct device *d, int result, const char *what, struct err *err)
     return -1;
 }
 
-/* The others have not done their part since START. */
+/* Fails if the limit has passed since START. */
 static int check_time(struct device *d, double start, struct err *err)
 {
     int limit_s = d->nccl->limit_s;
@@ -153,12 +153,12 @@ int nccl_watch(struct device *d, double start, struct err *err)
 
     for (struct device_group *g = d->nccl ? d->nccl->groups : NULL; g; g = g->next) {
         if (!g->comm)
-            return err_set(err, ERR_SYSTEM, "GPU %d: its groups have been left",
+            return err_set(err, ERR_SYSTEM, "GPU %d: its communicators were aborted",
                            d->number);
         ret = d->nccl->ncclCommGetAsyncError(g->comm, &result);
         result = ret == NCCL_SUCCESS ? result : ret;
         if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
-            /* the rank that knows why is to say so first */
+            /* let the rank that knows the cause report first */
             nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
             return fail(d, result, "waiting for other ranks", err);
         }
@@ -166,7 +166,7 @@ int nccl_watch(struct device *d, double start, struct err *err)
     return d->nccl && d->nccl->groups ? check_time(d, start, err) : 0;
 }
 
-/* A call for WHAT has returned RESULT: wait until NCCL has put it into the stream. */
+/* Waits until NCCL has enqueued the operation WHAT, whose call returned RESULT. */
 static int settle(struct device_group *g, int result, const char *what, struct err *err)
 {
     struct device *d = g->device;
@@ -185,11 +185,11 @@ static int settle(struct device_group *g, int result, const char *what, struct e
     return result == NCCL_SUCCESS ? 0 : fail(d, result, what, err);
 }
 
-/* After an abort there is nobody to exchange with. */
+/* Fails after an abort. */
 static int check_group(const struct device_group *g, struct err *err)
 {
     return g->comm ? 0
-                   : err_set(err, ERR_SYSTEM, "GPU %d: its groups have been left",
+                   : err_set(err, ERR_SYSTEM, "GPU %d: its communicators were aborted",
                              g->device->number);
 }
 
@@ -260,9 +260,9 @@ static int finish(struct device_group *g, struct err *err)
     return result == NCCL_SUCCESS ? 0 : fail(g->device, result, "leaving a group", err);
 }
 
-/* ---- what is exchanged ---- */
+/* ---- operations ---- */
 
-/* A call between begin and end. */
+/* Checks a call between begin and end, where NCCL only collects operations. */
 static int check_part(struct device_group *g, int result, const char *what,
                       struct err *err)
 {

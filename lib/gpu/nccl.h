@@ -1,9 +1,9 @@
-/* nccl - how GPUs of several ranks exchange values, where NCCL is there
+/* nccl - collectives and messages between GPUs of several ranks, by NCCL
  *
- * A communicator for each group of ranks, none of which ever blocks the host: what NCCL
- * has not begun yet is asked for again, and whoever waits for the stream looks whether
- * the others are still there.  After a failure all communicators of the device are
- * aborted, so that nothing in its stream waits for another rank. */
+ * One communicator per group of ranks.  No call blocks the host: it polls NCCL until an
+ * operation is enqueued, and while it waits for the stream it checks that the other
+ * ranks are alive.  A failure aborts all communicators of the device, so that nothing
+ * in its stream waits for another rank. */
 #ifndef LIB_GPU_NCCL_H
 #define LIB_GPU_NCCL_H
 
@@ -11,12 +11,13 @@
 
 extern const struct device_exchange nccl_exchange;
 
-/* Version of the library that is found; 0: none, or one that is too old. */
+/* Version of the installed library; 0: none, or too old. */
 int nccl_version(void);
 
-/* Has a rank of D's groups failed, while D has waited since START (clock_seconds)? */
+/* Fails if a rank of D's groups has failed, or D has waited for longer than the limit
+ * since START (clock_seconds). */
 MUST_CHECK int nccl_watch(struct device *d, double start, struct err *err);
-/* End all that waits for other ranks. */
+/* Aborts all communicators of D. */
 void nccl_abort(struct device *d);
 void nccl_close(struct device *d);
 

@@ -1,7 +1,7 @@
-/* ncclapi - what is used of NVIDIA's NCCL, which is loaded when it is there
+/* ncclapi - the part of NVIDIA's NCCL that is used; it is loaded at run time
  *
  * Names, types and numbers as in nccl.h (the NCCL documentation, "NCCL API"), 2.18 or
- * newer; lib/gpu/abi.c compares them with NVIDIA's header where a build finds that. */
+ * newer; lib/gpu/abi.c compares them with NVIDIA's header if the build finds it. */
 #ifndef LIB_GPU_NCCLAPI_H
 #define LIB_GPU_NCCLAPI_H
 
@@ -14,16 +14,16 @@ enum {
     NCCL_INT8 = 0, /* types */
     NCCL_FLOAT32 = 7,
     NCCL_FLOAT64 = 8,
-    NCCL_SUM = 0, /* what is done to values */
+    NCCL_SUM = 0, /* reductions */
     NCCL_ID_BYTES = 128,
-    NCCL_OLDEST = 21800 /* version that is asked for: 10000 major + 100 minor + patch */
+    NCCL_OLDEST = 21800 /* oldest version: 10000 major + 100 minor + patch */
 };
 
 struct nccl_id {
     char internal[NCCL_ID_BYTES];
 };
 
-/* What a communicator is to be like, as of 2.18: a newer library fills in the rest. */
+/* Options of a communicator, as of 2.18; newer libraries add defaults for the rest. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -35,7 +35,7 @@ struct nccl_config {
 #define NCCL_MAGIC     0xcafebeefu
 #define NCCL_UNDEFINED INT32_MIN
 
-/* FUNCTION(name, arguments): each returns an ncclResult_t. */
+/* FUNCTION(name, arguments); each returns an ncclResult_t. */
 #define NCCL_FUNCTIONS(FUNCTION)                                                       \
     FUNCTION(ncclGetVersion, (int *version))                                           \
     FUNCTION(ncclGetUniqueId, (struct nccl_id * id))                                   \

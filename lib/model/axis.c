@@ -63,7 +63,7 @@ static int append_symbol(struct parser *ps, const char *at, struct sum *sum, int
     if (s->group >= 0) {
         if (div != 1 || size != s->value)
             return scan_fail(&ps->in, at,
-                             "a symbol dealt in groups has no outer digit");
+                             "a symbol sharded in groups has no outer digit");
         if (append_symbol(ps, at, sum, s->group, ps->scope->sym[s->group].value, 1) < 0)
             return -1;
         return append_symbol(ps, at, sum, s->within, ps->scope->sym[s->within].value,

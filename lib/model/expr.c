@@ -251,7 +251,7 @@ static int parse_member(struct reader *r, struct expr_value *out)
         return scan_fail(&r->in, r->in.p, "expected a key after '.'");
     if (out->kind != EXPR_NULL &&
         !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
-        return scan_fail(&r->in, r->in.p, "a key of what is no object");
+        return scan_fail(&r->in, r->in.p, "only an object has keys");
     if (out->kind == EXPR_JSON)
         cJSON_ArrayForEach(
             member, out->json) if (member->string && strlen(member->string) == len &&

@@ -27,7 +27,7 @@ static int check_padding(const struct model *m, const struct mesh *mesh,
             s->deal[i].group < 0 && !strcmp(m->scope.sym[s->deal[i].sym].name, VOCAB);
     if (!dealt)
         return err_set(err, ERR_NO,
-                       "--pad-vocab: family %s does not deal its vocabulary",
+                       "--pad-vocab: family %s does not shard its vocabulary",
                        m->family);
     for (size_t i = 0; i < s->ndefs; i++)
         for (int k = 0; k < s->def[i].ndim; k++) {
@@ -98,7 +98,7 @@ int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err 
     }
     for (int a = 0; a < MESH_NAXES; a++)
         if (mesh->size[a] > 1 && !used[a])
-            return err_set(err, ERR_NO, "%s %d: family %s deals nothing over %s",
+            return err_set(err, ERR_NO, "%s %d: family %s shards nothing over %s",
                            mesh_axis_names[a], mesh->size[a], m->family,
                            mesh_axis_names[a]);
     if (!mesh->stages && mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))

@@ -513,7 +513,7 @@ int build_need_value(struct builder *b, const struct operand *o)
     if (o->kind != OPERAND_VALUE)
         return build_error(b, o->at, "expected a value");
     if (b->p->value[o->index].kept)
-        return build_error(b, o->at, "a kept value is read by attention only");
+        return build_error(b, o->at, "only attention can read a value of keep()");
     return 0;
 }
 
@@ -528,7 +528,7 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
     }
     t = build_tensor(b, o->tensor);
     if (o->segment[0]) {
-        build_error(b, o->at, "expected a whole tensor");
+        build_error(b, o->at, "expected a tensor, not a segment");
         return NULL;
     }
     if (t->ndim != ndim) {

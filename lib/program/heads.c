@@ -217,14 +217,14 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     for (int i = 0; i < 3; i++) {
         if (arg[i].kind != OPERAND_VALUE || (i == 0 && p->value[arg[i].index].kept))
             return build_error(b, arg[i].at, "expected a value%s",
-                               i ? "" : " that is not kept");
+                               i ? "" : " that is not of keep()");
         if (!build_has_all_rows(b, &arg[i]))
             return build_error(b, arg[i].at, "attention needs the rows of all tokens");
         if (i && p->value[arg[i].index].rows != p->value[arg[0].index].rows &&
             (causal || !p->value[arg[i].index].kept))
             return build_error(b, arg[i].at,
-                               "other rows than the queries' are read when they are "
-                               "kept, and all are");
+                               "keys and values with other rows than the queries need "
+                               "keep() and the mask all");
         src[i] =
             p->value[arg[i].index].kept ? arg[i].index : build_cut(b, arg[i].index);
     }

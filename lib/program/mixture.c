@@ -36,7 +36,7 @@ static int find_experts(struct builder *b, size_t at)
         return build_error(b, at, "the family has no capture for experts");
     over = model_dealt_over(b->m, found);
     if (over >= 0 && over != MESH_EP)
-        return build_error(b, at, "experts are dealt over ep");
+        return build_error(b, at, "experts must be sharded over ep");
     return found;
 }
 

@@ -128,7 +128,7 @@
     /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
      * position table projected as keys and as queries */                              \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
-        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
+        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */   \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
@@ -394,11 +394,19 @@ struct op_torch {
     bool upcast;   /* saves its source in f32 even if activations are narrower, and also
                       saves the normalized value that the weight multiplies */
     bool wide;     /* saves that value in f32, too */
+    bool centred;  /* a norm saves the difference from the mean, twice, in f32 */
+    bool narrow;   /* a softmax, or the loss, is made in the type of its source */
+    bool spread;   /* keys and values are copied for each query head */
+    bool unfused;  /* no kernel makes attention as a whole: scores are saved */
+    bool scored;   /* queries and keys are copied in f32 before scores are made */
+    bool split;    /* attention's sources are values of their own, not parts of one */
+    bool ordered;  /* attention's result needs no copy in another order */
     int copies;    /* further saved activations of the size of the result */
     int gradients; /* f32 gradients of the size of the result alive at once in the
                       backward pass */
-    int spared;    /* N: selective recomputation saves the result of every N-th such
-                      operation; 0: of none */
+    int temporaries; /* as gradients, in the type of the activations */
+    int spared;      /* N: selective recomputation saves the result of every N-th such
+                        operation; 0: of none */
 };
 
 enum { OP_NO_REVERSE = -1 };

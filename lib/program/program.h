@@ -304,6 +304,7 @@ struct program {
     bool source;       /* an encoder reads a source */
     bool marks;        /* tokens have marks */
     bool causal;       /* some attention is causal: the model can generate */
+    bool rounded;      /* as in the options */
     bool dynamic_rope; /* dynamic NTK: keys cached while a text grew differ from those
                           of the same text read at once */
 };
@@ -325,6 +326,7 @@ struct program_options {
     bool deterministic; /* results have the same bits for every tp: each sum over an
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */
+    bool rounded;   /* products x W^T of weights in bf16 take x rounded to bf16 */
     bool training;  /* includes the lines that the family runs in training: "when" reads
                        "training" */
     bool reverse;   /* appends the gradients of the sum of "nll" to every weight

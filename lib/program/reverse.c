@@ -159,8 +159,8 @@ static int final(struct reverse *r, int v)
 static int refuse_sum(const struct reverse *r, const char *what)
 {
     return err_set(r->b->err, ERR_NO,
-                   "tp %d: deterministic training: %s adds up what several ranks have, "
-                   "by no tree",
+                   "tp %d: deterministic training: %s is a sum over ranks that no tree "
+                   "fixes",
                    r->p->mesh.size[MESH_TP], what);
 }
 
@@ -381,7 +381,7 @@ static int norm_over_ranks(struct reverse *r, int d, bool centred)
     struct inst *inst;
 
     if (is_spread(r))
-        return refuse_sum(r, "a norm over what is cut");
+        return refuse_sum(r, "a norm over a sharded axis");
     r->inst.norm.centred = centred;
     inst = emit(r, OP_NORM_TERMS, d, TERMS, TERMS);
     memcpy(inst->src, terms, sizeof(terms));

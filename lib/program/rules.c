@@ -50,7 +50,7 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     cut_rows = build_cuts(b, rows);
     cut_cols = build_cuts(b, cols);
     if (cut_rows && cut_cols)
-        return build_error(b, arg[1].at, "the table is cut on both axes");
+        return build_error(b, arg[1].at, "the table is sharded on both axes");
     dealt = axis_dealt(rows, &b->m->scope);
     if (arg[0].index == INDEX_EVERY && b->p->table && b->p->table != rows->size)
         return build_error(b, arg[1].at, "there is a table of %llu rows already",
@@ -99,7 +99,7 @@ int apply_product(struct builder *b, enum op op, const struct node *call,
     cut_in = build_cuts(b, in);
     cut_to = build_cuts(b, to);
     if (cut_in && cut_to)
-        return build_error(b, arg[1].at, "tensor '%s' is cut on both axes", t->key);
+        return build_error(b, arg[1].at, "tensor '%s' is sharded on both axes", t->key);
     if (build_tree(b, in, &tree) < 0)
         return -1;
     if (cut_in)

@@ -38,8 +38,9 @@ static void add_special(struct str *out, const char *name, int type)
     str_addf(out, ",\"type_id\":%d}}", type);
 }
 
-/* BEGIN, the text, END; and of a pair BEGIN, first, END, second, END, with a type of
- * its own for the second, or END twice between them. */
+/* Adds the post-processor BEGIN text END and, for pairs, BEGIN first END second END,
+ * with type 1 for the second text if TYPED, otherwise with END twice between the
+ * texts. */
 static void add_template(struct str *out, const char *begin, size_t begin_id,
                          const char *end, size_t end_id, bool typed)
 {
@@ -75,7 +76,7 @@ static void add_template(struct str *out, const char *begin, size_t begin_id,
 
 /* ---- vocab.txt ---- */
 
-/* The line that is TEXT, or -1. */
+/* Index of the line TEXT, or -1. */
 static long line_of(char **line, size_t n, const char *text)
 {
     for (size_t i = 0; i < n; i++)
@@ -84,8 +85,8 @@ static long line_of(char **line, size_t n, const char *text)
     return -1;
 }
 
-/* BERT's stages; special tokens are BERT's where there is a [CLS], else RoBERTa's, as
- * MPNet has them. */
+/* Writes BERT's stages.  Special tokens are BERT's if there is a [CLS], else RoBERTa's,
+ * as in MPNet. */
 static int word_piece(struct str *out, const char *path, char **line, size_t n,
                       const cJSON *config, struct err *err)
 {
@@ -129,7 +130,7 @@ static int word_piece(struct str *out, const char *path, char **line, size_t n,
     return 0;
 }
 
-/* TEXT[len], a token a line, whose lines it parts. */
+/* Converts TEXT[len], which has a token per line; modifies it. */
 static int read_words(struct str *out, const char *path, char *text, size_t len,
                       const cJSON *config, struct err *err)
 {
@@ -155,13 +156,13 @@ static int read_words(struct str *out, const char *path, char *text, size_t len,
 
 /* ---- SentencePiece ---- */
 
-/* Bytes of a message of protocol buffers. */
+/* The bytes of a protocol buffers message. */
 struct proto {
     const unsigned char *p, *end;
 };
 
 struct field {
-    uint64_t number, value; /* value: of a varint; the four bytes of a float */
+    uint64_t number, value; /* value: of a varint, or the four bytes of a float */
     struct proto bytes;     /* of a length-delimited field */
 };
 
@@ -176,7 +177,7 @@ static bool read_varint(struct proto *m, uint64_t *out)
     return false;
 }
 
-/* The next field of M; false when it is malformed. */
+/* Reads the next field of M; false when it is malformed. */
 static bool read_field(struct proto *m, struct field *f)
 {
     uint64_t key, n = 0;
@@ -260,7 +261,7 @@ static bool read_piece(struct spm *s, struct proto m)
     return true;
 }
 
-/* The members of M that matter: pieces (1), the trainer's model type and unknown piece
+/* Reads the fields that matter: pieces (1), model type and unknown piece of the trainer
  * (2), the normalizer's rules (3). */
 static bool read_model(struct spm *s, struct proto m)
 {
@@ -303,16 +304,17 @@ static void add_base64(struct str *out, struct proto b)
     }
 }
 
-/* How a model's tokenizer makes its vocabulary of the pieces, and what is around. */
+/* How a model type's tokenizer builds its vocabulary from the pieces, and its frame. */
 struct kind {
     const char *type;
-    const char *before[6]; /* tokens that come first, and */
-    size_t skip;           /* pieces that they stand for */
-    const char *after;     /* the token behind all pieces, or NULL */
-    long unk;              /* -1: the trainer's */
+    const char *before[6]; /* tokens that come first, */
+    size_t skip;           /* and the number of pieces that they replace */
+    const char *after;     /* token after all pieces, or NULL */
+    long unk;              /* -1: as the trainer says */
     const char *begin, *end;
-    bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's white space */
-    bool lower, plain; /* letters are made lower and bare, unless the config says so */
+    bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's stripping of
+                                 * white space */
+    bool lower, plain; /* lower case and no accents, unless the config says otherwise */
 };
 
 static const struct kind kinds[] = {
@@ -366,7 +368,7 @@ static bool is_special(const char *text)
     return false;
 }
 
-/* Pieces such as "1," are not to be chosen. */
+/* ALBERT does not use pieces such as "1,". */
 static bool ends_in_comma(const char *text)
 {
     size_t n = strlen(text);
@@ -445,7 +447,7 @@ static int write_unigram(struct str *out, const char *path, const struct spm *s,
     unk = k->unk < 0 ? (size_t)s->unk : (size_t)k->unk;
     if (k->after) {
         add_added(out, n, k->after, true);
-        if (!k->strips) { /* else it is beside the vocabulary */
+        if (!k->strips) { /* otherwise it is outside the vocabulary */
             str_add(&vocab, ",[");
             str_add_json(&vocab, k->after);
             str_add(&vocab, ",0]");

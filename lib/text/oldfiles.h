@@ -18,8 +18,8 @@
  * names.  *out is NULL where there is none. */
 MUST_CHECK int oldfiles_open(struct tokenizer **out, const char *dir,
                              const char *model_type, struct err *err);
-/* The N bytes of a SentencePiece model (sentencepiece_model.proto) as a
- * tokenizer.json. CONFIG is that of tokenizer_config.json, or NULL. */
+/* Converts the N bytes of a SentencePiece model (sentencepiece_model.proto) to a
+ * tokenizer.json.  CONFIG is tokenizer_config.json, or NULL. */
 MUST_CHECK int oldfiles_sentencepiece(struct str *out, const char *path,
                                       const void *model, size_t n,
                                       const char *model_type, const cJSON *config,
