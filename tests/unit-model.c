@@ -266,7 +266,7 @@ static char *lines_text(const char *text, const char *section, const char *name)
 
             if (!strcmp(l->name, name))
                 str_addf(&s, "%s%s [%s]", s.len ? " | " : "", l->text,
-                         l->when ? l->when : "");
+                         l->when ? json_string(l->when) : "");
         }
     family_free(f);
     family_library_free(lib);
