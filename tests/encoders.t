@@ -12,8 +12,13 @@ for dir in "$data"/encoders/*/; do
     mpnet* | deberta*) ;; # biases by distance are not shared over tokens
     *) meshes="$meshes sp=2" ;;
     esac
+    if [ -f "$dir/line.json" ]; then # boxes, or types of cells
+        set -- --input "$dir/line.json"
+    else
+        set -- --ids "$(cat "$dir/ids")"
+    fi
     for mesh in $meshes; do
-        run tp-run logits --mesh "$mesh" --ids "$(cat "$dir/ids")" -o o.safetensors "$dir"
+        run tp-run logits --mesh "$mesh" "$@" -o o.safetensors "$dir"
         # shellcheck disable=SC2086 # a list of words
         ok "$model: $(echo $outputs) at $mesh" "$compare" "$dir/expected.safetensors" o.safetensors 1e-4 $outputs
     done
@@ -31,7 +36,11 @@ for dir in "$data"/cut/*/; do
     err_empty "${dir##*/}: is known"
     run tp-shard merge -q cut whole
     ok "${dir##*/}: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
-    run tp-run logits --ids 5 -o o.safetensors "$dir"
+    set -- --ids 5
+    case $dir in
+    */prophetnet | */speech-to-text) set -- --ids 5 --source-ids 5 ;;
+    esac
+    run tp-run logits "$@" -o o.safetensors "$dir"
     status_is 3 "${dir##*/}: is not run"
     err_has "the forward pass has no output" "${dir##*/}: which is said"
 done

@@ -63,6 +63,9 @@ edited() {
 edited 's/linear(h, wv)/linear(h, wvv)/'
 answers 3 "tp-shard: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "a misspelt tensor is told, not that nothing reads it" \
     tp-shard families --check edited.json
+edited 's/"tensors": {/"tensors": {"unread": ["unread","hidden",{"optional":true}],/'
+answers 3 "tp-shard: edited.json:$edited_line:25: no line reads 'unread'" "a tensor that nothing reads" \
+    tp-shard families --check edited.json
 edited 's/linear(h, wq) + bq/linear(h, wk) + bq/'
 answers 3 "tp-shard: edited.json:$edited_line:33: the bias: kv_heads*head_dim and kv_heads*group*head_dim differ" "and two that differ" \
     tp-shard families --check edited.json

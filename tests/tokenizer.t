@@ -114,7 +114,7 @@ run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"
 
 # what is no tokenizer.json
-for kind in albert bert camembert deberta-v2 mpnet xlm-roberta; do
+for kind in albert bert camembert deberta-v2 gpt2 mpnet opt roberta xlm-roberta; do
     dir=$data/tokenizer/old/$kind
     "$tokenize" -m $kind "$dir" < "$data/tokenizer/old/inp" | cut -f 1 > got
     ok "$kind: the ids of a file from before tokenizer.json are those of Python's" cmp "$dir/out" got

@@ -57,6 +57,17 @@ static int rank_1_is_killed(void *arg, struct comm *c, struct err *err)
     return wait_for_all(c, err);
 }
 
+/* As its write to a pipe that nobody reads does. */
+static int rank_1_writes_to_nobody(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 1) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    return wait_for_all(c, err);
+}
+
 static int rank_1_exits(void *arg, struct comm *c, struct err *err)
 {
     (void)arg;
@@ -228,6 +239,9 @@ int main(void)
                     "rank 1 says why");
     failure_is_told("a killed rank is named", 4, rank_1_is_killed, 0, ERR_SYSTEM,
                     "rank 1 was killed by signal 9 (SIGKILL)");
+    failure_is_told("a rank whose output nobody reads ends all by its signal", 4,
+                    rank_1_writes_to_nobody, SIGPIPE, ERR_SYSTEM,
+                    "rank 1 was killed by signal 13 (SIGPIPE)");
     failure_is_told("a rank killed with collectives under way is named", 4,
                     rank_1_is_killed_after_starts, 0, ERR_SYSTEM,
                     "rank 1 was killed by signal 9 (SIGKILL)");

@@ -153,10 +153,29 @@ struct product_result {
     bool alone;   /* each row as when it is made by itself */
 };
 
-static struct product_result try_product(enum dtype t, bool transposed, size_t rows,
+/* X as products by weights in bf16 take it where they round. */
+static float *rounded_new(const float *x, size_t n)
+{
+    float *y = xcalloc(n + 1, sizeof(*y));
+
+    for (size_t i = 0; i < n; i++)
+        y[i] = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
+    return y;
+}
+
+enum product { MATMUL, LINEAR, ROUNDED };
+
+static product_fn *const product_of[] = {
+    [MATMUL] = cpu_matmul,
+    [LINEAR] = cpu_linear,
+    [ROUNDED] = cpu_linear_rounded,
+};
+
+static struct product_result try_product(enum dtype t, enum product how, size_t rows,
                                          uint64_t in, uint64_t out)
 {
-    product_fn *product = transposed ? cpu_linear : cpu_matmul;
+    product_fn *product = product_of[how];
+    bool transposed = how != MATMUL;
     struct matrix w =
         transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
     size_t n = rows * (size_t)out;
@@ -165,8 +184,11 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
     double *want = xcalloc(n + 1, sizeof(*want)), *size = xcalloc(n + 1, sizeof(*size));
     struct product_result r = { .same = true, .alone = true };
     struct err err;
+    float *taken;
 
-    product_by_hand(want, size, x, rows, &w, transposed);
+    taken = how == ROUNDED ? rounded_new(x, rows * (size_t)in) : NULL;
+    product_by_hand(want, size, taken ? taken : x, rows, &w, transposed);
+    free(taken);
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
 
@@ -197,22 +219,22 @@ static struct product_result try_product(enum dtype t, bool transposed, size_t r
     return r;
 }
 
-static void products_are_right(bool transposed)
+static void products_are_right(enum product how)
 {
     static const size_t rows[] = { 1, 2, 7, 8, 9, 33 };
     static const uint64_t shape[][2] = { { 1, 1 },    { 3, 5 },     { 17, 33 },
                                          { 64, 100 }, { 257, 130 }, { 1100, 40 },
                                          { 40, 1100 } };
-    const char *name = transposed ? "linear" : "matmul";
+    const char *name = how == LINEAR ? "linear" : how == MATMUL ? "matmul" : "rounded";
 
-    for (int t = 0; t < NDTYPES; t++) {
+    for (int t = how == ROUNDED; t < (how == ROUNDED ? 2 : NDTYPES); t++) {
         double worst = 0;
         bool same = true, alone = true;
 
         for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
             for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
-                struct product_result result = try_product(
-                    dtypes[t], transposed, rows[r], shape[s][0], shape[s][1]);
+                struct product_result result =
+                    try_product(dtypes[t], how, rows[r], shape[s][0], shape[s][1]);
 
                 worst = result.error > worst ? result.error : worst;
                 if (!result.same)
@@ -238,9 +260,10 @@ static void long_sums_do_not_depend_on_threads(void)
     bool same = true;
 
     for (int t = 0; t < NDTYPES; t++) {
-        same &= try_product(dtypes[t], true, 16, 9000, 24).same;
-        same &= try_product(dtypes[t], false, 16, 9000, 24).same;
+        same &= try_product(dtypes[t], LINEAR, 16, 9000, 24).same;
+        same &= try_product(dtypes[t], MATMUL, 16, 9000, 24).same;
     }
+    same &= try_product(DTYPE_BF16, ROUNDED, 16, 9000, 24).same;
     tap_ok(same, "a long sum into few outputs is the same for any number of threads");
 }
 
@@ -252,11 +275,11 @@ static void panels_join(void)
     bool alone = true;
 
     for (int t = 0; t < NDTYPES; t++) {
-        struct product_result r = try_product(dtypes[t], true, 9, 3000, 700);
+        struct product_result r = try_product(dtypes[t], LINEAR, 9, 3000, 700);
 
-        alone &= r.alone && try_product(dtypes[t], true, 16, 1030, 75).alone;
+        alone &= r.alone && try_product(dtypes[t], LINEAR, 16, 1030, 75).alone;
         linear = fmax(linear, r.error);
-        matmul = fmax(matmul, try_product(dtypes[t], false, 9, 3000, 700).error);
+        matmul = fmax(matmul, try_product(dtypes[t], MATMUL, 9, 3000, 700).error);
     }
     tap_ok(linear < 2e-5, "linear of a large weight joins its panels");
     tap_ok(matmul < 2e-5, "matmul of a large weight joins its panels");
@@ -294,10 +317,11 @@ static struct sum_tree tree_of(int n, uint64_t each)
 
 /* By a tree of 8 leaves: bits are those of the sum of halves by trees of 4, of
  * quarters' by trees of 2, of those of one leaf, and of each row alone. */
-static bool tree_is_that_of_parts(enum dtype t, bool transposed, size_t rows)
+static bool tree_is_that_of_parts(enum dtype t, enum product how, size_t rows)
 {
     enum { IN = 8 * 150, OUT = 61 };
-    product_fn *product = transposed ? cpu_linear : cpu_matmul;
+    product_fn *product = product_of[how];
+    bool transposed = how != MATMUL;
     struct matrix w =
         transposed ? matrix_new(t, OUT, IN, 1) : matrix_new(t, IN, OUT, 1);
     float *x = numbers_new(rows * IN, 2), *part = xcalloc(rows * IN, sizeof(*part)),
@@ -347,11 +371,43 @@ static void trees_join(void)
         bool same = true;
 
         for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
-            same &= tree_is_that_of_parts(dtypes[t], true, rows[r]) &&
-                    tree_is_that_of_parts(dtypes[t], false, rows[r]);
+            same &= tree_is_that_of_parts(dtypes[t], LINEAR, rows[r]) &&
+                    tree_is_that_of_parts(dtypes[t], MATMUL, rows[r]) &&
+                    (dtypes[t] != DTYPE_BF16 ||
+                     tree_is_that_of_parts(DTYPE_BF16, ROUNDED, rows[r]));
         tap_ok(same, "in %s parts of a tree of sums add up to its bits",
                dtype_name(dtypes[t]));
     }
+}
+
+/* By a weight of 1: of all exponents and signs, ties and what is beside them. */
+static void numbers_are_rounded(void)
+{
+    static const uint32_t low[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff };
+    enum { LOWS = sizeof(low) / sizeof(*low), COUNT = (1 << 16) * LOWS };
+    float *x = xcalloc(COUNT, sizeof(*x)), *y = xcalloc(COUNT, sizeof(*y));
+    const uint16_t one = 0x3f80;
+    const struct matrix w = { &one, DTYPE_BF16, 1, 1 };
+    struct err err;
+    int wrong = 0;
+
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t bits = i / LOWS << 16 | low[i % LOWS];
+
+        memcpy(&x[i], &bits, sizeof(bits));
+    }
+    wrong += cpu_linear_rounded(team, y, x, COUNT, &w, NULL, &err) < 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        float want = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
+
+        if (fabsf(want) < 0x1p-126f) /* or zero, where the CPU multiplies pairs */
+            wrong += !(fabsf(y[i]) < 0x1p-126f);
+        else
+            wrong += isnan(want) ? !isnan(y[i]) : y[i] != want;
+    }
+    tap_ok(!wrong, "every kind of number is rounded to the nearest bf16, ties to even");
+    free(x);
+    free(y);
 }
 
 static void no_rows_give_nothing(void)
@@ -883,13 +939,13 @@ static void a_weight_of_nothing_is_a_choice(void)
     struct err err;
 
     cpu_choose(team, choice, scores, 2, 3, &route, NULL);
-    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32 };
-    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32, 0 };
+    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_COUNT](team, &call, &err) == 0 && counts[1] == 2 &&
                counts[2] == 3 && counts[3] == 4,
            "rows are sent to an expert whose weight is 0 where it was chosen");
-    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
-    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32 };
+    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
+    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_INDEX](team, &call, &err) == 0 && index[0] == 0 &&
                index[1] == 1 && index[2] == 0 && index[3] == 1,
            "in order, by expert");
@@ -900,8 +956,10 @@ int main(void)
     team = device_new(2);
     for (int i = 0; i < NTHREADS; i++)
         tasks_run_once(thread_counts[i]);
-    products_are_right(true);
-    products_are_right(false);
+    products_are_right(LINEAR);
+    products_are_right(MATMUL);
+    products_are_right(ROUNDED);
+    numbers_are_rounded();
     long_sums_do_not_depend_on_threads();
     panels_join();
     trees_join();

@@ -170,6 +170,12 @@ static void test_axes(void)
                          "h8*head_dim"),
            "a segment joins the two digits of a head's number");
     tap_ok(!axes_equal("heads*head_dim", "hidden"), "equal sizes are not equal axes");
+    check_text(runs_text("0*head_dim", share), "column 1: a factor must be at least 1",
+               "nothing is no factor");
+    check_text(runs_text("(((((((hidden)))))))", share), "0+12",
+               "parentheses are nested");
+    check_text(runs_text("((((((((hidden))))))))", share),
+               "column 9: nested too deeply", "but not more than 7 deep");
     check_text(runs_text("heads*", share),
                "column 7: expected a number, a symbol or '('",
                "an error names the column");

@@ -546,6 +546,7 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     if (!has_logits(b->session, &options))
         options = none;
     options.deterministic = b->session->opt.same_bits;
+    options.rounded = b->session->opt.compute == COMPUTE_BF16;
     if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;

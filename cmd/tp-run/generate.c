@@ -386,7 +386,9 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct generate *g = arg;
     struct program_options options = { .wanted = true,
-                                       .deterministic = g->session->opt.same_bits };
+                                       .deterministic = g->session->opt.same_bits,
+                                       .rounded =
+                                           g->session->opt.compute == COMPUTE_BF16 };
     struct engine_limits limits = limits_of(g);
     struct runner r;
     int ret = 0;

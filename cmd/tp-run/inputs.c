@@ -21,6 +21,7 @@ static void clear_one(struct input *in)
     free(in->name);
     ids_clear(&in->ids);
     ids_clear(&in->types);
+    ids_clear(&in->marks);
     ids_clear(&in->source);
 }
 
@@ -130,6 +131,91 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
+/* How far the token at AT is from the first with the same second and third mark: its
+ * place in the cell of a table. */
+static int32_t place_in_cell(const int32_t *marks, size_t at)
+{
+    const int32_t *own = marks + at * MARKS;
+    size_t first = 0;
+
+    if (at && own[1 - MARKS] == own[1] && own[2 - MARKS] == own[2])
+        return own[-1] + 1; /* the last mark of the token before */
+    while (marks[first * MARKS + 1] != own[1] || marks[first * MARKS + 2] != own[2])
+        first++;
+    return (int32_t)(at - first);
+}
+
+/* The marks of one token: the numbers of ROW or, where it is a box, its left, top,
+ * right and bottom, its height and its width. */
+static int read_marks(const struct session *s, int32_t *mark, const cJSON *row,
+                      bool box, const char *name, const char *key, struct err *err)
+{
+    const struct model *m = s->checkpoint->model;
+    const cJSON *one;
+    double count;
+    int n = 0, want;
+
+    if (!model_number(m, "marks", &count))
+        return err_set(err, ERR_INPUT, "%s: family %s has no '%s'", name, m->family,
+                       key);
+    want = box ? 4 : (int)count;
+    cJSON_ArrayForEach(one, row)
+    {
+        double number = cJSON_IsNumber(one) ? one->valuedouble : -1;
+
+        if (n == want || !(number >= 0 && number <= INT32_MAX))
+            break;
+        mark[n++] = (int32_t)number;
+    }
+    if (!cJSON_IsArray(row) || one || n != want)
+        return err_set(err, ERR_INPUT, "%s: '%s' must have %d numbers for each token",
+                       name, key, want);
+    if (box) {
+        if (mark[2] < mark[0] || mark[3] < mark[1])
+            return err_set(err, ERR_INPUT, "%s: a box ends before it begins", name);
+        mark[4] = mark[3] - mark[1];
+        mark[5] = mark[2] - mark[0];
+    }
+    for (int k = 0; k < (int)count; k++) {
+        char symbol[] = { 'm', 'a', 'r', 'k', 's', (char)('0' + k), '\0' };
+        double size;
+
+        if (model_number(m, symbol, &size) && !(mark[k] < size))
+            return err_set(err, ERR_INPUT,
+                           "%s: '%s' has %d, where the model takes %.0f", name, key,
+                           mark[k], size);
+    }
+    return 0;
+}
+
+/* The marks of all tokens of ONE, a list of lists. */
+static int add_marks(const struct session *s, struct input *one, const cJSON *array,
+                     bool boxes, struct err *err)
+{
+    const char *key = array->string;
+    size_t at = 0, n = (size_t)cJSON_GetArraySize(array);
+    const cJSON *row;
+
+    if (!cJSON_IsArray(array) || n != one->ids.n)
+        return err_set(err, ERR_INPUT, "%s: '%s' has %zu elements for %zu tokens",
+                       one->name, key, n, one->ids.n);
+    if (s->context && n > s->context)
+        return 0; /* which is told later */
+    one->marks.v =
+        xgrow(one->marks.v, &one->marks.cap, n * MARKS + 1, sizeof(*one->marks.v));
+    one->marks.n = n * MARKS;
+    memset(one->marks.v, 0, n * MARKS * sizeof(*one->marks.v));
+    cJSON_ArrayForEach(row, array)
+    {
+        int32_t *mark = one->marks.v + at * MARKS;
+
+        if (read_marks(s, mark, row, boxes, one->name, key, err) < 0)
+            return -1;
+        mark[MARKS - 1] = place_in_cell(one->marks.v, at++);
+    }
+    return 0;
+}
+
 /* Does LINE[len] contain half of a surrogate pair of \u escapes?  *at is its offset. */
 static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
 {
@@ -214,7 +300,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
 {
     cJSON *root = parse_line(name, line, len, err);
     const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL, *pair = NULL;
-    const cJSON *choices = NULL;
+    const cJSON *choices = NULL, *boxes = NULL;
     struct input one = { .name = xstrdup(name) };
     int ret;
 
@@ -228,6 +314,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         }
         ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
         types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
+        boxes = member(root, "bbox", NULL);
         source = cJSON_GetObjectItemCaseSensitive(root, "source");
         if (!source)
             source = cJSON_GetObjectItemCaseSensitive(root, "source_ids");
@@ -260,6 +347,10 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                      strlen(source->valuestring), err);
     else if (ret == 0 && source)
         ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
+    if (ret == 0 && types && cJSON_IsArray(types->child))
+        ret = add_marks(s, &one, types, false, err), types = NULL;
+    if (ret == 0 && boxes)
+        ret = add_marks(s, &one, boxes, true, err);
     if (ret == 0 && types && !one.types.n)
         ret = add_numbers(s, &one.types, types, name, session_parse_types, err);
     if (ret == 0 && types && one.types.n != one.ids.n)
@@ -519,6 +610,7 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
             share(s, &in->v[i].choices, sizeof(in->v[i].choices), err) < 0 ||
             share_ids(s, &in->v[i].ids, err) < 0 ||
             share_ids(s, &in->v[i].types, err) < 0 ||
+            share_ids(s, &in->v[i].marks, err) < 0 ||
             share_ids(s, &in->v[i].source, err) < 0)
             return -1;
     return 0;

@@ -7,6 +7,7 @@
 struct input {
     char *name; /* of the file, with the line number if the file has many inputs */
     struct ids ids, types; /* types: one per id, or none */
+    struct ids marks;      /* MARKS per id, or none */
     struct ids source;     /* encoder input, for encoder-decoder models */
     size_t pair[2];        /* range of the second text of a pair in ids; or 0, 0 */
     size_t choices;        /* in the first of several inputs made from one line: their
@@ -63,12 +64,12 @@ MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an
- * object: "text" or "ids", with "source" or "source_ids" and "token_types"; "pair" is
- * the second text of a pair; "question" and "context" are a pair; each element of the
- * list "choices" is the second text of an input of its own.  INPUT_AUTO selects JSON
- * when the first line begins with '{' or '"' and is valid JSON; ERR_USAGE when it only
- * begins so.  Empty lines are skipped.  An unusable line is reported and becomes a bad
- * input. */
+ * object: "text" or "ids", with "source" or "source_ids", "token_types" and "bbox";
+ * "pair" is the second text of a pair; "question" and "context" are a pair; each
+ * element of the list "choices" is the second text of an input of its own.  INPUT_AUTO
+ * selects JSON when the first line begins with '{' or '"' and is valid JSON; ERR_USAGE
+ * when it only begins so.  Empty lines are skipped.  An unusable line is reported and
+ * becomes a bad input. */
 MUST_CHECK int inputs_add_lines(struct inputs *in, const struct session *s,
                                 const char *path, struct err *err);
 /* Checks that every input has a source if the model is an encoder-decoder, and none

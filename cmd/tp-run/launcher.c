@@ -1,4 +1,4 @@
-/* launcher - starts the ranks, or joins those that mpirun or srun started */
+/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
 #define _GNU_SOURCE
 #include "cmd/tp-run/launcher.h"
 
@@ -70,24 +70,69 @@ static int keep_quiet(void)
     return was;
 }
 
-int launcher_open(struct launcher *l, const char *name, struct err *err)
-{
-    bool automatic = !name || !strcmp(name, "auto");
+/* ---- torchrun ---- */
 
-    *l = (struct launcher){ .err_fd = -1 };
-    if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0)
-        return err_set(err, ERR_USAGE,
-                       "--launcher: expected auto, local or mpi, not '%s'", name);
-    /* srun can start several tasks without PMI; then they do not know each other */
-    if (automatic && !has_mpi_launcher() && started() > 1) {
-        if (own_number() > 0)
-            keep_quiet();
+/* Has torchrun started several ranks?  A single one starts its ranks itself. */
+static bool has_torchrun(void)
+{
+    static const char *const size[] = { "WORLD_SIZE", NULL };
+
+    return getenv("TORCHELASTIC_RUN_ID") && getenv("RANK") && number_of(size, 1) > 1;
+}
+
+/* Reads the environment variable NAME, which torchrun sets. */
+static int read_number(const char *name, int *out, struct err *err)
+{
+    const char *const names[] = { name, NULL };
+
+    *out = number_of(names, -1);
+    return *out >= 0 ? 0
+                     : err_set(err, ERR_INPUT,
+                               "--launcher torchrun: no number is in %s, which "
+                               "torchrun sets",
+                               name);
+}
+
+/* The ranks find each other by the name of their run.  MASTER_PORT only contributes to
+ * that name: torchrun's own store listens there. */
+static int meet(struct launcher *l, int timeout_s, struct err *err)
+{
+    const char *run = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"),
+               *again = getenv("TORCHELASTIC_RESTART_COUNT");
+    int rank, size, here;
+    char name[64];
+
+    if (read_number("RANK", &rank, err) < 0 ||
+        read_number("WORLD_SIZE", &size, err) < 0)
+        return -1;
+    if (rank > 0)
+        l->err_fd = keep_quiet();
+    if (read_number("LOCAL_RANK", &l->local, err) < 0 ||
+        read_number("LOCAL_WORLD_SIZE", &here, err) < 0)
+        return -1;
+    if (rank >= size || size < 1)
+        return err_set(err, ERR_INPUT, "--launcher torchrun: rank %d of %d", rank,
+                       size);
+    if (here != size)
         return err_set(err, ERR_INPUT,
-                       "srun has started tasks that do not know one another: add "
-                       "--mpi=pmix to srun, or --launcher local here");
-    }
-    if (automatic ? !has_mpi_launcher() : !strcmp(name, "local"))
-        return 0;
+                       "torchrun has started %d ranks on this machine of %d: its ranks "
+                       "find one another on one machine only; mpirun and srun start "
+                       "them on several",
+                       here, size);
+    run = run ? run : "";
+    snprintf(name, sizeof(name), "%.8s-%08x-%.8s", port ? port : "0",
+             (unsigned)hash_crc32(0, run, strlen(run)), again ? again : "0");
+    if (shm_meet(&l->shm, name, rank, size, timeout_s, err) < 0)
+        return -1;
+    l->world = comm_shm_open(l->shm, rank);
+    cmd_leave_signals(); /* torchrun ends the other ranks when one fails */
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int open_mpi(struct launcher *l, struct err *err)
+{
     if (mpi_open(&l->world, err) < 0)
         return -1;
     /* mpirun ends the other ranks when one fails, and reports it */
@@ -105,9 +150,38 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
     return 0;
 }
 
+int launcher_open(struct launcher *l, const char *name, int timeout_s, struct err *err)
+{
+    bool automatic = !name || !strcmp(name, "auto");
+
+    *l = (struct launcher){ .err_fd = -1, .timeout_s = timeout_s };
+    if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0 &&
+        strcmp(name, "torchrun") != 0)
+        return err_set(err, ERR_USAGE,
+                       "--launcher: expected auto, local, mpi or torchrun, not '%s'",
+                       name);
+    /* srun can start several tasks without PMI; then they do not know each other */
+    if (automatic && !has_mpi_launcher() && started() > 1) {
+        if (own_number() > 0)
+            keep_quiet();
+        return err_set(err, ERR_INPUT,
+                       "srun has started tasks that do not know one another: add "
+                       "--mpi=pmix to srun, or --launcher local here");
+    }
+    if (automatic ? has_mpi_launcher() : !strcmp(name, "mpi"))
+        return open_mpi(l, err);
+    if (automatic ? has_torchrun() : !strcmp(name, "torchrun"))
+        return meet(l, timeout_s, err);
+    return 0;
+}
+
 void launcher_close(struct launcher *l)
 {
-    mpi_close(l->world);
+    if (l->shm && l->world)
+        l->world->ops->close(l->world);
+    else
+        mpi_close(l->world);
+    shm_close_group(l->shm);
     if (l->stop)
         munmap(l->stop, sizeof(*l->stop));
     if (l->err_fd >= 0)
@@ -121,8 +195,8 @@ bool launcher_is_front(const struct launcher *l)
 
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
 {
-    *own = -1;
-    return l->world ? mpi_local_ranks(l->world, own) : nranks;
+    *own = l->shm ? l->local : -1;
+    return l->world && !l->shm ? mpi_local_ranks(l->world, own) : nranks;
 }
 
 /* ---- agreement of all ranks ---- */
@@ -190,12 +264,22 @@ static void fail(const struct launcher *l, const struct cmd *cmd, const struct e
 {
     int rank = l->world->rank;
 
+    if (l->shm && shm_is_aborted(l->shm))
+        _Exit((int)err->kind); /* another rank failed and reports why */
     if (rank > 0) {
         wait_ms(rank < 8 ? 100 * rank : 800);
         if (l->err_fd >= 0)
             dup2(l->err_fd, STDERR_FILENO);
     }
     fflush(stdout);
+    if (l->shm && rank > 0 && shm_is_aborted(l->shm))
+        _Exit((int)err->kind);
+    if (l->shm) {
+        int status = cmd_fail(cmd, err);
+
+        shm_abort(l->shm);
+        _Exit(status);
+    }
     mpi_abort(cmd_fail(cmd, err));
 }
 

@@ -1,4 +1,4 @@
-/* launcher - starts the ranks, or joins those that mpirun or srun started */
+/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
 #ifndef CMD_TP_RUN_LAUNCHER_H
 #define CMD_TP_RUN_LAUNCHER_H
 
@@ -9,9 +9,11 @@
 #include "lib/run/launch.h"
 
 struct launcher {
-    int timeout_s;              /* limit for a stopped local rank; 0: none */
-    struct comm *world;         /* MPI's ranks; NULL: this program starts the ranks */
-    int err_fd;                 /* saved standard error of a silenced rank; else -1 */
+    int timeout_s;      /* limit for a stopped local rank; 0: none */
+    struct comm *world; /* ranks of a launcher; NULL: this program starts them */
+    struct shm *shm;    /* shared memory of torchrun's ranks; NULL: MPI's */
+    int local;          /* index of a torchrun rank on its machine */
+    int err_fd;         /* saved standard error of a silenced rank; else -1 */
     struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
                                  * ends them */
 };
@@ -22,9 +24,11 @@ struct launcher_stop {
     volatile int obeyed; /* signal that the ranks have obeyed */
 };
 
-/* NAME is auto (MPI if the environment shows mpirun or srun), local or mpi.  MPI ranks
- * other than rank 0 are silenced.  Call launcher_close also after a failure. */
-MUST_CHECK int launcher_open(struct launcher *l, const char *name, struct err *err);
+/* NAME is auto (by the environment), local, mpi or torchrun.  Ranks of a launcher other
+ * than rank 0 are silenced.  torchrun's ranks wait at most TIMEOUT_S seconds for each
+ * other; 0: without limit.  Call launcher_close also after a failure. */
+MUST_CHECK int launcher_open(struct launcher *l, const char *name, int timeout_s,
+                             struct err *err);
 void launcher_close(struct launcher *l);
 /* Is this process rank 0, which reads inputs and prints? */
 bool launcher_is_front(const struct launcher *l);

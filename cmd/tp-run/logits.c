@@ -228,7 +228,9 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
     struct program_options options = { .trace = l->trace != NULL,
-                                       .deterministic = l->session->opt.same_bits };
+                                       .deterministic = l->session->opt.same_bits,
+                                       .rounded =
+                                           l->session->opt.compute == COMPUTE_BF16 };
     struct engine_limits limits = outputs_limits(l->session, &l->inputs);
     struct runner r;
     int ret;
@@ -295,8 +297,7 @@ int logits_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "the tokens as text", NULL,
           NULL },
-        { OPT_STRING, '\0', "token-types", &types, "LIST",
-          "a type for each token (default 0)", NULL, NULL },
+        { OPT_STRING, '\0', "token-types", &types, "LIST", NULL, NULL, NULL },
         { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(l.inputs),
@@ -305,8 +306,7 @@ int logits_main(const char *program, int argc, char **argv)
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
           "write the outputs to FILE (safetensors, .npy)", NULL, NULL },
-        { OPT_STRING, '\0', "trace", &l.trace, "FILE",
-          "write the value of every line to FILE", NULL, NULL },
+        { OPT_STRING, '\0', "trace", &l.trace, "FILE", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

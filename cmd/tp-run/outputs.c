@@ -112,6 +112,7 @@ void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
         plan->text[plan->ntexts++] =
             (struct scheduler_text){ .ids = in->ids.v,
                                      .token_types = in->types.n ? in->types.v : NULL,
+                                     .marks = in->marks.n ? in->marks.v : NULL,
                                      .n = in->ids.n,
                                      .over = in->bad,
                                      .source = in->source.v,
@@ -246,7 +247,9 @@ int outputs_main(struct session *s, struct inputs *in, const struct given *g,
 int outputs_run(struct outputs *o, struct comm *comm, struct err *err)
 {
     struct program_options options = { .only = o->name,
-                                       .deterministic = o->session->opt.same_bits };
+                                       .deterministic = o->session->opt.same_bits,
+                                       .rounded =
+                                           o->session->opt.compute == COMPUTE_BF16 };
     struct engine_limits limits = outputs_limits(o->session, o->inputs);
     struct runner r;
     int ret;

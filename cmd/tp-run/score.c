@@ -144,6 +144,7 @@ static void add_window(struct score *s, size_t document, size_t at, size_t n,
     s->plan[i] =
         (struct scheduler_text){ .ids = d->ids.v + at,
                                  .token_types = d->types.n ? d->types.v + at : NULL,
+                                 .marks = d->marks.n ? d->marks.v + at * MARKS : NULL,
                                  .targets = d->ids.v + at + 1,
                                  .source = d->source.v,
                                  .nsource = d->source.n,
@@ -243,7 +244,9 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
     struct program_options options = { .tail = TAIL_NLL,
-                                       .deterministic = s->session->opt.same_bits };
+                                       .deterministic = s->session->opt.same_bits,
+                                       .rounded =
+                                           s->session->opt.compute == COMPUTE_BF16 };
     struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;

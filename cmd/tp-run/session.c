@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -474,21 +475,85 @@ static int set_comm(struct session *s, struct err *err)
     return 0;
 }
 
+const char *const session_compute_names[] = {
+    [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
+};
+
+/* What the cache keeps keys and values in. */
+static int set_cache(struct session *s, struct err *err)
+{
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } types[] = { { "f32", DTYPE_F32 }, { "bf16", DTYPE_BF16 }, { "int8", DTYPE_I8 } };
+    const char *name = s->opt.kv_dtype ? s->opt.kv_dtype : "f32";
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (!strcmp(types[i].name, name))
+            s->machine.kept = types[i].dtype;
+    if (!s->machine.kept)
+        return err_set(err, ERR_USAGE,
+                       "--kv-dtype: expected f32, bf16 or int8, not '%s'", name);
+    if (s->machine.kept != DTYPE_F32 && !s->machine.ops->host_memory)
+        return err_set(err, ERR_USAGE,
+                       "--kv-dtype %s: backend %s keeps f32 alone (--backend cpu)",
+                       name, s->machine.ops->name);
+    return 0;
+}
+
+/* A file that is mapped and cut short by another program is found out by a signal. */
+static const struct checkpoint *mapped;
+
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void file_gone(int sig, siginfo_t *info, void *context)
+{
+    const char *name = checkpoint_mapped(mapped, info->si_addr);
+
+    (void)sig;
+    (void)context;
+    if (!name) {
+        signal(SIGBUS, SIG_DFL); /* and again */
+        return;
+    }
+    say("tp-run: ");
+    say(mapped->path);
+    say("/");
+    say(name);
+    say(": was cut short, or cannot be read, while it was in use\n");
+    _exit(ERR_SYSTEM);
+}
+
+static void watch_files(const struct session *s)
+{
+    struct sigaction act = { .sa_sigaction = file_gone,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+    mapped = s->checkpoint;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGBUS, &act, NULL);
+}
+
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual = opt->same_bits ? "cpu" : opt->usual_backend;
+    const char *usual = opt->same_bits || opt->compute ? "cpu" : opt->usual_backend;
     const char *backend = opt->backend ? opt->backend : usual;
     int own;
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops || set_comm(s, err) < 0)
+    if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+    if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
+        return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
-    s->launcher.timeout_s = opt->timeout;
+    watch_files(s);
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);
@@ -497,6 +562,7 @@ int session_open(struct session *s, const struct cmd *cmd,
 
 void session_close(struct session *s)
 {
+    mapped = NULL;
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     checkpoint_close(s->checkpoint);

@@ -14,15 +14,20 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend, *comm;
+    const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
     bool draw; /* weights are initialized at random, not read */
     bool memory, same_bits;
+    int compute;    /* enum session_compute */
     bool share_gpu; /* several ranks may use one GPU */
 };
+
+/* The type in which products are computed. */
+enum session_compute { COMPUTE_F32, COMPUTE_BF16 };
+extern const char *const session_compute_names[];
 
 enum { RANK_TIMEOUT_S = 300 }; /* default */
 
@@ -46,7 +51,16 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
+        { OPT_CHOICE,                                                                 \
+          '\0',                                                                       \
+          "compute",                                                                  \
+          &(o).compute,                                                               \
+          "TYPE",                                                                     \
+          NULL,                                                                       \
+          session_compute_names,                                                      \
+          NULL },                                                                     \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
         { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },             \
         { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },      \

@@ -69,19 +69,27 @@ static bool layout(struct shm *s, int nranks)
            mem_add(&s->bytes, s->bytes, bytes);
 }
 
-int shm_open_group(struct shm **out, int nranks, struct err *err)
+int shm_map_group(struct shm **out, int fd, bool first, int nranks, struct err *err)
 {
     struct shm plan = { 0 }, *s;
+    int how = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
 
     if (!layout(&plan, nranks))
         return err_set(err, ERR_SYSTEM, "shared memory for %d ranks overflows", nranks);
-    s = mmap(NULL, plan.bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fd >= 0 && first && ftruncate(fd, (off_t)plan.bytes) < 0)
+        return err_errno(err, "shared memory for %d ranks", nranks);
+    s = mmap(NULL, plan.bytes, PROT_READ | PROT_WRITE, how, fd, 0);
     if (s == MAP_FAILED)
         return err_errno(err, "shared memory for %d ranks", nranks);
-    *s = plan;
+    if (first)
+        *s = plan;
     *out = s;
     return 0;
+}
+
+int shm_open_group(struct shm **out, int nranks, struct err *err)
+{
+    return shm_map_group(out, -1, true, nranks, err);
 }
 
 void shm_close_group(struct shm *s)
@@ -119,6 +127,11 @@ void shm_raise(struct post *p, uint32_t count)
     atomic_store(&p->count, count);
     if (atomic_load(&p->sleepers))
         wake(&p->count);
+}
+
+bool shm_is_aborted(const struct shm *s)
+{
+    return atomic_load(&s->aborted);
 }
 
 void shm_abort(struct shm *s)

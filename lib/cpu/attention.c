@@ -13,7 +13,10 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-enum { BLOCK = 64 }; /* queries */
+enum {
+    BLOCK = 64, /* queries */
+    WIDE = 64   /* keys of a cache in another type that are f32 at a time */
+};
 
 /* Scale the scores, cap them unless CAP is 0, and return the largest. */
 CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
@@ -97,6 +100,7 @@ struct job {
     float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
     int64_t least; /* key - query of the first of the distances */
     size_t distances;
+    float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
 };
 
 /* The keys that the query at POSITION sees: from *first to *end, which may be no more
@@ -105,6 +109,9 @@ static void visible(const struct job *j, size_t position, size_t *first, size_t 
 {
     size_t window = j->inst->attention.window, base = j->step->first_key;
     size_t low = base, high = base + j->step->keys;
+
+    if (j->inst->attention.chunked)
+        window = position % window + 1;
 
     if (j->inst->attention.causal && position + 1 < high)
         high = position + 1;
@@ -268,10 +275,72 @@ static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_
     return high > low ? high - low : 0;
 }
 
+/* WIDE's part of THREAD. */
+static float *wide_of(const struct job *j, int thread)
+{
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+
+    return j->wide
+               ? j->wide + (size_t)thread * WIDE * (dim > value_dim ? dim : value_dim)
+               : NULL;
+}
+
+/* DIM columns from FIRST on of N rows from ROW on of the cache P, to Y. */
+static void widen_rows(float *y, const struct buffer *p, size_t row, size_t n,
+                       size_t first, size_t dim)
+{
+    uint64_t bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
+
+    for (size_t i = 0; i < n; i++)
+        cpu_cached(y + i * dim, (const char *)p->data + (row + i) * bytes, first, dim,
+                   p);
+}
+
+/* The scores at SCORE, N to a query, of ROWS queries with the SOME keys in ROW and
+ * after. */
+static void score_keys(const struct job *j, float *score, size_t n, const float *q,
+                       size_t rows, size_t row, size_t some, size_t kv, float *wide)
+{
+    size_t dim = j->inst->attention.head_dim;
+
+    if (!j->step->cached_k) {
+        cpu_dots(score, n, q, j->q_stride, rows,
+                 j->step->k + row * j->k_stride + kv * dim, j->k_stride, some, dim);
+        return;
+    }
+    for (size_t i = 0; i < some; i += WIDE) {
+        size_t m = some - i < WIDE ? some - i : WIDE;
+
+        widen_rows(wide, j->step->cached_k, row + i, m, kv * dim, dim);
+        cpu_dots(score + i, n, q, j->q_stride, rows, wide, dim, m, dim);
+    }
+}
+
+/* Y of ROWS queries plus the SOME values in ROW and after by their weights. */
+static void add_values(const struct job *j, float *y, const float *score, size_t n,
+                       size_t rows, size_t row, size_t some, size_t kv, float *wide)
+{
+    size_t first = kv * j->inst->attention.value_cols;
+    size_t dim = j->inst->attention.value_dim;
+
+    if (!j->step->cached_v) {
+        cpu_add_weighted(y, j->y_stride, score, n, rows,
+                         j->step->v + row * j->v_stride + first, j->v_stride, dim,
+                         some);
+        return;
+    }
+    for (size_t i = 0; i < some; i += WIDE) {
+        size_t m = some - i < WIDE ? some - i : WIDE;
+
+        widen_rows(wide, j->step->cached_v, row + i, m, first, dim);
+        cpu_add_weighted(y, j->y_stride, score + i, n, rows, wide, dim, dim, m);
+    }
+}
+
 /* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
  * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
 static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score, size_t *first_key)
+                    size_t kv, float *score, float *wide, size_t *first_key)
 {
     size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
@@ -295,11 +364,8 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         size_t key, some = keys_in(&j->run[r], low, high, &key);
 
         if (some)
-            cpu_dots(score + (key - low), n, j->q + row * j->q_stride + head * dim,
-                     j->q_stride, rows,
-                     j->step->k + (j->run[r].row + key - j->run[r].key) * j->k_stride +
-                         kv * dim,
-                     j->k_stride, some, dim);
+            score_keys(j, score + (key - low), n, j->q + row * j->q_stride + head * dim,
+                       rows, j->run[r].row + key - j->run[r].key, some, kv, wide);
     }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -334,10 +400,10 @@ static void drop(const struct job *j, size_t row, size_t rows, size_t head,
 
 /* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score)
+                    size_t kv, float *score, float *wide)
 {
     size_t value_dim = j->inst->attention.value_dim, low = 0;
-    size_t n = weigh(j, row, rows, head, kv, score, &low);
+    size_t n = weigh(j, row, rows, head, kv, score, wide, &low);
     float *y = j->y + row * j->y_stride + head * value_dim;
 
     drop(j, row, rows, head, score, low, n);
@@ -347,11 +413,8 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
         size_t key, some = keys_in(&j->run[r], low, low + n, &key);
 
         if (some)
-            cpu_add_weighted(y, j->y_stride, score + (key - low), n, rows,
-                             j->step->v +
-                                 (j->run[r].row + key - j->run[r].key) * j->v_stride +
-                                 kv * j->inst->attention.value_cols,
-                             j->v_stride, value_dim, some);
+            add_values(j, y, score + (key - low), n, rows,
+                       j->run[r].row + key - j->run[r].key, some, kv, wide);
     }
 }
 
@@ -365,7 +428,7 @@ static void some_queries(void *arg, size_t task, int thread)
     size_t kv = head / (heads / j->inst->attention.kv_heads);
     float *score = j->score + (size_t)thread * j->block * j->step->keys;
 
-    queries(j, row, rows, head, kv, score);
+    queries(j, row, rows, head, kv, score, wide_of(j, thread));
 }
 
 /* The rows of the keys: one run, or those that the blocks make. */
@@ -420,11 +483,21 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                         "attention scores", err);
     if (!j.score)
         goto out;
+    if (step->cached_k || step->cached_v) {
+        size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
+
+        j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
+                               (dim > value_dim ? dim : value_dim) * sizeof(float),
+                           "keys and values", err);
+        if (!j.wide)
+            goto out;
+    }
     cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
     ret = 0;
 out:
     free(j.run);
     free(j.score);
+    free(j.wide);
     free(j.bias);
     free(j.sink);
     return ret;
@@ -478,7 +551,7 @@ static void head_back(void *arg, size_t head, int thread)
     memset(own, 0, keys * both * sizeof(*own));
     for (size_t row = 0; row < j->step->rows; row += BLOCK) {
         size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
-        size_t low = 0, n = weigh(j, row, rows, head, kv, p, &low);
+        size_t low = 0, n = weigh(j, row, rows, head, kv, p, NULL, &low);
         const float *k = j->step->k + low * j->k_stride + kv * dim;
         const float *v =
             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;

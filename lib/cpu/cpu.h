@@ -15,6 +15,11 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
+/* The same, where w is in bf16 with each number of x rounded to bf16; by pairs where
+ * the CPU adds those (AVX512-BF16). */
+MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
+                                  size_t rows, const struct matrix *w,
+                                  const struct sum_tree *tree, struct err *err);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
@@ -32,6 +37,14 @@ void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
                 size_t cols, const struct inst *inst, const struct matrix *bias);
 void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
                size_t rows, size_t cols, const struct inst *inst);
+/* Is score K among those that a row's I-th choice is weighed against: not chosen
+ * before, and below the choice's by no more than inst->route.near of the larger
+ * magnitude? (SparseMixer: Liu et al. 2024, arXiv:2409.12136) */
+bool cpu_route_near(const struct inst *inst, const float *x, const int32_t *choice,
+                    uint64_t i, size_t k);
+/* The sum of their exponentials, relative to the choice's own. */
+double cpu_route_softmax(const struct inst *inst, const float *x, size_t cols,
+                         const int32_t *choice, uint64_t i);
 /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
 void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
                    size_t rows, size_t cols);
@@ -56,6 +69,17 @@ void cpu_clip(struct device *d, float *y, const float *x, double least, double m
               size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
+/* Huang and Schlag 2024, arXiv:2411.13010, eq. 6: with b XIELU_LEAST and e XIELU_NEAR,
+ * b x + above x^2 where x > 0, and b x + below (exp(min(x, e)) - 1 - x) elsewhere */
+#define XIELU_LEAST 0.5f
+#define XIELU_NEAR  (-1e-6f)
+struct xielu {
+    float above, below;
+};
+/* of weights of one element: their softplus, XIELU_LEAST more of the second */
+struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *below);
+void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
+               size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
 /* sum[g] over each group of WIDTH columns of X, which begin STRIDE after one another:
@@ -76,14 +100,22 @@ struct attention_step {
     size_t keys, first_key; /* keys and values, and the position of the first */
     size_t key_row;         /* its row in K and V, or counted over the blocks */
     const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
-    const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
-    size_t block_rows;      /* of each */
+    /* [row] of a cache in another type than f32, which K and V are then not; or NULL */
+    const struct buffer *cached_k, *cached_v;
+    const int32_t *block;       /* numbers of the blocks of k and v, or NULL */
+    size_t block_rows;          /* of each */
     const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
     const struct matrix *sinks; /* [heads], or NULL; see struct inst */
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: their numbers, where weights are dropped */
     uint64_t seed;
 };
+/* A row of the cache P, at TO, of X [P->cols]. */
+void cpu_cache_row(void *to, const float *x, const struct buffer *p);
+/* Y [N] = the columns from FIRST on of that row. */
+void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
+                const struct buffer *p);
+
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
  * memory. */
 MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
@@ -107,11 +139,11 @@ MUST_CHECK int cpu_sample(float *id, const float *logits, size_t vocab,
 extern kernel *const cpu_kernels[OP_COUNT];
 /* those of the reverse: gradient.c */
 extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
-    kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_softmax_back,
-    kernel_softcap_back, kernel_clip_back, kernel_norm_back, kernel_norm_terms,
-    kernel_norm_apply_back, kernel_rope_back, kernel_route_back, kernel_expert_spread,
-    kernel_expert_dot, kernel_expert_scatter, kernel_segment_back, kernel_first_back,
-    kernel_slice_owned, kernel_unslice;
+    kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_xielu_back,
+    kernel_xielu_weight, kernel_softmax_back, kernel_softcap_back, kernel_clip_back,
+    kernel_norm_back, kernel_norm_terms, kernel_norm_apply_back, kernel_rope_back,
+    kernel_route_back, kernel_expert_spread, kernel_expert_dot, kernel_expert_scatter,
+    kernel_segment_back, kernel_first_back, kernel_slice_owned, kernel_unslice;
 
 /* What the operations share. */
 

@@ -201,6 +201,32 @@ static void add_vector_to_row(void *arg, size_t task, int thread)
     }
 }
 
+/* The slopes that the two weights stand for. */
+struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *below)
+{
+    float a, b;
+
+    return (struct xielu){
+        .above = softplus(*cpu_widen(above, 0, 1, &a)),
+        .below = XIELU_LEAST + softplus(*cpu_widen(below, 0, 1, &b)),
+    };
+}
+
+static void xielu_some(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n);
+
+    (void)thread;
+    for (size_t i = at; i < at + n; i++) {
+        float x = e->x[i];
+
+        e->y[i] =
+            XIELU_LEAST * x +
+            (x > 0 ? e->number * x * x : e->least * (expm1f(fminf(x, XIELU_NEAR)) - x));
+    }
+}
+
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n)
 {
     share_out(d, add_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
@@ -245,4 +271,13 @@ void cpu_add_vector(struct device *d, float *y, const float *x, const struct mat
     struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
 
     cpu_parallel(d, rows, add_vector_to_row, &e);
+}
+
+void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
+               size_t n)
+{
+    share_out(
+        d, xielu_some,
+        (struct elements){
+            .y = y, .x = x, .n = n, .number = slopes.above, .least = slopes.below });
 }

@@ -509,6 +509,58 @@ static void activation_back(float *y, const float *d, const float *x,
     }
 }
 
+static void some_xielu(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t end, at = span(task, STEP, e->n, &end);
+
+    (void)thread;
+    for (size_t i = at; i < end; i++) {
+        float x = e->x[i];
+
+        e->y[i] = e->d[i] * (XIELU_LEAST +
+                             (x > 0 ? 2 * e->number * x
+                                    : e->least * (x < XIELU_NEAR ? expm1f(x) : -1.0f)));
+    }
+}
+
+int kernel_xielu_back(struct device *d, const struct call *c, struct err *err)
+{
+    struct xielu slopes = cpu_xielu_slopes(c->w, c->w2);
+    struct elements e = { .y = c->y.data,
+                          .d = c->x[0].data,
+                          .x = c->x[1].data,
+                          .n = rows_of(&c->y) * c->y.cols,
+                          .number = slopes.above,
+                          .least = slopes.below };
+
+    (void)err;
+    cpu_parallel(d, blocks_of(e.n, STEP), some_xielu, &e);
+    return 0;
+}
+
+/* The softplus of the weight has the sigmoid for its derivative. */
+int kernel_xielu_weight(struct device *d, const struct call *c, struct err *err)
+{
+    const float *g = c->x[0].data, *x = c->x[1].data;
+    size_t n = rows_of(&c->x[0]) * c->x[0].cols;
+    bool above = c->inst->number != 0;
+    double sum = 0;
+    float wide, *y = c->y.data;
+
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)x[i];
+
+        if ((v > 0) == above)
+            sum +=
+                (double)g[i] * (above ? v * v : expm1(fmin(v, (double)XIELU_NEAR)) - v);
+    }
+    *y += (float)(sum / (1 + exp(-(double)*cpu_widen(c->w, 0, 1, &wide))));
+    return 0;
+}
+
 static void some_activations(void *arg, size_t task, int thread)
 {
     const struct elements *e = arg;
@@ -615,6 +667,21 @@ int kernel_rope_back(struct device *d, const struct call *c, struct err *err)
 
 /* The choice is no function of the scores; a chosen one's weight is its score, or its
  * share of those chosen. */
+/* Each choice's weight is a softmax over scores near it. */
+static void near_back(float *y, const float *g, const float *x, const int32_t *choice,
+                      size_t cols, const struct inst *inst)
+{
+    for (uint64_t i = 0; i < inst->route.top && choice[i] >= 0; i++) {
+        double sum = cpu_route_softmax(inst, x, cols, choice, i);
+        double d = (double)g[choice[i]] * inst->route.scale / sum;
+
+        for (size_t k = 0; k < cols; k++)
+            if (cpu_route_near(inst, x, choice, i, k))
+                y[k] -= (float)(d * exp((double)(x[k] - x[choice[i]])) / sum);
+        y[choice[i]] += (float)d;
+    }
+}
+
 int kernel_route_back(struct device *d, const struct call *c, struct err *err)
 {
     const float *g = c->x[0].data, *x = c->x[1].data;
@@ -629,6 +696,10 @@ int kernel_route_back(struct device *d, const struct call *c, struct err *err)
         double sum = 1e-20, by = 0, factor = c->inst->route.scale;
         size_t at = t * cols;
 
+        if (c->inst->route.near > 0) {
+            near_back(y + at, g + at, x + at, choice, cols, c->inst);
+            continue;
+        }
         for (size_t i = 0; i < top && choice[i] >= 0; i++) {
             size_t k = at + (size_t)choice[i];
 

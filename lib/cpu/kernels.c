@@ -47,8 +47,9 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
 
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                      tree_of(c, c->inst->tree), err);
+    return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
+        d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
+        err);
 }
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
@@ -87,6 +88,14 @@ static int kernel_add_vector(struct device *d, const struct call *c, struct err 
 {
     (void)err;
     cpu_add_vector(d, result(c), source(c, 0), c->w, rows_of(&c->y));
+    return 0;
+}
+
+static int kernel_xielu(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_xielu(d, result(c), source(c, 0), cpu_xielu_slopes(c->w, c->w2),
+              count_of(&c->y));
     return 0;
 }
 
@@ -327,6 +336,19 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_temper(struct device *d, const struct call *c, struct err *err)
+{
+    const int32_t *at = c->step->index[program_positions(c->program, c->inst)];
+    double step = c->inst->temper.step, amount = c->inst->temper.amount;
+    size_t cols = c->y.cols;
+
+    (void)err;
+    for (size_t i = 0; i < rows_of(&c->y); i++)
+        cpu_scale(d, result(c) + i * cols, source(c, 0) + i * cols,
+                  1 + amount * log1p(floor((at[i] + 1.0) / step)), cols);
+    return 0;
+}
+
 static int kernel_sinusoid(struct device *d, const struct call *c, struct err *err)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
@@ -370,16 +392,21 @@ static size_t block_row(const struct ranges *r, const struct range *one, size_t 
 static int kernel_keep(struct device *d, const struct call *c, struct err *err)
 {
     size_t cols = c->x[0].cols;
+    struct buffer pool = c->y;
+    uint64_t bytes;
 
     (void)d;
     (void)err;
+    pool.cols = cols;
+    bytes = layout_cached_bytes(pool.dtype, cols, pool.width);
     for (size_t i = 0; i < c->range.n; i++) {
         const struct range *r = &c->range.v[i];
 
         for (int32_t k = 0; k < r->rows; k++)
-            memcpy(result(c) +
-                       block_row(&c->range, r, (size_t)(r->write_row + k)) * cols,
-                   source(c, 0) + (size_t)(r->row + k) * cols, cols * sizeof(float));
+            cpu_cache_row((char *)c->y.data +
+                              block_row(&c->range, r, (size_t)(r->write_row + k)) *
+                                  bytes,
+                          source(c, 0) + (size_t)(r->row + k) * cols, &pool);
     }
     return 0;
 }
@@ -387,6 +414,7 @@ static int kernel_keep(struct device *d, const struct call *c, struct err *err)
 static int kernel_cache_read(struct device *d, const struct call *c, struct err *err)
 {
     size_t cols = c->x[0].cols;
+    uint64_t bytes = layout_cached_bytes(c->x[0].dtype, cols, c->x[0].width);
     float *to = result(c);
 
     (void)d;
@@ -395,12 +423,18 @@ static int kernel_cache_read(struct device *d, const struct call *c, struct err 
         const struct range *r = &c->range.v[i];
 
         for (int32_t k = 0; k < r->keys; k++, to += cols)
-            memcpy(to,
-                   source(c, 0) +
-                       block_row(&c->range, r, (size_t)(r->key_row + k)) * cols,
-                   cols * sizeof(float));
+            cpu_cached(to,
+                       (const char *)c->x[0].data +
+                           block_row(&c->range, r, (size_t)(r->key_row + k)) * bytes,
+                       0, cols, &c->x[0]);
     }
     return 0;
+}
+
+/* Is B a cache in another type than f32? */
+static bool is_narrow(const struct buffer *b)
+{
+    return b->dtype == DTYPE_BF16 || b->dtype == DTYPE_I8;
 }
 
 static int kernel_attention(struct device *d, const struct call *c, struct err *err)
@@ -428,6 +462,10 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
             step.block = c->range.block + r->block;
             step.block_rows = c->range.block_rows;
         }
+        if (is_narrow(&c->x[1]))
+            step.cached_k = &c->x[1];
+        if (is_narrow(&c->x[2]))
+            step.cached_v = &c->x[2];
         if (c->lse)
             step.lse = c->lse + (size_t)r->row * inst->attention.heads;
         if (cpu_attention(d, result(c) + (size_t)r->row * c->y.cols,

@@ -151,11 +151,19 @@ struct terms {
     size_t x;
 };
 
+/* Floats of N terms of x. */
+static size_t floats_of(const struct tiles *t, size_t n)
+{
+    size_t whole = (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
+
+    return t->packed ? whole / 2 : t == &tile_f32 ? n : whole;
+}
+
 /* Those after *OF. */
-static void next_terms(struct terms *of, enum dtype type)
+static void next_terms(struct terms *of, const struct tiles *t)
 {
     of->start += of->count;
-    of->x += cpu_arranged(type, of->count);
+    of->x += floats_of(t, of->count);
 }
 
 static struct sum_tree whole_row(const struct matrix *w)
@@ -168,13 +176,11 @@ static struct sum_tree whole_row(const struct matrix *w)
  * stretch, so that those of x stay in the first cache; meanwhile what the next group
  * reads is fetched, in the order of memory. */
 static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
-                       const struct matrix *w, uint64_t first, size_t n,
-                       struct terms of)
+                       const struct tiles *t, const struct matrix *w, uint64_t first,
+                       size_t n, struct terms of)
 {
-    const struct tiles *tiles = tiles_of(w->dtype);
-    size_t size = size_of(w->dtype);
     const char *ahead = first + n + GROUP <= w->rows
-                            ? element(w, first + n, 0) + n * of.start * size
+                            ? element(w, first + n, 0) + n * of.start * t->size
                             : NULL;
 
     for (uint64_t k = 0; k < of.count; k += BLOCK) {
@@ -185,16 +191,16 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                                       .stride = w->cols,
                                       .ahead = ahead };
 
-            tiles->eight(sums + c, x + of.x + k, x_stride, &at, terms, k > 0);
-            ahead = ahead ? ahead + EIGHT_OUTS * terms * size : NULL;
+            t->eight(sums + c, x + of.x + floats_of(t, k), x_stride, &at, terms, k > 0);
+            ahead = ahead ? ahead + EIGHT_OUTS * terms * t->size : NULL;
         }
     }
 }
 
 /* EIGHT rows, and N outputs in whole tiles, a group at a time. */
 static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
-                      const struct matrix *w, uint64_t first, size_t n,
-                      const struct sum_tree *tree)
+                      const struct tiles *t, const struct matrix *w, uint64_t first,
+                      size_t n, const struct sum_tree *tree)
 {
     float sums[SUMS + 1][GROUP][EIGHT];
 
@@ -204,11 +210,11 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
 
         for (int k = 0; k < tree->n; k++, last++) {
             of.count = tree->leaf[k].cols;
-            eight_sums(sums[last], x, x_stride, w, first + j, outs, of);
+            eight_sums(sums[last], x, x_stride, t, w, first + j, outs, of);
             for (int a = 0; a < tree->leaf[k].adds; a++, last--)
                 for (size_t i = 0; i < outs * EIGHT; i++)
                     sums[last - 1][0][i] += sums[last][0][i];
-            next_terms(&of, w->dtype);
+            next_terms(&of, t);
         }
         for (size_t i = 0; i < EIGHT; i++)
             for (size_t c = 0; c < outs; c++)
@@ -221,8 +227,8 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
  * several rows of weights at once, which memory gives slowly: meanwhile those of the
  * next tile are fetched in the order in which they lie there. */
 static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
-                     size_t m, const struct matrix *w, uint64_t first, size_t n,
-                     struct terms of)
+                     size_t m, const struct tiles *t, const struct matrix *w,
+                     uint64_t first, size_t n, struct terms of)
 {
     for (size_t j = 0; j < n; j += OUTS)
         for (uint64_t k = 0; k < of.count; k += BLOCK) {
@@ -231,17 +237,17 @@ static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
                                       .stride = w->cols };
 
             if (first + j + 2 * OUTS <= w->rows)
-                at.ahead = element(w, first + j + OUTS, 0) +
-                           OUTS * (of.start + k) * size_of(w->dtype);
-            tiles_of(w->dtype)->dot(y + j, y_stride, x + of.x + k, x_stride, &at, m,
-                                    n - j < OUTS ? n - j : OUTS, terms, k > 0);
+                at.ahead =
+                    element(w, first + j + OUTS, 0) + OUTS * (of.start + k) * t->size;
+            t->dot(y + j, y_stride, x + of.x + floats_of(t, k), x_stride, &at, m,
+                   n - j < OUTS ? n - j : OUTS, terms, k > 0);
         }
 }
 
 /* The same by a tree, a group of outputs at a time. */
 static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
-                          size_t m, const struct matrix *w, uint64_t first, size_t n,
-                          const struct sum_tree *tree)
+                          size_t m, const struct tiles *t, const struct matrix *w,
+                          uint64_t first, size_t n, const struct sum_tree *tree)
 {
     float room[SUMS * FEW * GROUP];
 
@@ -258,27 +264,27 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
             float *to = sum_at(&s, s.count, &stride);
 
             of.count = tree->leaf[k].cols;
-            dot_some(to, stride, x, x_stride, m, w, first + j, s.n, of);
+            dot_some(to, stride, x, x_stride, m, t, w, first + j, s.n, of);
             join_sums(&s, tree->leaf[k].adds);
-            next_terms(&of, w->dtype);
+            next_terms(&of, t);
         }
     }
 }
 
 static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
-                    size_t m, const struct matrix *w, uint64_t first, size_t n,
-                    const struct sum_tree *tree)
+                    size_t m, const struct tiles *t, const struct matrix *w,
+                    uint64_t first, size_t n, const struct sum_tree *tree)
 {
 #if CPU_HAS_WIDE
     for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
          m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
-        dot_eight(y, y_stride, x, x_stride, w, first, tiles, tree);
-        dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, w, first + tiles,
+        dot_eight(y, y_stride, x, x_stride, t, w, first, tiles, tree);
+        dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, t, w, first + tiles,
                       n - tiles, tree);
     }
 #endif
     if (m)
-        dot_some_tree(y, y_stride, x, x_stride, m, w, first, n, tree);
+        dot_some_tree(y, y_stride, x, x_stride, m, t, w, first, n, tree);
 }
 
 /* Many: a panel of weights is widened, and used for all rows. */
@@ -309,7 +315,7 @@ void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, si
         dot_many(y, y_stride, x, x_stride, m, w, first, n,
                  (struct terms){ .count = w->cols }, panel);
     else
-        dot_few(y, y_stride, x, x_stride, m, w, first, n, &all);
+        dot_few(y, y_stride, x, x_stride, m, tiles_of(w->dtype), w, first, n, &all);
 }
 
 size_t cpu_panel_floats(void)
@@ -375,7 +381,7 @@ static void dot_many_tree(float *y, size_t y_stride, const float *x, size_t x_st
             of.count = tree->leaf[k].cols;
             dot_many(to, stride, x, x_stride, m, w, first + j, s.n, of, panel);
             join_sums(&s, tree->leaf[k].adds);
-            next_terms(&of, w->dtype);
+            next_terms(&of, tiles_of(w->dtype));
         }
     }
 }
@@ -413,6 +419,8 @@ struct product {
     float *apart; /* of y = x W^T: x arranged, with room between its rows */
     size_t rows, x_stride;
     const struct matrix *w;
+    bool rounded; /* terms of x, to bf16 */
+    const struct tiles *tiles;
     uint64_t in, out;            /* columns of x and y */
     uint64_t share;              /* outputs of a task */
     float *panels;               /* [threads], or NULL */
@@ -445,14 +453,15 @@ static void linear_outputs(void *arg, size_t task, int thread)
     const float *x = p->apart;
     float *panel = p->panels ? p->panels + (size_t)thread * cpu_panel_floats() : NULL;
 
-    if (p->tree && panel)
+    if (p->tree->n > 1 && panel)
         dot_many_tree(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
                       p->tree, panel, p->rooms + (size_t)thread * p->room);
-    else if (p->tree)
-        dot_few(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n, p->tree);
+    else if (panel)
+        dot_many(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
+                 (struct terms){ .count = p->in }, panel);
     else
-        cpu_dot_rows(p->y + first, p->out, x, p->x_stride, p->rows, p->w, first, n,
-                     panel);
+        dot_few(p->y + first, p->out, x, p->x_stride, p->rows, p->tiles, p->w, first, n,
+                p->tree);
 }
 
 static void matmul_outputs(void *arg, size_t task, int thread)
@@ -468,20 +477,58 @@ static void matmul_outputs(void *arg, size_t task, int thread)
                        first, n);
 }
 
+/* N numbers, rounded to bf16. */
+CPU_CLONES static void pack(uint16_t *to, const float *x, size_t n)
+{
+    for (size_t k = 0; k < n; k += VEC) {
+        size_t some = n - k < VEC ? n - k : VEC;
+        vec v = { 0 };
+        vec_u32 bits;
+        vec_u16 upper;
+
+        if (some == VEC)
+            vec_load_f32(&v, x + k);
+        else
+            memcpy(&v, x + k, some * sizeof(*x));
+        vec_round_bf16(&v);
+        memcpy(&bits, &v, sizeof(bits));
+        upper = __builtin_convertvector(bits >> 16, vec_u16);
+        memcpy(to + k, &upper, some * sizeof(*to));
+    }
+}
+
+/* The N numbers at X, whole vectors, rounded to bf16. */
+CPU_CLONES static void round_in_place(float *x, size_t n)
+{
+    for (size_t k = 0; k < n; k += VEC) {
+        vec v;
+
+        vec_load_f32(&v, x + k);
+        vec_round_bf16(&v);
+        memcpy(x + k, &v, sizeof(v));
+    }
+}
+
 static void set_apart(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
     float *to = p->apart + task * p->x_stride;
     const float *x = p->x + task * p->in;
-    const struct sum_tree whole = whole_row(p->w);
-    const struct sum_tree *tree = p->tree ? p->tree : &whole;
 
     (void)thread;
-    for (int k = 0; k < tree->n; k++) {
-        size_t cols = (size_t)tree->leaf[k].cols;
+    for (int k = 0; k < p->tree->n; k++) {
+        size_t cols = (size_t)p->tree->leaf[k].cols;
+        size_t floats = floats_of(p->tiles, cols);
 
-        cpu_arrange(to, x, p->w->dtype, cols);
-        to += cpu_arranged(p->w->dtype, cols);
+        if (p->tiles->packed) {
+            memset(to, 0, floats * sizeof(*to));
+            pack((uint16_t *)to, x, cols);
+        } else {
+            cpu_arrange(to, x, p->w->dtype, cols);
+            if (p->rounded)
+                round_in_place(to, floats);
+        }
+        to += floats;
         x += cols;
     }
 }
@@ -494,29 +541,36 @@ static uint64_t few_share(const struct product *p)
     return (share + PANEL - 1) / PANEL * PANEL;
 }
 
-int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
-               const struct matrix *w, const struct sum_tree *tree, struct err *err)
+/* y = x W^T, of terms of x that are rounded where ROUNDED. */
+static int linear(struct device *d, float *y, const float *x, size_t rows,
+                  const struct matrix *w, const struct sum_tree *tree, bool rounded,
+                  struct err *err)
 {
+    const struct sum_tree whole = whole_row(w);
     struct product p = { .y = y,
                          .x = x,
                          .rows = rows,
                          .w = w,
-                         .tree = tree,
+                         .rounded = rounded,
+                         .tiles = rounded ? tile_pairs() : NULL,
+                         .tree = tree ? tree : &whole,
                          .in = w->cols,
                          .out = w->rows,
                          .x_stride = (size_t)w->cols + 2 * VEC * TREE_LEAVES + APART };
-    size_t apart = rows * p.x_stride;
-    size_t panels = rows > FEW ? (size_t)cpu_threads(d) * cpu_panel_floats() : 0;
-    size_t rooms;
+    size_t apart = rows * p.x_stride, panels = 0, rooms;
     float *room = NULL;
-
-    p.room = panels && tree ? SUMS * PANEL * rows : 0;
-    rooms = (size_t)cpu_threads(d) * p.room;
 
     if (!w->cols) {
         memset(y, 0, rows * w->rows * sizeof(*y));
         return 0;
     }
+    if (!p.tiles)
+        p.tiles = tiles_of(w->dtype);
+    if (rows > FEW && !p.tiles->packed) {
+        panels = (size_t)cpu_threads(d) * cpu_panel_floats();
+        p.room = p.tree->n > 1 ? SUMS * PANEL * rows : 0;
+    }
+    rooms = (size_t)cpu_threads(d) * p.room;
     room =
         mem_alloc((apart + panels + rooms) * sizeof(*room), "rows of a product", err);
     if (!room)
@@ -530,6 +584,19 @@ int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
     share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
     free(room);
     return 0;
+}
+
+int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
+               const struct matrix *w, const struct sum_tree *tree, struct err *err)
+{
+    return linear(d, y, x, rows, w, tree, false, err);
+}
+
+int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, const struct sum_tree *tree,
+                       struct err *err)
+{
+    return linear(d, y, x, rows, w, tree, w->dtype == DTYPE_BF16, err);
 }
 
 int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,

@@ -26,6 +26,9 @@ struct weight_rows {
 
 /* The loops for weights of one type.  Strides count elements. */
 struct tiles {
+    size_t size; /* bytes of a weight */
+    bool packed; /* of x a float is two terms in bf16, in their own order, and zeros up
+                    to a whole vector; else x is as cpu_arrange leaves it */
     /* y[M][N] = x w^T, or += when ADD, over TERMS.  The first rows fetch what is ahead.
      */
     void (*dot)(float *y, size_t y_stride, const float *x, size_t x_stride,
@@ -35,7 +38,7 @@ struct tiles {
      * called when cpu_is_wide(). */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
-    /* y[M][OUTS] += x w over N terms */
+    /* y[M][OUTS] += x w over N terms; NULL where packed, as is widen */
     void (*outer)(float *y, size_t y_stride, const float *x, size_t x_stride,
                   const char *w, size_t w_stride, size_t m, size_t outs, size_t n);
     /* N weights, in whole steps, as f32 in the order of cpu_arrange */
@@ -43,5 +46,9 @@ struct tiles {
 };
 
 extern const struct tiles tile_f32, tile_bf16, tile_f16;
+
+/* Of weights in bf16 and packed terms of x: the CPU multiplies and adds pairs.  NULL
+ * where it cannot. */
+const struct tiles *tile_pairs(void);
 
 #endif

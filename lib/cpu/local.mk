@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
     %D%/backend.c \
+    %D%/cached.c \
     %D%/cpu.h \
     %D%/dropout.c \
     %D%/elementwise.c \
@@ -16,6 +17,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/route.c \
     %D%/sample.c \
     %D%/team.c \
-    %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c \
+    %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/vec.h \
     %D%/widen.c

@@ -140,6 +140,28 @@ void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
     free(wide);
 }
 
+bool cpu_route_near(const struct inst *inst, const float *x, const int32_t *choice,
+                    uint64_t i, size_t k)
+{
+    double best = (double)x[choice[i]], score = (double)x[k];
+
+    for (uint64_t j = 0; j < i; j++)
+        if (choice[j] == (int32_t)k)
+            return false;
+    return best - score <= inst->route.near * fmax(fabs(score), best);
+}
+
+double cpu_route_softmax(const struct inst *inst, const float *x, size_t cols,
+                         const int32_t *choice, uint64_t i)
+{
+    double sum = 0;
+
+    for (size_t k = 0; k < cols; k++)
+        if (cpu_route_near(inst, x, choice, i, k))
+            sum += exp((double)(x[k] - x[choice[i]]));
+    return sum;
+}
+
 static void route_row(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
@@ -156,7 +178,10 @@ static void route_row(void *arg, size_t task, int thread)
     if (inst->route.renorm)
         factor /= sum + 1e-20;
     for (uint64_t i = 0; i < inst->route.top && choice[i] >= 0; i++)
-        y[choice[i]] = (float)((double)x[choice[i]] * factor);
+        y[choice[i]] =
+            (float)(factor * (inst->route.near > 0
+                                  ? 1 / cpu_route_softmax(inst, x, r->cols, choice, i)
+                                  : (double)x[choice[i]]));
 }
 
 void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,

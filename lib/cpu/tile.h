@@ -369,8 +369,10 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
         widen_pairs(to, from, type, n);                                                \
     }                                                                                  \
     TILE_EIGHT(type)                                                                   \
-    const struct tiles name = {                                                        \
-        .dot = dot, .eight = TILE_EIGHT_NAME, .outer = outer, .widen = widen           \
-    };
+    const struct tiles name = { .size = (type) == DTYPE_F32 ? 4 : 2,                   \
+                                .dot = dot,                                            \
+                                .eight = TILE_EIGHT_NAME,                              \
+                                .outer = outer,                                        \
+                                .widen = widen };
 
 #endif

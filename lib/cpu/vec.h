@@ -52,6 +52,22 @@ static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
     memcpy(out, &w, sizeof(*out));
 }
 
+/* Each lane to the nearest bf16, ties to even; a NaN stays one: its fraction is not
+ * carried into the exponent, as the addition is left out where all bits of that are
+ * set. */
+static inline __attribute__((always_inline)) void vec_round_bf16(vec *v)
+{
+    vec_u32 w, add, quiet;
+    vec_i32 special;
+
+    memcpy(&w, v, sizeof(w));
+    special = (vec_i32)((w & 0x7fffffffu) + 0x00800000u) >> 31;
+    quiet = ((w & 0x7fffffffu) + 0x007fffffu) >> 31 << 22; /* of NaN alone */
+    add = (((w >> 16) & 1u) + 0x7fffu) & ~(vec_u32)special;
+    w = ((w + add) | quiet) & 0xffff0000u;
+    memcpy(v, &w, sizeof(*v));
+}
+
 /* f16 in the lower halves of *h: rebias the exponent by a multiplication, which also
  * makes subnormals right.  Infinities and NaN are then 0x1p16 at least, and have all
  * bits of the exponent set: by arithmetic on the sign of a sum, as a compiler makes

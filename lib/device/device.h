@@ -32,6 +32,7 @@ struct buffer {
     size_t most;         /* capacity in rows */
     uint64_t cols;
     enum dtype dtype;
+    uint64_t width; /* of a cache of I8: columns that share a scale */
 };
 
 /* Inputs of a step's kernels other than activations and weights; device memory. */
@@ -63,8 +64,10 @@ struct call {
     size_t nexperts;
     const struct step_view *step;
     struct ranges range; /* of attention and of appends to the KV cache */
-    float *lse; /* attention: [rows][heads], logsumexp of the scores, for merging with
-                 * keys on other ranks; or NULL */
+    bool narrow; /* attention: 16 significant bits suffice for its products, because all
+                  * weights of linear layers have 16-bit types */
+    float *lse;  /* attention: [rows][heads], logsumexp of the scores, for merging with
+                  * keys on other ranks; or NULL */
 };
 
 /* The state of an opened backend.  One caller uses it at a time. */
@@ -125,6 +128,9 @@ struct device_exchange {
     int (*end)(struct device_group *g, struct err *err);
 };
 
+/* Kernels and copies that were recorded, to be done again. */
+struct recording;
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is host memory: the host may access it while no
@@ -150,6 +156,16 @@ struct backend {
     int (*copy)(struct device *d, void *to, const void *from, size_t bytes,
                 struct err *err);
     int (*wait)(struct device *d, struct err *err);
+    /* Between record and recorded, kernels and copies within the device are recorded
+     * and not executed; the same calls must have been executed before.  recorded sets
+     * *out, owned by the caller, or sets it to NULL if the device cannot record these
+     * calls; call it after a failure, too.  record returns 1, or 0 if the device cannot
+     * record; NULL: the backend never records. */
+    int (*record)(struct device *d, struct err *err);
+    int (*recorded)(struct device *d, struct recording **out, struct err *err);
+    /* Executes R; returns 1, or 0 if R is stale and must be recorded again. */
+    int (*replay)(struct device *d, const struct recording *r, struct err *err);
+    void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
     kernel *const *kernel;                  /* [OP_COUNT]; NULL for collectives */
     const struct device_exchange *exchange; /* NULL: collectives go through the host */
 };

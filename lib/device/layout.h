@@ -14,6 +14,18 @@ struct matrix {
     uint64_t rows, cols;
 };
 
+/* Bytes of a row of COLS numbers in the KV cache: f32, bf16, or (I8) bytes after one
+ * f32 scale per WIDTH columns.  Rows begin at multiples of 4 bytes. */
+static inline uint64_t layout_cached_bytes(enum dtype dtype, uint64_t cols,
+                                           uint64_t width)
+{
+    uint64_t bytes = dtype == DTYPE_I8     ? cols + cols / width * sizeof(float)
+                     : dtype == DTYPE_BF16 ? cols * sizeof(uint16_t)
+                                           : cols * sizeof(float);
+
+    return (bytes + 3) / 4 * 4;
+}
+
 /* A run of queries of one sequence, the keys that they attend to, and where their own
  * keys are appended in the KV cache.  Keys have consecutive positions; in the cache
  * they lie in blocks. */

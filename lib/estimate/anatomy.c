@@ -166,12 +166,20 @@ static void add_weight(struct weight_sum *sum, const struct builder *b, size_t i
     }
 }
 
-/* Bytes of N elements of tensor I in the checkpoint; 0 without one. */
+/* Bytes of N elements of tensor I in the checkpoint, or unpacked; 0 without one. */
 static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
-                             const enum dtype *stored)
+                             const enum dtype *stored, bool unpacked)
 {
+    struct model_packing p;
     uint64_t bytes = 0;
 
+    if (stored && unpacked && model_kind(m, m->tensor[i].kind).companion_of >= 0)
+        return 0;
+    if (stored && unpacked && model_packing(m, i, &p) && p.part[PACKED_SCALES] >= 0)
+        return n *
+               (uint64_t)dtype_bits(model_unpacked(
+                   m, &p, stored[m->tensor[p.part[PACKED_SCALES]].source])) /
+               8;
     if (stored && m->tensor[i].source >= 0 &&
         !dtype_bytes(&bytes, stored[m->tensor[i].source], n))
         bytes = n * (uint64_t)dtype_bits(stored[m->tensor[i].source]) / 8;
@@ -200,7 +208,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
             if (n > b->a->largest)
                 b->a->largest = n;
         }
-        sum->bytes += stored_bytes(b->m, i, n, stored);
+        sum->bytes += stored_bytes(b->m, i, n, stored, b->opt && b->opt->unpacked);
         if (outline_has(b->m, i))
             add_weight(sum, b, i, n, rows, sides);
     }
@@ -310,6 +318,30 @@ static void keep_upcast(struct builder *b, struct unit *u, const struct inst *in
         cross(b, u, x);
 }
 
+/* A norm that saves what differs from the mean does so for the variance and for the
+ * result, and what its weight multiplies, all in f32. */
+static void keep_centred(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    int x = values_storage(&b->values, inst->src[0]);
+
+    copy(b, u, x, inst->weight >= 0 ? 3 : 2, b->opt->narrow);
+    if (b->values.keeper[x] < 0)
+        cross(b, u, x);
+}
+
+/* Attention's queries, keys and values as PyTorch copies them, COUNT of these sources,
+ * keys and values once for each head if SPREAD says so. */
+static void copy_heads(struct builder *b, struct unit *u, const struct inst *inst,
+                       int first, int count, bool spread, bool wide)
+{
+    uint64_t n = spread ? op_table[inst->op].scores(inst).spread : 0;
+
+    for (int k = first; k < first + count; k++)
+        copy(b, u, inst->src[k], 1, wide);
+    *(wide ? &b->values.copies[b->at].wide_cut : &b->values.copies[b->at].cut) += n;
+    *(wide ? &u->kept.columns.wide_cut : &u->kept.columns.cut) += n;
+}
+
 /* True if V is the result of an activation that saves its own source.  A fused kernel
  * then recomputes V where it is read. */
 static bool is_made_again(const struct builder *b, int v)
@@ -338,15 +370,53 @@ static bool is_joined(const struct builder *b, int q)
            (from >= 0 && op_table[p->inst[from].op].result == RESULT_PART);
 }
 
+/* What attention saves as copies; returns those that it then saves not as values. */
+static unsigned keep_heads(struct builder *b, struct unit *u, const struct inst *inst,
+                           const struct op_torch *torch)
+{
+    unsigned copied = 0;
+
+    if (torch->unfused && !b->opt->scores) {
+        copy_heads(b, u, inst, 0, 3, true, b->opt->narrow);
+        return 7 | SAVES_RESULT;
+    }
+    if (torch->spread && !b->opt->scores) {
+        copy_heads(b, u, inst, 1, 2, true, false);
+        return 6;
+    }
+    if (torch->scored && b->opt->scores && b->opt->narrow) {
+        copy_heads(b, u, inst, 0, 2, false, true);
+        copied = 3;
+    }
+    for (int k = 0; k < 3 && (b->opt->scores || torch->split); k++)
+        if (!(copied >> k & 1) &&
+            values_storage(&b->values, inst->src[k]) != inst->src[k]) {
+            copy(b, u, inst->src[k], 1, false); /* a product wants it in one piece */
+            copied |= 1U << k;
+        }
+    return copied;
+}
+
 /* Saves what the derivative of INST reads.  Logits are not counted here, but with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    struct op_torch torch = op_table[inst->op].torch(inst);
+    struct op_torch torch = torch_of(&b->a->torch, inst);
     unsigned saved = op_table[inst->op].saved(inst);
 
     if (torch.part || reads_no_source(b, inst))
         return;
+    if (torch.centred && b->opt->eager) {
+        keep_centred(b, u, inst);
+        return;
+    }
+    if (b->opt->eager && b->opt->narrow && b->values.routes[b->at] &&
+        b->a->torch.of[OP_ROUTE] & TORCH_WIDE) {
+        copy(b, u, inst->src[0], 1, true);
+        return;
+    }
+    if (b->opt->eager && op_table[inst->op].scores(inst).heads)
+        saved &= ~keep_heads(b, u, inst, &torch);
     if (torch.upcast && b->opt->eager) {
         keep_upcast(b, u, inst, &torch);
         return;
@@ -361,17 +431,22 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     }
     if (saved & SAVES_RESULT)
         keep(b, u, inst->dst);
-    if (b->opt->eager && op_table[inst->op].scores(inst).heads &&
-        is_joined(b, inst->src[0]))
+    if (b->opt->eager && op_table[inst->op].scores(inst).heads && !b->opt->scores &&
+        !torch.unfused && !torch.ordered && is_joined(b, inst->src[0]))
         copy(b, u, inst->dst, 1, false);
     if (b->opt->eager && torch.copies)
         copy(b, u, inst->dst, (uint64_t)torch.copies, false);
 }
 
 /* With scores, keys and values are repeated for each query head. */
-static void keep_scores(struct builder *b, struct unit *u,
+static void keep_scores(struct builder *b, struct unit *u, const struct inst *inst,
                         const struct op_scores *scores)
 {
+    struct op_torch torch = torch_of(&b->a->torch, inst);
+
+    u->kept.narrow |= torch.narrow;
+    u->kept.unfused |= torch.unfused;
+    u->kept.spread = torch.spread || inst->attention.kv_heads == 1 ? 0 : scores->spread;
     u->kept.heads += scores->heads;
     u->kept.capped |= scores->capped;
     u->kept.window = scores->window;
@@ -418,14 +493,21 @@ static void add_cache(struct builder *b, struct unit *u, int value)
     b->cache_of[value] = u->ncaches - 1;
 }
 
-/* Attention reads cached keys and values no further back than its window. */
-static void note_window(struct builder *b, const struct inst *inst)
+/* Attention reads cached keys and values by heads, no further back than its window. */
+static void note_reader(struct builder *b, const struct inst *inst)
 {
-    for (int k = 1; k < inst->nsrc; k++)
-        if (b->cache_of[inst->src[k]] >= 0)
-            values_unit(&b->values, inst->src[k])
-                ->cache[b->cache_of[inst->src[k]]]
-                .window = op_table[inst->op].scores(inst).window;
+    for (int k = 1; k < inst->nsrc; k++) {
+        int at = b->cache_of[inst->src[k]];
+        struct unit_cache *c;
+
+        if (at < 0)
+            continue;
+        c = &values_unit(&b->values, inst->src[k])->cache[at];
+        if (op_table[inst->op].scores(inst).window)
+            c->window = op_table[inst->op].scores(inst).window;
+        if (inst->op == OP_ATTENTION)
+            c->heads = inst->attention.kv_heads;
+    }
 }
 
 static void read_role(struct builder *b, struct unit *u, const struct inst *inst)
@@ -457,7 +539,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     spare(b, u, inst);
     keep_saved(b, u, inst);
     if (scores.heads)
-        keep_scores(b, u, &scores);
+        keep_scores(b, u, inst, &scores);
     if (ends_block(b, inst))
         u->kept.masks += p->value[inst->dst].whole_cols;
     read_role(b, u, inst);
@@ -485,8 +567,8 @@ static void read_program(struct builder *b)
         read_instruction(b, &p->inst[b->at]);
     }
     for (int i = 0; i < p->ninsts; i++)
-        if (op_table[p->inst[i].op].scores(&p->inst[i]).window)
-            note_window(b, &p->inst[i]);
+        if (op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+            note_reader(b, &p->inst[i]);
     backward_find_worst(&b->values);
 }
 
@@ -555,10 +637,11 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
         goto out;
     small.pad_vocab = mesh->pad_vocab;
     if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
-        find_training(&b, opt, err) < 0 ||
+        find_training(&b, opt, err) < 0 || torch_read(&a->torch, m, err) < 0 ||
         build_program(a, &small, at, b.opt->training, err) < 0)
         goto out;
     a->causal = a->program->causal;
+    a->narrow_loss = a->torch.of[OP_ROW_STATS] & TORCH_NARROW;
     a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
     for (size_t i = 0; i < m->ntensors; i++)
         a->trained[i] = b.training[i] == TRAINED;

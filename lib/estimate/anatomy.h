@@ -15,6 +15,7 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/program.h"
+#include "lib/program/torch.h"
 
 enum weight_class {
     WEIGHT_MATRIX, /* matrices of layers, except experts' */
@@ -37,6 +38,7 @@ struct weight_sum {
 /* One KV cache entry of a layer. */
 struct unit_cache {
     uint64_t cols;   /* elements per token on this rank */
+    uint64_t heads;  /* of these elements; 0: unknown */
     uint64_t window; /* tokens that attention reads; 0: all */
 };
 
@@ -57,6 +59,10 @@ struct unit_kept {
     uint64_t heads;  /* attention heads on this rank */
     uint64_t window; /* keys that a query sees; 0: all */
     bool capped;     /* softcap: the scores before it are saved as well */
+    uint64_t spread; /* columns that keys and values have more when each head has its
+                        own, as where PyTorch's attention has a mask */
+    bool narrow;     /* the softmax is made in the type of the values */
+    bool unfused;    /* scores are kept in f32 also where a kernel would not */
 };
 
 /* Moments of a unit's backward pass: when its activations and their gradients are
@@ -115,6 +121,8 @@ struct anatomy {
     uint64_t caps;           /* operations on the logits that save a copy of them */
     struct program *program; /* of the forward pass of all layers, up to the loss */
     bool causal;
+    bool narrow_loss; /* PyTorch makes the loss in the type of the logits */
+    struct torch_words torch;
     bool *trained; /* [ntensors of the model]: has a gradient (no LoRA, not frozen) */
 };
 
@@ -127,6 +135,7 @@ struct anatomy_options {
     bool eager;          /* PyTorch's eager mode: one kernel per operation */
     bool narrow;         /* activations have fewer bits than f32 */
     bool scores;         /* attention saves its scores (no flash attention) */
+    bool unpacked;       /* quantised weights are unpacked when they are loaded */
 };
 
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]

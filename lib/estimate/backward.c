@@ -83,9 +83,15 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
         begin_gradient(v, g, inst->src[k],
                        op->passes ? g->owner[inst->dst] : inst->src[k]);
     most = g->now;
-    if (v->eager)
+    if (v->eager) {
+        struct op_torch torch = torch_of(&v->a->torch, inst);
+        uint64_t n = values_columns(v, result);
+
         *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
-            (uint64_t)op->torch(inst).gradients * values_columns(v, result);
+            (uint64_t)torch.gradients * n;
+        *(value_is_cut(result) ? &most.cut : &most.whole) +=
+            (uint64_t)torch.temporaries * n;
+    }
     if (inst->weight >= 0)
         g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
     note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);

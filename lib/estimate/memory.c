@@ -118,6 +118,8 @@ static void add_cache(struct tally *out, const struct anatomy *a,
             tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
             tally_add3(out, (uint64_t)p->slice[i].n, tokens,
                        tally_times(out, u->cache[k].cols, o->kv_bytes));
+            tally_add3(out, (uint64_t)p->slice[i].n, tokens,
+                       tally_times(out, u->cache[k].heads, o->kv_scale));
         }
     }
 }
@@ -259,7 +261,7 @@ uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o
     if (habits_of(o).of_logit)
         return value + habits_of(o).of_logit;
     if (o->eager)
-        return value + 3 * sizeof(float);
+        return value + 3 * (a->narrow_loss ? o->compute_bytes : sizeof(float));
     return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
 }
 
@@ -415,6 +417,7 @@ struct anatomy_options memory_anatomy(const struct memory_options *o)
         .eager = o->eager,
         .narrow = o->compute_bytes < sizeof(float),
         .scores = !o->flash,
+        .unpacked = o->framework == FRAMEWORK_TP_RUN,
     };
 }
 

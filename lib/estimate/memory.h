@@ -86,7 +86,8 @@ struct memory_options {
         *other;             /* type of weights that WEIGHTS does not quantize */
     uint64_t compute_bytes; /* per element of an activation */
     uint64_t kv_bytes,
-        kv_block;     /* per KV cache element; tokens of a block, 1: no blocks */
+        kv_block;      /* per KV cache element; tokens of a block, 1: no blocks */
+    uint64_t kv_scale; /* further bytes per head in a row of the KV cache */
     uint64_t prefill; /* prompt tokens of a step, beside one decoded token of each other
                          sequence; 0: all tokens at once */
     uint64_t cache_tokens; /* capacity of the KV cache over all sequences; 0: all fit */

@@ -34,11 +34,12 @@ static void add_scores(struct tally *out, const struct memory_options *o,
  * also the scores. */
 static uint64_t kept_of_score(const struct memory_options *o, const struct unit *u)
 {
-    uint64_t value = o->compute_bytes, kept = o->eager ? 4 : value;
+    uint64_t value = o->compute_bytes;
+    uint64_t kept = o->eager && !u->kept.narrow ? 4 : value;
 
     if (o->dropout)
         kept += value + 1;
-    else if (o->eager && value < 4)
+    else if (o->eager && value < kept)
         kept += value;
     return kept + (o->eager && u->kept.capped ? value : 0);
 }
@@ -46,7 +47,7 @@ static uint64_t kept_of_score(const struct memory_options *o, const struct unit 
 /* At the softmax's backward pass two gradients are live beside the probability. */
 static uint64_t worst_of_score(const struct memory_options *o, const struct unit *u)
 {
-    uint64_t wide = o->eager ? 4 : o->compute_bytes;
+    uint64_t wide = o->eager && !u->kept.narrow ? 4 : o->compute_bytes;
 
     return 3 * wide + (o->eager && u->kept.capped ? o->compute_bytes : 0);
 }
@@ -62,10 +63,14 @@ static void add_rest(struct tally *out, const struct memory_options *o,
         add_scores(out, o, u, of_score);
         return;
     }
+    if (o->eager && u->kept.unfused) {
+        add_scores(out, o, u, sizeof(float));
+        return;
+    }
     tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
     if (o->eager && u->kept.window &&
         u->kept.window < o->seq) /* PyTorch makes a mask for a window */
-        tally_add3(out, part_tokens(out, o), o->seq, o->compute_bytes);
+        tally_add3(out, part_tokens(out, o), o->seq + u->kept.spread, o->compute_bytes);
 }
 
 /* Adds all activations that U's backward pass reads. */

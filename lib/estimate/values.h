@@ -13,6 +13,7 @@ struct values {
     struct columns *copies; /* [ninsts]: copies that the instruction saves */
     bool *gathered; /* [nvalues]: replicated and read by a column-parallel product:
                        with sequence parallelism it is gathered there */
+    bool *routes;   /* [ninsts]: a product that scores experts */
     bool *logits;   /* [nvalues]: the logits that the loss reads, and values from
                        which they are made, back to the product */
 };

@@ -221,6 +221,13 @@ KERNEL(add_vector)
     return launched(d, c, err);
 }
 
+KERNEL(xielu)
+{
+    gpu_xielu(result(c), source(c, 0), *c->w, *c->w2, result_rows(c), c->y.cols,
+              d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(mul_rows)
 {
     gpu_mul_rows(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
@@ -327,6 +334,15 @@ KERNEL(sinusoid)
     return launched(d, c, err);
 }
 
+KERNEL(temper)
+{
+    gpu_temper(result(c), source(c, 0),
+               c->step->index[program_positions(c->program, c->inst)],
+               c->inst->temper.step, c->inst->temper.amount, result_rows(c), c->y.cols,
+               d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(rope)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
@@ -377,17 +393,27 @@ KERNEL(attention)
                            .scale = inst->attention.scale,
                            .softcap = inst->attention.softcap,
                            .alibi = inst->attention.alibi,
+                           .chunked = inst->attention.chunked,
                            .causal = inst->attention.causal,
                            .bias_first = inst->attention.bias_first,
                            .sink_group = inst->attention.sink_group,
                            .sink_within = inst->attention.sink_within,
                            .sink_per = inst->attention.sink_per };
 
+    uint64_t part = gpu_attention_part(a, c->range, c->y.most);
+    float *room = NULL;
+
+    a.narrow = c->narrow && d->has_bf16;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (check_columns(a.value_dim, err) < 0)
         return -1;
+    if (part) {
+        room = cuda_room(d, part * sizeof(*room), "attention over a long text", err);
+        if (!room)
+            return -1;
+    }
     gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
-                  c->range, d->stream);
+                  c->range, room, d->stream);
     return launched(d, c, err);
 }
 
@@ -552,6 +578,7 @@ static struct routing routing_of(const struct call *c)
                              .of = c->inst->route.of,
                              .best = c->inst->route.best,
                              .scale = c->inst->route.scale,
+                             .near = c->inst->route.near,
                              .renorm = c->inst->route.renorm,
                              .bias = weight_of(c->w) };
 }
@@ -678,6 +705,8 @@ static int no_reverse(struct device *d, const struct call *c, struct err *err)
 #define kernel_embedding_back  no_reverse
 #define kernel_column_sum      no_reverse
 #define kernel_norm_weight     no_reverse
+#define kernel_xielu_weight    no_reverse
+#define kernel_xielu_back      no_reverse
 #define kernel_row_dot         no_reverse
 #define kernel_activation_back no_reverse
 #define kernel_softmax_back    no_reverse

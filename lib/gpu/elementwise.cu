@@ -123,6 +123,32 @@ extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
                w, rows);
 }
 
+/* Huang and Schlag 2024, arXiv:2411.13010, eq. 6 */
+static __global__ void xielu_kernel(float *y, const float *x, struct matrix above,
+                                    struct matrix below, struct span rows,
+                                    uint64_t cols)
+{
+    float a = softplus(widen(above.dtype, above.data, 0));
+    float b = 0.5f + softplus(widen(below.dtype, below.data, 0));
+
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+        float v = x[t * cols + k];
+
+        y[t * cols + k] =
+            0.5f * v + (v > 0 ? a * v * v : b * (expm1f(fminf(v, -1e-6f)) - v));
+    }
+}
+
+extern "C" void gpu_xielu(float *y, const float *x, struct matrix above,
+                          struct matrix below, struct span rows, uint64_t cols,
+                          void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(xielu_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, above,
+               below, rows, cols);
+}
+
 /* y[t][k] = x[t][k] s[t] */
 static __global__ void mul_rows_kernel(float *y, const float *x, const float *s,
                                        struct span rows, uint64_t cols)

@@ -50,6 +50,9 @@ void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
                      const float *z, struct span rows, uint64_t cols, float number,
                      float cube, void *stream);
 /* y = x + w, and y[t] = x[t] s[t] */
+/* with weights of one element: of what is above zero, and of the rest */
+void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
+               struct span rows, uint64_t cols, void *stream);
 void gpu_add_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
 void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
@@ -99,6 +102,8 @@ void gpu_angles(float *y, const int32_t *position, const int32_t *length,
                 struct angles a, struct span rows, void *stream);
 /* y[t] = x[t] + the sines, then the cosines of (position + OFFSET) times inv_freq[i]
  * (host memory), HALF of each */
+void gpu_temper(float *y, const float *x, const int32_t *position, double step,
+                double amount, struct span rows, uint64_t cols, void *stream);
 void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
                   const double *inv_freq, uint64_t half, struct span rows,
                   void *stream);
@@ -119,15 +124,23 @@ struct attention {
     uint64_t heads, kv_heads, head_dim, value_dim, value_cols;
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
-    bool causal;
+    bool causal, chunked;
+    bool narrow;        /* products to sixteen bits will do (cores.cu) */
     struct matrix bias; /* data NULL: none */
     uint64_t bias_first;
     struct matrix sinks; /* the same: a score of its own for each head */
     uint64_t sink_group, sink_within, sink_per;
 };
-/* y = softmax(scale q k^T, masked) v; LSE or NULL */
+/* y = softmax(scale q k^T, masked) v; LSE or NULL.  PART is of as many floats as
+ * gpu_attention_part says for QUERIES rows of queries, NULL where it says 0. */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
-                   struct attention a, struct ranges r, void *stream);
+                   struct attention a, struct ranges r, float *part, void *stream);
+uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t queries);
+/* The same on tensor cores, for sequences of at least LEAST queries; heads have at most
+ * 128 columns, a multiple of 4, and addresses are aligned to 16 bytes. */
+void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
+                         const float *v, struct attention a, struct ranges r,
+                         uint64_t least, void *stream);
 /* Attention by distance (relate.cu). */
 struct relation {
     uint64_t heads, dim;
@@ -167,7 +180,7 @@ void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream
 enum { GPU_EXPERTS = 1024 };
 struct routing {
     uint64_t top, groups, of, best;
-    double scale;
+    double scale, near;
     bool renorm;
     struct matrix bias; /* data NULL: none */
 };

@@ -15,9 +15,9 @@ static __device__ double dynamic_frequency(const struct angles *a, double length
                                            uint64_t pair)
 {
     double dim = 2 * (double)a->half;
-    double theta = a->theta * pow(a->factor * length / (double)a->context -
-                                      (a->factor - 1),
-                                  dim / (dim - 2));
+    double theta =
+        a->theta *
+        pow(a->factor * length / (double)a->context - (a->factor - 1), dim / (dim - 2));
 
     return (double)(1 / powf((float)theta, 2.0f * (float)pair / (float)dim));
 }
@@ -25,17 +25,16 @@ static __device__ double dynamic_frequency(const struct angles *a, double length
 /* Pairs FIRST to FIRST + COUNT. */
 static __global__ void angles_kernel(float *y, const int32_t *position,
                                      const int32_t *length, struct angles a,
-                                     struct frequencies f, uint64_t first, uint64_t count,
-                                     struct span rows)
+                                     struct frequencies f, uint64_t first,
+                                     uint64_t count, struct span rows)
 {
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
         bool beyond = a.context && (uint64_t)length[t] > a.context;
-        double frequency =
-            !beyond ? f.v[k]
-            : a.long_freq
-                ? f.far[k]
-                : dynamic_frequency(&a, (double)length[t], first + k);
+        double frequency = !beyond ? f.v[k]
+                           : a.long_freq
+                               ? f.far[k]
+                               : dynamic_frequency(&a, (double)length[t], first + k);
         float angle = (float)position[t] * (float)frequency;
         float *to = y + t * 2 * a.half + first + k;
 
@@ -55,16 +54,16 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
             f.v[k] = a.inv_freq[first + k];
             f.far[k] = a.long_freq ? a.long_freq[first + k] : 0;
         }
-        LAUNCH(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y, position,
-               length, a, f, first, count, rows);
+        LAUNCH(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y,
+               position, length, a, f, first, count, rows);
     }
 }
 
 /* Columns FIRST to FIRST + COUNT of both halves. */
-static __global__ void sinusoid_kernel(float *y, const float *x, const int32_t *position,
-                                       uint64_t offset, struct frequencies f,
-                                       uint64_t first, uint64_t count, uint64_t half,
-                                       struct span rows)
+static __global__ void sinusoid_kernel(float *y, const float *x,
+                                       const int32_t *position, uint64_t offset,
+                                       struct frequencies f, uint64_t first,
+                                       uint64_t count, uint64_t half, struct span rows)
 {
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
@@ -91,6 +90,28 @@ extern "C" void gpu_sinusoid(float *y, const float *x, const int32_t *position,
     }
 }
 
+static __global__ void temper_kernel(float *y, const float *x, const int32_t *position,
+                                     double step, double amount, struct span rows,
+                                     uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    {
+        float by = (float)(1 + amount * log1p(floor((position[t] + 1.0) / step)));
+
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
+            y[t * cols + k] = x[t * cols + k] * by;
+    }
+}
+
+extern "C" void gpu_temper(float *y, const float *x, const int32_t *position,
+                           double step, double amount, struct span rows, uint64_t cols,
+                           void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(temper_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               position, step, amount, rows, cols);
+}
+
 static __global__ void rope_kernel(float *y, const float *x, const float *angles,
                                    struct span rows, uint64_t cols, uint64_t head,
                                    uint64_t dim, bool interleaved)
@@ -114,9 +135,9 @@ static __global__ void rope_kernel(float *y, const float *x, const float *angles
     }
 }
 
-extern "C" void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
-                         uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
-                         void *stream)
+extern "C" void gpu_rope(float *y, const float *x, const float *angles,
+                         struct span rows, uint64_t cols, uint64_t head, uint64_t dim,
+                         bool interleaved, void *stream)
 {
     if (rows.most && cols)
         LAUNCH(rope_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, angles,

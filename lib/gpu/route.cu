@@ -38,9 +38,10 @@ static __device__ void set(float *at, float value)
         *at = value;
 }
 
-/* Leave the scores of the best groups only; SPARE has room for a row, SUM for groups. */
-static __device__ void limit_groups(float *score, float *spare, float *sum, uint64_t cols,
-                                    const struct routing *r)
+/* Leave the scores of the best groups only; SPARE has room for a row, SUM for groups.
+ */
+static __device__ void limit_groups(float *score, float *spare, float *sum,
+                                    uint64_t cols, const struct routing *r)
 {
     uint64_t size = cols / r->groups;
 
@@ -106,7 +107,27 @@ extern "C" void gpu_choose(int32_t *choice, const float *x, struct routing r,
                rows, cols);
 }
 
-/* y[t][e] = x[t][e] scale, or by the sum of those that are chosen, 0 for the others */
+/* One over the exponentials, relative to its own, of the scores that the I-th choice of
+ * a row is weighed against: not chosen before, and near it. */
+static __device__ double near_softmax(const float *x, uint64_t cols, const int32_t *own,
+                                      uint64_t i, double near)
+{
+    double best = x[own[i]], sum = 0;
+
+    for (uint64_t k = 0; k < cols; k++) {
+        double score = x[k], size = fabs(score);
+        bool before = false;
+
+        for (uint64_t j = 0; j < i; j++)
+            before = before || (uint64_t)own[j] == k;
+        if (!before && best - score <= near * (size > best ? size : best))
+            sum += exp(score - best);
+    }
+    return 1 / sum;
+}
+
+/* y[t][e] = x[t][e] scale, or by the sum of those that are chosen, 0 for the others;
+ * or, with near, a softmax */
 static __global__ void route_kernel(float *y, const float *x, const int32_t *choice,
                                     struct routing r, struct span rows, uint64_t cols)
 {
@@ -121,28 +142,32 @@ static __global__ void route_kernel(float *y, const float *x, const int32_t *cho
         if (r.renorm)
             factor /= sum + 1e-20;
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
-            bool chosen = false;
+            double weight = 0;
 
             for (uint64_t i = 0; i < r.top && own[i] >= 0; i++)
-                chosen = chosen || (uint64_t)own[i] == k;
-            y[t * cols + k] = chosen ? (float)((double)xt[k] * factor) : 0;
+                if ((uint64_t)own[i] == k)
+                    weight = r.near > 0 ? near_softmax(xt, cols, own, i, r.near)
+                                        : (double)xt[k];
+            y[t * cols + k] = (float)(weight * factor);
         }
     }
 }
 
 extern "C" void gpu_route(float *y, const float *x, const int32_t *choice,
-                          struct routing r, struct span rows, uint64_t cols, void *stream)
+                          struct routing r, struct span rows, uint64_t cols,
+                          void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(route_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, choice,
-               r, rows, cols);
+        LAUNCH(route_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               choice, r, rows, cols);
 }
 
 /* ---- the experts' rows ---- */
 
 /* y[e + 1] = rows that are sent to the first e + 1 experts */
 static __global__ void expert_count_kernel(int32_t *y, const int32_t *choice,
-                                           struct span rows, uint64_t top, uint64_t count)
+                                           struct span rows, uint64_t top,
+                                           uint64_t count)
 {
     int64_t end = end_row(rows, 0) * (int64_t)top;
 
@@ -184,9 +209,9 @@ static __global__ void expert_index_kernel(int32_t *y, const int32_t *choice,
             y[at++] = (int32_t)(i / (int64_t)top);
 }
 
-extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice, const int32_t *counts,
-                                 struct span rows, uint64_t top, uint64_t count,
-                                 void *stream)
+extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice,
+                                 const int32_t *counts, struct span rows, uint64_t top,
+                                 uint64_t count, void *stream)
 {
     if (rows.most && count)
         LAUNCH(expert_index_kernel, (unsigned)((count + GPU_WARP - 1) / GPU_WARP),
@@ -211,10 +236,10 @@ static __device__ int32_t place_of(const int32_t *index, int32_t first, int32_t 
 }
 
 /* y[t] = the sum over its experts, in their order, of route[t][e] x[its place] */
-static __global__ void expert_combine_kernel(float *y, const float *x, const float *route,
-                                             const int32_t *index, const int32_t *counts,
-                                             struct span rows, uint64_t cols,
-                                             uint64_t count)
+static __global__ void expert_combine_kernel(float *y, const float *x,
+                                             const float *route, const int32_t *index,
+                                             const int32_t *counts, struct span rows,
+                                             uint64_t cols, uint64_t count)
 {
     EACH_ROW(t, rows)
     {
@@ -236,6 +261,6 @@ extern "C" void gpu_expert_combine(float *y, const float *x, const float *route,
                                    void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(expert_combine_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               route, index, counts, rows, cols, count);
+        LAUNCH(expert_combine_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y,
+               x, route, index, counts, rows, cols, count);
 }

@@ -536,7 +536,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
                                          "captures",    "deal",    "rope",
                                          "tensors",     "carry",   "forward",
                                          "part_config", "config",  "parallelformers",
-                                         "names",       NULL };
+                                         "names",       "torch",   NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -564,6 +564,7 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         { "tensors", offsetof(struct family, tensors) },
         { "part_config", offsetof(struct family, part_config) },
         { "config", offsetof(struct family, config) },
+        { "torch", offsetof(struct family, torch) },
     };
     const struct json *forward = json_get(doc->root, "forward");
 
@@ -661,7 +662,7 @@ void family_free(struct family *f)
 {
     struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
                                       &f->rope,        &f->tensors,  &f->carry,
-                                      &f->part_config, &f->config };
+                                      &f->part_config, &f->config,   &f->torch };
 
     if (!f)
         return;
@@ -858,6 +859,8 @@ void family_print(struct str *out, const struct family *f)
         print_table(out, "part_config", &f->part_config);
     if (f->config.n)
         print_table(out, "config", &f->config);
+    if (f->torch.n)
+        print_table(out, "torch", &f->torch);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
         str_add(out, i ? ", " : "");

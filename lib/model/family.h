@@ -51,6 +51,7 @@ struct family {
     const struct json *policies; /* parallelformers' names of these models, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
     struct family_table config; /* config keys that it does not read: accepted values */
+    struct family_table torch;  /* operations that PyTorch has otherwise */
     struct family_section *section;
     size_t nsections;
     bool own;                   /* from a user's file */

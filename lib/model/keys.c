@@ -303,25 +303,12 @@ static int refuse(struct check *c, const struct family_entry *e, const char *pat
 
 static int check_object(struct check *c, const cJSON *object, const char *prefix);
 
-/* True if the family itself describes packed weights ("mxfp4"). */
-static bool unpacks(const struct model *m)
-{
-    bool found = false;
-
-    for (size_t i = 0; i < m->state->ndefs; i++)
-        found |= m->state->def[i].packs != NULL;
-    return found;
-}
-
-/* quant.c reads this key for every family; only weights that a family describes can be
- * run. */
+/* The method's settings, whatever the family. */
 static int check_quantization(struct check *c, const char *path)
 {
-    if (c->need == KEYS_NUMBERS && !unpacks(c->m))
-        return err_set(c->err, ERR_INPUT,
-                       "%s: %s is set: quantised weights cannot be run",
-                       c->m->state->config_name, path);
-    return quant_check_config(c->m, has_members(c, path), c->err);
+    if (quant_check_config(c->m, has_members(c, path), c->err) < 0)
+        return -1;
+    return c->need == KEYS_NUMBERS ? quant_check_settings(c->m, c->ignored, c->err) : 0;
 }
 
 static int check_key(struct check *c, const cJSON *value, const char *path)

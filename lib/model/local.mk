@@ -8,6 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/keys.c %D%/keys.h \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
+    %D%/packing.c \
     %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \
     %D%/shard.c \
@@ -16,6 +17,7 @@ nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \
     %D%/families/albert.json \
+    %D%/families/apertus.json \
     %D%/families/arcee.json \
     %D%/families/bart.json \
     %D%/families/bert.json \
@@ -29,6 +31,8 @@ family_files = \
     %D%/families/codegen.json \
     %D%/families/cohere.json \
     %D%/families/cohere2.json \
+    %D%/families/convbert.json \
+    %D%/families/ctrl.json \
     %D%/families/deberta.json \
     %D%/families/deberta_v2.json \
     %D%/families/deepseek.json \
@@ -45,6 +49,7 @@ family_files = \
     %D%/families/falcon.json \
     %D%/families/flaubert.json \
     %D%/families/fsmt.json \
+    %D%/families/funnel.json \
     %D%/families/gemma.json \
     %D%/families/gemma2.json \
     %D%/families/gemma3.json \
@@ -67,6 +72,7 @@ family_files = \
     %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/llama.json \
+    %D%/families/llama4_text.json \
     %D%/families/longformer.json \
     %D%/families/longt5.json \
     %D%/families/luke.json \
@@ -94,7 +100,9 @@ family_files = \
     %D%/families/persimmon.json \
     %D%/families/phi.json \
     %D%/families/phi3.json \
+    %D%/families/phimoe.json \
     %D%/families/plbart.json \
+    %D%/families/prophetnet.json \
     %D%/families/qwen2.json \
     %D%/families/qwen2_moe.json \
     %D%/families/qwen3.json \
@@ -104,6 +112,7 @@ family_files = \
     %D%/families/roformer_narrow.json \
     %D%/families/seed_oss.json \
     %D%/families/smollm3.json \
+    %D%/families/speech_to_text.json \
     %D%/families/squeezebert.json \
     %D%/families/stablelm.json \
     %D%/families/starcoder2.json \
@@ -111,7 +120,10 @@ family_files = \
     %D%/families/t5_encoder.json \
     %D%/families/tapas.json \
     %D%/families/umt5.json \
-    %D%/families/xlm.json
+    %D%/families/visual_bert.json \
+    %D%/families/xglm.json \
+    %D%/families/xlm.json \
+    %D%/families/xlnet.json
 EXTRA_DIST += $(family_files)
 CLEANFILES += %D%/builtins.c
 %D%/builtins.c: $(family_files) $(top_srcdir)/build-aux/bundle-families

@@ -490,7 +490,8 @@ static int read_packing(struct model_state *s, struct tensor_def *d, struct err 
     d->companion_of = (int)(of - s->def);
     d->optional = true; /* absent if the values are stored plainly: see is_stored */
     d->read_by = of->read_by;
-    if (!strcmp(d->packs->key, "mxfp4"))
+    d->role = strcmp(d->packs->key, "mxfp4") ? PACKED_SCALES : PACKED_VALUES;
+    if (d->role == PACKED_VALUES)
         of->replaced_by = (int)s->ndefs;
     return 0;
 }
@@ -748,24 +749,6 @@ const struct model_section *model_sections(const struct model *m, int *n)
 size_t model_kinds(const struct model *m)
 {
     return m->state->ndefs;
-}
-
-bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales)
-{
-    const struct tensor_def *of = &m->state->def[m->tensor[t].kind];
-    bool found[2] = { false, false };
-
-    for (size_t i = 0; i < m->state->ndefs; i++) {
-        const struct tensor_def *d = &m->state->def[i];
-        bool is_blocks;
-
-        if (!d->packs || d->companion_of != m->tensor[t].kind || d->count != of->count)
-            continue;
-        is_blocks = !strcmp(d->packs->key, "mxfp4");
-        *(is_blocks ? blocks : scales) = d->first + (t - of->first);
-        found[is_blocks] = true;
-    }
-    return found[0] && found[1];
 }
 
 struct model_kind model_kind(const struct model *m, int kind)

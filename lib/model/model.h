@@ -171,9 +171,45 @@ struct model_piece {
 struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
                                   const uint64_t *shape, size_t *n);
 
-/* True if the family stores tensor T in MXFP4; *blocks and *scales are then the tensors
- * with its packed values. */
-bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales);
+/* What a companion of a quantised weight holds. */
+enum model_packed {
+    PACKED_VALUES, /* its quantised values; without one the weight holds them */
+    PACKED_SCALES,
+    PACKED_ZEROS,  /* zero points */
+    PACKED_GROUPS, /* the group of each input column (g_idx) */
+    PACKED_FORMAT, /* bitsandbytes' weight_format: only 0, row-major, is known */
+    PACKED_NROLES,
+    PACKED_OTHER = PACKED_NROLES /* nothing of the values: scales of activations */
+};
+
+/* The packings that unpack.h reads; see packing.c for their sources. */
+enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_MXFP4 };
+
+/* How the checkpoint stores a quantised weight. */
+struct model_packing {
+    enum model_form form;
+    long part[PACKED_NROLES]; /* tensors of the model, by role; -1: none */
+    int bits;                 /* per value in a word of 32 bits */
+    bool zero_less_one;       /* zero points are stored minus 1 */
+    double scale;             /* a further factor of all values */
+};
+
+/* The method in M's quantization_config; NULL without one. */
+const char *model_quantised(const struct model *m);
+/* True if the checkpoint stores tensor T of the bound M quantised; then sets *out. */
+bool model_packing(const struct model *m, size_t t, struct model_packing *out);
+/* The type to which a weight packed as P, with scales of type SCALES, is unpacked: bf16
+ * for MXFP4, which is exact; otherwise the config's type, or SCALES without one,
+ * limited to f32, f16 and bf16. */
+enum dtype model_unpacked(const struct model *m, const struct model_packing *p,
+                          enum dtype scales);
+/* The weight type that M's config names; false, with *out unchanged, when it names
+ * none. */
+bool model_config_dtype(const struct model *m, enum dtype *out);
+/* Checks that T, packed as P, has all tensors that its values need, is not stored
+ * twice, and is not among the modules that the config excludes.  ERR_INPUT if not. */
+MUST_CHECK int model_check_packing(const struct model *m, size_t t,
+                                   const struct model_packing *p, struct err *err);
 
 /* The mesh axis over which symbol SYM of M's scope is sharded, or -1. */
 int model_dealt_over(const struct model *m, int sym);

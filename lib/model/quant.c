@@ -20,6 +20,7 @@ enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
 struct companion {
     const char *method; /* "method/strategy" if for one strategy only */
     const char *suffix;
+    enum model_packed role;
     bool replaces; /* stored in place of the weight */
     int ndim;
     struct {
@@ -31,60 +32,127 @@ struct companion {
 static const struct companion companions[] = {
     { "fp8",
       "weight_scale_inv",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
     { "fp8",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
-    { "fp8", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "gptq", "qweight", true, 2, { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
-    { "gptq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
-    { "gptq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
-    { "gptq", "g_idx", false, 1, { { ALONG_IN, BY_ONE } } },
-    { "awq", "qweight", true, 2, { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
-    { "awq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
-    { "awq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "fp8", "weight_scale", PACKED_SCALES, false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "weight_scale", PACKED_SCALES, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", PACKED_OTHER, false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", PACKED_OTHER, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "gptq",
+      "qweight",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
+    { "gptq",
+      "qzeros",
+      PACKED_ZEROS,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "gptq",
+      "scales",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "gptq", "g_idx", PACKED_GROUPS, false, 1, { { ALONG_IN, BY_ONE } } },
+    { "awq",
+      "qweight",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
+    { "awq",
+      "qzeros",
+      PACKED_ZEROS,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "awq",
+      "scales",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
     { "compressed-tensors",
       "weight_packed",
+      PACKED_VALUES,
       true,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } } },
     { "compressed-tensors/group",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
     { "compressed-tensors/block",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
     { "compressed-tensors/channel",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "input_scale",
+      PACKED_OTHER,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "input_scale",
+      PACKED_OTHER,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
     { "compressed-tensors/group",
       "weight_zero_point",
+      PACKED_ZEROS,
       false,
       2,
       { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } } },
-    { "compressed-tensors", "weight_shape", false, 1, { { ALONG_NONE, BY_PAIR } } },
-    { "bitsandbytes", "SCB", false, 1, { { ALONG_OUT, BY_ONE } } },
-    { "bitsandbytes", "weight_format", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_shape",
+      PACKED_OTHER,
+      false,
+      1,
+      { { ALONG_NONE, BY_PAIR } } },
+    { "bitsandbytes", "SCB", PACKED_SCALES, false, 1, { { ALONG_OUT, BY_ONE } } },
+    { "bitsandbytes",
+      "weight_format",
+      PACKED_FORMAT,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
 };
 
-static const cJSON *setting(const struct model *m, const char *key)
+const cJSON *quant_setting(const struct model *m, const char *key)
 {
     const cJSON *q =
         cJSON_GetObjectItemCaseSensitive(m->state->config, "quantization_config");
@@ -94,13 +162,13 @@ static const cJSON *setting(const struct model *m, const char *key)
 
 /* The setting for weights: compressed-tensors keeps it in a group of targets, under the
  * name GROUPED. */
-static const cJSON *weight_setting(const struct model *m, const char *key,
-                                   const char *grouped)
+const cJSON *quant_weight_setting(const struct model *m, const char *key,
+                                  const char *grouped)
 {
-    const cJSON *groups = setting(m, "config_groups");
+    const cJSON *groups = quant_setting(m, "config_groups");
 
     if (!groups)
-        return setting(m, key);
+        return quant_setting(m, key);
     return cJSON_GetObjectItemCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(groups->child, "weights"), grouped);
 }
@@ -115,9 +183,10 @@ static uint64_t number(const cJSON *j, uint64_t otherwise)
 /* Elements of the weight's axis of size N per element of the companion's axis. */
 static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
 {
-    const cJSON *blocks = weight_setting(m, "weight_block_size", "block_structure"),
-                *group = weight_setting(m, "group_size", "group_size");
-    uint64_t bits = number(weight_setting(m, "bits", "num_bits"), 4);
+    const cJSON *blocks =
+                    quant_weight_setting(m, "weight_block_size", "block_structure"),
+                *group = quant_weight_setting(m, "group_size", "group_size");
+    uint64_t bits = number(quant_weight_setting(m, "bits", "num_bits"), 4);
 
     switch (by) {
     case BY_ONE:
@@ -201,6 +270,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = (int)base;
+    d->role = c->role;
     d->tied_def = d->file_def = -1;
     d->optional = true;
     d->ndim = c->ndim;
@@ -221,10 +291,10 @@ static int add_definition(struct model *m, size_t base, const struct companion *
 int quant_check(const struct model *m, const struct model_input *in, size_t n,
                 struct err *err)
 {
-    const cJSON *method = setting(m, "quant_method");
+    const cJSON *method = quant_setting(m, "quant_method");
     size_t i = 0;
 
-    if (!cJSON_IsTrue(setting(m, "load_in_4bit")) ||
+    if (!cJSON_IsTrue(quant_setting(m, "load_in_4bit")) ||
         (cJSON_IsString(method) && strcmp(method->valuestring, "bitsandbytes") != 0))
         return 0;
     while (i < n && !strstr(in[i].name, ".quant_state.") &&
@@ -244,6 +314,16 @@ static bool is_method(const struct companion *c, const char *method)
     return !strncmp(c->method, method, n) && !method[n];
 }
 
+const char *quant_method(const struct model *m)
+{
+    const cJSON *method = quant_setting(m, "quant_method");
+
+    return cJSON_IsString(method) ? method->valuestring
+           : quant_setting(m, "load_in_8bit") || quant_setting(m, "load_in_4bit")
+               ? "bitsandbytes"
+               : "unnamed";
+}
+
 int quant_check_config(const struct model *m, bool known, struct err *err)
 {
     /* layouts described in the table above */
@@ -253,12 +333,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
         { "awq", "version", { "gemm", "GEMM" } },
         { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
     };
-    const cJSON *method = setting(m, "quant_method");
-    /* early bitsandbytes files have no quant_method */
-    const char *name = cJSON_IsString(method) ? method->valuestring
-                       : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
-                           ? "bitsandbytes"
-                           : "unnamed";
+    const char *name = quant_method(m);
 
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
         known |= is_method(&companions[i], name);
@@ -269,7 +344,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
             "stored is not known (fp8, compressed-tensors, gptq, awq, bitsandbytes)",
             m->state->config_name, name);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
-        const cJSON *key = setting(m, layouts[i].key);
+        const cJSON *key = quant_setting(m, layouts[i].key);
         bool found = strcmp(layouts[i].method, name) != 0 || !cJSON_IsString(key);
 
         for (int k = 0; !found && layouts[i].layout[k]; k++)
@@ -288,7 +363,8 @@ uint64_t quant_index_group(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
 
-    if (d->companion_of < 0 || d->ndim != 1 || cJSON_IsTrue(setting(m, "desc_act")) ||
+    if (d->companion_of < 0 || d->ndim != 1 ||
+        cJSON_IsTrue(quant_setting(m, "desc_act")) ||
         !str_ends(m->tensor[t].name, ".g_idx"))
         return 0;
     return divisor(m, BY_GROUP, d->axis[0].size);
@@ -297,7 +373,7 @@ uint64_t quant_index_group(const struct model *m, size_t t)
 static bool fits(const struct model *m, const struct companion *c, const char *method,
                  const char *suffix, int ndim)
 {
-    const cJSON *strategy = weight_setting(m, "strategy", "strategy");
+    const cJSON *strategy = quant_weight_setting(m, "strategy", "strategy");
     size_t n = strcspn(c->method, "/");
 
     if (!is_method(c, method))
@@ -310,7 +386,7 @@ static bool fits(const struct model *m, const struct companion *c, const char *m
 
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 {
-    const cJSON *method = setting(m, "quant_method");
+    const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
     char *weight;
     long t;
@@ -322,8 +398,8 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     free(weight);
     if (t < 0 || m->tensor[t].ndim != 2)
         return 0;
-    if (setting(m, "config_groups") && setting(m, "config_groups")->child &&
-        setting(m, "config_groups")->child->next)
+    if (quant_setting(m, "config_groups") && quant_setting(m, "config_groups")->child &&
+        quant_setting(m, "config_groups")->child->next)
         return err_set(err, ERR_INPUT,
                        "tensor %s: weights quantised in more than one of config_groups "
                        "are not known",
@@ -342,7 +418,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 
 int quant_check_cut(const struct model *m, const struct share *share, struct err *err)
 {
-    bool reordered = cJSON_IsTrue(setting(m, "desc_act"));
+    bool reordered = cJSON_IsTrue(quant_setting(m, "desc_act"));
 
     for (size_t i = 0; i < m->state->ndefs; i++) {
         const struct tensor_def *d = &m->state->def[i];

@@ -7,8 +7,19 @@
 #ifndef LIB_MODEL_QUANT_H
 #define LIB_MODEL_QUANT_H
 
+#include <cjson/cJSON.h>
+
 #include "lib/model/model.h"
 #include "lib/model/state.h"
+
+/* The value of KEY in M's quantization_config, or (KEY NULL) that object; NULL without
+ * one. */
+const cJSON *quant_setting(const struct model *m, const char *key);
+/* The setting for weights: KEY, or GROUPED in the weights of the first config group. */
+const cJSON *quant_weight_setting(const struct model *m, const char *key,
+                                  const char *grouped);
+/* The method; "unnamed" if there is none.  Early bitsandbytes files do not name it. */
+const char *quant_method(const struct model *m);
 
 /* If IN is a companion of a weight of M, adds its definition and tensors (one for each
  * layer and expert) and returns 1; returns 0 if it is not; -1 with *err set if its
@@ -33,6 +44,11 @@ MUST_CHECK int quant_check_config(const struct model *m, bool known, struct err 
  * part of a block. */
 MUST_CHECK int quant_check_cut(const struct model *m, const struct share *share,
                                struct err *err);
+
+/* Refuses (ERR_INPUT) settings that change values in an unknown way; adds the names of
+ * unknown settings to IGNORED. */
+MUST_CHECK int quant_check_settings(const struct model *m, struct str *ignored,
+                                    struct err *err);
 
 /* Most companions per definition. */
 enum { QUANT_MAX_COMPANIONS = 6 };

@@ -22,6 +22,7 @@ struct tensor_def {
         *beside;              /* no line reads it: the tensor with which it is stored */
     const struct json *packs; /* "mxfp4" or "scales": the tensor whose packed values or
                                  scales it holds; or NULL */
+    enum model_packed role;   /* of a companion */
     const char *stack; /* pattern of the tensor that stacks it for all experts, in files
                           of torch.save; or NULL */
     char **name;       /* [nnames] the pattern's alternatives, expanded */

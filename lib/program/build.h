@@ -150,8 +150,8 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
-    apply_bound, apply_dropout, apply_norm, apply_rope, apply_sinusoid, apply_keep,
-    apply_first;
+    apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
+    apply_sinusoid, apply_keep, apply_first;
 build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */

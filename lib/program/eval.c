@@ -289,8 +289,13 @@ static int take_rows(struct builder *b, int v)
 
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids",   "positions", "token_types",
-                                           "every", "source",    "source_positions",
+    static const char *const indexes[] = { "ids",         "positions",
+                                           "token_types", "mark0",
+                                           "mark1",       "mark2",
+                                           "mark3",       "mark4",
+                                           "mark5",       "mark6",
+                                           "mark7",       "every",
+                                           "source",      "source_positions",
                                            NULL };
     struct expr_value v;
     struct err e = { 0 };

@@ -189,11 +189,11 @@ static int attention_values(struct builder *b, const struct node *call,
 int apply_attention(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", "window", "softcap", "alibi",
-                                         "far",   "values", "dropout", NULL };
+    static const char *const known[] = { "scale", "window", "softcap", "alibi", "far",
+                                         "chunk", "values", "dropout", NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
-    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0, drop = 0;
+    double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0, drop = 0, chunk = 0;
     struct axis col;
     struct digit values;
     int src[3];
@@ -203,11 +203,14 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "scale", NAN, &scale) < 0 ||
         build_number_option(b, call, "window", 0, &window) < 0 ||
+        build_number_option(b, call, "chunk", 0, &chunk) < 0 ||
         build_number_option(b, call, "softcap", 0, &softcap) < 0 ||
         build_number_option(b, call, "alibi", 0, &alibi) < 0 ||
         build_number_option(b, call, "far", 0, &far) < 0 ||
         build_number_option(b, call, "dropout", 0, &drop) < 0)
         return -1;
+    if (chunk > 0 && (window > 0 || !causal))
+        return build_error(b, call->at, "'chunk' goes with causal, without a window");
     drop = build_drop_rate(b, drop);
     if (!(drop >= 0 && drop < 1))
         return build_error(b, call->at, "'dropout' is a rate from 0 to below 1");
@@ -247,6 +250,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
     inst->attention.softcap = softcap;
     inst->attention.alibi = alibi;
+    inst->attention.chunked = chunk > 0;
+    window = chunk > 0 ? chunk : window;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
     inst->attention.drop = drop;

@@ -70,9 +70,8 @@ static struct inst *choose(struct builder *b, int x, const struct inst *route)
 int apply_route(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = {
-        "renorm", "scale", "groups", "of", "best", NULL
-    };
+    static const char *const known[] = { "renorm", "scale", "groups", "of",
+                                         "best",   "near",  NULL };
     const struct model_tensor *bias = NULL;
     struct inst *inst, r = { 0 };
     uint64_t all;
@@ -89,12 +88,16 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
     r.route.top = (uint64_t)arg[1].number;
     if (build_number_option(b, call, "renorm", 0, &renorm) < 0 ||
         build_number_option(b, call, "scale", 1, &r.route.scale) < 0 ||
+        build_number_option(b, call, "near", 0, &r.route.near) < 0 ||
         count_option(b, call, "groups", 1, all, 1, &r.route.groups) < 0 ||
         count_option(b, call, "of", 1, r.route.groups, r.route.groups, &r.route.of) <
             0 ||
         count_option(b, call, "best", 1, all / r.route.groups, 1, &r.route.best) < 0)
         return -1;
     r.route.renorm = renorm != 0;
+    if (r.route.near != 0 && (!(r.route.near > 0) || renorm != 0 || n > 2))
+        return build_error(b, call->at,
+                           "'near' must be above 0, without renorm and bias");
     if (all % r.route.groups)
         return build_error(b, call->at, "%llu experts do not lie in %llu groups",
                            (unsigned long long)all, (unsigned long long)r.route.groups);

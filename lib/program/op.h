@@ -67,6 +67,10 @@
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
+    /* an activation with two weights of one element: of what is above zero, and of    \
+     * the rest */                                                                     \
+    ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
     /* over the columns of each row */                                                 \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
@@ -107,6 +111,10 @@
     /* rotates each head; src a, angles */                                             \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    /* y[t] = a[t] (1 + amount log(1 + t's position plus 1, in whole steps)) */        \
+    ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \
+        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
     ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
         NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
@@ -120,7 +128,7 @@
     /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
      * position table projected as keys and as queries */                              \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
-        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
+        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
     /* of each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */   \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
@@ -216,7 +224,7 @@
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
-     * is reversed.  The next five add to the gradient of their weight. */             \
+     * is reversed.  The next six add to the gradient of their weight. */             \
     /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
@@ -236,12 +244,20 @@
     ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
+    /* += that of one of xielu's, of what is above zero if number; src d, a */         \
+    ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
     /* y[t][0] = a[t] . b[t] */                                                        \
     ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
     /* src d, a */                                                                     \
     ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
         NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_kernel)                                                                  \
+    /* src d, a */                                                                     \
+    ROW(XIELU_BACK, xielu_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
     /* src d, a */                                                                     \
     ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
@@ -378,11 +394,19 @@ struct op_torch {
     bool upcast;   /* saves its source in f32 even if activations are narrower, and also
                       saves the normalized value that the weight multiplies */
     bool wide;     /* saves that value in f32, too */
+    bool centred;  /* a norm saves the difference from the mean, twice, in f32 */
+    bool narrow;   /* a softmax, or the loss, is made in the type of its source */
+    bool spread;   /* keys and values are copied for each query head */
+    bool unfused;  /* no kernel makes attention as a whole: scores are saved */
+    bool scored;   /* queries and keys are copied in f32 before scores are made */
+    bool split;    /* attention's sources are values of their own, not parts of one */
+    bool ordered;  /* attention's result needs no copy in another order */
     int copies;    /* further saved activations of the size of the result */
     int gradients; /* f32 gradients of the size of the result alive at once in the
                       backward pass */
-    int spared;    /* N: selective recomputation saves the result of every N-th such
-                      operation; 0: of none */
+    int temporaries; /* as gradients, in the type of the activations */
+    int spared;      /* N: selective recomputation saves the result of every N-th such
+                        operation; 0: of none */
 };
 
 enum { OP_NO_REVERSE = -1 };

@@ -33,10 +33,15 @@ enum rows {
                     by sending rank within an expert */
     ROWS_KINDS
 };
+/* Numbers that a token may have besides its id, such as a box on a page or its place in
+ * a table; the last is how many tokens before it have the same second and third. */
+enum { MARKS = 8 };
 enum index {
     INDEX_IDS,
     INDEX_POSITIONS,
     INDEX_TOKEN_TYPES,
+    INDEX_MARK, /* the first of MARKS numbers that a token has besides */
+    INDEX_LAST_MARK = INDEX_MARK + MARKS - 1,
     INDEX_EVERY,  /* 0, 1, ...: all rows of the table */
     INDEX_SOURCE, /* this and the next have the source's rows */
     INDEX_SOURCE_POSITIONS,
@@ -173,6 +178,7 @@ struct inst {
             double alibi;    /* alibi * slope of the head * distance is added to the
                                 scaled score (Press et al. 2022); 0: nothing */
             uint64_t window; /* a query sees the keys at distance < window; 0: all */
+            bool chunked;    /* it begins at a multiple of window */
             bool causal;
             double drop; /* dropout rate of the attention weights, and its seed */
             uint64_t site;
@@ -194,11 +200,15 @@ struct inst {
             bool shared;    /* OP_CONCAT: the second source has one head for all */
         } head;
         struct {
+            double step, amount;
+        } temper;
+        struct {
             uint64_t top;    /* k of the top-k router */
             uint64_t groups; /* the experts form this many groups (DeepSeek-V3) */
             uint64_t of;     /* groups from which experts may be chosen */
             uint64_t best;   /* a group's score is the sum of its best this many */
             bool renorm;     /* the weights of a token are scaled to add up to 1 */
+            double near;     /* above 0: weights by SparseMixer (cpu_route_near) */
             double scale;    /* factor applied afterwards */
         } route; /* the instruction's weight, if any, is added to the scores for the
                     choice */
@@ -292,7 +302,9 @@ struct program {
     int nlines;
     uint64_t table;    /* rows of the position table, for ROWS_TABLE */
     bool source;       /* an encoder reads a source */
+    bool marks;        /* tokens have marks */
     bool causal;       /* some attention is causal: the model can generate */
+    bool rounded;      /* as in the options */
     bool dynamic_rope; /* dynamic NTK: keys cached while a text grew differ from those
                           of the same text read at once */
 };
@@ -314,6 +326,7 @@ struct program_options {
     bool deterministic; /* results have the same bits for every tp: each sum over an
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */
+    bool rounded;   /* products x W^T of weights in bf16 take x rounded to bf16 */
     bool training;  /* includes the lines that the family runs in training: "when" reads
                        "training" */
     bool reverse;   /* appends the gradients of the sum of "nll" to every weight

@@ -270,6 +270,12 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
+static int reverse_temper(struct reverse *r, int d)
+{
+    add_to_source(r, 0, emit_like(r, OP_TEMPER, d, 1, &d)->dst);
+    return 0;
+}
+
 /* The seed is the same, so the same elements are dropped. */
 static int reverse_dropout(struct reverse *r, int d)
 {
@@ -302,6 +308,21 @@ static int elementwise(struct reverse *r, int d, enum op op)
 static int reverse_activation(struct reverse *r, int d)
 {
     return elementwise(r, d, OP_ACTIVATION_BACK);
+}
+
+static int reverse_xielu(struct reverse *r, int d)
+{
+    int src[] = { d, r->inst.src[0] };
+    struct inst *inst = emit_like(r, OP_XIELU_BACK, d, 2, src);
+
+    inst->weight = r->inst.weight;
+    inst->weight2 = r->inst.weight2;
+    add_to_source(r, 0, inst->dst);
+    r->inst.number = 1;
+    emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight, 2, src);
+    r->inst.number = 0;
+    emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight2, 2, src);
+    return 0;
 }
 
 static int reverse_softmax(struct reverse *r, int d)

@@ -41,9 +41,10 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
         build_number_option(b, call, "offset", 0, &offset) < 0)
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
-        return build_error(b, arg[0].at,
-                           "expected ids, positions, token_types, every, source or "
-                           "source_positions");
+        return build_error(
+            b, arg[0].at,
+            "expected ids, positions, token_types, a mark, every, source or "
+            "source_positions");
     rows = t->axis[0];
     cols = t->axis[1];
     cut_rows = build_cuts(b, rows);
@@ -64,6 +65,7 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     if (arg[0].index == INDEX_EVERY)
         b->p->table = rows->size;
     b->p->source |= arg[0].index >= INDEX_SOURCE;
+    b->p->marks |= arg[0].index >= INDEX_MARK && arg[0].index <= INDEX_LAST_MARK;
     inst->weight = build_weight(b, arg[1].tensor);
     inst->embedding.index = (enum index)arg[0].index;
     inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
@@ -202,21 +204,30 @@ static int norm_weight(struct builder *b, size_t tensor)
     return i;
 }
 
+/* Is the last digit of A, of one leaf, SIZE and not dealt? */
+static bool ends_with(const struct axis *a, double size)
+{
+    const struct leaf *l = &a->leaf[0];
+
+    return a->n == 1 && l->n > 1 && (double)l->digit[l->n - 1].size == size;
+}
+
 /* norm(x, [weight, [bias,]] eps): over the last axis of the weight, or over all columns
  * of x without a weight. */
 int apply_norm(struct builder *b, enum op op, const struct node *call,
                const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "plus", NULL };
+    static const char *const known[] = { "plus", "each", NULL };
     const struct operand *eps = &arg[n - 1];
     const struct axis *over;
     struct inst layout = { 0 }, *inst;
     bool over_ranks = false;
-    double plus;
+    double plus, each;
     int x;
 
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
-        build_number_option(b, call, "plus", 0, &plus) < 0)
+        build_number_option(b, call, "plus", 0, &plus) < 0 ||
+        build_number_option(b, call, "each", 0, &each) < 0)
         return -1;
     if (eps->kind != OPERAND_NUMBER)
         return build_error(b, eps->at, "expected a number (epsilon) last");
@@ -242,13 +253,17 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
             return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
                                     over);
     }
-    layout.norm.whole_width = layout.norm.width = over->size;
+    if (each > 0 && (n > 2 || !ends_with(over, each)))
+        return build_error(b, call->at,
+                           "'each' must be the columns of a head, without a weight");
+    layout.norm.whole_width = layout.norm.width =
+        each > 0 ? (uint64_t)each : over->size;
     layout.norm.eps = eps->number;
     layout.norm.plus_one = plus != 0;
     layout.norm.owned = true;
-    if (build_tree(b, over, &layout.norm.tree) < 0)
+    if (each <= 0 && build_tree(b, over, &layout.norm.tree) < 0)
         return -1;
-    if (b->p->value[x].place == PLACE_CUT && build_cuts(b, over)) {
+    if (each <= 0 && b->p->value[x].place == PLACE_CUT && build_cuts(b, over)) {
         layout.norm.width = axis_count(over, NULL, &b->m->scope, b->share);
         layout.norm.owned = owns(b, over);
         over_ranks = true;
@@ -343,6 +358,50 @@ int apply_activation(struct builder *b, enum op op, const struct node *call,
     if (act < 0)
         return build_error(b, arg[1].at, "no activation is called '%s'", arg[1].word);
     return emit_activation(b, &arg[0], act, out);
+}
+
+/* xielu(x, above, below): two weights of one element. */
+int apply_xielu(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    for (int i = 1; i < n; i++) {
+        const struct axis *over;
+
+        if (!build_need_vector(b, &arg[i], &over))
+            return -1;
+        if (over->size != 1)
+            return build_error(b, arg[i].at, "expected a tensor of one element");
+    }
+    inst = build_unary(b, op, arg[0].index);
+    inst->weight = build_weight(b, arg[1].tensor);
+    inst->weight2 = build_weight(b, arg[2].tensor);
+    build_operand(out, inst);
+    return 0;
+}
+
+/* temper(x, step, amount): each row by what its token's position says. */
+int apply_temper(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    struct inst *inst;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (arg[1].kind != OPERAND_NUMBER || !(arg[1].number >= 1) ||
+        arg[2].kind != OPERAND_NUMBER)
+        return build_error(b, arg[1].at, "expected a step from 1 and an amount");
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "temper needs the rows of all tokens");
+    inst = build_unary(b, op, arg[0].index);
+    inst->temper.step = arg[1].number;
+    inst->temper.amount = arg[2].number;
+    build_operand(out, inst);
+    return 0;
 }
 
 /* softcap(x, c) and clip(x, c); x itself if c is absent. */

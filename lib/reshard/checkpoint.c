@@ -32,6 +32,11 @@ struct checkpoint_files {
     bool *spared;  /* [ntensors * nparts]: the shard stores a replica that the copy did
                     * not read; NULL until a tensor is copied */
     size_t tensor; /* the tensor that is being copied */
+    struct mapped {
+        unsigned char *data; /* NULL: not mapped */
+        size_t size;
+        bool tried;
+    } * map; /* [nfiles] */
 };
 
 int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err)
@@ -157,19 +162,6 @@ out:
     return ret;
 }
 
-bool checkpoint_config_dtype(const struct model *m, enum dtype *out)
-{
-    static const char *const keys[] = { "dtype", "torch_dtype" };
-
-    for (int i = 0; i < 2; i++) {
-        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
-
-        if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
-            return true;
-    }
-    return false;
-}
-
 /* Lists all tensors of the model without files, in the type that its config names, or
  * f32. */
 static int promise(struct checkpoint *c, struct err *err)
@@ -181,7 +173,7 @@ static int promise(struct checkpoint *c, struct err *err)
     size_t n = 0;
     int ret = 0;
 
-    checkpoint_config_dtype(m, &dtype);
+    model_config_dtype(m, &dtype);
     for (size_t i = 0; i < m->ntensors && ret == 0; i++) {
         const struct model_tensor *mt = &m->tensor[i];
         struct model_kind kind = model_kind(m, mt->kind);
@@ -391,10 +383,14 @@ static void close_files(struct checkpoint_files *f)
 {
     if (!f)
         return;
-    for (int i = 0; i < f->nfiles; i++)
+    for (int i = 0; i < f->nfiles; i++) {
         if (f->fd[i] >= 0)
             close(f->fd[i]);
+        if (f->map && f->map[i].data)
+            munmap(f->map[i].data, f->map[i].size);
+    }
     free_cutters(f);
+    free(f->map);
     free(f->fd);
     free(f->offset);
     free(f->crc);
@@ -816,6 +812,11 @@ int loader_bytes(struct loader *l, size_t t, uint64_t *bytes, struct err *err)
     return cut_part_bytes(bytes, &held, &side, 0, &ct, ct.to, err);
 }
 
+void loader_slice(struct loader *l, size_t t, struct slice *out)
+{
+    cutter_slice(l->cutter, t, out);
+}
+
 static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
                            struct err *err)
 {
@@ -858,6 +859,96 @@ static bool is_as_wanted(const struct loader *l, size_t t)
         if (!same_runs(file.runs[k], wanted.runs[k]))
             return false;
     return file.cut == wanted.cut;
+}
+
+/* Map FILE, unless that was tried before or it is another machine's, where what is gone
+ * is found out too late. */
+static const struct mapped *map_file(struct checkpoint *c, int file)
+{
+    struct checkpoint_files *f = c->files;
+    char *path = file_path_dup(c, file);
+    struct mapped *m;
+    struct stat st;
+
+    if (!f->map)
+        f->map = xcalloc((size_t)f->nfiles, sizeof(*f->map));
+    m = &f->map[file];
+    if (!m->tried && !fs_is_remote(path) && fstat(f->fd[file], &st) == 0 &&
+        S_ISREG(st.st_mode) && st.st_size > 0) {
+        void *data =
+            mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, f->fd[file], 0);
+
+        if (data != MAP_FAILED)
+            *m = (struct mapped){ .data = data, .size = (size_t)st.st_size };
+    }
+    m->tried = true;
+    free(path);
+    return m;
+}
+
+/* Are the part's elements of the whole tensor T all that lie from the *first-th on? */
+static bool is_one_run(struct loader *l, size_t t, uint64_t *first)
+{
+    const struct model_tensor *mt = &l->ckpt->model->tensor[t];
+    struct slice s;
+
+    cutter_slice(l->cutter, t, &s);
+    *first = 0;
+    if (s.pad || !s.held)
+        return false;
+    for (int k = 0; k < s.ndim; k++) {
+        if (s.runs[k]->n != 1 || (k && s.runs[k]->count != mt->axis[k]->size))
+            return false;
+        if (k == 0)
+            *first = s.runs[k]->v[0].start;
+        else
+            *first *= mt->axis[k]->size;
+    }
+    return true;
+}
+
+const void *loader_map(struct loader *l, size_t t, uint64_t bytes)
+{
+    struct checkpoint *c = l->ckpt;
+    size_t i = (size_t)c->model->tensor[t].source;
+    const struct tensor *of = &c->tensor[i];
+    uint64_t unit = (uint64_t)dtype_bits(of->dtype) / 8, first = 0, offset;
+    const struct mapped *m;
+
+    if (!bytes || c->drawn || dtype_bits(of->dtype) % 8 ||
+        (c->sharded ? l->part < 0 || !is_as_wanted(l, t)
+                    : of->stride || !is_one_run(l, t, &first)))
+        return NULL;
+    offset = c->sharded
+                 ? c->files->offset[i * (size_t)c->files->nparts + (size_t)l->part]
+                 : of->offset + first * unit;
+    m = map_file(c, c->sharded ? l->part : of->file);
+    return m->data && offset % unit == 0 && offset <= m->size &&
+                   bytes <= m->size - offset
+               ? m->data + offset
+               : NULL;
+}
+
+int checkpoint_check_part(const struct checkpoint *c, size_t t, int part, uint32_t crc,
+                          struct err *err)
+{
+    return check_crc(c, (size_t)c->model->tensor[t].source, part, crc, err);
+}
+
+int loader_part(const struct loader *l)
+{
+    return l->part;
+}
+
+const char *checkpoint_mapped(const struct checkpoint *c, const void *at)
+{
+    const struct checkpoint_files *f = c ? c->files : NULL;
+
+    for (int i = 0; f && f->map && i < f->nfiles; i++)
+        if (f->map[i].data && (const unsigned char *)at >= f->map[i].data &&
+            (size_t)((const unsigned char *)at - f->map[i].data) < f->map[i].size)
+            return file_name(c, i);
+    return NULL;
 }
 
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)

@@ -54,9 +54,6 @@ MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
                                const struct checkpoint_options *opt, struct err *err);
 void checkpoint_close(struct checkpoint *c);
 
-/* The weight type that M's config names; false, with *out unchanged, when it names
- * none. */
-bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
 /* The tensor with the training state of weight I in ROLE (manifest.h), or -1. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
@@ -106,6 +103,19 @@ void loader_close(struct loader *l);
  * does not store it. */
 MUST_CHECK int loader_bytes(struct loader *l, size_t t, uint64_t *bytes,
                             struct err *err);
+/* The slice of the whole tensor that the shard has; borrowed from L. */
+void loader_slice(struct loader *l, size_t t, struct slice *out);
+/* The rank's shard of T, BYTES of it, mapped from the file, valid while the checkpoint
+ * is open; NULL if the file has it in another layout or cannot be mapped.  The caller
+ * checks its CRC-32 (checkpoint_check_part) if loader_part is not -1. */
+const void *loader_map(struct loader *l, size_t t, uint64_t bytes);
+/* The checkpoint's shard that is the rank's own; -1 if there is none. */
+int loader_part(const struct loader *l);
+/* ERR_INPUT if CRC is not the manifest's CRC-32 of tensor T in shard PART. */
+MUST_CHECK int checkpoint_check_part(const struct checkpoint *c, size_t t, int part,
+                                     uint32_t crc, struct err *err);
+/* The name of the file mapped at AT, or NULL.  Safe in a signal handler. */
+const char *checkpoint_mapped(const struct checkpoint *c, const void *at);
 /* Reads the rank's shard of T into BUF [loader_bytes]. */
 MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
 /* The same for the checkpoint's tensor I, training state of T. */

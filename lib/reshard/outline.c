@@ -136,7 +136,7 @@ int outline_open(struct outline *o, const char *path,
         outline_close(&made);
         return -1;
     }
-    made.dtype_known = checkpoint_config_dtype(made.model, &made.dtype) ||
+    made.dtype_known = model_config_dtype(made.model, &made.dtype) ||
                        stored_dtype(made.checkpoint, &made.dtype);
     *o = made;
     return 0;

@@ -1,4 +1,4 @@
-/* attend - the cache of one rank, and attention over it */
+/* attend - the KV cache of one rank, and attention over it */
 #include "lib/run/attend.h"
 
 #include <stdlib.h>
@@ -9,50 +9,52 @@
 /* Tokens that are added few at a time go to one set of neighbours after the other, so
  * many to each. */
 enum { TURN = 64 };
+/* most_keys is rounded up to a multiple of this, so that many steps have one shape. */
+enum { KEYS_STEP = 256 };
 
 /* Rows of a sequence that lie together in the cache, and in the sequence. */
 struct piece {
     size_t start, count;
 };
 
-/* What one rank of the ring keeps of a sequence. */
+/* The part of a sequence that one rank of the ring caches. */
 struct pieces {
     struct piece *v;
     size_t n, cap, rows;
 };
 
-/* Ranges of the present step, in device memory. */
+/* Ranges of the current step, in device memory. */
 struct set {
-    size_t at, n; /* in the upload */
+    size_t at, n; /* at: offset in the upload */
     size_t most_rows, most_keys;
     const struct range *v;
 };
 
 struct attend {
     const struct program *p;
-    struct sequence *s, *from; /* of the text, and of its source */
+    struct sequence *s, *from; /* sharing of the text's tokens, and of the encoder's */
     struct link *link;
     struct cache cache;
-    size_t *source;        /* [sequences]: rows that its source has */
-    struct pieces *pieces; /* [sequences][ring]; used when there is a ring */
-    float *q, *y;          /* [gathered][columns], of the part */
-    float *k, *v;          /* not kept: [gathered]; and what comes round */
-    float *kept;           /* rows for the cache */
-    float *partial;        /* like y, of one piece */
+    size_t *source;        /* [sequences]: rows of the encoder input */
+    struct pieces *pieces; /* [sequences][ring]; only with a ring */
+    float *q, *y;          /* [gathered][columns] of this rank's heads */
+    float *k, *v;          /* not cached: [gathered]; and blocks received in the ring */
+    float *kept;           /* rows to append to the cache */
+    float *partial;        /* like y, for one piece */
     float *lse, *partial_lse, *all_lse; /* [gathered][heads] */
     float *all;                         /* like y */
     uint64_t scratch_bytes;
-    /* of the present step */
+    /* the current step */
     size_t sequence;
-    struct set *group;      /* [cache.ngroups]: queries of tokens, and what is kept */
-    struct set kept_source; /* what is kept of sources */
+    struct set *group;                 /* [cache.ngroups]: queries and cached keys */
+    struct set kept_source;            /* appended rows of encoder inputs */
     struct set self, source_self;      /* over the step's own rows */
-    struct set none;                   /* over no keys at all */
+    struct set none;                   /* over no keys */
     struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
-    size_t block_at;                   /* of the tables in the upload */
+    size_t block_at;                   /* offset of the block tables in the upload */
     const int32_t *block;
-    size_t rows_at; /* two counts of each of S and FROM: rows of this rank, and those
-                       gathered */
+    size_t rows_at; /* offset of two counts for each of S and FROM: this rank's rows,
+                     * and gathered rows */
     uint64_t context;
 };
 
@@ -63,14 +65,14 @@ static bool alone(const struct attend *a)
 
 /* ---- opening ---- */
 
-/* Heads of a group of the queries. */
+/* Query heads per KV head. */
 static uint64_t per_of(const struct inst *inst)
 {
     return inst->attention.kv_heads ? inst->attention.heads / inst->attention.kv_heads
                                     : 0;
 }
 
-/* What the attention INST makes of queries (side 0), keys (1) and values (2). */
+/* The heads of this rank in the queries (side 0), keys (1) or values (2) of INST. */
 static struct head_part heads_of(const struct attend *a, const struct inst *inst,
                                  int side)
 {
@@ -81,7 +83,7 @@ static struct head_part heads_of(const struct attend *a, const struct inst *inst
                                     : inst->attention.head_dim);
 }
 
-/* Its result: the queries' heads with the values' columns. */
+/* The same of INST's result, which has the columns of the values. */
 static struct head_part result_of(const struct attend *a, const struct inst *inst)
 {
     struct head_part h = heads_of(a, inst, 0);
@@ -90,8 +92,8 @@ static struct head_part result_of(const struct attend *a, const struct inst *ins
     return h;
 }
 
-/* Rows that a rank may have to keep of a sequence.  A step that is dealt adds at most
- * one row a rank above the mean; steps that are not go round by turns. */
+/* The maximum number of rows of a sequence that a rank caches.  A divided step gives a
+ * rank at most one row more than the mean; other steps go to the ranks in turn. */
 static size_t capacity_of(const struct attend *a, const struct cache_limits *l)
 {
     size_t ring = (size_t)a->s->ring, most;
@@ -104,7 +106,7 @@ static size_t capacity_of(const struct attend *a, const struct cache_limits *l)
     return most < l->context ? most : l->context;
 }
 
-/* The attention that reads the value KEPT, and as which side; or NULL. */
+/* The attention that reads the cached value KEPT, and as which side; or NULL. */
 static const struct inst *reader_of(const struct program *p, int kept, int *side)
 {
     for (int i = 0; i < p->ninsts; i++)
@@ -141,26 +143,28 @@ static int check_sharing(const struct attend *a, struct err *err)
     return 0;
 }
 
-/* Columns of what each slot keeps on this rank. */
-static uint64_t *slot_cols(const struct attend *a)
+/* Columns of what each slot keeps on this rank, and of a head in it. */
+static void find_cols(const struct attend *a, uint64_t *cols, uint64_t *width)
 {
-    uint64_t *cols = xcalloc((size_t)a->p->nslots + 1, sizeof(*cols));
-
     for (int i = 0; i < a->p->nslots; i++) {
         int side, v = a->p->slot_value[i];
-        const struct inst *inst = alone(a) ? NULL : reader_of(a->p, v, &side);
+        const struct inst *inst = reader_of(a->p, v, &side);
 
-        cols[i] = a->p->value[v].cols;
-        if (inst) {
+        cols[i] = width[i] = a->p->value[v].cols;
+        if (inst && !alone(a)) {
             struct head_part h = heads_of(a, inst, side);
 
             cols[i] = heads_cols(&h);
         }
+        if (inst)
+            width[i] =
+                side == 2 ? inst->attention.value_cols : inst->attention.head_dim;
+        if (!width[i] || cols[i] % width[i])
+            width[i] = cols[i] + !cols[i];
     }
-    return cols;
 }
 
-/* N rows of COLS floats for *OUT, unless COLS is 0. */
+/* Allocates N rows of COLS floats for *out, unless COLS is 0. */
 static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
                      struct err *err)
 {
@@ -233,7 +237,8 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     struct attend *a = xcalloc(1, sizeof(*a));
     struct cache_limits own = *limits;
     size_t ring = (size_t)s->ring;
-    uint64_t *cols = NULL;
+    uint64_t *cols = xcalloc((size_t)p->nslots + 1, sizeof(*cols));
+    uint64_t *width = xcalloc((size_t)p->nslots + 1, sizeof(*width));
     int ret = -1;
 
     a->p = p;
@@ -243,21 +248,22 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     own.context = capacity_of(a, limits);
     own.windows = alone(a);
     if (ring > 1)
-        own.rows = 0; /* a rank has a part of each sequence */
+        own.rows = 0; /* a rank caches only a part of each sequence */
     a->source = xcalloc(own.sequences + 1, sizeof(*a->source));
     a->pieces = xcalloc(own.sequences * ring + 1, sizeof(*a->pieces));
     a->ring_kept = xcalloc(ring + 1, sizeof(*a->ring_kept));
     a->ring_self = xcalloc(ring + 1, sizeof(*a->ring_self));
     if (check_sharing(a, err) < 0)
         goto out;
-    cols = slot_cols(a);
-    if (cache_open(&a->cache, p, link->ops, link->device, cols, &own, err) < 0 ||
+    find_cols(a, cols, width);
+    if (cache_open(&a->cache, p, link->ops, link->device, cols, width, &own, err) < 0 ||
         open_scratch(a, limits, own.context, err) < 0)
         goto out;
     a->group = xcalloc((size_t)a->cache.ngroups + 1, sizeof(*a->group));
     ret = 0;
 out:
     free(cols);
+    free(width);
     if (ret < 0)
         attend_free(a);
     else
@@ -298,9 +304,9 @@ uint64_t attend_scratch_bytes(const struct attend *a)
     return a->scratch_bytes;
 }
 
-/* ---- a step's ranges ---- */
+/* ---- ranges of a step ---- */
 
-/* What rank RING of the ring keeps of the present sequence. */
+/* The part of the current sequence that rank RING of the ring caches. */
 static struct pieces *pieces_of(const struct attend *a, int ring)
 {
     return &a->pieces[a->sequence * (size_t)a->s->ring + (size_t)ring];
@@ -324,7 +330,7 @@ static void add_piece(struct pieces *p, size_t start, size_t count)
     p->v[p->n++] = (struct piece){ start, count };
 }
 
-/* The rows of a step that the ranks at place RING of the ring add. */
+/* The rows of a step that rank RING of the ring caches. */
 static struct piece added_by(const struct attend *a, int ring, size_t start)
 {
     struct piece p = { 0 };
@@ -344,17 +350,18 @@ static void add_set(struct set *set, struct upload *u, const struct range *v, si
         set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
         set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
     }
+    set->most_keys = (set->most_keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
     set->at = upload_add(u, v, n, sizeof(*v));
 }
 
-/* Where the table of SEQUENCE in GROUP begins, counted in numbers of blocks. */
+/* Index in the upload of the first block in SEQUENCE's table of GROUP. */
 static int32_t table_of(const struct attend *a, int group, size_t sequence)
 {
     return (int32_t)((a->cache.group[group].table[sequence].at - a->block_at) /
                      sizeof(int32_t));
 }
 
-/* The ranges of a step whose rows no other rank shares. */
+/* The ranges of a step without sequence parallelism. */
 static void add_own_sets(struct attend *a, const struct attend_segment *s, size_t n,
                          struct upload *u)
 {
@@ -402,8 +409,8 @@ static void add_own_sets(struct attend *a, const struct attend_segment *s, size_
     free(v);
 }
 
-/* A range of the gathered queries over each piece of P, whose rows follow each other
- * from 0 on: in the blocks at BLOCK, or in a buffer. */
+/* Adds a range of the gathered queries for each piece of P.  The pieces' rows are
+ * consecutive from 0 on, in the blocks at BLOCK or in a buffer. */
 static void add_ring_set(struct attend *a, struct set *set, const struct pieces *p,
                          size_t start, int32_t block, struct upload *u)
 {
@@ -423,7 +430,7 @@ static void add_ring_set(struct attend *a, struct set *set, const struct pieces 
     free(v);
 }
 
-/* The ranges of the one segment S of a step that ranks share. */
+/* The ranges of the single segment S with sequence parallelism. */
 static void add_shared_sets(struct attend *a, const struct attend_segment *s,
                             size_t written, struct upload *u)
 {
@@ -458,7 +465,8 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
                             .keys = (int32_t)(s->start + s->n),
                             .write_row = (int32_t)(s->start + a->s->begin),
                             .block = table_of(a, g, s->sequence) };
-        if (a->s->ring > 1) { /* the rows that this rank keeps, and all of them */
+        if (a->s->ring > 1) { /* this rank appends its own part and attends to all that
+                               * it caches */
             struct piece own = added_by(a, own_place(a), s->start);
 
             r.rows = (int32_t)own.count;
@@ -481,7 +489,8 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
     }
 }
 
-/* Make room for what segment S adds; *written is what this rank kept before. */
+/* Makes room in the cache for segment S; *written is the number of rows cached
+ * before. */
 static int extend(struct attend *a, const struct attend_segment *s, size_t *written,
                   struct err *err)
 {
@@ -562,6 +571,22 @@ void attend_ready(struct attend *a, const struct upload *u)
     }
 }
 
+static void set_shape(const struct set *s, struct shape *shape)
+{
+    shape_add(shape, s, sizeof(*s));
+}
+
+void attend_shape(const struct attend *a, struct shape *shape)
+{
+    shape_add(shape, &a->block, sizeof(a->block));
+    shape_add(shape, &a->s->rows, sizeof(a->s->rows));
+    for (int g = 0; g < a->cache.ngroups; g++)
+        set_shape(&a->group[g], shape);
+    set_shape(&a->kept_source, shape);
+    set_shape(&a->self, shape);
+    set_shape(&a->source_self, shape);
+}
+
 static struct ranges ranges_of(const struct attend *a, const struct set *s)
 {
     return (struct ranges){ .v = s->v,
@@ -585,19 +610,19 @@ static struct sequence *shared_as(const struct attend *a, int v)
     return a->p->value[v].rows == ROWS_SOURCE ? a->from : a->s;
 }
 
-/* Gathered rows of S, of COLS columns, at X. */
+/* A buffer of the gathered rows of S with COLS columns at X. */
 static struct buffer gathered_of(const struct sequence *s, void *x, uint64_t cols)
 {
-    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32 };
+    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32, 0 };
 }
 
-/* The same of the text. */
+/* The same for the rows of the text. */
 static struct buffer gathered(const struct attend *a, void *x, uint64_t cols)
 {
     return gathered_of(a->s, x, cols);
 }
 
-/* The pool that side SIDE of attention INST is kept in. */
+/* The cache memory of side SIDE of attention INST. */
 static struct buffer pool_of(const struct attend *a, const struct inst *inst, int side)
 {
     const struct value *v = &a->p->value[inst->src[side]];
@@ -606,7 +631,8 @@ static struct buffer pool_of(const struct attend *a, const struct inst *inst, in
     return (struct buffer){ .data = a->cache.memory[slot],
                             .most = a->cache.group[a->cache.group_of[slot]].rows,
                             .cols = a->cache.cols[slot],
-                            .dtype = DTYPE_F32 };
+                            .dtype = a->cache.dtype,
+                            .width = a->cache.width[slot] };
 }
 
 int attend_keep(struct attend *a, struct call *call, struct err *err)
@@ -619,12 +645,14 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
     if (group < 0)
         return 0;
     call->y.data = a->cache.memory[slot];
+    call->y.dtype = a->cache.dtype;
+    call->y.width = a->cache.width[slot];
     call->range =
         ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
     if (alone(a))
         return run(a, OP_KEEP, call, err);
     if (!call->range.most_rows)
-        return 0; /* another's turn */
+        return 0; /* another rank's turn */
     reader = reader_of(a->p, call->inst->dst, &side);
     h = heads_of(a, reader, side);
     if (sequence_to_heads(s, &h, per_of(reader), a->kept, call->x[0].data, err) < 0)
@@ -633,7 +661,7 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
     return run(a, OP_KEEP, call, err);
 }
 
-/* INST for the part of the heads. */
+/* INST restricted to this rank's heads. */
 static struct inst part_inst(const struct attend *a, const struct inst *inst)
 {
     struct head_part h = heads_of(a, inst, 0);
@@ -653,7 +681,8 @@ static struct inst part_inst(const struct attend *a, const struct inst *inst)
 
 /* ---- around the ring ---- */
 
-/* Y and LSE become those over the keys of Z and MORE, too. */
+/* Merges attention results: Y and LSE become the result over the keys of both (Y, LSE)
+ * and (Z, MORE). */
 static int merge(struct attend *a, const struct inst *part, float *y, float *lse,
                  float *z, float *more, struct err *err)
 {
@@ -668,8 +697,8 @@ static int merge(struct attend *a, const struct inst *part, float *y, float *lse
     return run(a, OP_MERGE, &call, err);
 }
 
-/* Attention over range FIRST of SET to Y and LSE.  The heads' own scores are in the sum
- * of no keys, which the others are merged into. */
+/* Computes attention over range FIRST of SET into Y and LSE.  Sinks are added only in
+ * the range without keys, into which the other results are merged. */
 static int attend_to(struct attend *a, struct call *call, const struct set *set,
                      size_t first, float *y, float *lse, struct err *err)
 {
@@ -688,7 +717,7 @@ static int attend_to(struct attend *a, struct call *call, const struct set *set,
     return ret;
 }
 
-/* Attention of the queries to one piece after the other, merged into a->y. */
+/* Computes attention over one piece after another and merges them into a->y. */
 static int attend_pieces(struct attend *a, struct call *call, const struct set *set,
                          struct err *err)
 {
@@ -699,7 +728,7 @@ static int attend_pieces(struct attend *a, struct call *call, const struct set *
     return 0;
 }
 
-/* N floats at X to the next rank of the ring. */
+/* Sends N floats at X to the next rank of the ring. */
 static int pass_on(struct attend *a, const float *x, size_t n, struct err *err)
 {
     struct comm *c = a->s->comm;
@@ -717,7 +746,7 @@ static int take_over(struct attend *a, float *x, size_t n, struct err *err)
                         (c->rank + c->size - a->s->across) % c->size, err);
 }
 
-/* What this rank keeps of side SIDE, to TO. */
+/* Copies what this rank caches of side SIDE to TO. */
 static int read_kept(struct attend *a, const struct inst *inst, int side, float *to,
                      struct err *err)
 {
@@ -731,7 +760,7 @@ static int read_kept(struct attend *a, const struct inst *inst, int side, float 
     return run(a, OP_CACHE_READ, &read, err);
 }
 
-/* Rows of the pieces of the ranks at place RING. */
+/* Number of rows of ring rank RING's pieces. */
 static size_t ring_rows(const struct attend *a, int ring, bool kept)
 {
     struct piece p = { 0 };
@@ -742,8 +771,8 @@ static size_t ring_rows(const struct attend *a, int ring, bool kept)
     return p.count;
 }
 
-/* The keys and values of all ranks of the ring come round, this one's first; INST is
- * CALL's of all heads. */
+/* Ring attention: keys and values of all ranks go around the ring; this rank's come
+ * first.  INST is CALL's instruction with all heads. */
 static int attend_around(struct attend *a, struct call *call, const struct inst *inst,
                          bool kept, struct err *err)
 {
@@ -773,14 +802,15 @@ static int attend_around(struct attend *a, struct call *call, const struct inst 
             return -1;
         call->x[1].data = a->k;
         call->x[2].data = a->v;
+        call->x[1].dtype = call->x[2].dtype = DTYPE_F32;
         k = a->k;
         v = a->v;
     }
     return 0;
 }
 
-/* All ranks of the ring have the queries: each attends to what it keeps, and the
- * results are merged in the order of the ring, the same on every rank. */
+/* All ranks of the ring have all queries.  Each attends to what it caches; the results
+ * are merged in the order of the ring, so they are identical on all ranks. */
 static int attend_shared(struct attend *a, struct call *call, struct err *err)
 {
     struct comm *c = a->s->comm;
@@ -816,14 +846,16 @@ static int attend_shared(struct attend *a, struct call *call, struct err *err)
                               err);
 }
 
-/* Over the ring: from a->q to a->y; INST is CALL's of all heads. */
+/* Attention with a ring, from a->q to a->y; INST is CALL's instruction with all
+ * heads. */
 static int attend_ring(struct attend *a, struct call *call, const struct inst *inst,
                        bool kept, struct err *err)
 {
     const struct matrix *w = call->w;
     int ret;
 
-    if (a->s->shared && kept) /* attend_shared merges parts of several ranks */
+    if (a->s->shared && kept) /* attend_shared merges results of several ranks, and
+                               * sinks must be counted once */
         call->w = NULL;
     ret = attend_to(a, call, &a->none, 0, a->y, a->lse, err);
     call->w = w;
@@ -837,7 +869,8 @@ static int attend_ring(struct attend *a, struct call *call, const struct inst *i
 
 /* ---- attention ---- */
 
-/* This rank's part of the keys (side 1) or values (2) of CALL, which are not kept. */
+/* Gathers this rank's heads of CALL's keys (side 1) or values (2), which are not
+ * cached. */
 static int take_side(struct attend *a, struct call *call, const struct inst *inst,
                      int side, float *room, struct err *err)
 {

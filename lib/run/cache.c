@@ -1,4 +1,4 @@
-/* cache - the keys and values of one rank's sequences, in blocks */
+/* cache - the KV cache of one rank, in blocks */
 #include "lib/run/cache.h"
 
 #include <stdlib.h>
@@ -6,9 +6,13 @@
 
 #include "lib/base/mem.h"
 
+/* Tables are uploaded with room for a multiple of this many blocks, so that consecutive
+ * steps have one memory layout. */
+enum { TABLE_STEP = 16 };
+
 /* ---- groups ---- */
 
-/* The slot that side SIDE of INST is kept in, or -1. */
+/* The slot in which side SIDE of INST is cached, or -1. */
 static int slot_of(const struct program *p, const struct inst *inst, int side)
 {
     const struct value *v = &p->value[inst->src[side]];
@@ -16,7 +20,7 @@ static int slot_of(const struct program *p, const struct inst *inst, int side)
     return v->kept ? p->inst[v->first].keep.slot : -1;
 }
 
-/* The window that a slot is read through: the widest of all that read it. */
+/* The window of a slot: the widest of its readers. */
 struct reading {
     bool read;
     size_t window;
@@ -29,7 +33,7 @@ static void note_window(struct reading *r, size_t window)
     r->read = true;
 }
 
-/* Keys and values that are read together are kept alike. */
+/* Gives keys and values of one attention the same window. */
 static bool join_windows(struct reading *k, struct reading *v)
 {
     if (k->window == v->window)
@@ -105,8 +109,8 @@ size_t cache_blocks(size_t context, size_t sequences, size_t rows)
     return rows && rows / CACHE_BLOCK < blocks ? rows / CACHE_BLOCK : blocks;
 }
 
-/* Where a window slides: what the first row of a step sees, and the step, in blocks of
- * which the first and the last are used in part. */
+/* Sizes a group's pool.  A sliding window needs blocks for what the first row of a step
+ * sees and for the step; the first and the last block may be partly used. */
 static void size_group(struct cache *c, struct cache_group *g,
                        const struct cache_limits *l)
 {
@@ -121,7 +125,7 @@ static void size_group(struct cache *c, struct cache_group *g,
     g->blocks = cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows);
     g->rows = g->blocks * CACHE_BLOCK;
     if (g->blocks == all &&
-        c->sequences == 1) /* its last block is always a text's end */
+        c->sequences == 1) /* the last block ends at the text's end */
         g->rows = g->source ? l->source : l->context;
     g->used = xcalloc(g->blocks + 1, sizeof(*g->used));
     g->table = xcalloc(c->sequences + 1, sizeof(*g->table));
@@ -129,7 +133,8 @@ static void size_group(struct cache *c, struct cache_group *g,
 
 int cache_open(struct cache *c, const struct program *program,
                const struct backend *ops, struct device *device, const uint64_t *cols,
-               const struct cache_limits *limits, struct err *err)
+               const uint64_t *width, const struct cache_limits *limits,
+               struct err *err)
 {
     *c = (struct cache){
         .program = program, .ops = ops, .device = device, .sequences = limits->sequences
@@ -137,7 +142,13 @@ int cache_open(struct cache *c, const struct program *program,
     c->group_of = xcalloc((size_t)program->nslots + 1, sizeof(*c->group_of));
     c->cols = xcalloc((size_t)program->nslots + 1, sizeof(*c->cols));
     c->memory = xcalloc((size_t)program->nslots + 1, sizeof(*c->memory));
+    c->width = xcalloc((size_t)program->nslots + 1, sizeof(*c->width));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
+    memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
+    c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
+    if (c->dtype != DTYPE_F32 && !ops->host_memory)
+        return err_set(err, ERR_NO, "the cache of backend %s is f32 alone: --kv-dtype",
+                       ops->name);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);
@@ -146,8 +157,9 @@ int cache_open(struct cache *c, const struct program *program,
 
         if (c->group_of[i] < 0)
             continue;
-        if (!mem_mul(&bytes, c->group[c->group_of[i]].rows, cols[i]) ||
-            !mem_mul(&bytes, bytes, sizeof(float)))
+        if (!mem_mul(&bytes, cols[i], 2 * sizeof(float)) ||
+            !mem_mul(&bytes, c->group[c->group_of[i]].rows,
+                     layout_cached_bytes(c->dtype, cols[i], width[i])))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
         c->memory[i] = ops->alloc(device, bytes, "the cache", err);
         if (!c->memory[i])
@@ -170,6 +182,7 @@ void cache_close(struct cache *c)
     free(c->group);
     free(c->group_of);
     free(c->cols);
+    free(c->width);
     free(c->memory);
     *c = (struct cache){ 0 };
 }
@@ -183,7 +196,8 @@ int cache_side(const struct cache *c, const struct inst *inst, int side)
 
 /* ---- blocks ---- */
 
-/* A free block: WANTED or the next one, so that a sequence's rows follow each other. */
+/* Takes a free block: WANTED or the next free one, so that a sequence's blocks are
+ * contiguous if possible. */
 static int take_block(struct cache_group *g, size_t wanted)
 {
     for (size_t i = 0; i < g->blocks; i++) {
@@ -245,6 +259,9 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
 {
     struct cache_table *t = &c->group[group].table[sequence];
+    size_t room = (t->n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
 
-    t->at = upload_add(u, t->block, t->n, sizeof(*t->block));
+    t->at = upload_add(u, NULL, room, sizeof(*t->block));
+    if (t->n)
+        memcpy(upload_host(u, t->at), t->block, t->n * sizeof(*t->block));
 }

@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
 #include "lib/run/exchange.h"
+#include "lib/run/replays.h"
 #include "lib/run/upload.h"
 
 struct engine {
@@ -18,6 +19,7 @@ struct engine {
     struct comm *pipe;    /* the same rank of all stages */
     struct comm *experts; /* expert-parallel ranks, if more than one; or NULL */
     struct engine_limits limits;
+    bool narrow; /* no product has weights of more than sixteen bits */
     char *arena; /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
@@ -35,12 +37,15 @@ struct engine {
         float *x;
         uint64_t bytes;
     } * whole;
-    float *gradient;                  /* device: gradients of all weights */
-    size_t *gradient_at;              /* [nweights] */
-    float scale;                      /* factor of the loss */
-    uint64_t seed;                    /* of dropout */
+    float *gradient;     /* device: gradients of all weights */
+    size_t *gradient_at; /* [nweights] */
+    float scale;         /* factor of the loss */
+    uint64_t seed;       /* of dropout */
+    struct replays replays;
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
+    int (*settle)(void *arg, struct err *err); /* or NULL */
+    void *settle_arg;
 };
 
 /* ---- opening ---- */
@@ -65,6 +70,24 @@ static int open_arena(struct engine *e, struct err *err)
     return e->arena ? 0 : -1;
 }
 
+/* Do all linear layers have weights of at most 16 bits? */
+static bool is_narrow(const struct program *p, const struct matrix *weight)
+{
+    bool some = false;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+
+        if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
+            inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
+            continue;
+        if (dtype_bits(weight[inst->weight].dtype) > 16)
+            return false;
+        some = true;
+    }
+    return some;
+}
+
 int engine_open(struct engine **out, const struct program *program,
                 const struct backend *ops, struct device *device,
                 const struct matrix *weight, const struct engine_groups *groups,
@@ -75,12 +98,14 @@ int engine_open(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
+                                  .dtype = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
     e->ops = ops;
     e->device = device;
     e->weight = weight;
+    e->narrow = is_narrow(program, weight);
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
     e->experts = groups->expert && groups->expert->size > 1 ? groups->expert : NULL;
@@ -93,6 +118,7 @@ int engine_open(struct engine **out, const struct program *program,
     link_init(&e->link, ops, device);
     e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
+    replays_init(&e->replays, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
@@ -111,6 +137,7 @@ void engine_free(struct engine *e)
         return;
     for (int i = 0; i < e->p->noutputs; i++)
         free(e->whole[i].x);
+    replays_clear(&e->replays);
     attend_free(e->attend);
     exchange_close(&e->exchange);
     sequence_clear(&e->sequence);
@@ -271,9 +298,11 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
 
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
-    struct call call = {
-        .program = e->p, .inst = inst, .y = value(e, inst->dst), .step = &e->view
-    };
+    struct call call = { .program = e->p,
+                         .inst = inst,
+                         .y = value(e, inst->dst),
+                         .step = &e->view,
+                         .narrow = e->narrow };
 
     if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
         return all_reduce(e, inst, err);
@@ -450,7 +479,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
         o->index[k] = upload_add(u, NULL,
                                  k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
                                  : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
-                                                    : tokens,
+                                 : k >= INDEX_MARK && !e->p->marks ? 0
+                                                                   : tokens,
                                  unit);
     o->length = upload_add(u, NULL, tokens, unit);
     o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
@@ -484,6 +514,11 @@ static void fill_segment(struct engine *e, const struct offsets *o,
         index[INDEX_IDS][row + i] = s->ids[at];
         index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
         index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
+        for (int k = 0; k < MARKS && e->p->marks; k++)
+            index[INDEX_MARK + k][row + i] = s->marks ? s->marks[at * MARKS + (size_t)k]
+                                             : k < MARKS - 1
+                                                 ? 0
+                                                 : index[INDEX_POSITIONS][row + i];
         length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
         token[row + i] = s->token + at;
         target[row + i] = s->targets ? s->targets[at] : -1;
@@ -589,6 +624,13 @@ static bool is_shared_out(const struct engine *e, const struct inst *inst)
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg)
+{
+    e->settle = settle;
+    e->settle_arg = arg;
+}
+
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
@@ -601,14 +643,78 @@ static int run_some(struct engine *e, int first, int end, struct err *err)
     return 0;
 }
 
+/* ---- recorded steps ---- */
+
+/* Does each segment have a single token, and does nothing in the step wait for the host
+ * or for other ranks? */
+static bool is_recordable(const struct engine *e, const struct segment *s, size_t n)
+{
+    bool single = n > 0 && !e->see && e->ops->record && !e->experts &&
+                  e->comm->size == 1 && e->sequence.comm->size == 1 &&
+                  e->p->nforward == e->p->ninsts;
+
+    for (size_t i = 0; i < n && single; i++)
+        single = s[i].n == 1 && !s[i].nsource;
+    return single;
+}
+
+/* Everything that the kernel launches of the step depend on. */
+static void shape_of(const struct engine *e, struct shape *shape)
+{
+    shape_begin(shape);
+    shape_add(shape, e->rows, sizeof(e->rows));
+    shape_add(shape, &e->view, sizeof(e->view));
+    attend_shape(e->attend, shape);
+}
+
+/* Runs the whole program.  A shape is recorded when it is seen the second time and
+ * replayed from then on. */
+static int run_alike(struct engine *e, struct err *err)
+{
+    struct replays *r = &e->replays;
+    int done;
+
+    shape_of(e, replays_shape(r));
+    done = replays_run(r, err);
+    if (done)
+        return done < 0 ? -1 : 0;
+    if (!replays_seen(r))
+        return run_some(e, 0, e->p->nforward, err);
+    done = e->ops->record(e->device, err);
+    if (done < 0)
+        return -1;
+    if (done) {
+        struct recording *made;
+        int ret = run_some(e, 0, e->p->nforward, err);
+
+        if (e->ops->recorded(e->device, &made, ret < 0 ? NULL : err) < 0)
+            ret = -1;
+        if (ret < 0 || !made)
+            e->ops->forget(e->device, made);
+        else
+            replays_add(r, made);
+        if (ret < 0)
+            return -1;
+        done = replays_run(r, err);
+        if (done)
+            return done < 0 ? -1 : 0;
+    }
+    return run_some(e, 0, e->p->nforward, err);
+}
+
 int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                    struct err *err)
 {
     if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
-        import(e, err) < 0 || run_some(e, 0, e->p->nforward, err) < 0)
+        import(e, err) < 0)
+        return -1;
+    if ((is_recordable(e, segment, n) ? run_alike(e, err)
+                                      : run_some(e, 0, e->p->nforward, err)) < 0)
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);
+    if (e->settle && e->settle(e->settle_arg, err) < 0)
+        return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 

@@ -34,6 +34,7 @@ struct engine_limits {
     size_t cache;     /* tokens in all blocks of the KV cache; 0: enough for all
                        * sequences */
     size_t sequences; /* sequences in the KV cache at a time; 0: 1 */
+    enum dtype kept;  /* type of the KV cache: f32, bf16 or i8; 0: f32 */
 };
 
 struct engine;
@@ -69,6 +70,7 @@ void engine_drop(struct engine *e, uint64_t seed);
 struct segment {
     const int32_t *ids;         /* [n] */
     const int32_t *token_types; /* [n], or NULL: all 0 */
+    const int32_t *marks;       /* [n][MARKS], or NULL: all 0, the last the position */
     const int32_t *targets;     /* [n]: labels (next tokens) for "nll"; or NULL */
     size_t n;
     const int32_t *source; /* [nsource]: the encoder's input, in the first step of a
@@ -101,6 +103,9 @@ void engine_forget(struct engine *e, size_t sequence);
 /* From now on, call SEE before the first instruction of each part of the model
  * (model_part), and with -1 after the last instruction of a step. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
+/* Calls SETTLE at the end of each step; if it fails, the step fails. */
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg);
 /* Output I of the program; this stage must compute it.  *out has *rows rows of the
  * value's whole_cols, valid until the next call.  With sequence parallelism the group's
  * first rank gets the rows of all tokens, the others their own. */

@@ -29,8 +29,8 @@ static int multiply_once(struct probe *p, struct err *err)
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
     struct call call = { .inst = &inst, .w = &w };
 
-    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32 };
-    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32 };
+    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32, 0 };
+    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32, 0 };
     return p->ops->kernel[OP_LINEAR](p->device, &call, err);
 }
 

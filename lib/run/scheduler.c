@@ -137,6 +137,8 @@ static void add(struct state *st, struct step *step, size_t text, size_t n)
                             .nwanted = last };
     if (t->token_types)
         to->token_types = t->token_types + t->done;
+    if (t->marks)
+        to->marks = t->marks + t->done * MARKS;
     if (t->targets)
         to->targets = t->targets + t->done;
     if (t->done == 0) {

@@ -23,6 +23,7 @@
 struct scheduler_text {
     const int32_t *ids;                   /* [n]; grow with each generated token */
     const int32_t *token_types, *targets; /* [n] or NULL */
+    const int32_t *marks;                 /* [n][MARKS] or NULL */
     size_t n;
     size_t most;           /* limit of its length; used only when texts grow */
     const int32_t *source; /* [nsource] */

@@ -117,9 +117,10 @@ static int copy_part(struct sequence *s, enum op op, const struct head_part *h,
     bool pack = op == OP_HEADS_PACK;
     struct call call = { .inst = &inst };
 
-    call.y = (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32 };
-    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows, s->count,
-                                 pack ? whole : part, DTYPE_F32 };
+    call.y =
+        (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32, 0 };
+    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows,   s->count,
+                                 pack ? whole : part,     DTYPE_F32, 0 };
     return s->link->ops->kernel[op](s->link->device, &call, err);
 }
 

@@ -1,5 +1,5 @@
-/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt and SentencePiece
- * models
+/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt, SentencePiece models,
+ * vocab.json with merges.txt
  *
  * What stages each kind has is that of transformers' converters
  * (convert_slow_tokenizer.py). */
@@ -38,8 +38,9 @@ static void add_special(struct str *out, const char *name, int type)
     str_addf(out, ",\"type_id\":%d}}", type);
 }
 
-/* BEGIN, the text, END; and of a pair BEGIN, first, END, second, END, with a type of
- * its own for the second, or END twice between them. */
+/* Adds the post-processor BEGIN text END and, for pairs, BEGIN first END second END,
+ * with type 1 for the second text if TYPED, otherwise with END twice between the
+ * texts. */
 static void add_template(struct str *out, const char *begin, size_t begin_id,
                          const char *end, size_t end_id, bool typed)
 {
@@ -75,7 +76,7 @@ static void add_template(struct str *out, const char *begin, size_t begin_id,
 
 /* ---- vocab.txt ---- */
 
-/* The line that is TEXT, or -1. */
+/* Index of the line TEXT, or -1. */
 static long line_of(char **line, size_t n, const char *text)
 {
     for (size_t i = 0; i < n; i++)
@@ -84,8 +85,8 @@ static long line_of(char **line, size_t n, const char *text)
     return -1;
 }
 
-/* BERT's stages; special tokens are BERT's where there is a [CLS], else RoBERTa's, as
- * MPNet has them. */
+/* Writes BERT's stages.  Special tokens are BERT's if there is a [CLS], else RoBERTa's,
+ * as in MPNet. */
 static int word_piece(struct str *out, const char *path, char **line, size_t n,
                       const cJSON *config, struct err *err)
 {
@@ -129,7 +130,7 @@ static int word_piece(struct str *out, const char *path, char **line, size_t n,
     return 0;
 }
 
-/* TEXT[len], a token a line, whose lines it parts. */
+/* Converts TEXT[len], which has a token per line; modifies it. */
 static int read_words(struct str *out, const char *path, char *text, size_t len,
                       const cJSON *config, struct err *err)
 {
@@ -155,13 +156,13 @@ static int read_words(struct str *out, const char *path, char *text, size_t len,
 
 /* ---- SentencePiece ---- */
 
-/* Bytes of a message of protocol buffers. */
+/* The bytes of a protocol buffers message. */
 struct proto {
     const unsigned char *p, *end;
 };
 
 struct field {
-    uint64_t number, value; /* value: of a varint; the four bytes of a float */
+    uint64_t number, value; /* value: of a varint, or the four bytes of a float */
     struct proto bytes;     /* of a length-delimited field */
 };
 
@@ -176,7 +177,7 @@ static bool read_varint(struct proto *m, uint64_t *out)
     return false;
 }
 
-/* The next field of M; false when it is malformed. */
+/* Reads the next field of M; false when it is malformed. */
 static bool read_field(struct proto *m, struct field *f)
 {
     uint64_t key, n = 0;
@@ -260,7 +261,7 @@ static bool read_piece(struct spm *s, struct proto m)
     return true;
 }
 
-/* The members of M that matter: pieces (1), the trainer's model type and unknown piece
+/* Reads the fields that matter: pieces (1), model type and unknown piece of the trainer
  * (2), the normalizer's rules (3). */
 static bool read_model(struct spm *s, struct proto m)
 {
@@ -303,16 +304,17 @@ static void add_base64(struct str *out, struct proto b)
     }
 }
 
-/* How a model's tokenizer makes its vocabulary of the pieces, and what is around. */
+/* How a model type's tokenizer builds its vocabulary from the pieces, and its frame. */
 struct kind {
     const char *type;
-    const char *before[6]; /* tokens that come first, and */
-    size_t skip;           /* pieces that they stand for */
-    const char *after;     /* the token behind all pieces, or NULL */
-    long unk;              /* -1: the trainer's */
+    const char *before[6]; /* tokens that come first, */
+    size_t skip;           /* and the number of pieces that they replace */
+    const char *after;     /* token after all pieces, or NULL */
+    long unk;              /* -1: as the trainer says */
     const char *begin, *end;
-    bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's white space */
-    bool lower, plain; /* letters are made lower and bare, unless the config says so */
+    bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's stripping of
+                                 * white space */
+    bool lower, plain; /* lower case and no accents, unless the config says otherwise */
 };
 
 static const struct kind kinds[] = {
@@ -366,7 +368,7 @@ static bool is_special(const char *text)
     return false;
 }
 
-/* Pieces such as "1," are not to be chosen. */
+/* ALBERT does not use pieces such as "1,". */
 static bool ends_in_comma(const char *text)
 {
     size_t n = strlen(text);
@@ -445,7 +447,7 @@ static int write_unigram(struct str *out, const char *path, const struct spm *s,
     unk = k->unk < 0 ? (size_t)s->unk : (size_t)k->unk;
     if (k->after) {
         add_added(out, n, k->after, true);
-        if (!k->strips) { /* else it is beside the vocabulary */
+        if (!k->strips) { /* otherwise it is outside the vocabulary */
             str_add(&vocab, ",[");
             str_add_json(&vocab, k->after);
             str_add(&vocab, ",0]");
@@ -498,10 +500,10 @@ int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
 
 /* ---- files ---- */
 
-/* tokenizer_config.json of DIR, or NULL. */
-static int read_config(cJSON **out, const char *dir, struct err *err)
+/* The JSON file NAME of DIR, or NULL. */
+static int read_json(cJSON **out, const char *dir, const char *name, struct err *err)
 {
-    char *path = fs_join_dup(dir, "tokenizer_config.json"), *text = NULL;
+    char *path = fs_join_dup(dir, name), *text = NULL;
     int ret = 0;
 
     *out = NULL;
@@ -514,6 +516,286 @@ static int read_config(cJSON **out, const char *dir, struct err *err)
     }
     free(text);
     free(path);
+    return ret;
+}
+
+/* ---- vocab.json and merges.txt ---- */
+
+/* Tokenizers of bytes that are merged: GPT-2's, and RoBERTa's with its special tokens
+ * around. */
+static const struct bytes_kind {
+    const char *classes[4], *types[8];
+    const char *special[7]; /* the tokens by their defaults, as roles has them */
+    bool around;
+} byte_kinds[] = {
+    { .classes = { "GPT2Tokenizer", "CodeGenTokenizer" },
+      .types = { "gpt2", "gpt_neo", "gptj", "codegen", "phi", "starcoder2", "opt" },
+      .special = { "<|endoftext|>", "<|endoftext|>", "<|endoftext|>" } },
+    { .classes = { "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer",
+                   "LEDTokenizer" },
+      .types = { "roberta", "ibert", "longformer", "bart", "led" },
+      .special = { "<s>", "</s>", "<unk>", "<pad>", "<s>", "</s>", "<mask>" },
+      .around = true },
+};
+enum { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_PAD, ROLE_CLS, ROLE_SEP, ROLE_MASK, ROLES };
+static const char *const roles[ROLES] = { "bos_token", "eos_token", "unk_token",
+                                          "pad_token", "cls_token", "sep_token",
+                                          "mask_token" };
+
+/* Is NAME[len] one of LIST, of at most MOST? */
+static bool is_listed(const char *const *list, size_t most, const char *name,
+                      size_t len)
+{
+    for (size_t i = 0; i < most && list[i]; i++)
+        if (strlen(list[i]) == len && !memcmp(list[i], name, len))
+            return true;
+    return false;
+}
+
+static const struct bytes_kind *find_bytes(const cJSON *config, const char *type)
+{
+    const char *name = cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class"));
+    size_t len = name ? strlen(name) : 0;
+
+    if (len > 4 && !strcmp(name + len - 4, "Fast"))
+        len -= 4;
+    for (size_t i = 0; i < sizeof(byte_kinds) / sizeof(*byte_kinds); i++)
+        if (name ? is_listed(byte_kinds[i].classes, 4, name, len)
+                 : type && is_listed(byte_kinds[i].types, 8, type, strlen(type)))
+            return &byte_kinds[i];
+    return NULL;
+}
+
+/* What a file that is made of two others is put together from. */
+struct byte_files {
+    const struct bytes_kind *kind;
+    const char *path;
+    cJSON *vocab, *added, *config, *map;
+    const char *special[ROLES];
+};
+
+/* The special tokens: what the configuration says, the map of them, or the defaults. */
+static void find_special(struct byte_files *f)
+{
+    const cJSON *from[] = { f->config, f->map };
+
+    for (int k = 0; k < ROLES; k++) {
+        const cJSON *found = NULL;
+
+        for (int i = 0; i < 2 && !found; i++)
+            found = cJSON_GetObjectItemCaseSensitive(from[i], roles[k]);
+        f->special[k] = f->kind->special[k];
+        if (cJSON_IsObject(found))
+            found = cJSON_GetObjectItemCaseSensitive(found, "content");
+        if (cJSON_IsString(found))
+            f->special[k] = found->valuestring;
+    }
+}
+
+/* TEXT's id in the vocabulary or beside it; -1: none. */
+static long id_of(const struct byte_files *f, const char *text)
+{
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(f->added, text);
+
+    id = id ? id : cJSON_GetObjectItemCaseSensitive(f->vocab, text);
+    return cJSON_IsNumber(id) && id->valuedouble >= 0 && id->valuedouble < 1 << 30
+               ? (long)id->valuedouble
+               : -1;
+}
+
+static bool is_role(const struct byte_files *f, const char *text)
+{
+    for (int k = 0; k < ROLES; k++)
+        if (f->special[k] && !strcmp(f->special[k], text))
+            return true;
+    return false;
+}
+
+struct byte_token {
+    size_t id;
+    const char *text;
+    bool special;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    const struct byte_token *x = a, *y = b;
+
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int add_byte_tokens(struct str *out, const struct byte_files *f, struct err *err)
+{
+    size_t n = 0, most = ROLES + (size_t)cJSON_GetArraySize(f->added);
+    struct byte_token *token = xcalloc(most, sizeof(*token));
+    const cJSON *one;
+    int ret = 0;
+
+    for (int k = 0; k < ROLES && ret == 0; k++) {
+        const char *text = f->special[k];
+        bool before = !text;
+
+        for (size_t i = 0; i < n && !before; i++)
+            before = !strcmp(token[i].text, text);
+        if (!before && id_of(f, text) < 0)
+            ret =
+                err_set(err, ERR_INPUT, "%s: no '%s', the %s", f->path, text, roles[k]);
+        else if (!before)
+            token[n++] = (struct byte_token){ (size_t)id_of(f, text), text, true };
+    }
+    cJSON_ArrayForEach(one, f->added)
+    {
+        if (!is_role(f, one->string) && id_of(f, one->string) >= 0)
+            token[n++] = (struct byte_token){ (size_t)id_of(f, one->string),
+                                              one->string, false };
+    }
+    qsort(token, n, sizeof(*token), by_id);
+    str_add(out, "{\"added_tokens\":[");
+    for (size_t i = 0; i < n; i++)
+        add_added(out, token[i].id, token[i].text, token[i].special);
+    str_add(out, "]");
+    free(token);
+    return ret;
+}
+
+/* The token that a configuration wants before each text. */
+static void add_begin(struct str *out, const struct byte_files *f)
+{
+    const char *begin = f->special[ROLE_BOS];
+
+    str_add(out, ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[");
+    add_special(out, begin, 0);
+    str_add(out, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[");
+    add_special(out, begin, 0);
+    str_add(out, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},");
+    add_special(out, begin, 1);
+    str_add(out, ",{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{");
+    str_add_json(out, begin);
+    str_add(out, ":{\"id\":");
+    str_add_json(out, begin);
+    str_addf(out, ",\"ids\":[%ld],\"tokens\":[", id_of(f, begin));
+    str_add_json(out, begin);
+    str_add(out, "]}}}");
+}
+
+/* The lines of TEXT[len], two pieces each, but for the version. */
+static int add_merges(struct str *out, const char *path, char *text, size_t len,
+                      struct err *err)
+{
+    bool first = true;
+    char *end;
+
+    if (strlen(text) < len || !str_is_utf8(text, len))
+        return err_set(err, ERR_INPUT, "%s: not UTF-8", path);
+    for (char *p = text; p < text + len; p = end + 1) {
+        end = memchr(p, '\n', (size_t)(text + len - p));
+        end = end ? end : text + len;
+        *end = '\0';
+        if (end > p && end[-1] == '\r')
+            end[-1] = '\0';
+        if (!*p || str_starts(p, "#version"))
+            continue;
+        str_add(out, first ? "" : ",");
+        str_add_json(out, p);
+        first = false;
+    }
+    return 0;
+}
+
+static int write_bytes(struct str *out, const struct byte_files *f, const char *vocab,
+                       const char *merges_path, char *merges, size_t len,
+                       struct err *err)
+{
+    const char *space =
+        setting_flag(f->config, "add_prefix_space", false) ? "true" : "false";
+
+    if (add_byte_tokens(out, f, err) < 0)
+        return -1;
+    str_addf(out,
+             ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
+             "\"trim_offsets\":true,\"use_regex\":true},\"decoder\":{\"type\":"
+             "\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+             "\"use_regex\":true}",
+             space);
+    if (f->kind->around) {
+        const char *name[] = { f->special[ROLE_SEP], f->special[ROLE_CLS] };
+
+        str_add(out, ",\"post_processor\":{\"type\":\"RobertaProcessing\"");
+        for (int i = 0; i < 2; i++) {
+            str_add(out, i ? ",\"cls\":[" : ",\"sep\":[");
+            str_add_json(out, name[i]);
+            str_addf(out, ",%ld]", id_of(f, name[i]));
+        }
+        str_addf(out, ",\"trim_offsets\":true,\"add_prefix_space\":%s}", space);
+    } else if (setting_flag(f->config, "add_bos_token", false)) {
+        add_begin(out, f);
+    }
+    str_addf(out,
+             ",\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"\","
+             "\"end_of_word_suffix\":\"\",\"vocab\":%s,\"merges\":[",
+             vocab);
+    if (add_merges(out, merges_path, merges, len, err) < 0)
+        return -1;
+    str_add(out, "]}}");
+    return 0;
+}
+
+/* vocab.json and merges.txt of DIR, which has both. */
+static int open_bytes(struct tokenizer **out, const char *dir, const char *path,
+                      const char *merges_path, const char *model_type, struct err *err)
+{
+    struct byte_files f = { .path = path };
+    char *vocab = NULL, *merges = NULL;
+    struct str json = { 0 };
+    size_t n, len;
+    int ret = -1;
+
+    if (read_json(&f.config, dir, "tokenizer_config.json", err) < 0 ||
+        read_json(&f.map, dir, "special_tokens_map.json", err) < 0 ||
+        read_json(&f.added, dir, "added_tokens.json", err) < 0 ||
+        read_json(&f.vocab, dir, "vocab.json", err) < 0 ||
+        fs_read_regular(&vocab, &n, path, MOST, err) < 0 ||
+        fs_read_regular(&merges, &len, merges_path, MOST, err) < 0)
+        goto out;
+    f.kind = find_bytes(f.config, model_type);
+    if (!f.kind) {
+        err_set(err, ERR_INPUT,
+                "%s: the tokenizer of a model of type '%s' is read from "
+                "tokenizer.json alone",
+                path, model_type ? model_type : "?");
+        goto out;
+    }
+    if (!cJSON_IsObject(f.vocab) || strlen(vocab) < n) {
+        err_set(err, ERR_INPUT, "%s: no vocabulary", path);
+        goto out;
+    }
+    find_special(&f);
+    if (write_bytes(&json, &f, vocab, merges_path, merges, len, err) == 0)
+        ret = tokenizer_parse(out, path, str_text(&json), err);
+out:
+    cJSON_Delete(f.config);
+    cJSON_Delete(f.map);
+    cJSON_Delete(f.added);
+    cJSON_Delete(f.vocab);
+    str_clear(&json);
+    free(vocab);
+    free(merges);
+    return ret;
+}
+
+/* The same, where there are both; *out is NULL where there are not. */
+static int try_bytes(struct tokenizer **out, const char *dir, const char *model_type,
+                     struct err *err)
+{
+    char *vocab = fs_join_dup(dir, "vocab.json");
+    char *merges = fs_join_dup(dir, "merges.txt");
+    int ret = fs_exists(vocab) && fs_exists(merges)
+                  ? open_bytes(out, dir, vocab, merges, model_type, err)
+                  : 0;
+
+    free(vocab);
+    free(merges);
     return ret;
 }
 
@@ -537,9 +819,9 @@ int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_typ
         path = NULL;
     }
     if (!path)
-        return 0;
+        return try_bytes(out, dir, model_type, err);
     if (fs_read_regular(&bytes, &n, path, MOST, err) < 0 ||
-        read_config(&config, dir, err) < 0)
+        read_json(&config, dir, "tokenizer_config.json", err) < 0)
         goto out;
     if ((i ? oldfiles_sentencepiece(&json, path, bytes, n, model_type, config, err)
            : read_words(&json, path, bytes, n, config, err)) == 0)

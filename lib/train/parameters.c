@@ -11,6 +11,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
                 struct device *device, struct err *err)
 {
     struct weights w;
+    int ret;
 
     for (int i = 0; i < p->program->nweights; i++)
         p->matrix[i] =
@@ -26,20 +27,21 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
         dtype_to_f32(m->dtype, m->data, p->weight + p->at[i],
                      (size_t)(m->rows * m->cols));
     }
+    ret = weights_settle(&w, err);
     weights_close(&w);
-    return 0;
+    return ret;
 }
 
 /* Weights unpacked from a quantised form cannot be saved in that form. */
-static int refuse_packed(const struct program *p, struct err *err)
+static int refuse_packed(const struct model *m, struct err *err)
 {
-    size_t blocks, scales;
+    const char *method = model_quantised(m);
 
-    for (int i = 0; i < p->nweights; i++)
-        if (model_packing(p->model, p->weight[i].tensor, &blocks, &scales))
-            return err_set(err, ERR_NO, "tensor %s: weights in MXFP4 cannot be trained",
-                           p->model->tensor[blocks].name);
-    return 0;
+    return !method ? 0
+                   : err_set(err, ERR_NO,
+                             "%s: weights quantised by %s (quantization_config) cannot "
+                             "be trained",
+                             model_config_name(m), method);
 }
 
 int parameters_open(struct parameters *p, struct checkpoint *c,
@@ -51,7 +53,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     *p = (struct parameters){ .program = program };
     if (!ops->host_memory)
         return err_set(err, ERR_NO, "training needs a device in the host's memory");
-    if (refuse_packed(program, err) < 0)
+    if (refuse_packed(program->model, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
     coord[MESH_DP] = 0; /* all dp replicas own what the first owns */

@@ -10,6 +10,7 @@ pooler_output, logits: what the model has) and `ids`.  The weights are drawn as 
 """
 import argparse
 import importlib.util
+import json
 import os
 import shutil
 import zlib
@@ -87,12 +88,27 @@ MODELS = {
     "xlm-class": ("XLM" + CLASS, "XLM", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3, n_langs=3, gelu_activation=False)),
     "flaubert": ("FlaubertWithLMHeadModel", "Flaubert", dict(OLD, pre_norm=True)),
     "flaubert-class": ("Flaubert" + CLASS, "Flaubert", dict(OLD, emb_dim=15, n_heads=5, vocab_size=43, num_labels=3)),
+    "layoutlm": ("LayoutLM" + TAGS, "LayoutLM", dict(SMALL, max_2d_position_embeddings=9)),
+    "layoutlm-masked": ("LayoutLM" + MLM, "LayoutLM", dict(ODD, max_2d_position_embeddings=9)),
+    "tapas": ("Tapas" + MLM, "Tapas", dict(SMALL, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10])),
+    "visual-bert": ("VisualBertForPreTraining", "VisualBert", dict(ODD, visual_embedding_dim=7)),
+    "visual-bert-bare": ("VisualBertModel", "VisualBert", dict(SMALL, visual_embedding_dim=9)),
+    "tapas-class": ("Tapas" + CLASS, "Tapas", dict(ODD, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10], num_labels=3,
+                                                   reset_position_index_per_cell=False)),
 }
 
 # what is cut alone, in tests/data/cut, without an answer
+TWO = dict(hidden_size=24, num_encoder_layers=1, num_decoder_layers=2, num_encoder_attention_heads=4, num_decoder_attention_heads=6,
+           encoder_ffn_dim=28, decoder_ffn_dim=26, vocab_size=47, max_position_embeddings=30, ngram=2, num_buckets=8)
 CUT = {
-    "layoutlm": ("LayoutLMForTokenClassification", "LayoutLM", dict(SMALL, max_2d_position_embeddings=9)),
-    "tapas": ("TapasForMaskedLM", "Tapas", dict(SMALL, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10])),
+    "xlnet": ("XLNetLMHeadModel", "XLNet", dict(vocab_size=47, d_model=20, n_layer=2, n_head=5, d_inner=29)),
+    "convbert": ("ConvBert" + MLM, "ConvBert", dict(SMALL, num_attention_heads=6, embedding_size=10, num_groups=2)),
+    "convbert-tags": ("ConvBert" + TAGS, "ConvBert", dict(SMALL, hidden_size=24, num_attention_heads=6, embedding_size=24, vocab_size=43)),
+    "funnel": ("Funnel" + MLM, "Funnel", dict(vocab_size=47, d_model=20, block_sizes=[1, 1], n_head=5, d_head=4, d_inner=29, num_decoder_layers=1)),
+    "prophetnet": ("ProphetNetForConditionalGeneration", "ProphetNet", TWO),
+    "speech-to-text": ("Speech2TextForConditionalGeneration", "Speech2Text", dict(
+        vocab_size=47, d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=6, encoder_ffn_dim=28,
+        decoder_ffn_dim=26, conv_channels=8, input_feat_per_channel=6, max_source_positions=30, max_target_positions=20)),
     "squeezebert": ("SqueezeBertForMaskedLM", "SqueezeBert", dict(SMALL, embedding_size=24)),
     "mobilebert": ("MobileBertForMaskedLM", "MobileBert", dict(SMALL, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=3)),
 }
@@ -123,6 +139,20 @@ def answers(out, kind):
     return found
 
 
+def marks(kind, config, n):
+    """What a token has besides its id, under the key that tp-run reads."""
+    rng = np.random.RandomState(zlib.crc32(kind.encode()))
+    if kind.startswith("LayoutLM"):
+        low, more = rng.randint(0, 5, (n, 2)), rng.randint(0, 4, (n, 2))
+        return {"bbox": np.concatenate([low, low + more], 1).tolist()}
+    if kind.startswith("Tapas"):  # in few cells, which come again
+        types = np.stack([rng.randint(0, size, n) for size in config.type_vocab_sizes], 1)
+        types[:, 1] = np.arange(n) // 4 % 3
+        types[:, 2] = np.arange(n) // 6 % 2
+        return {"token_types": types.tolist()}
+    return {}
+
+
 def write(path, name):
     kind, config, values = {**MODELS, **CUT}[name]
     cls = getattr(transformers, kind)
@@ -147,11 +177,17 @@ def write(path, name):
     if kind.endswith(CHOICE):
         inputs = inputs.unsqueeze(0)
     more = {"token_type_ids": torch.zeros_like(inputs)} if kind == "BigBird" + ANSWERS else {}
+    line = {"ids": ids, **marks(kind, model.config, len(ids))}
+    for key in line.keys() - {"ids"}:
+        more["token_type_ids" if key == "token_types" else key] = torch.tensor([line[key]])
     with torch.no_grad():
         out = model(input_ids=inputs, **more, output_hidden_states=True, return_dict=True)
     save_file(answers(out, kind), os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "ids"), "w") as f:
         f.write(",".join(map(str, ids)) + "\n")
+    if len(line) > 1:
+        with open(os.path.join(path, "line.json"), "w") as f:
+            f.write(json.dumps(line) + "\n")
     for entry in os.scandir(path):
         if entry.name == "generation_config.json":
             os.unlink(entry.path)

@@ -226,6 +226,7 @@ def odd(kind, **kw):
 
 
 BF16 = {"dtype": torch.bfloat16}
+NARROW = {**BF16, "wide": torch.float32}  # of FSMT and XGLM: their masks do not go with float64
 GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1)
 LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
               moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2,
@@ -304,6 +305,12 @@ def old_neo(**kw):
     base = dict(hidden_size=24, num_layers=2, num_heads=6, max_position_embeddings=64, vocab_size=64,
                 attention_types=[[["global", "local"], 1]], window_size=8, bos_token_id=1, eos_token_id=None)
     return transformers.GPTNeoConfig(**{**base, **kw})
+
+
+def old_xglm(**kw):
+    base = dict(d_model=24, num_layers=2, attention_heads=6, ffn_dim=40, max_position_embeddings=64, vocab_size=64,
+                bos_token_id=1, eos_token_id=None, pad_token_id=1)
+    return transformers.XGLMConfig(**{**base, **kw})
 
 
 def as_internlm2(path):
@@ -585,6 +592,25 @@ MODELS = {
     "gpt-oss-mxfp4": (CAUSAL, small("GptOss", hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                                     intermediate_size=128, num_local_experts=2, num_experts_per_tok=1),
                       {"dtype": torch.bfloat16, "last": as_mxfp4}, unpacked),
+    "phimoe": (CAUSAL, small("Phimoe", num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4, attention_bias=True,
+                             lm_head_bias=True), {}, None),
+    "phimoe-odd": (CAUSAL, odd("Phimoe", hidden_size=40, num_local_experts=3, num_experts_per_tok=2, tie_word_embeddings=True,
+                               rope_parameters=longrope(8, original_max_position_embeddings=64, short_mscale=1.25, long_mscale=1.25)),
+                   BF16, None),
+    "apertus": (CAUSAL, small("Apertus", head_dim=8, pad_token_id=0), {}, None),
+    "apertus-odd": (CAUSAL, odd("Apertus", hidden_size=40, pad_token_id=0, attention_bias=True, tie_word_embeddings=True,
+                                rope_parameters=rope("default")), BF16, None),
+    "llama4": (CAUSAL, small("Llama4Text", num_hidden_layers=4, intermediate_size=20, intermediate_size_mlp=28, head_dim=8, num_local_experts=3,
+                             interleave_moe_layer_step=2, attention_chunk_size=7, floor_scale=5, attn_scale=0.5,
+                             pad_token_id=0), {}, None),
+    "llama4-odd": (CAUSAL, odd("Llama4Text", hidden_size=30, intermediate_size_mlp=29, num_local_experts=3, use_qk_norm=False,
+                               moe_layers=[1], no_rope_layers=[0, 1], attn_temperature_tuning=False, attention_chunk_size=5,
+                               attention_bias=True, tie_word_embeddings=True, pad_token_id=0), BF16, None),
+    "ctrl": (CAUSAL, old_gpt("CTRL", dff=40), {}, None),
+    "ctrl-odd": (CAUSAL, old_gpt("CTRL", n_embd=30, n_head=5, dff=29, vocab_size=61, tie_word_embeddings=False), BF16, None),
+    "xglm": (CAUSAL, old_xglm(), {"wide": torch.float32}, None),
+    "xglm-odd": (CAUSAL, old_xglm(d_model=30, attention_heads=5, ffn_dim=29, vocab_size=61, scale_embedding=False,
+                                  activation_function="relu", tie_word_embeddings=False), NARROW, None),
     "roberta-mlm": (MLM, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
                                pad_token_id=1), {}, None),
     "roberta-classify": (CLASSIFY, plain("Roberta", max_position_embeddings=66, type_vocab_size=1,
@@ -640,7 +666,6 @@ def two_odd(kind, **kw):
 
 LED = dict(max_encoder_position_embeddings=130, max_decoder_position_embeddings=64)
 ODD_T5 = {**T5, "num_layers": 1, "num_decoder_layers": 2, "num_heads": 5, "d_kv": 4, "d_ff": 29, "vocab_size": 61}
-NARROW = {**BF16, "wide": torch.float32}  # of FSMT: its mask does not go with float64
 MARIAN = dict(pad_token_id=59, eos_token_id=0, decoder_start_token_id=57, forced_eos_token_id=0)
 # models of two stacks, in tests/data/stacks: expected.json has source_ids as well
 STACKS = {

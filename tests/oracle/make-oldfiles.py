@@ -3,6 +3,7 @@
 
     make-oldfiles.py [-o DIR]
 
+gpt2, opt and roberta: vocab.json and merges.txt, of kinds/roberta.json.
 albert, camembert, deberta-v2 and xlm-roberta: a SentencePiece model, whose pieces and rules are those of
 kinds/precompiled.json, written by hand as sentencepiece_model.proto has it; bert and mpnet: a vocab.txt, with the words of
 kinds/bert.json.  *.out are the ids by `tokenizers` of the stages that transformers 5.23 gives each kind
@@ -16,7 +17,7 @@ import struct
 
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
-from transformers import BertTokenizer, MPNetTokenizer
+from transformers import BertTokenizer, GPT2Tokenizer, MPNetTokenizer, RobertaTokenizer
 
 here = os.path.dirname(os.path.abspath(__file__))
 data = os.path.join(here, "..", "data", "tokenizer")
@@ -116,6 +117,26 @@ def main():
         os.makedirs(os.path.join(out, kind), exist_ok=True)
         with open(os.path.join(out, kind, "vocab.txt"), "w") as f:
             f.writelines(w + "\n" for w in lines)
+        t = cls.from_pretrained(os.path.join(out, kind))
+        write(out, kind, lambda text: t(text).input_ids)
+    merged = json.load(open(os.path.join(data, "kinds", "roberta.json")))["model"]
+    plain = {w: i for w, i in merged["vocab"].items()}
+    for kind, cls, more, config in (
+            ("gpt2", GPT2Tokenizer, ["<|endoftext|>"], {}),
+            ("opt", GPT2Tokenizer, ["<pad>", "</s>"], dict(add_bos_token=True, bos_token="</s>", eos_token={"__type": "AddedToken", "content": "</s>"},
+                                                           unk_token="</s>", pad_token="<pad>", add_prefix_space=True)),
+            ("roberta", RobertaTokenizer, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], {})):
+        os.makedirs(os.path.join(out, kind), exist_ok=True)
+        vocab = dict(plain)
+        for word in more:
+            vocab.setdefault(word, len(vocab))
+        with open(os.path.join(out, kind, "vocab.json"), "w") as f:
+            json.dump(vocab, f, ensure_ascii=False)
+        with open(os.path.join(out, kind, "merges.txt"), "w") as f:
+            f.writelines(["#version: 0.2\n"] + [(m if isinstance(m, str) else " ".join(m)) + "\n" for m in merged["merges"]])
+        if config:
+            with open(os.path.join(out, kind, "tokenizer_config.json"), "w") as f:
+                json.dump(config, f)
         t = cls.from_pretrained(os.path.join(out, kind))
         write(out, kind, lambda text: t(text).input_ids)
 

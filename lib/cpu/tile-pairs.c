@@ -1,0 +1,155 @@
+/* tile-pairs - loops of products of terms in bf16 by weights in bf16
+ *
+ * vdpbf16ps adds the products of two neighbouring terms to each lane of sums in f32:
+ * lane l of a vector of 32 has terms 2 l and 2 l + 1, which no other shape of a tile
+ * changes.  It takes subnormal numbers for zeros (Intel's manual of the instruction).
+ */
+#include <stdint.h>
+
+#include "lib/cpu/linear.h"
+#include "lib/cpu/vec.h"
+
+#if CPU_HAS_WIDE
+#define EACH _Pragma("GCC unroll 8") for
+
+enum { STEP = 2 * VEC };
+
+typedef uint16_t pairs __attribute__((vector_size(64)));
+
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_pairs(vec *sum, const pairs *w, const pairs *x)
+{
+    vec to = *sum;
+
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(to) : "v"(*w), "v"(*x));
+    *sum = to;
+}
+
+/* A vector of the terms at P, or N of them and zeros. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+load_pairs(pairs *out, const void *p, size_t n)
+{
+    *out = (pairs){ 0 };
+    memcpy(out, p, n * sizeof(uint16_t));
+    __asm__("" : "+v"(*out)); /* stays in a register: see vec_hold */
+}
+
+/* acc[i][j] += N terms, a vector at most, of row i of x by those of row j of w. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_step(vec acc[EIGHT][OUTS], const float *x, size_t x_stride, const char *w,
+         size_t w_stride, size_t n, int rows, int outs)
+{
+    pairs wv[OUTS], xv;
+
+    EACH(int j = 0; j < outs; j++)
+    load_pairs(&wv[j], w + (size_t)j * w_stride * sizeof(uint16_t), n);
+    EACH(int i = 0; i < rows; i++)
+    {
+        load_pairs(&xv, x + (size_t)i * x_stride, STEP);
+        EACH(int j = 0; j < outs; j++) add_pairs(&acc[i][j], &wv[j], &xv);
+    }
+}
+
+/* acc[ROWS][OUTS], which are constants after inlining, over N terms. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+make_sums(vec acc[EIGHT][OUTS], const float *x, size_t x_stride,
+          const struct weight_rows *w, size_t n, int rows, int outs)
+{
+    const char *data = w->data, *ahead = w->ahead;
+    size_t k = 0;
+
+    EACH(int i = 0; i < rows; i++)
+    EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
+    for (; k + STEP <= n; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
+        if (ahead) {
+            EACH(int j = 0; j < outs; j++)
+            __builtin_prefetch(ahead + (size_t)j * STEP * sizeof(uint16_t), 0, 2);
+            ahead += (size_t)outs * STEP * sizeof(uint16_t);
+        }
+        add_step(acc, x, x_stride, data, w->stride, STEP, rows, outs);
+    }
+    if (k < n)
+        add_step(acc, x, x_stride, data, w->stride, n - k, rows, outs);
+}
+
+static inline CPU_WIDE __attribute__((always_inline)) void
+tile(float *y, size_t y_stride, const float *x, size_t x_stride,
+     const struct weight_rows *w, size_t n, bool add, int rows, int outs)
+{
+    vec acc[EIGHT][OUTS];
+
+    make_sums(acc, x, x_stride, w, n, rows, outs);
+    EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
+    {
+        float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
+
+        *at = add ? *at + sum : sum;
+    }
+}
+
+static inline CPU_WIDE __attribute__((always_inline)) void
+some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
+          const struct weight_rows *w, size_t n, size_t terms, bool add, int rows)
+{
+    struct weight_rows at = *w;
+    size_t j = 0;
+
+    for (; j + OUTS <= n; j += OUTS, at.data += OUTS * w->stride * sizeof(uint16_t))
+        tile(y + j, y_stride, x, x_stride, &at, terms, add, rows, OUTS);
+    for (at.ahead = NULL; j < n; j++, at.data += w->stride * sizeof(uint16_t))
+        tile(y + j, y_stride, x, x_stride, &at, terms, add, rows, 1);
+}
+
+CPU_WIDE static void dot(float *y, size_t y_stride, const float *x, size_t x_stride,
+                         const struct weight_rows *rows_of_w, size_t m, size_t n,
+                         size_t terms, bool add)
+{
+    struct weight_rows w = *rows_of_w;
+
+    for (; m >= ROWS; m -= ROWS, w.ahead = NULL) {
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, ROWS);
+        y += ROWS * y_stride;
+        x += ROWS * x_stride;
+    }
+    if (m == 3)
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 3);
+    else if (m == 2)
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 2);
+    else if (m == 1)
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 1);
+}
+
+CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x,
+                           size_t x_stride, const struct weight_rows *w, size_t terms,
+                           bool add)
+{
+    vec acc[EIGHT][OUTS];
+
+    make_sums(acc, x, x_stride, w, terms, EIGHT, EIGHT_OUTS);
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    {
+        vec_half sum, had;
+
+        vec_sum_eight((float *)&sum, &acc[0][j], OUTS);
+        memcpy(&had, sums[j], sizeof(had));
+        if (add)
+            sum += had;
+        memcpy(sums[j], &sum, sizeof(sum));
+    }
+}
+
+const struct tiles *tile_pairs(void)
+{
+    static const struct tiles pairs_of_bf16 = {
+        .size = sizeof(uint16_t), .packed = true, .dot = dot, .eight = eight
+    };
+
+    return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
+                                                                 : NULL;
+}
+#else
+const struct tiles *tile_pairs(void)
+{
+    return NULL;
+}
+#endif

@@ -1,0 +1,53 @@
+#!/bin/sh
+# compute.t - tp-run --compute bf16: activations are rounded before products by weights in bf16
+. "${top_srcdir:?}/tests/lib.sh"
+
+compare=$top_builddir/tests/compare-tensors
+
+# logits FILE OPTION... - of $dir
+logits() {
+    out=$1
+    shift
+    tp-run logits --ids "$ids" -o "$out" "$@" "$dir"
+}
+
+ids=1,5,3,2,7,4,9,11,12,13,14,15,16,17,18,19,20,21
+while read -r dir far; do
+    logits f32
+    logits bf16 --compute bf16
+    ok "${dir##*/}: near what is computed in f32" "$compare" f32 bf16 "$far" logits
+    run cmp -s f32 bf16
+    status_is 1 "${dir##*/}: but not it"
+    logits again --compute bf16 --threads 2 --pp 2
+    ok "${dir##*/}: the same bits on stages and threads" cmp bf16 again
+    logits whole --compute bf16 --deterministic
+    logits ranks --compute bf16 --deterministic --tp 2
+    ok "${dir##*/}: with --deterministic on ranks" cmp whole ranks
+done << EOM
+$bard 0.01
+$data/models/gemma3 0.02
+EOM
+
+# a row alone, beside others and after them
+for text in ROMEO: Q 'What is'; do
+    tp-run generate --compute bf16 --json --prompt "$text" --max-tokens 12 "$bard"
+done | sed 's/,"tokens_per.*//; s/"prompt":[0-9]*,//' > alone
+tp-run generate --compute bf16 --json --prompt ROMEO: --prompt Q --prompt 'What is' --max-tokens 12 "$bard" |
+    sed 's/,"tokens_per.*//; s/"prompt":[0-9]*,//' > together
+ok "texts are alone what they are together" cmp alone together
+
+# weights in f32 are multiplied as they were
+dir=$data/models/llama-gqa
+logits f32
+logits bf16 --compute bf16
+ok "products by weights in f32 stay what they are" cmp f32 bf16
+
+score() {
+    tp-run score --json --window 256 "$@" "$bard/heldout.txt" "$bard" | sed 's/.*"perplexity":\([^,]*\),.*/\1/'
+}
+ok "perplexity of bard within 0.1 %" near "$(score)" "$(score --compute bf16)" 0.02
+
+run tp-run logits --compute f16 --ids 1 -o o "$bard"
+status_is 2 "another type is a usage error"
+
+done_testing
