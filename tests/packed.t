@@ -60,7 +60,7 @@ refused fp8 weight_block_size '[0, 16]' "weight_scale_inv: shape [2, 4]"
 refused fp8 fmt '"e3m4"'
 refused fp8 modules_to_not_convert '["mlp.down_proj"]'
 refused int8 llm_int8_skip_modules '["model.layers.1.mlp"]'
-refused int8 load_in_4bit true "weights of 4 bits cannot"
+refused int8 load_in_4bit true "4-bit bitsandbytes weights cannot"
 refused ct-fp8 format '"marlin-24"'
 refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
 refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'

@@ -1,4 +1,5 @@
 /* unit-data - samples from files of documents */
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/text/oldfiles.h"
 #include "lib/train/data.h"
 #include "lib/train/texts.h"
 #include "lib/train/tokenwriter.h"
@@ -445,6 +447,47 @@ static void try_same(const char *bard)
     free(path);
 }
 
+/* ---- SentencePiece models ---- */
+
+/* Pieces <unk> (2), [CLS], [SEP] and ctl (3: control), "a" (1), each a message of text,
+ * score and type; then the trainer's Unigram (1), with its unknown piece. */
+static const unsigned char pieces[] = "\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\2"
+                                      "\x0a\x0e\x0a\x05[CLS]\x15\0\0\0\0\x18\3"
+                                      "\x0a\x0e\x0a\x05[SEP]\x15\0\0\0\0\x18\3"
+                                      "\x0a\x0c\x0a\x03"
+                                      "ctl\x15\0\0\0\0\x18\3"
+                                      "\x0a\x0a\x0a\x01"
+                                      "a\x15\0\0\x80\xbf\x18\1"
+                                      "\x12\x05\x18\1\xc0\x02\0";
+
+/* Whether the tokenizer.json that is made of them has WORD. */
+static bool made_with(const char *config, const char *word)
+{
+    cJSON *c = config ? cJSON_Parse(config) : NULL;
+    struct str json = { 0 };
+    struct err err = { 0 };
+    bool has = oldfiles_sentencepiece(&json, "m", pieces, sizeof(pieces) - 1, "albert",
+                                      c, &err) == 0 &&
+               strstr(json.s, word);
+
+    if (err.kind)
+        printf("# %s\n", err.text);
+    str_clear(&json);
+    cJSON_Delete(c);
+    return has;
+}
+
+static void try_pieces(void)
+{
+    static const char lower[] = "{\"type\":\"Lowercase\"}";
+
+    tap_ok(made_with(NULL, lower), "ALBERT's letters are made lower");
+    tap_ok(!made_with("{\"do_lower_case\":false}", lower),
+           "unless its configuration says that they are not");
+    tap_ok(made_with(NULL, "\"content\":\"ctl\""), "a control piece is a token");
+    tap_ok(!made_with(NULL, "\"content\":\"a\""), "that no other is");
+}
+
 int main(void)
 {
     char *bard = str_dupf("%s/examples/bard", getenv("top_srcdir"));
@@ -462,6 +505,7 @@ int main(void)
     try_token_files();
     try_writer(65499);
     try_writer(65500);
+    try_pieces();
     if (fs_remove_tree(dir, &err) < 0)
         tap_ok(false, "%s", err.text);
     free(bard);

@@ -148,7 +148,7 @@ static bool run(const struct trial *t)
 
     memset(y, 0xff, bytes);
     owned.n = 0;
-    c.y = (struct buffer){ y, &rows, t->rows, t->y_cols, type };
+    c.y = (struct buffer){ y, &rows, t->rows, t->y_cols, type, 0 };
     view.output = view.index[INDEX_IDS] = t->index;
     if (t->w.data)
         c.w = &t->w;
@@ -163,7 +163,7 @@ static bool run(const struct trial *t)
         size_t some = t->rows * t->x_cols[k];
 
         x[k] = numbers_new(some, of, (uint64_t)k + 2);
-        c.x[k] = (struct buffer){ x[k], &rows, t->rows, t->x_cols[k], of };
+        c.x[k] = (struct buffer){ x[k], &rows, t->rows, t->x_cols[k], of, 0 };
         d.x[k] = c.x[k];
         d.x[k].data = copy_new(x[k], some * unit_of(of), unit_of(of));
         d.x[k].rows = d.y.rows;
@@ -517,8 +517,9 @@ static double attend(const struct attention_trial *t, bool narrow)
     inst.attention.window = t->window;
     inst.attention.causal = t->causal;
     c.range = ranges_of(&m, &m.range, m.block);
-    c.y = (struct buffer){ y, &t->rows, c.range.most_rows, t->heads * t->value_dim,
-                           DTYPE_F32 };
+    c.y = (struct buffer){
+        y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
+    };
     c.lse = lse;
     c.narrow = narrow;
     if (t->added) {
@@ -540,8 +541,9 @@ static double attend(const struct attention_trial *t, bool narrow)
         uint64_t cols =
             k == 0 ? t->heads * t->dim : t->kv_heads * (k == 1 ? t->dim : t->value_dim);
 
-        c.x[k] = (struct buffer){ m.x[k], k ? &m.range.keys : &t->rows, m.n[k] / cols,
-                                  cols, DTYPE_F32 };
+        c.x[k] = (struct buffer){ m.x[k],        k ? &m.range.keys : &t->rows,
+                                  m.n[k] / cols, cols,
+                                  DTYPE_F32,     0 };
         d.x[k] = c.x[k];
         d.x[k].data = copy_new(m.x[k], m.n[k] * sizeof(float), 4);
     }
@@ -643,8 +645,11 @@ static void attend_sequences(float *y, const struct range *one, size_t n,
     }
     for (int k = 0; k < 3; k++)
         c.x[k] = (struct buffer){ copy_new(x[k], count[k] * sizeof(float), 0),
-                                  copy_new(&nrows, sizeof(nrows), 0), rows,
-                                  k ? 2 * HEAD : HEADS * HEAD, DTYPE_F32 };
+                                  copy_new(&nrows, sizeof(nrows), 0),
+                                  rows,
+                                  k ? 2 * HEAD : HEADS * HEAD,
+                                  DTYPE_F32,
+                                  0 };
     c.y = c.x[0];
     c.y.data = copy_new(y, count[0] * sizeof(*y), 0);
     check(backend_cuda.kernel[OP_ATTENTION](gpu, &c, &err) == 0 &&

@@ -272,7 +272,7 @@ static char *lines_text(const char *text, const char *section, const char *name)
 
             if (!strcmp(l->name, name))
                 str_addf(&s, "%s%s [%s]", s.len ? " | " : "", l->text,
-                         l->when ? json_string(l->when) : "");
+                         l->when ? l->when->text : "");
         }
     family_free(f);
     family_library_free(lib);

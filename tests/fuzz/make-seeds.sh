@@ -704,3 +704,64 @@ done
 printf 'SQLite format 3\000' > "$corpus/database/short"
 rm -f "$work/s.db"
 sqlite3 "$work/s.db" 'PRAGMA page_size = 512; CREATE TABLE trials (number, state)' && cp "$work/s.db" "$corpus/database/other"
+
+# what is asked for, and what a trial wrote
+list measure << 'EOF'
+loss\n{"loss": 0.5}\n
+a.b\n{"a": {"b": 1}}\n
+a.b\n{"a": [{"b": 1}, {"b": 2}]}\n
+a\n{"a": [[1, 2], [3]]}\n
+a\n{"a": []}\n
+a.b.c\n{"a.b": {"c": 1}}\n
+loss\n{"values": [0.5]}\n
+loss\n{"value": 0.5}\n
+loss\n{"values": [0.5, 1]}\n
+loss\n{"values": [0.5, "a"]}\n
+loss\n{"value": "a"}\n
+x\n[0.5, 0.25]\n
+x\n[0.5]\n
+x\n0.5\n
+x\n"0.5"\n
+loss\n[{"loss": 1}, {"loss": 2}]\n
+loss\n{"loss": "a"}\n
+loss\n{"loss": NaN}\n
+loss\nloss: 0.5\nacc 0.7\n
+loss\nloss=0.5, acc=0.7\n
+loss\n0.5 0.25\n
+loss\n1.0\n2.0\n
+loss\n1.0\n\n\n
+loss\nthe loss is 3\n
+loss\n1 2 3\n
+loss\n-inf\n
+loss\n1e999\n
+loss=([0-9.]+)\nstep loss=0.25\nloss=0.125\n
+loss=[0-9]+\nloss=25\n
+([a-z]+)\nloss\n
+(\nloss\n
+a{99999}\na\n
+x*\nxxx\n
+loss\n{"step": 3, "value": 0.5}\n
+loss\n{"step": -1, "values": [1, 2]}\n
+loss\n{"step": 1.5, "value": 1}\n
+loss\n{"step": 2}\n
+loss\n{"step": 2, "loss": 0.25}\n
+loss\n{"step": 2, "loss": null}\n
+eval_loss\n{"eval_loss": 0.5, "train_loss": 1, "epoch": 3}\n
+eval_loss\n{"eval_loss": 0.5}\n{"loss": 1}\n{"train_runtime": 3}\n
+eval\n{'eval_loss': 0.5, 'epoch': 1.0}\n{'train_loss': 0.25}\n
+eval\n{'eval_loss': 0.5, 'eval_runtime': 1.0}\n
+c\n{"c": 0.1, "d": [0.5, -1]}\n
+c\n{"c": [0.5, -1]}\n
+c\n{"c": [0.5, "a"]}\n
+c\n{"c": {}}\n
+loss\n{"loss": 1\n
+loss\n{"loss": 1} x\n
+loss\n{}\n
+loss\n\n
+loss\n\377\376 1\n
+loss\n\000 1\n
+.\n{"": 1}\n
+a.\n{"a": 1}\n
+.a\n{"a": 1}\n
+loss\n[1, [2]]\n{"loss": 7}\n[\n
+EOF
