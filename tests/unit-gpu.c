@@ -631,9 +631,9 @@ static void try_relate(void)
         size_t rows = k < 3 ? ROWS : 2 * SPAN;
 
         x[k] = numbers_new(rows * COLS, DTYPE_F32, (uint64_t)k + 31);
-        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, DTYPE_F32 };
+        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, DTYPE_F32, 0 };
     }
-    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32 };
+    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
     check(backend_cpu.kernel[OP_RELATE](cpu, &c, &err) == 0);
     for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
         double apart;
