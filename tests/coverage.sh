@@ -2,7 +2,7 @@
 # coverage.sh - of the readers of foreign bytes, the branches that tests took: in a tree built with --coverage
 set -eu
 files="lib/ckpt/*.c lib/base/json.c lib/base/jsonlex.c lib/base/str.c lib/model/axis.c lib/model/expr.c lib/model/family.c
-lib/model/keys.c lib/model/quant.c lib/pipe/calibration.c lib/pipe/csv.c lib/reshard/outline.c lib/sweep/format/*.c
+lib/model/keys.c lib/model/quant.c lib/pipe/calibration.c lib/pipe/csv.c lib/reshard/summary.c lib/sweep/format/*.c
 lib/sweep/job/measure.c lib/sweep/storage/journal.c lib/sweep/storage/sqlite.c lib/text/charsmap.c lib/text/setting.c
 lib/text/tokenizer.c lib/text/vocab.c lib/train/textfile.c lib/train/tokenfile.c cmd/tp-run/inputs.c"
 printf '%-36s %9s %9s %6s\n' file branches taken '%'

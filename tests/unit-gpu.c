@@ -255,7 +255,7 @@ static void try_elementwise(void)
         {
             struct trial t = plain(all[i].op, all[i].nsrc, rows, cols);
 
-            t.inst.number = 0.7;
+            t.inst.scalar = 0.7;
             t.bound = all[i].bound;
             same = run_all(&t) && same;
         }

@@ -214,11 +214,11 @@ static void test_step_time(void)
     };
     struct profile *profile;
     struct err err = { 0 };
-    struct anatomy *a;
+    struct costmodel *a;
     const struct work *w;
 
     if (mesh_set(&o.mesh, size, NULL, &err) < 0 ||
-        anatomy_open(&a, m, &o.mesh, origin, NULL, NULL, &err) < 0)
+        costmodel_open(&a, m, &o.mesh, origin, NULL, NULL, &err) < 0)
         give_up(&err);
     profile = profile_new(a, &o);
     w = &profile->all[profile->depths];
@@ -226,7 +226,7 @@ static void test_step_time(void)
            "olmo2: the time of a step has ten collectives: %g sums, %g gathers",
            w->reductions, w->gathers);
     profile_free(profile);
-    anatomy_close(a);
+    costmodel_close(a);
     model_free(m);
 }
 
@@ -246,13 +246,13 @@ static void check_readers(const char *name, const char *config)
     struct stage_costs costs;
     struct err err = { 0 };
     struct profile *profile;
-    struct anatomy *a;
+    struct costmodel *a;
     const struct work *w;
     struct mesh one;
 
     mesh_one(&one);
     o.mesh = one;
-    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &err) < 0 ||
+    if (costmodel_open(&a, m, &one, origin, NULL, NULL, &err) < 0 ||
         stage_costs(&costs, m, "flops", &err) < 0)
         give_up(&err);
     profile = profile_new(a, &o);
@@ -266,7 +266,7 @@ static void check_readers(const char *name, const char *config)
     tap_ok(fabs(stages - flops) <= 2, "%s: so does pp-partition: %g", name, stages);
     stage_costs_clear(&costs);
     profile_free(profile);
-    anatomy_close(a);
+    costmodel_close(a);
     program_free(p);
     model_free(m);
 }

@@ -486,10 +486,10 @@ static void test_constraints(void)
             if (x[0] <= 0.3)
                 best = fmin(best, t->loss[0]);
         }
-        /* by chance 30, and the best is on the border */
+        /* by chance 30, and the best is on the boundary */
         tap_ok(feasible > 35, "%s learns to stay feasible: %d of the last 100",
                specs[s], feasible);
-        tap_ok(best < -0.15, "and comes near the border's best, -0.3: %g", best);
+        tap_ok(best < -0.15, "and comes near the boundary's best, -0.3: %g", best);
         history_clear(&h);
     }
     sweepfile_clear(&f);

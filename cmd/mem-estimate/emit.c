@@ -47,7 +47,7 @@ static char *reason_dup(const struct script *s)
 {
     const struct weight_type *t = s->r->memory.weights;
 
-    if (!s->r->outline.checkpoint)
+    if (!s->r->summary.checkpoint)
         return str_dupf("%s has no weights", s->r->path);
     if (t && strcmp(t->name, "f32") != 0 && strcmp(t->name, "bf16") != 0 &&
         strcmp(t->name, "f16") != 0)
@@ -119,23 +119,23 @@ static void add_layout(struct str *out, const struct planned *p, const char *bef
 static bool is_encoder(const struct model *m)
 {
     const int origin[MESH_NAXES] = { 0 };
-    struct anatomy *a;
+    struct costmodel *a;
     struct mesh one;
     struct err err;
     bool encoder;
 
     mesh_one(&one);
-    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &err) < 0)
+    if (costmodel_open(&a, m, &one, origin, NULL, NULL, &err) < 0)
         return false;
     encoder = !a->causal;
-    anatomy_close(a);
+    costmodel_close(a);
     return encoder;
 }
 
 static void begin(struct script *s)
 {
     const struct planned *p = s->p;
-    const struct checkpoint *c = s->r->outline.checkpoint;
+    const struct checkpoint *c = s->r->summary.checkpoint;
     const struct mesh *has = c && c->sharded ? &c->mesh : NULL;
     struct planned stored = *p;
     struct str parts = { 0 };
@@ -153,7 +153,7 @@ static void begin(struct script *s)
         free(file);
     }
     s->reason = reason_dup(s);
-    s->encoder = is_encoder(s->r->outline.model);
+    s->encoder = is_encoder(s->r->summary.model);
     for (int a = 0; a < MESH_NAXES; a++) {
         if (a == MESH_SP || a == MESH_DP)
             stored.mesh.size[a] = 1; /* replicas share files */
@@ -237,7 +237,7 @@ static void add_comments(struct script *s)
 /* The tp-shard command that makes the checkpoint. */
 static void add_cut(struct script *s, const char *model, const char *parts)
 {
-    const struct checkpoint *c = s->r->outline.checkpoint;
+    const struct checkpoint *c = s->r->summary.checkpoint;
     const int *size = s->p->mesh.size;
 
     str_addf(&s->out, "tp-shard %s -q%s --tp %d --pp %d%s%s %s %s\n",
@@ -284,7 +284,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
         str_addf(&s->out, " --dp %d", dp);
     if (sp > 1)
         str_addf(&s->out, " --sp %d", sp);
-    if (sp > 1 && model_number(s->r->outline.model, "heads", &heads) &&
+    if (sp > 1 && model_number(s->r->summary.model, "heads", &heads) &&
         heads < (double)sp * p->mesh.size[MESH_TP])
         str_add(&s->out, " --sp-mode ring");
     if (!s->encoder && texts > (uint64_t)p->mesh.size[MESH_PP])

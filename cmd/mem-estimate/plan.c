@@ -19,7 +19,7 @@ static void print_json(const struct planned *p, size_t rank)
         double value;
     } numbers[] = {
         { "seconds", p->step.seconds },     { "compute", p->step.compute },
-        { "tensor", p->step.tensor },       { "exchange", p->step.exchange },
+        { "tensor", p->step.tensor },       { "exchange", p->step.all_to_all },
         { "pipeline", p->step.pipeline },   { "data", p->step.data },
         { "tokens_per_second", p->tokens }, { "mfu", p->utilisation }
     };
@@ -78,7 +78,7 @@ static void print_row(const struct planned *p, const bool shown[MESH_NAXES], boo
 static void print_shares(const struct planned *p)
 {
     static const char *const names[] = { "products", "tp", "sp and ep", "pp", "dp" };
-    const double parts[] = { p->step.compute, p->step.tensor, p->step.exchange,
+    const double parts[] = { p->step.compute, p->step.tensor, p->step.all_to_all,
                              p->step.pipeline, p->step.data };
 
     printf("time of the first:");
@@ -443,7 +443,7 @@ int plan_main(const char *program, int argc, char **argv)
     cluster.flash2 = o.flash == 2;
     if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, mode == 1, &r.assumed,
                         &r.codes, &err) < 0 ||
-        planner_search(&result, r.outline.model, &p, &err) < 0) {
+        planner_search(&result, r.summary.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;
     }

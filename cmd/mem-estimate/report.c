@@ -14,7 +14,7 @@
 /* ---- counts ---- */
 
 /* Of PARAMS those that one token uses: of the experts, as many as it is sent to. */
-static uint64_t active_params(const struct anatomy *a, uint64_t params)
+static uint64_t active_params(const struct costmodel *a, uint64_t params)
 {
     for (int i = 0; i < a->nunits; i++) {
         const struct unit *u = &a->unit[i];
@@ -37,15 +37,15 @@ static uint64_t bytes_apart(const struct rank_memory *k)
 }
 
 /* The whole model on one rank; NULL when it cannot be had. */
-static struct anatomy *whole_anatomy(const struct request *r)
+static struct costmodel *whole_costmodel(const struct request *r)
 {
     const int origin[MESH_NAXES] = { 0 };
-    struct anatomy *a = NULL;
+    struct costmodel *a = NULL;
     struct err e = { 0 };
     struct mesh one;
 
     mesh_one(&one);
-    if (anatomy_open(&a, r->outline.model, &one, origin, r->stored, NULL, &e) < 0)
+    if (costmodel_open(&a, r->summary.model, &one, origin, r->stored, NULL, &e) < 0)
         return NULL;
     return a;
 }
@@ -94,14 +94,14 @@ void report_json(const struct report *r)
 {
     const struct request *q = r->request;
     const struct memory_estimate *e = r->estimate;
-    struct anatomy *a = whole_anatomy(q);
-    uint64_t params = anatomy_params(q->outline.model);
+    struct costmodel *a = whole_costmodel(q);
+    uint64_t params = costmodel_params(q->summary.model);
     struct str s = { 0 };
 
     str_add(&s, "{\"type\":\"estimate\",\"model\":");
     str_add_json(&s, q->path);
     str_add(&s, ",\"family\":");
-    str_add_json(&s, q->outline.model->family);
+    str_add_json(&s, q->summary.model->family);
     str_addf(&s, ",\"params\":%" PRIu64 ",\"active_params\":%" PRIu64, params,
              a ? active_params(a, params) : params);
     str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
@@ -144,7 +144,7 @@ void report_json(const struct report *r)
     str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);
-    anatomy_close(a);
+    costmodel_close(a);
 }
 
 /* ---- text ---- */
@@ -160,8 +160,8 @@ static void print_simple(const struct request *q)
                  { "bf16", 4, true },
                  { "int8", 2, false },
                  { "int4", 1, false } };
-    struct anatomy *a = whole_anatomy(q);
-    uint64_t params = anatomy_params(q->outline.model);
+    struct costmodel *a = whole_costmodel(q);
+    uint64_t params = costmodel_params(q->summary.model);
     char layer[32], total[32], train[32];
 
     printf("%-6s %14s %14s %20s\n", "dtype", "largest layer", "total size",
@@ -171,7 +171,7 @@ static void print_simple(const struct request *q)
                str_human(layer, a->largest * rows[i].half_bytes / 2),
                str_human(total, params * rows[i].half_bytes / 2),
                rows[i].trains ? str_human(train, params * 16) : "-");
-    anatomy_close(a);
+    costmodel_close(a);
 }
 
 static void add_coord(struct str *s, const struct request *q,
@@ -330,11 +330,11 @@ void report_items(const char *head, const char *items)
 void report_text(const struct report *r)
 {
     const struct request *q = r->request;
-    uint64_t params = anatomy_params(q->outline.model);
+    uint64_t params = costmodel_params(q->summary.model);
     char size[32], *line;
 
     line = str_dupf("%s: %s, %" PRIu64 " parameters, weights %s", q->path,
-                    q->outline.model->family, params,
+                    q->summary.model->family, params,
                     q->memory.weights ? q->memory.weights->name : "as stored");
     cmd_puts(line);
     free(line);
@@ -382,7 +382,7 @@ static void explain_states(struct str *out, const struct request *q)
 }
 
 static void explain_values(struct str *out, const struct request *q,
-                           const struct anatomy *a)
+                           const struct costmodel *a)
 {
     const struct memory_options *m = &q->memory;
     const char *scales = m->kv_scale ? " (and 4 a head)" : "";
@@ -469,12 +469,12 @@ char *report_explanation_dup(const struct report *r)
     struct str out = { 0 };
     const struct request *q = r->request;
     const int origin[MESH_NAXES] = { 0 };
-    const struct anatomy_options opt = memory_anatomy(&q->memory);
-    struct anatomy *a;
+    const struct costmodel_options opt = memory_costmodel(&q->memory);
+    struct costmodel *a;
     struct err e = { 0 };
 
-    if (!r->estimate || anatomy_open(&a, q->outline.model, &q->memory.mesh, origin,
-                                     q->stored, &opt, &e) < 0)
+    if (!r->estimate || costmodel_open(&a, q->summary.model, &q->memory.mesh, origin,
+                                       q->stored, &opt, &e) < 0)
         return xstrdup("");
     if (reversed_applies(&q->memory)) {
         explain_program(&out, q);
@@ -486,7 +486,7 @@ char *report_explanation_dup(const struct report *r)
     }
     if (q->memory.train)
         explain_peak(&out, r->estimate->peak);
-    anatomy_close(a);
+    costmodel_close(a);
     return str_steal(&out);
 }
 

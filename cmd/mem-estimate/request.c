@@ -71,9 +71,9 @@ static int float_bytes(uint64_t *out, const char *option, const char *name,
 /* The type of the config, or a default. */
 static const struct weight_type *own_type(const struct request *r)
 {
-    const struct weight_type *own = weight_type_of(r->outline.dtype);
+    const struct weight_type *own = weight_type_of(r->summary.dtype);
 
-    if (r->memory.train && !r->outline.dtype_known && !r->stored)
+    if (r->memory.train && !r->summary.dtype_known && !r->stored)
         return weight_type_find("bf16"); /* as models are trained */
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
@@ -139,7 +139,7 @@ static int set_types(struct request *r, const struct request_options *o,
         }
     } else if (!r->stored) {
         weights = own;
-        if (r->outline.dtype_known)
+        if (r->summary.dtype_known)
             assume(r, "weights", "weights %s", own->name);
     }
     if ((o->compute && set_compute(r, o->compute, err) < 0) ||
@@ -149,7 +149,7 @@ static int set_types(struct request *r, const struct request_options *o,
          float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
         return -1;
     request_set_weights(r, weights);
-    if (!r->outline.dtype_known && r->memory.other == own)
+    if (!r->summary.dtype_known && r->memory.other == own)
         assume(r, "weights", "%sweights %s (the config names no type)",
                o->weights ? "other " : "", own->name);
     return 0;
@@ -205,11 +205,11 @@ static int set_batch(struct request *r, const struct request_options *o,
     if (!m->seq && o->seq_given)
         return err_set(err, ERR_USAGE, "--seq 0: no tokens");
     if (!m->seq) {
-        m->seq = model_context(r->outline.model);
+        m->seq = model_context(r->summary.model);
         if (!m->seq)
             m->seq = 2048;
         assume(r, "seq", "seq %" PRIu64 "%s", m->seq,
-               model_context(r->outline.model) ? " (the model's maximum)" : "");
+               model_context(r->summary.model) ? " (the model's maximum)" : "");
     }
     m->prefill = o->prefill                         ? (uint64_t)o->prefill
                  : m->framework == FRAMEWORK_TP_RUN ? TP_RUN_PREFILL
@@ -423,8 +423,8 @@ static int set_device(struct request *r, const struct request_options *o,
 static int cut_stages(struct request *r, struct err *err)
 {
     const int origin[MESH_NAXES] = { 0 };
-    const struct anatomy *a;
-    struct anatomies all = { 0 };
+    const struct costmodel *a;
+    struct costmodels all = { 0 };
     int pp = r->memory.mesh.size[MESH_PP], ret = -1;
 
     if (pp == 1 || (!r->stages_given && !r->by_memory))
@@ -435,12 +435,12 @@ static int cut_stages(struct request *r, struct err *err)
     r->stages = xrealloc(r->stages, sizeof(*r->stages) * (size_t)pp);
     r->memory.mesh.stages = NULL;
     if (r->stages_given) {
-        ret = stagecut_parse(r->stages, pp, model_layers(r->outline.model),
+        ret = stagecut_parse(r->stages, pp, model_layers(r->summary.model),
                              r->stages_given, err);
     } else {
-        a = anatomies_at(&all, r->outline.model, r->stored, &r->memory, origin, err);
+        a = costmodels_at(&all, r->summary.model, r->stored, &r->memory, origin, err);
         ret = a ? stagecut_memory(r->stages, a, &r->memory, err) : -1;
-        anatomies_clear(&all);
+        costmodels_clear(&all);
     }
     if (ret == 0)
         r->memory.mesh.stages = r->stages;
@@ -548,11 +548,11 @@ static void assume_head(struct request *r)
     static const char *const heads[] = { "LM", "LMHeadModel",
                                          "ForConditionalGeneration", "ForPreTraining" };
     const int origin[MESH_NAXES] = { 0 };
-    const struct model *m = r->outline.model;
+    const struct model *m = r->summary.model;
     const cJSON *all =
         cJSON_GetObjectItemCaseSensitive(model_config(m), "architectures");
     const cJSON *name = cJSON_GetArrayItem(all, 0);
-    struct anatomy *a;
+    struct costmodel *a;
     struct mesh one;
     struct err none;
 
@@ -562,18 +562,18 @@ static void assume_head(struct request *r)
         if (str_ends(name->valuestring, heads[i]))
             return;
     mesh_one(&one);
-    if (anatomy_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
+    if (costmodel_open(&a, m, &one, origin, NULL, NULL, &none) < 0)
         return;
     if (a->vocab)
         assume(r, "head", "the head of a language model, unlike %.80s",
                name->valuestring);
-    anatomy_close(a);
+    costmodel_close(a);
 }
 
 /* Sets the types of the checkpoint's tensors, unless OTHER types are asked for. */
 static void find_stored(struct request *r, bool other)
 {
-    const struct checkpoint *c = r->outline.checkpoint;
+    const struct checkpoint *c = r->summary.checkpoint;
     struct model_packing p;
 
     if (!c)
@@ -635,12 +635,12 @@ int request_open(struct request *r, const struct cmd *cmd,
     r->memory.framework = (enum framework)o->framework;
     r->stages_given = o->stages;
     r->by_memory = o->balance == 1 && !o->stages;
-    if (outline_open(&r->outline, path, &options, err) < 0)
+    if (summary_open(&r->summary, path, &options, err) < 0)
         return -1;
-    if (check_config(cmd, r->outline.model, KEYS_COSTS, err) < 0)
+    if (check_config(cmd, r->summary.model, KEYS_COSTS, err) < 0)
         goto fail;
-    if (r->outline.checkpoint && r->outline.checkpoint->sharded) {
-        base = &r->outline.checkpoint->mesh;
+    if (r->summary.checkpoint && r->summary.checkpoint->sharded) {
+        base = &r->summary.checkpoint->mesh;
         r->layout |= base->nranks > 1;
     }
     r->detailed = r->layout || is_detailed(o);
@@ -668,7 +668,7 @@ fail:
 
 void request_close(struct request *r)
 {
-    outline_close(&r->outline);
+    summary_close(&r->summary);
     free(r->stored);
     free(r->inflight);
     free(r->stages);
@@ -682,8 +682,8 @@ int request_estimate(const struct request *r, struct memory_estimate *e,
                      struct err *err)
 {
     return reversed_applies(&r->memory)
-               ? reversed_estimate(e, r->outline.model, &r->memory, err)
-               : memory_estimate(e, r->outline.model, r->stored, &r->memory, err);
+               ? reversed_estimate(e, r->summary.model, &r->memory, err)
+               : memory_estimate(e, r->summary.model, r->stored, &r->memory, err);
 }
 
 bool request_fits(const struct request *r, const struct memory_estimate *e)
@@ -696,10 +696,10 @@ static void add_chunk_obstacle(struct str *out, const struct request *r)
 {
     long long need = (long long)r->memory.mesh.size[MESH_PP] * r->chunks;
 
-    if (need > model_layers(r->outline.model))
+    if (need > model_layers(r->summary.model))
         str_addf(out, "--schedule %s: %d x %d chunks need as many layers, of %d\n",
                  order_names[r->schedule], r->memory.mesh.size[MESH_PP], r->chunks,
-                 model_layers(r->outline.model));
+                 model_layers(r->summary.model));
 }
 
 /* --hsdp must divide the number of ranks that share the weights. */
@@ -725,10 +725,10 @@ char *request_obstacles_dup(const struct request *r)
 
         size[a] = r->memory.mesh.size[a];
         if (mesh_set(&one, size, NULL, &e) < 0 ||
-            model_check_mesh(r->outline.model, &one, &e) < 0)
+            model_check_mesh(r->summary.model, &one, &e) < 0)
             str_addf(&out, "%s\n", e.text);
     }
-    if (!out.len && model_check_mesh(r->outline.model, &r->memory.mesh, &e) < 0)
+    if (!out.len && model_check_mesh(r->summary.model, &r->memory.mesh, &e) < 0)
         str_addf(&out, "%s\n", e.text);
     if (r->memory.train && r->memory.offload == OFFLOAD_PARAMS && r->memory.zero < 3)
         str_addf(&out, "--offload params: needs --zero 3\n");

@@ -126,7 +126,7 @@ struct request {
     struct {
         uint64_t compute_bytes, kv_bytes, grad_bytes; /* 0: not given */
     } given;
-    struct outline outline;
+    struct summary summary;
     const char *path, *family; /* of the model; of --family, or NULL */
     enum dtype *stored;        /* types of the checkpoint's tensors, or NULL */
     struct memory_options memory;

@@ -103,7 +103,7 @@ static bool shards(const struct mesh *m)
 
 struct fewest {
     struct request *r;
-    struct anatomies ranks; /* of rank 0 at the current tp and ep */
+    struct costmodels ranks; /* of rank 0 at the current tp and ep */
     int tp, ep;
     bool even; /* axes must divide heads and tokens */
 };
@@ -113,15 +113,16 @@ static bool first_fits(struct fewest *f)
 {
     const struct memory_options *o = &f->r->memory;
     const int origin[MESH_NAXES] = { 0 };
-    const struct anatomy *first;
+    const struct costmodel *first;
     struct rank_memory one;
     struct err err = { 0 };
 
     if (f->tp != o->mesh.size[MESH_TP] || f->ep != o->mesh.size[MESH_EP])
-        anatomies_clear(&f->ranks);
+        costmodels_clear(&f->ranks);
     f->tp = o->mesh.size[MESH_TP];
     f->ep = o->mesh.size[MESH_EP];
-    first = anatomies_at(&f->ranks, f->r->outline.model, f->r->stored, o, origin, &err);
+    first =
+        costmodels_at(&f->ranks, f->r->summary.model, f->r->stored, o, origin, &err);
     if (!first)
         return false;
     for (int s = 0; s < o->mesh.size[MESH_PP]; s++)
@@ -145,7 +146,7 @@ static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
     size[MESH_DP] = rest;
     if ((rest > 1 && !r->memory.train) ||
         mesh_set(&r->memory.mesh, size, NULL, &err) < 0 ||
-        model_check_mesh(r->outline.model, &r->memory.mesh, &err) < 0)
+        model_check_mesh(r->summary.model, &r->memory.mesh, &err) < 0)
         return false;
     r->memory.zero = shards(&r->memory.mesh) ? 3 : zero;
     ok = request_settle(r, &err) == 0 && first_fits(f) && fits(r, &peak);
@@ -160,7 +161,7 @@ static bool is_even(const struct request *r, enum mesh_axis axis, int n)
 
     if (axis == MESH_SP)
         return r->memory.seq % (uint64_t)n == 0;
-    return axis != MESH_TP || !model_number(r->outline.model, "heads", &heads) ||
+    return axis != MESH_TP || !model_number(r->summary.model, "heads", &heads) ||
            (uint64_t)heads % (uint64_t)n == 0;
 }
 
@@ -209,7 +210,7 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
         found = least / (uint64_t)n <= r->gpu_memory && fits_any(&f, n, n, 0, axes);
         *best = r->memory.mesh;
     }
-    anatomies_clear(&f.ranks);
+    costmodels_clear(&f.ranks);
     r->memory.mesh = was;
     return found;
 }
@@ -217,7 +218,7 @@ static bool fewest(struct request *r, int limit, struct mesh *best)
 /* Adds the number of ranks and M's axes; axes of R's checkpoint are always named. */
 static void add_axes(struct str *out, const struct request *r, const struct mesh *m)
 {
-    const struct checkpoint *c = r->outline.checkpoint;
+    const struct checkpoint *c = r->summary.checkpoint;
 
     str_addf(out, "%d rank%s: --tp %d", m->nranks, m->nranks > 1 ? "s" : "",
              m->size[MESH_TP]);
@@ -507,7 +508,7 @@ int solve_main(const char *program, int argc, char **argv)
         status = cmd_usage(&cmd, "--gpu or --gpu-mem is missing");
         goto out;
     }
-    context = model_context(r.outline.model);
+    context = model_context(r.summary.model);
     mesh_one(&mesh);
     if (what == FOR_BATCH)
         n = largest_batch(&r, 1 << 24);

@@ -12,7 +12,7 @@
 
 struct plan {
     const char *path;
-    struct outline outline;
+    struct summary summary;
     struct mesh mesh; /* its pp is the number of chunks */
     int *stages;
     int chunks;
@@ -28,7 +28,7 @@ struct plan {
 /* Parameters that part S stores, including tied copies. */
 static uint64_t part_params(const struct plan *p, int s)
 {
-    const struct model *m = p->outline.model;
+    const struct model *m = p->summary.model;
     uint64_t total = 0;
 
     for (size_t i = 0; i < m->ntensors; i++) {
@@ -38,7 +38,7 @@ static uint64_t part_params(const struct plan *p, int s)
         cutter_slice(p->cutter[s], i, &slice);
         for (int k = 0; k < m->tensor[i].ndim; k++)
             n *= m->tensor[i].axis[k]->size;
-        if (slice.held && outline_has(m, i))
+        if (slice.held && summary_has(m, i))
             total += n;
     }
     return total;
@@ -84,14 +84,14 @@ static bool holds(const struct plan *p, int s, size_t i)
  * those that another part stores too. */
 static void add_held(struct str *out, const struct plan *p, int s, bool shared)
 {
-    const struct model *m = p->outline.model;
+    const struct model *m = p->summary.model;
     bool any = false;
 
     str_addc(out, '[');
     for (size_t i = 0; i < m->ntensors; i++) {
         bool elsewhere = false;
 
-        if (m->tensor[i].section >= 0 || !outline_has(m, i) || !holds(p, s, i))
+        if (m->tensor[i].section >= 0 || !summary_has(m, i) || !holds(p, s, i))
             continue;
         for (int other = 0; other < p->mesh.size[MESH_PP] && shared; other++)
             elsewhere |= other != s && holds(p, other, i);
@@ -107,7 +107,7 @@ static void add_held(struct str *out, const struct plan *p, int s, bool shared)
 
 static uint64_t bytes_of(const struct plan *p, uint64_t params)
 {
-    return params * (uint64_t)dtype_bits(p->outline.dtype) / 8;
+    return params * (uint64_t)dtype_bits(p->summary.dtype) / 8;
 }
 
 static void print_json(const struct plan *p, int s)
@@ -189,9 +189,9 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
 
     p->balance = o->balance ? o->balance : "layers";
     p->costed = strcmp(p->balance, "params") != 0;
-    if (p->costed && stage_costs(&p->cost, p->outline.model, p->balance, err) < 0)
+    if (p->costed && stage_costs(&p->cost, p->summary.model, p->balance, err) < 0)
         return -1;
-    if (stages_choose(&p->stages, &size[MESH_PP], o, p->chunks, p->outline.model,
+    if (stages_choose(&p->stages, &size[MESH_PP], o, p->chunks, p->summary.model,
                       p->costed ? &p->cost : NULL, err) < 0 ||
         mesh_set(&p->mesh, size, NULL, err) < 0)
         return -1;
@@ -203,16 +203,16 @@ static int open_plan(struct plan *p, const struct stage_options *o, struct err *
     for (int s = 0; s < size[MESH_PP]; s++) {
         int coord[MESH_NAXES] = { [MESH_PP] = s };
 
-        if (cutter_open(&p->cutter[s], p->outline.model, &p->mesh, coord, err) < 0)
+        if (cutter_open(&p->cutter[s], p->summary.model, &p->mesh, coord, err) < 0)
             return -1;
     }
     if (!strcmp(p->balance, "memory") && p->chunks == 1) {
         p->memory = xcalloc((size_t)size[MESH_PP], sizeof(*p->memory));
-        if (stages_by_memory(p->stages, p->memory, p->outline.model, size[MESH_PP],
+        if (stages_by_memory(p->stages, p->memory, p->summary.model, size[MESH_PP],
                              err) < 0)
             return -1;
     }
-    return stage_costs(&p->flops, p->outline.model, "flops", err);
+    return stage_costs(&p->flops, p->summary.model, "flops", err);
 }
 
 static void close_plan(struct plan *p)
@@ -224,7 +224,7 @@ static void close_plan(struct plan *p)
     free(p->memory);
     stage_costs_clear(&p->cost);
     stage_costs_clear(&p->flops);
-    outline_close(&p->outline);
+    summary_close(&p->summary);
 }
 
 int plan_main(const char *program, int argc, char **argv)
@@ -259,9 +259,9 @@ int plan_main(const char *program, int argc, char **argv)
     int ret = -1;
 
     p.path = operand[0];
-    if (outline_open(&p.outline, p.path, &options, &err) < 0)
+    if (summary_open(&p.summary, p.path, &options, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (check_config(&cmd, p.outline.model, KEYS_COSTS, &err) < 0 ||
+    if (check_config(&cmd, p.summary.model, KEYS_COSTS, &err) < 0 ||
         open_plan(&p, &o, &err) < 0)
         goto out;
     if (!json)

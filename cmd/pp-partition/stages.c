@@ -10,7 +10,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/estimate/anatomy.h"
+#include "lib/estimate/costmodel.h"
 #include "lib/estimate/stagecut.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/partition.h"
@@ -65,7 +65,7 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
 
 /* Forward FLOPs per token, averaged over a sequence of CONTEXT tokens. */
 static void sum_flops(struct stage_costs *out, const struct model *m,
-                      const struct anatomy *a, uint64_t context)
+                      const struct costmodel *a, uint64_t context)
 {
     const struct program *p = a->program;
     struct cost_step s = cost_token((double)context);
@@ -74,7 +74,7 @@ static void sum_flops(struct stage_costs *out, const struct model *m,
     for (int i = 0; i < p->ninsts; i++) {
         struct cost c = cost_of(p, &p->inst[i], &s);
 
-        flops[anatomy_unit(a, &p->value[p->inst[i].dst])] += c.products + c.attention;
+        flops[costmodel_unit(a, &p->value[p->inst[i].dst])] += c.products + c.attention;
     }
     for (int i = 0; i < a->nunits; i++)
         *place_of(out, m, &a->unit[i]) += (uint64_t)llround(flops[i]);
@@ -82,7 +82,7 @@ static void sum_flops(struct stage_costs *out, const struct model *m,
 }
 
 static void sum_costs(struct stage_costs *out, const struct model *m,
-                      const struct anatomy *a, enum what what)
+                      const struct costmodel *a, enum what what)
 {
     const uint64_t of_element[] = {
         [PARAMS] = 1, [FLOPS] = 0, [MEMORY] = TRAINED_BYTES, [ACTIVATIONS] = 0
@@ -202,14 +202,14 @@ static int count_costs(struct stage_costs *out, const struct model *m, enum what
                        struct err *err)
 {
     const int origin[MESH_NAXES] = { 0 };
-    struct anatomy *a;
+    struct costmodel *a;
     struct mesh one;
 
     mesh_one(&one);
-    if (anatomy_open(&a, m, &one, origin, NULL, NULL, err) < 0)
+    if (costmodel_open(&a, m, &one, origin, NULL, NULL, err) < 0)
         return -1;
     sum_costs(out, m, a, what);
-    anatomy_close(a);
+    costmodel_close(a);
     return 0;
 }
 
@@ -405,13 +405,13 @@ int stages_by_memory(int *count, double *bytes, const struct model *m, int pp,
     uint64_t *inflight = xcalloc((size_t)pp, sizeof(*inflight));
     const int origin[MESH_NAXES] = { 0 };
     struct memory_options o;
-    struct anatomies all = { 0 };
+    struct costmodels all = { 0 };
     struct rank_memory r;
-    const struct anatomy *a;
+    const struct costmodel *a;
     int ret = -1;
 
     stagecut_training(&o, m, pp, inflight);
-    a = anatomies_at(&all, m, NULL, &o, origin, err);
+    a = costmodels_at(&all, m, NULL, &o, origin, err);
     if (!a || (!bytes && stagecut_memory(count, a, &o, err) < 0))
         goto out;
     o.mesh.stages = count;
@@ -424,7 +424,7 @@ int stages_by_memory(int *count, double *bytes, const struct model *m, int pp,
     }
     ret = 0;
 out:
-    anatomies_clear(&all);
+    costmodels_clear(&all);
     free(inflight);
     return ret;
 }
@@ -520,25 +520,25 @@ int stages_times(double **out, double **bytes, const char *path, const char *fam
     const struct stage_options o = { .pp = ranks, .balance = "flops" };
     const struct checkpoint_options options = { .family_path = families };
     double *time, *held, sum = 0;
-    struct outline outline;
+    struct summary summary;
     int *stages = NULL, parts, ret = -1;
     struct mesh mesh;
 
-    if (outline_open(&outline, path, &options, err) < 0)
+    if (summary_open(&summary, path, &options, err) < 0)
         return -1;
     time = xcalloc((size_t)ranks, sizeof(*time));
     held = xcalloc((size_t)ranks, sizeof(*held));
     mesh_one(&mesh);
-    if (outline.checkpoint && chunks == 1)
-        mesh = outline.checkpoint->mesh;
+    if (summary.checkpoint && chunks == 1)
+        mesh = summary.checkpoint->mesh;
     if (mesh.size[MESH_PP] != ranks * chunks) {
-        if (stages_choose(&stages, &parts, &o, chunks, outline.model, NULL, err) < 0)
+        if (stages_choose(&stages, &parts, &o, chunks, summary.model, NULL, err) < 0)
             goto out;
         mesh.size[MESH_PP] = parts;
         mesh.stages = stages;
     }
-    if (add_costs(time, &mesh, outline.model, FLOPS, rank_of, err) < 0 ||
-        add_costs(held, &mesh, outline.model, ACTIVATIONS, rank_of, err) < 0)
+    if (add_costs(time, &mesh, summary.model, FLOPS, rank_of, err) < 0 ||
+        add_costs(held, &mesh, summary.model, ACTIVATIONS, rank_of, err) < 0)
         goto out;
     for (int r = 0; r < ranks; r++)
         sum += time[r];
@@ -553,7 +553,7 @@ out:
         free(held);
     }
     free(stages);
-    outline_close(&outline);
+    summary_close(&summary);
     return ret;
 }
 

@@ -3,7 +3,7 @@
 #define CMD_PP_PARTITION_STAGES_H
 
 #include "cmd/cmd.h"
-#include "lib/reshard/outline.h"
+#include "lib/reshard/summary.h"
 #include "lib/pipe/calibration.h"
 
 struct stage_options {

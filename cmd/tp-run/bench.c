@@ -345,11 +345,11 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
         start = clock_seconds();
         for (int i = 0; i < b->micro_batches && ret == 0; i++)
             ret = step(r, ids, b->tokens, 0, err);
-        if (ret < 0 || runner_give(r, r->nstages - 1, &done, 1, err) < 0 ||
-            runner_take(r, 0, r->nstages - 1, &done, 1, err) < 0)
+        if (ret < 0 || runner_send(r, r->nstages - 1, &done, 1, err) < 0 ||
+            runner_receive(r, 0, r->nstages - 1, &done, 1, err) < 0)
             return -1;
         for (int i = 1; i < r->nreplicas; i++)
-            if (runner_take(r, i, r->nstages - 1, &done, 1, err) < 0)
+            if (runner_receive(r, i, r->nstages - 1, &done, 1, err) < 0)
                 return -1;
         b->measured = clock_seconds() - start;
     }

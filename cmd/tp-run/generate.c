@@ -259,21 +259,21 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
         if (t->finish == REFUSED)
             continue;
         if (replica == r->replica && replica > 0 &&
-            (runner_give(r, last, &n, sizeof(n), err) < 0 ||
-             runner_give(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
-             runner_give(r, last, t->ids.v, n * sizeof(*t->ids.v), err) < 0))
+            (runner_send(r, last, &n, sizeof(n), err) < 0 ||
+             runner_send(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
+             runner_send(r, last, t->ids.v, n * sizeof(*t->ids.v), err) < 0))
             return -1;
         if (replica == 0 || r->world->rank != 0)
             continue;
-        if (runner_take(r, replica, last, &n, sizeof(n), err) < 0 ||
-            runner_take(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
+        if (runner_receive(r, replica, last, &n, sizeof(n), err) < 0 ||
+            runner_receive(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
             return -1;
         t->finish = n ? UNFINISHED : end_of(g, t->prompt->n, 0);
         for (uint64_t k = 0; k < n; k++) {
             double seconds = t->seconds;
             int32_t id;
 
-            if (runner_take(r, replica, last, &id, sizeof(id), err) < 0)
+            if (runner_receive(r, replica, last, &id, sizeof(id), err) < 0)
                 return -1;
             add_id(g, t, id);
             t->seconds = seconds;

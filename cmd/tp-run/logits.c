@@ -139,9 +139,9 @@ static int take_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
         if (replica == 0 && stage == 0)
             continue;
-        if (runner_take(r, replica, stage, &rows, sizeof(rows), err) < 0 ||
+        if (runner_receive(r, replica, stage, &rows, sizeof(rows), err) < 0 ||
             open_result(l, p, at, i, rows, &x, &bytes, err) < 0 ||
-            runner_take(r, replica, stage, x, bytes, err) < 0)
+            runner_receive(r, replica, stage, x, bytes, err) < 0)
             return -1;
     }
     return 0;
@@ -179,8 +179,8 @@ static int give_outputs(void *arg, const struct scheduler_part *part, struct err
             continue;
         }
         bytes = rows * v->whole_cols * sizeof(*made);
-        if (runner_give(r, r->stage, &n, sizeof(n), err) < 0 ||
-            runner_give(r, r->stage, made, bytes, err) < 0)
+        if (runner_send(r, r->stage, &n, sizeof(n), err) < 0 ||
+            runner_send(r, r->stage, made, bytes, err) < 0)
             return -1;
     }
     return 0;

@@ -137,12 +137,12 @@ static int hand_over(struct outputs *o, size_t end, struct err *err)
         int ret = 0;
 
         if (!x && !o->inputs->v[at].bad) {
-            if (runner_take(r, replica, stage, &n, sizeof(n), err) < 0)
+            if (runner_receive(r, replica, stage, &n, sizeof(n), err) < 0)
                 return -1;
             rows = (size_t)n;
             x = o->made[at] = mem_alloc(rows * cols * sizeof(*x) + 1, o->name, err);
             if (!x ||
-                runner_take(r, replica, stage, x, rows * cols * sizeof(*x), err) < 0)
+                runner_receive(r, replica, stage, x, rows * cols * sizeof(*x), err) < 0)
                 return -1;
         }
         ret = o->done(o->arg, at, x, rows, cols, err);
@@ -188,9 +188,9 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
         o->nmade[at] = (size_t)n;
         return 0;
     }
-    ret = runner_give(r, r->stage, &n, sizeof(n), err) < 0
+    ret = runner_send(r, r->stage, &n, sizeof(n), err) < 0
               ? -1
-              : runner_give(r, r->stage, room, n * v->whole_cols * sizeof(*room), err);
+              : runner_send(r, r->stage, room, n * v->whole_cols * sizeof(*room), err);
     free(room);
     return ret;
 }

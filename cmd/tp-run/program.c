@@ -6,7 +6,7 @@
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/program/print.h"
-#include "lib/reshard/outline.h"
+#include "lib/reshard/summary.h"
 
 enum { MOST_TOKENS = 512 };
 
@@ -40,7 +40,7 @@ static int build(struct program **out, const struct model *m, const struct mesh 
     return program_build(out, m, mesh, coord, &opt, err);
 }
 
-static int print_rank(const struct request *r, const struct outline *o,
+static int print_rank(const struct request *r, const struct summary *o,
                       const struct mesh *mesh, int rank, struct err *err)
 {
     uint64_t tokens = r->tokens ? r->tokens : model_context(o->model);
@@ -70,7 +70,7 @@ static int print_rank(const struct request *r, const struct outline *o,
 }
 
 /* Prints rank 0 of each stage, or the requested rank. */
-static int print_ranks(const struct request *r, const struct outline *o,
+static int print_ranks(const struct request *r, const struct summary *o,
                        const struct mesh *mesh, struct err *err)
 {
     if (r->rank_given && (r->rank < 0 || r->rank >= mesh->nranks))
@@ -119,17 +119,17 @@ int program_main(const char *program, int argc, char **argv)
     char **operand = cmd_parse(&cmd, argc, argv);
     struct checkpoint_options options = { .family_file = r.family,
                                           .family_path = family_path(&cmd) };
-    struct outline outline = { 0 };
+    struct summary summary = { 0 };
     struct err err = { 0 };
     struct mesh mesh;
     int ret = -1;
 
-    if (outline_open(&outline, operand[0], &options, &err) < 0)
+    if (summary_open(&summary, operand[0], &options, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (mesh_from_options(&mesh, &r.mesh,
-                          outline.checkpoint ? &outline.checkpoint->mesh : NULL,
+                          summary.checkpoint ? &summary.checkpoint->mesh : NULL,
                           &err) == 0)
-        ret = print_ranks(&r, &outline, &mesh, &err);
-    outline_close(&outline);
+        ret = print_ranks(&r, &summary, &mesh, &err);
+    summary_close(&summary);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -60,7 +60,7 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     if (!part->last ||
         (part->text + 1 < s->nwindows && s->document[part->text + 1] == at))
         return 0;
-    return runner_give(s->runner, s->runner->nstages - 1, r, sizeof(*r), err);
+    return runner_send(s->runner, s->runner->nstages - 1, r, sizeof(*r), err);
 }
 
 static void print_result(const struct score *s, const struct input *in,
@@ -105,8 +105,8 @@ static int print_until(struct score *s, size_t end, struct err *err)
         if (s->inputs.v[i].bad && s->session->opt.json)
             inputs_print_bad(&s->inputs, i);
         if (!s->inputs.v[i].bad) {
-            if (runner_take(r, replica, r->nstages - 1, &s->result[i],
-                            sizeof(*s->result), err) < 0)
+            if (runner_receive(r, replica, r->nstages - 1, &s->result[i],
+                               sizeof(*s->result), err) < 0)
                 return -1;
             print_result(s, &s->inputs.v[i], &s->result[i]);
         }

@@ -468,7 +468,7 @@ static int set_comm(struct session *s, struct err *err)
     if (strcmp(how, "nccl") != 0)
         return err_set(err, ERR_USAGE, "--comm: expected auto, host or nccl, not '%s'",
                        how);
-    if (!s->machine.ops->exchange)
+    if (!s->machine.ops->collectives)
         return err_set(err, ERR_USAGE, "--comm nccl: backend %s does not use it",
                        s->machine.ops->name);
     wires->mode = WIRES_MUST;

@@ -544,7 +544,7 @@ int kernel_xielu_weight(struct device *d, const struct call *c, struct err *err)
 {
     const float *g = c->x[0].data, *x = c->x[1].data;
     size_t n = rows_of(&c->x[0]) * c->x[0].cols;
-    bool above = c->inst->number != 0;
+    bool above = c->inst->scalar != 0;
     double sum = 0;
     float wide, *y = c->y.data;
 
@@ -616,7 +616,7 @@ int kernel_softcap_back(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
     return run_elements(d, c, some_caps,
-                        (struct elements){ .number = (float)c->inst->number });
+                        (struct elements){ .number = (float)c->inst->scalar });
 }
 
 int kernel_clip_back(struct device *d, const struct call *c, struct err *err)

@@ -102,7 +102,7 @@ static int kernel_xielu(struct device *d, const struct call *c, struct err *err)
 static int kernel_scale(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_scale(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    cpu_scale(d, result(c), source(c, 0), c->inst->scalar, count_of(&c->y));
     return 0;
 }
 
@@ -130,7 +130,7 @@ static int kernel_softmax(struct device *d, const struct call *c, struct err *er
 static int kernel_softcap(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_softcap(d, result(c), source(c, 0), c->inst->number, count_of(&c->y));
+    cpu_softcap(d, result(c), source(c, 0), c->inst->scalar, count_of(&c->y));
     return 0;
 }
 
@@ -770,7 +770,7 @@ static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
 
 static int kernel_row_stats(struct device *d, const struct call *c, struct err *err)
 {
-    enum rows kind = c->program->value[c->inst->dst].rows;
+    enum row_kind kind = c->program->value[c->inst->dst].rows;
     const int32_t *target = c->step->target[kind];
     size_t rows = rows_of(&c->y), cols = c->x[0].cols;
     struct row_stats *y = c->y.data;

@@ -100,7 +100,7 @@ struct device_group;
 
 enum { DEVICE_GROUP_ID = 128 };
 
-struct device_exchange {
+struct device_collectives {
     const char *name;
     /* Returns whether D can take part.  Called once, before the other functions.
      * SHARED: several ranks use one device.  A rank that is inactive for LIMIT_S
@@ -166,8 +166,9 @@ struct backend {
     /* Executes R; returns 1, or 0 if R is stale and must be recorded again. */
     int (*replay)(struct device *d, const struct recording *r, struct err *err);
     void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
-    kernel *const *kernel;                  /* [OP_COUNT]; NULL for collectives */
-    const struct device_exchange *exchange; /* NULL: collectives go through the host */
+    kernel *const *kernel; /* [OP_COUNT]; NULL for collectives */
+    const struct device_collectives
+        *collectives; /* NULL: collectives go through the host */
 };
 
 extern const struct backend backend_cpu, backend_cuda;

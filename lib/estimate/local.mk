@@ -1,6 +1,6 @@
 # lib/estimate - memory and time predicted
 lib_libshardutils_a_SOURCES += \
-    %D%/anatomy.c %D%/anatomy.h \
+    %D%/costmodel.c %D%/costmodel.h \
     %D%/backward.c %D%/backward.h \
     %D%/bubble.c %D%/bubble.h \
     %D%/gpu.c %D%/gpu.h \

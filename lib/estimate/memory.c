@@ -99,7 +99,7 @@ static void add_states(struct tally out[MEMORY_CATEGORIES], struct tally *host,
     tally_add(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_OPTIMIZER], state);
 }
 
-static void add_cache(struct tally *out, const struct anatomy *a,
+static void add_cache(struct tally *out, const struct costmodel *a,
                       const struct memory_options *o, const struct part *p)
 {
     uint64_t sequences = tally_times(out, o->micro_batch, o->micro_batches);
@@ -143,7 +143,8 @@ static uint64_t step_tokens(struct tally *over, const struct memory_options *o,
 
 /* One step of inference: the arena of the program's values; logits are listed apart. */
 static void add_step(struct tally *activations, struct tally *logits,
-                     const struct anatomy *a, const struct memory_options *o, bool last)
+                     const struct costmodel *a, const struct memory_options *o,
+                     bool last)
 {
     uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
     uint64_t bytes;
@@ -191,24 +192,24 @@ static uint64_t messages_at_once(const struct memory_options *o, int stage)
     return n;
 }
 
-static void add_messages(struct tally *out, const struct anatomy *a,
+static void add_messages(struct tally *out, const struct costmodel *a,
                          const struct memory_options *o, const struct part *p,
                          int stage)
 {
-    uint64_t border = 0;
+    uint64_t boundary = 0;
 
     for (int i = 0; i < p->nslices; i++) {
         const struct unit *u = &a->unit[p->slice[i].first];
 
-        if (u->layer >= 0 && u->kept.border > border)
-            border = u->kept.border;
+        if (u->layer >= 0 && u->kept.boundary > boundary)
+            boundary = u->kept.boundary;
     }
     tally_add3(out, tally_times(out, messages_at_once(o, stage), part_tokens(out, o)),
-               part_columns(o, border), o->compute_bytes);
+               part_columns(o, boundary), o->compute_bytes);
 }
 
 /* Elements of gathered weights and their gradients on a stage with N elements. */
-static uint64_t gathered_elements(const struct anatomy *a,
+static uint64_t gathered_elements(const struct costmodel *a,
                                   const struct memory_options *o, uint64_t n)
 {
     struct habits h = habits_of(o);
@@ -224,7 +225,7 @@ static uint64_t gathered_elements(const struct anatomy *a,
     return 2 * a->largest; /* the gathered unit and its gradients */
 }
 
-static void add_comm(struct tally *out, const struct anatomy *a,
+static void add_comm(struct tally *out, const struct costmodel *a,
                      const struct memory_options *o, const struct part *p,
                      const struct weight_sum weights[WEIGHT_CLASSES], int stage)
 {
@@ -252,7 +253,7 @@ static void add_comm(struct tally *out, const struct anatomy *a,
 /* The logit, the copies that softcaps save, and an f32 copy for the loss and its
  * gradient. PyTorch in eager mode makes the log-probabilities and two gradients in
  * f32. */
-uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o)
+uint64_t memory_of_logit(const struct costmodel *a, const struct memory_options *o)
 {
     uint64_t value = o->compute_bytes * (1 + a->caps);
 
@@ -314,7 +315,7 @@ static bool settle_training(struct rank_memory *out, const struct memory_options
     return ok;
 }
 
-bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
+bool memory_of_stage(struct rank_memory *out, const struct costmodel *a,
                      const struct memory_options *o, int stage)
 {
     struct part p;
@@ -384,7 +385,7 @@ static struct rank_memory *find_kind(struct memory_estimate *e,
 
 /* Adds the ranks at tensor and expert coordinate COORD on all stages, COPIES of
  * each. */
-static int add_stages(struct memory_estimate *e, const struct anatomy *a,
+static int add_stages(struct memory_estimate *e, const struct costmodel *a,
                       const struct memory_options *o, const int coord[MESH_NAXES],
                       uint64_t copies, struct err *err)
 {
@@ -407,9 +408,9 @@ enum fold memory_fold(enum order order)
                                                               : FOLD_NONE;
 }
 
-struct anatomy_options memory_anatomy(const struct memory_options *o)
+struct costmodel_options memory_costmodel(const struct memory_options *o)
 {
-    return (struct anatomy_options){
+    return (struct costmodel_options){
         .training = o->train,
         .lora = o->lora_rank > 0,
         .targets = o->lora_targets,
@@ -423,24 +424,24 @@ struct anatomy_options memory_anatomy(const struct memory_options *o)
 
 struct known {
     struct share *share;
-    struct anatomy *anatomy;
+    struct costmodel *costmodel;
 };
 
-const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
-                                   const enum dtype *stored,
-                                   const struct memory_options *o,
-                                   const int coord[MESH_NAXES], struct err *err)
+const struct costmodel *costmodels_at(struct costmodels *all, const struct model *m,
+                                      const enum dtype *stored,
+                                      const struct memory_options *o,
+                                      const int coord[MESH_NAXES], struct err *err)
 {
-    const struct anatomy_options options = memory_anatomy(o);
+    const struct costmodel_options options = memory_costmodel(o);
     struct share *share = model_shares(m, &o->mesh, coord);
-    struct anatomy *a;
+    struct costmodel *a;
 
     for (size_t i = 0; i < all->n; i++)
         if (same_share(m, all->known[i].share, share)) {
             free(share);
-            return all->known[i].anatomy;
+            return all->known[i].costmodel;
         }
-    if (anatomy_open(&a, m, &o->mesh, coord, stored, &options, err) < 0) {
+    if (costmodel_open(&a, m, &o->mesh, coord, stored, &options, err) < 0) {
         free(share);
         return NULL;
     }
@@ -458,8 +459,8 @@ static bool covers(const struct model *m, const struct share *a, const struct sh
     return true;
 }
 
-int anatomies_all(struct anatomies *all, const struct model *m,
-                  const struct memory_options *o, struct err *err)
+int costmodels_all(struct costmodels *all, const struct model *m,
+                   const struct memory_options *o, struct err *err)
 {
     int tp = o->mesh.size[MESH_TP], ranks = tp * o->mesh.size[MESH_EP], n = 0, ret = 0;
     struct share **share = xcalloc((size_t)ranks, sizeof(*share));
@@ -485,7 +486,7 @@ int anatomies_all(struct anatomies *all, const struct model *m,
             [MESH_TP] = rank[k] % tp, [MESH_EP] = rank[k] / tp
         };
 
-        if (ret == 0 && !anatomies_at(all, m, NULL, o, coord, err))
+        if (ret == 0 && !costmodels_at(all, m, NULL, o, coord, err))
             ret = -1;
         free(share[k]);
     }
@@ -494,25 +495,25 @@ int anatomies_all(struct anatomies *all, const struct model *m,
     return ret;
 }
 
-const struct anatomy *anatomies_get(const struct anatomies *all, size_t i)
+const struct costmodel *costmodels_get(const struct costmodels *all, size_t i)
 {
-    return i < all->n ? all->known[i].anatomy : NULL;
+    return i < all->n ? all->known[i].costmodel : NULL;
 }
 
-void anatomies_drop_programs(struct anatomies *all)
+void costmodels_drop_programs(struct costmodels *all)
 {
     for (size_t i = 0; i < all->n; i++)
-        anatomy_drop_program(all->known[i].anatomy);
+        costmodel_drop_program(all->known[i].costmodel);
 }
 
-void anatomies_clear(struct anatomies *all)
+void costmodels_clear(struct costmodels *all)
 {
     for (size_t i = 0; i < all->n; i++) {
-        anatomy_close(all->known[i].anatomy);
+        costmodel_close(all->known[i].costmodel);
         free(all->known[i].share);
     }
     free(all->known);
-    *all = (struct anatomies){ 0 };
+    *all = (struct costmodels){ 0 };
 }
 
 int memory_estimate(struct memory_estimate *e, const struct model *m,
@@ -520,7 +521,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
                     struct err *err)
 {
     struct memory_estimate made = { 0 };
-    struct anatomies all = { 0 };
+    struct costmodels all = { 0 };
     int ret = -1;
 
     if (model_check_mesh(m, &o->mesh, err) < 0)
@@ -528,7 +529,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
     for (int ep = 0; ep < o->mesh.size[MESH_EP]; ep++)
         for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++) {
             const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
-            const struct anatomy *a = anatomies_at(&all, m, stored, o, coord, err);
+            const struct costmodel *a = costmodels_at(&all, m, stored, o, coord, err);
 
             if (!a || add_stages(&made, a, o, coord,
                                  (uint64_t)o->mesh.size[MESH_DP] *
@@ -543,7 +544,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
     *e = made;
     ret = 0;
 out:
-    anatomies_clear(&all);
+    costmodels_clear(&all);
     if (ret < 0)
         memory_estimate_clear(&made);
     return ret;

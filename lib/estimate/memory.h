@@ -8,10 +8,10 @@
 #ifndef LIB_ESTIMATE_MEMORY_H
 #define LIB_ESTIMATE_MEMORY_H
 
-#include "lib/estimate/anatomy.h"
+#include "lib/estimate/costmodel.h"
 #include "lib/estimate/weighttype.h"
 #include "lib/pipe/order.h"
-#include "lib/reshard/outline.h"
+#include "lib/reshard/summary.h"
 
 enum memory_category {
     MEMORY_WEIGHTS,
@@ -149,35 +149,35 @@ void memory_estimate_clear(struct memory_estimate *e);
 /* Which stages a rank has under ORDER. */
 enum fold memory_fold(enum order order);
 
-/* The options of an anatomy for O. */
-struct anatomy_options memory_anatomy(const struct memory_options *o);
+/* The options of a costmodel for O. */
+struct costmodel_options memory_costmodel(const struct memory_options *o);
 
-/* The anatomies of a mesh's ranks; ranks with equal shards share one. */
-struct anatomies {
+/* The costmodels of a mesh's ranks; ranks with equal shards share one. */
+struct costmodels {
     struct known *known;
     size_t n;
 };
-/* The anatomy of the rank at COORD of O's mesh, borrowed; NULL with *err set. */
-const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
-                                   const enum dtype *stored,
-                                   const struct memory_options *o,
-                                   const int coord[MESH_NAXES], struct err *err);
-/* Makes the anatomies of all tp and ep ranks of O's mesh, rank 0's first.  In training,
- * ranks that have no more of anything than another one are left out: they need no more
- * bytes. */
-MUST_CHECK int anatomies_all(struct anatomies *all, const struct model *m,
-                             const struct memory_options *o, struct err *err);
-/* The I'th anatomy, or NULL. */
-const struct anatomy *anatomies_get(const struct anatomies *all, size_t i);
-/* Frees their programs (anatomy_drop_program). */
-void anatomies_drop_programs(struct anatomies *all);
-void anatomies_clear(struct anatomies *all);
+/* The costmodel of the rank at COORD of O's mesh, borrowed; NULL with *err set. */
+const struct costmodel *costmodels_at(struct costmodels *all, const struct model *m,
+                                      const enum dtype *stored,
+                                      const struct memory_options *o,
+                                      const int coord[MESH_NAXES], struct err *err);
+/* Makes the costmodels of all tp and ep ranks of O's mesh, rank 0's first.  In
+ * training, ranks that have no more of anything than another one are left out: they
+ * need no more bytes. */
+MUST_CHECK int costmodels_all(struct costmodels *all, const struct model *m,
+                              const struct memory_options *o, struct err *err);
+/* The I'th costmodel, or NULL. */
+const struct costmodel *costmodels_get(const struct costmodels *all, size_t i);
+/* Frees their programs (costmodel_drop_program). */
+void costmodels_drop_programs(struct costmodels *all);
+void costmodels_clear(struct costmodels *all);
 
 /* Bytes per logit at the loss, with everything that the loss makes of it. */
-uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o);
-/* Estimates one rank, with anatomy A, on stage STAGE; sets all of *out but coord and
+uint64_t memory_of_logit(const struct costmodel *a, const struct memory_options *o);
+/* Estimates one rank, with costmodel A, on stage STAGE; sets all of *out but coord and
  * count. False on overflow. */
-bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
+bool memory_of_stage(struct rank_memory *out, const struct costmodel *a,
                      const struct memory_options *o, int stage);
 
 #endif

@@ -9,7 +9,8 @@
 
 /* ---- layers ---- */
 
-struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage)
+struct part part_of(const struct costmodel *a, const struct memory_options *o,
+                    int stage)
 {
     int nlayers = model_layers(a->model) ? model_layers(a->model) : 1;
     int pp = o->mesh.size[MESH_PP];
@@ -27,7 +28,7 @@ struct part part_of(const struct anatomy *a, const struct memory_options *o, int
 }
 
 /* Adds the units of RUN whose depth is in [FROM, TO). */
-static void add_slice(struct part *p, const struct anatomy *a,
+static void add_slice(struct part *p, const struct costmodel *a,
                       const struct unit_run *run, int from, int to)
 {
     int depth = a->unit[run->first].depth;
@@ -40,8 +41,8 @@ static void add_slice(struct part *p, const struct anatomy *a,
     p->sections |= UINT64_C(1) << a->unit[run->first].index;
 }
 
-void part_open(struct part *p, const struct anatomy *a, const struct memory_options *o,
-               int stage)
+void part_open(struct part *p, const struct costmodel *a,
+               const struct memory_options *o, int stage)
 {
     int low, high, from, to;
 
@@ -83,7 +84,7 @@ static void add_sum(struct weight_sum *out, const struct weight_sum *from, uint6
 }
 
 void part_weights(struct weight_sum out[WEIGHT_CLASSES], const struct part *p,
-                  const struct anatomy *a)
+                  const struct costmodel *a)
 {
     memset(out, 0, WEIGHT_CLASSES * sizeof(*out));
     for (int i = 0; i < p->nslices; i++)

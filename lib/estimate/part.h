@@ -6,7 +6,7 @@
 #ifndef LIB_ESTIMATE_PART_H
 #define LIB_ESTIMATE_PART_H
 
-#include "lib/estimate/anatomy.h"
+#include "lib/estimate/costmodel.h"
 #include "lib/estimate/memory.h"
 #include "lib/estimate/tally.h"
 
@@ -19,16 +19,17 @@ struct part {
 };
 
 /* Sets the ranges only. */
-struct part part_of(const struct anatomy *a, const struct memory_options *o, int stage);
+struct part part_of(const struct costmodel *a, const struct memory_options *o,
+                    int stage);
 /* Sets all fields; release with part_clear. */
-void part_open(struct part *p, const struct anatomy *a, const struct memory_options *o,
-               int stage);
+void part_open(struct part *p, const struct costmodel *a,
+               const struct memory_options *o, int stage);
 void part_clear(struct part *p);
 /* True if the part, opened, holds C. */
 bool part_holds(const struct part *p, const struct common *c);
 /* Sums its weights over units and common tensors. */
 void part_weights(struct weight_sum out[WEIGHT_CLASSES], const struct part *p,
-                  const struct anatomy *a);
+                  const struct costmodel *a);
 
 /* Number of ranks with the same weights of CLASS; number of ranks over which ZeRO
  * shards a state of CLASS. */

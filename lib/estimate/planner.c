@@ -51,10 +51,10 @@ struct search {
     struct planner_result *out;
     struct bubbles bubbles;
     struct training_cache known;
-    struct anatomies ranks;        /* of the current tp and ep */
+    struct costmodels ranks;       /* of the current tp and ep */
     const struct profile *profile; /* of rank 0 of these */
     const int *run;                /* [nlayers]: see runs_new */
-    struct anatomies *taken;       /* [nprofiles]: those of every tp and ep tried */
+    struct costmodels *taken;      /* [nprofiles]: those of every tp and ep tried */
     struct profile **profiles;
     int **runs;
     size_t nprofiles;
@@ -81,9 +81,9 @@ static void reject(struct search *s, enum planner_rule rule)
 static bool stage_fits(const struct search *s, struct memory_options *o, int stage,
                        struct planned *p)
 {
-    const struct anatomy *a;
+    const struct costmodel *a;
 
-    for (size_t i = 0; (a = anatomies_get(&s->ranks, i)); i++) {
+    for (size_t i = 0; (a = costmodels_get(&s->ranks, i)); i++) {
         struct rank_memory r;
 
         if (!memory_of_stage(&r, a, o, stage) || r.total > s->o->gpu_memory)
@@ -97,13 +97,13 @@ static bool stage_fits(const struct search *s, struct memory_options *o, int sta
 
 /* For each depth the first layer of the run of identical layers it is in, on every
  * rank; a section between stacks ends a run. */
-static int *runs_new(const struct anatomies *ranks, int ndepths)
+static int *runs_new(const struct costmodels *ranks, int ndepths)
 {
     int *run = xcalloc((size_t)ndepths + 1, sizeof(*run));
     bool *begins = xcalloc((size_t)ndepths + 1, sizeof(*begins));
-    const struct anatomy *a;
+    const struct costmodel *a;
 
-    for (size_t k = 0; (a = anatomies_get(ranks, k)); k++)
+    for (size_t k = 0; (a = costmodels_get(ranks, k)); k++)
         for (int i = 0; i < a->nunits; i++) {
             const struct unit *u = &a->unit[i], *v = i ? u - 1 : NULL;
             bool inner = u->depth > 0 && u->depth < ndepths - 1;
@@ -135,8 +135,8 @@ static bool is_less(const struct search *s, const struct memory_options *o, int 
     if (stage < 1 + (o->fold != FOLD_NONE) ||
         (o->inflight && o->inflight[stage] > o->inflight[stage - 1]))
         return false;
-    now = part_of(anatomies_get(&s->ranks, 0), o, stage);
-    before = part_of(anatomies_get(&s->ranks, 0), o, stage - 1);
+    now = part_of(costmodels_get(&s->ranks, 0), o, stage);
+    before = part_of(costmodels_get(&s->ranks, 0), o, stage - 1);
     for (int k = 0; k < now.n; k++) {
         const int *a = k ? now.first : before.first, *b = k ? before.first : now.first;
         const int *n = k ? before.count : now.count;
@@ -364,16 +364,16 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
     }
 }
 
-/* Makes the anatomies of MESH's tp and ep; they live until the end of the search. */
+/* Makes the costmodels of MESH's tp and ep; they live until the end of the search. */
 static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
 {
     struct memory_options o = s->o->start;
-    struct anatomies ranks = { 0 };
+    struct costmodels ranks = { 0 };
     size_t n = s->nprofiles;
 
     o.mesh = *mesh;
-    if (anatomies_all(&ranks, s->m, &o, err) < 0) {
-        anatomies_clear(&ranks);
+    if (costmodels_all(&ranks, s->m, &o, err) < 0) {
+        costmodels_clear(&ranks);
         return -1;
     }
     s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
@@ -381,9 +381,9 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     s->runs = xrealloc(s->runs, (n + 1) * sizeof(*s->runs));
     s->run = s->runs[n] = runs_new(&ranks, s->nlayers);
     s->ranks = s->taken[n] = ranks;
-    s->profile = s->profiles[n] = profile_new(anatomies_get(&ranks, 0), &s->o->start);
+    s->profile = s->profiles[n] = profile_new(costmodels_get(&ranks, 0), &s->o->start);
     if (s->o->start.train)
-        anatomies_drop_programs(&s->taken[n]);
+        costmodels_drop_programs(&s->taken[n]);
     s->nprofiles++;
     return 0;
 }
@@ -624,7 +624,7 @@ int planner_search(struct planner_result *out, const struct model *m,
     }
     for (size_t i = 0; i < s.nprofiles; i++) {
         profile_free(s.profiles[i]);
-        anatomies_clear(&s.taken[i]);
+        costmodels_clear(&s.taken[i]);
         free(s.runs[i]);
     }
     free(s.profiles);

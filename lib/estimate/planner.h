@@ -34,11 +34,11 @@ struct planned {
                              * tokens */
     struct pipe_order order;
     uint64_t micro_batch, micro_batches;
-    uint64_t memory;    /* bytes of the largest rank */
-    uint64_t states;    /* bytes of the largest rank's optimizer states */
-    struct step step;   /* one training step; or one token for each sequence */
-    double tokens;      /* tokens/s of all devices */
-    double utilisation; /* MFU: model FLOPs / peak of all devices; training */
+    uint64_t memory;       /* bytes of the largest rank */
+    uint64_t states;       /* bytes of the largest rank's optimizer states */
+    struct step_time step; /* one training step; or one token for each sequence */
+    double tokens;         /* tokens/s of all devices */
+    double utilisation;    /* MFU: model FLOPs / peak of all devices; training */
     const struct profile *profile; /* private */
     bool simulated;                /* private: step is exact, not a bound */
 };

@@ -8,7 +8,7 @@
 #include "lib/base/str.h"
 
 struct cut {
-    const struct anatomy *a;
+    const struct costmodel *a;
     struct memory_options o; /* its mesh.stages is count */
     int *count;
     int nlayers;
@@ -50,8 +50,8 @@ static bool fits(struct cut *c, uint64_t limit)
     return true;
 }
 
-int stagecut_memory(int *count, const struct anatomy *a, const struct memory_options *o,
-                    struct err *err)
+int stagecut_memory(int *count, const struct costmodel *a,
+                    const struct memory_options *o, struct err *err)
 {
     struct cut c = {
         .a = a, .o = *o, .count = count, .nlayers = model_layers(a->model)

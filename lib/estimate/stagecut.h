@@ -11,7 +11,7 @@
  * largest stage is as small as possible; earlier stages take as many layers as that
  * allows. Each stage has at least one layer.  ERR_NO if there are too few layers, or
  * O's stages are not one range of layers each. */
-MUST_CHECK int stagecut_memory(int *count, const struct anatomy *a,
+MUST_CHECK int stagecut_memory(int *count, const struct costmodel *a,
                                const struct memory_options *o, struct err *err);
 
 /* Parses "N,N,...", the layers of each of PP stages, NLAYERS in all, to COUNT[PP]. */

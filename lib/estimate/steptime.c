@@ -138,9 +138,9 @@ static double routed_seconds(const struct profile *p, const struct machine *m,
 
 /* Seconds of communication over sp and ep for TOKENS of W in the forward pass.  A ring
  * over sp overlaps with ATTENTION seconds of attention. */
-static double exchange_seconds(const struct profile *p, const struct machine *m,
-                               const struct memory_options *o, const struct work *w,
-                               double tokens, double attention)
+static double all_to_all_seconds(const struct profile *p, const struct machine *m,
+                                 const struct memory_options *o, const struct work *w,
+                                 double tokens, double attention)
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
@@ -166,9 +166,9 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
 
 /* Seconds of one rank and one micro-batch. */
 struct rank_times {
-    double forward, back;                     /* compute of both passes */
-    double sums, exchange;                    /* collectives of a forward pass */
-    double again, again_sums, again_exchange; /* recomputation */
+    double forward, back;                       /* compute of both passes */
+    double sums, all_to_all;                    /* collectives of a forward pass */
+    double again, again_sums, again_all_to_all; /* recomputation */
     double weight; /* compute of the weight gradients, part of back */
 };
 
@@ -212,14 +212,14 @@ static void find_times(struct rank_known *k, const struct profile *p,
         m->backward * (step_back(plain, attention) - tokens * all.frozen / m->product);
     t.weight = m->backward * (tokens * (all.products - all.frozen) / m->product);
     t.sums = tensor_seconds(m, o, &all, tokens);
-    t.exchange = exchange_seconds(p, m, o, &all, tokens, attention);
+    t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens, attention);
     attention = tokens * again.attention / m->attention;
     if (o->recompute == RECOMPUTE_SELECTIVE)
         t.again = attention + tokens * again.scores / m->memory;
     if (o->recompute == RECOMPUTE_FULL) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;
         t.again_sums = tensor_seconds(m, o, &again, tokens);
-        t.again_exchange = exchange_seconds(p, m, o, &again, tokens, attention);
+        t.again_all_to_all = all_to_all_seconds(p, m, o, &again, tokens, attention);
     }
     k->t = t;
 }
@@ -246,13 +246,13 @@ static struct rank_times rank_times(struct rank_known *k, const struct profile *
 
 static double forward_of(const struct rank_times *t)
 {
-    return t->forward + t->sums + t->exchange;
+    return t->forward + t->sums + t->all_to_all;
 }
 
 static double input_of(const struct rank_times *t)
 {
-    return t->back - t->weight + t->sums + t->exchange + t->again + t->again_sums +
-           t->again_exchange;
+    return t->back - t->weight + t->sums + t->all_to_all + t->again + t->again_sums +
+           t->again_all_to_all;
 }
 
 /* Weight elements of a stage without experts; TRAINED: only trained ones. */
@@ -262,7 +262,7 @@ static double stage_weights(const struct profile *p, int first, int count, bool 
     double n = trained ? end->trained - begin->trained : end->weights - begin->weights;
 
     for (int i = 0; i < p->a->ncommons; i++)
-        if (anatomy_holds(p->a, &p->a->common[i], first, count))
+        if (costmodel_holds(p->a, &p->a->common[i], first, count))
             n += (double)(trained ? p->a->common[i].sum.trained
                                   : p->a->common[i].sum.elements);
     return n;
@@ -336,14 +336,14 @@ static double data_seconds(const struct profile *p, const struct machine *m,
 }
 
 /* Paired passes: communication of one pass overlaps with the products of the other. */
-static void hide_exchanges(struct rank_times *t)
+static void overlap_all_to_all(struct rank_times *t)
 {
     double work = t->forward + t->back + t->again;
-    double exchange = 2 * t->exchange + t->again_exchange;
-    double left = exchange > work ? (exchange - work) / exchange : 0;
+    double all_to_all = 2 * t->all_to_all + t->again_all_to_all;
+    double left = all_to_all > work ? (all_to_all - work) / all_to_all : 0;
 
-    t->exchange *= left;
-    t->again_exchange *= left;
+    t->all_to_all *= left;
+    t->again_all_to_all *= left;
 }
 
 /* Duration of the pipeline.  Without BUBBLES a lower bound: the busiest rank's own
@@ -371,7 +371,7 @@ static double pipe_span(const struct memory_options *o, const struct pipe_order 
     return bound;
 }
 
-static bool time_training(struct step *out, const struct profile *p,
+static bool time_training(struct step_time *out, const struct profile *p,
                           const struct machine *m, const struct memory_options *o,
                           const struct pipe_order *order, uint64_t states,
                           struct bubbles *bubbles)
@@ -389,7 +389,7 @@ static bool time_training(struct step *out, const struct profile *p,
         struct rank_times t = rank_times(&known, p, m, o, order, r, &flops);
 
         if (order_pairs(order->order) && pp > 1)
-            hide_exchanges(&t);
+            overlap_all_to_all(&t);
         v[r] = forward_of(&t);
         v[pp + r] = input_of(&t);
         v[2 * pp + r] = t.weight;
@@ -400,14 +400,14 @@ static bool time_training(struct step *out, const struct profile *p,
     }
     times.latency = next.latency;
     times.bandwidth = next.rate;
-    times.message_bytes = tokens * p->border / (o->sequence_parallel ? tp : 1);
+    times.message_bytes = tokens * p->boundary / (o->sequence_parallel ? tp : 1);
     span = pp > 1 ? pipe_span(o, order, &times, bubbles) : most * steps;
     free(v);
     if (span < 0)
         return false;
     out->compute = steps * (busy.forward + busy.back + busy.again);
     out->tensor = steps * (2 * busy.sums + busy.again_sums);
-    out->exchange = steps * (2 * busy.exchange + busy.again_exchange);
+    out->all_to_all = steps * (2 * busy.all_to_all + busy.again_all_to_all);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
     out->data =
         data_seconds(p, m, o, &busy) + step_update_passes * (double)states / m->memory;
@@ -446,21 +446,22 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     if (sp > 1) { /* partial results of each head are reduced */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
 
-        t.exchange = 2.0 * (sp - 1) *
-                     (tokens * w.heads / 2 / sp / over.rate + w.layers * over.latency);
+        t.all_to_all =
+            2.0 * (sp - 1) *
+            (tokens * w.heads / 2 / sp / over.rate + w.layers * over.latency);
     }
     if (o->mesh.size[MESH_EP] > 1) {
         struct memory_options alone = *o;
 
         alone.mesh.size[MESH_SP] = 1;
-        t.exchange += exchange_seconds(p, m, &alone, &w, tokens, 0);
+        t.all_to_all += all_to_all_seconds(p, m, &alone, &w, tokens, 0);
     }
     return t;
 }
 
 /* Micro-batches follow one another through the stages.  A round takes the time of one
  * micro-batch through all stages, or of all micro-batches on the slowest stage. */
-static void time_inference(struct step *out, const struct profile *p,
+static void time_inference(struct step_time *out, const struct profile *p,
                            const struct machine *m, const struct memory_options *o)
 {
     int pp = o->mesh.size[MESH_PP];
@@ -477,17 +478,18 @@ static void time_inference(struct step *out, const struct profile *p,
         most = forward_of(&t);
         busy = t;
     }
-    round += (pp - 1) * (next.latency + (double)o->micro_batch * p->border / next.rate);
+    round +=
+        (pp - 1) * (next.latency + (double)o->micro_batch * p->boundary / next.rate);
     out->compute = steps * busy.forward;
     out->tensor = steps * busy.sums;
-    out->exchange = steps * busy.exchange;
+    out->all_to_all = steps * busy.all_to_all;
     out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;
     /* all ranks of sp have the same tokens */
     out->flops = flops * steps * o->mesh.size[MESH_TP] * o->mesh.size[MESH_EP] *
                  o->mesh.size[MESH_DP];
 }
 
-bool step_time(struct step *out, const struct profile *p, const struct machine *m,
+bool step_time(struct step_time *out, const struct profile *p, const struct machine *m,
                const struct memory_options *o, const struct pipe_order *order,
                uint64_t states, struct bubbles *bubbles)
 {
@@ -497,6 +499,6 @@ bool step_time(struct step *out, const struct profile *p, const struct machine *
     else if (!time_training(out, p, m, o, order, states, bubbles))
         return false;
     out->seconds =
-        out->compute + out->tensor + out->exchange + out->pipeline + out->data;
+        out->compute + out->tensor + out->all_to_all + out->pipeline + out->data;
     return true;
 }

@@ -42,20 +42,20 @@ struct pipe_order {
 };
 
 /* One step; seconds is the sum of the others. */
-struct step {
+struct step_time {
     double seconds;
-    double compute;  /* busiest rank: products and memory traffic */
-    double tensor;   /* busiest rank: collectives over tp */
-    double exchange; /* busiest rank: all-to-alls and rings over sp and ep */
-    double pipeline; /* bubble, and messages between stages */
-    double data;     /* collectives over replicas that are not hidden, and the update */
-    double flops;    /* model FLOPs of all devices: nothing counted twice */
+    double compute;    /* busiest rank: products and memory traffic */
+    double tensor;     /* busiest rank: collectives over tp */
+    double all_to_all; /* busiest rank: all-to-alls and rings over sp and ep */
+    double pipeline;   /* bubble, and messages between stages */
+    double data;  /* collectives over replicas that are not hidden, and the update */
+    double flops; /* model FLOPs of all devices: nothing counted twice */
 };
 
 /* Predicts the time of O under ORDER.  STATES is the bytes of the largest rank's
  * optimizer states.  With BUBBLES NULL the pipeline is not simulated and *out is a
  * lower bound.  False if ORDER does not exist for these numbers. */
-bool step_time(struct step *out, const struct profile *p, const struct machine *m,
+bool step_time(struct step_time *out, const struct profile *p, const struct machine *m,
                const struct memory_options *o, const struct pipe_order *order,
                uint64_t states, struct bubbles *bubbles);
 

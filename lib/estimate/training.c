@@ -81,10 +81,10 @@ static void add_kept(struct tally *out, const struct memory_options *o,
     add_rest(out, o, u, scores ? kept_of_score(o, u) : 0);
 }
 
-static void add_border(struct tally *out, const struct memory_options *o,
-                       const struct unit *u)
+static void add_boundary(struct tally *out, const struct memory_options *o,
+                         const struct unit *u)
 {
-    tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.border),
+    tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.boundary),
                o->compute_bytes);
 }
 
@@ -102,7 +102,7 @@ static void add_saved(struct tally *out, const struct memory_options *o,
         add_kept(out, o, u, o->recompute != RECOMPUTE_SELECTIVE);
         return;
     }
-    add_border(out, o, u);
+    add_boundary(out, o, u);
     if (o->recompute == RECOMPUTE_PRODUCTS) {
         add_columns(out, o, &u->sparse);
         if (o->flash)
@@ -168,7 +168,7 @@ static bool is_known(const struct training_known *k, const struct memory_options
 
 /* bytes_of for A's unit I, from O's cache if there is one. */
 static struct unit_bytes known_bytes(struct tally *over, const struct memory_options *o,
-                                     const struct anatomy *a, int i)
+                                     const struct costmodel *a, int i)
 {
     size_t at = (size_t)i * 8 + (size_t)o->zero * 2 + (o->recompute != RECOMPUTE_NONE);
     struct training_known *k;
@@ -218,7 +218,7 @@ static void add_common_gradients(struct tally *first, struct tally *more, bool *
     }
 }
 
-void training_open(struct training *t, struct tally *over, const struct anatomy *a,
+void training_open(struct training *t, struct tally *over, const struct costmodel *a,
                    const struct memory_options *o, const struct part *p, int stage)
 {
     struct tally one = { 0 };

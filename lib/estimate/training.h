@@ -19,7 +19,7 @@ struct unit_bytes {
 };
 
 /* A cache of unit_bytes for a search: layouts that differ only in schedule and stage
- * have the same.  The anatomies must outlive it; options that are not part of a layout
+ * have the same.  The costmodels must outlive it; options that are not part of a layout
  * must not change. */
 enum { TRAINING_CACHE = 64 };
 struct training_cache {
@@ -36,7 +36,7 @@ struct training_cache {
 };
 
 struct training {
-    const struct anatomy *a;
+    const struct costmodel *a;
     const struct memory_options *o;
     const struct part *part;
     struct unit_bytes *unit; /* [slices of part]: of each unit of the slice */
@@ -45,7 +45,7 @@ struct training {
 };
 
 /* Fills *t for stage STAGE with part P; A, O and P must outlive *t. */
-void training_open(struct training *t, struct tally *over, const struct anatomy *a,
+void training_open(struct training *t, struct tally *over, const struct costmodel *a,
                    const struct memory_options *o, const struct part *p, int stage);
 void training_close(struct training *t);
 

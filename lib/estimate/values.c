@@ -39,7 +39,7 @@ static void mark_gathered(struct values *v, const struct inst *inst)
         v->gathered[values_storage(v, inst->src[0])] = true;
 }
 
-void values_open(struct values *v, struct anatomy *a, bool eager)
+void values_open(struct values *v, struct costmodel *a, bool eager)
 {
     const struct program *p = a->program;
 
@@ -75,7 +75,7 @@ void values_close(struct values *v)
 
 struct unit *values_unit(const struct values *v, int value)
 {
-    return &v->a->unit[anatomy_unit(v->a, &v->a->program->value[value])];
+    return &v->a->unit[costmodel_unit(v->a, &v->a->program->value[value])];
 }
 
 int values_storage(const struct values *v, int value)

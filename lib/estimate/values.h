@@ -2,11 +2,11 @@
 #ifndef LIB_ESTIMATE_VALUES_H
 #define LIB_ESTIMATE_VALUES_H
 
-#include "lib/estimate/anatomy.h"
+#include "lib/estimate/costmodel.h"
 
 struct values {
-    struct anatomy *a;      /* owner of the program */
-    bool eager;             /* see anatomy_options */
+    struct costmodel *a;    /* owner of the program */
+    bool eager;             /* see costmodel_options */
     int *producer;          /* [nvalues]: instruction that makes it, or -1 */
     int *keeper;            /* [nvalues]: instruction that saves it: the first whose
                                derivative reads it; or -1 */
@@ -19,7 +19,7 @@ struct values {
 };
 
 /* Fills *v for A's program; nothing is saved yet.  A must outlive *v. */
-void values_open(struct values *v, struct anatomy *a, bool eager);
+void values_open(struct values *v, struct costmodel *a, bool eager);
 void values_close(struct values *v);
 
 /* The unit that makes VALUE. */

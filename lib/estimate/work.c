@@ -112,7 +112,7 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->repeated += c->products;
 }
 
-/* Adds a collective over tp.  exchange_seconds (steptime.c) covers ep and sp. */
+/* Adds a collective over tp.  all_to_all_seconds (steptime.c) covers ep and sp. */
 static void add_collective(struct work *w, const struct reader *r,
                            const struct inst *inst)
 {
@@ -158,7 +158,7 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
 static void read_instruction(struct reader *r, int i)
 {
     const struct inst *inst = &r->program->inst[i];
-    int u = anatomy_unit(r->p->a, &r->program->value[inst->dst]);
+    int u = costmodel_unit(r->p->a, &r->program->value[inst->dst]);
     const struct unit *unit = &r->p->a->unit[u];
     struct work w = work_of(r, inst);
 
@@ -175,7 +175,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
     for (int i = 0; i < r.program->ninsts; i++)
         if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
-            r.last[anatomy_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
+            r.last[costmodel_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
     for (int i = 0; i < r.program->ninsts; i++) {
         const struct inst *inst = &r.program->inst[i];
 
@@ -188,7 +188,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
 
 /* ---- the model ---- */
 
-struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
+struct profile *profile_new(const struct costmodel *a, const struct memory_options *o)
 {
     struct profile *p = xcalloc(1, sizeof(*p));
     int nlayers = model_layers(a->model);
@@ -201,13 +201,13 @@ struct profile *profile_new(const struct anatomy *a, const struct memory_options
     for (int i = 0; i < a->nunits; i++) {
         const struct unit *u = &a->unit[i];
         struct work w = unit_work(u, o);
-        double border = (double)u->kept.border * (double)o->compute_bytes;
+        double boundary = (double)u->kept.boundary * (double)o->compute_bytes;
 
         work_add(&p->all[u->depth + 1], &w, 1);
         if (u->layer < 0)
             continue;
         work_add(&p->again[u->depth + 1], &w, 1);
-        p->border = border > p->border ? border : p->border;
+        p->boundary = boundary > p->boundary ? boundary : p->boundary;
         if (u->all) {
             p->chosen = (double)u->top / (double)u->all;
             p->top = (double)u->top;

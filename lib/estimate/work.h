@@ -32,25 +32,25 @@ struct work {
 };
 enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
 
-/* The costs of a model for one anatomy, as prefix sums: a stage is a difference.  The
- * anatomy must outlive it. */
+/* The costs of a model for one costmodel, as prefix sums: a stage is a difference.  The
+ * costmodel must outlive it. */
 struct profile {
-    const struct anatomy *a;
+    const struct costmodel *a;
     struct work *all;   /* [depths + 1]: sum over everything before a layer */
     struct work *again; /* the same for full recomputation: layers up to their last
                            saved value, where PyTorch's checkpoint stops recomputing */
     int depths;
-    double border; /* bytes per token at a stage boundary */
-    double least;  /* fewest heads of any layer on this rank */
-    double chosen; /* fraction of all experts that a token uses */
-    double top;    /* experts per token (top-k) */
-    double reach;  /* fraction of the expert groups that the router may choose from */
+    double boundary; /* bytes per token at a stage boundary */
+    double least;    /* fewest heads of any layer on this rank */
+    double chosen;   /* fraction of all experts that a token uses */
+    double top;      /* experts per token (top-k) */
+    double reach;    /* fraction of the expert groups that the router may choose from */
 };
 
 /* The step whose mean row a profile of P describes. */
 struct cost_step work_step(const struct program *p, const struct memory_options *o);
 
-struct profile *profile_new(const struct anatomy *a, const struct memory_options *o);
+struct profile *profile_new(const struct costmodel *a, const struct memory_options *o);
 void profile_free(struct profile *p);
 
 /* TO += SIGN * W. */

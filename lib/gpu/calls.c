@@ -172,12 +172,12 @@ KERNEL(mul)
 
 KERNEL(scale)
 {
-    return elementwise(d, c, GPU_SCALE, c->inst->number, 0, err);
+    return elementwise(d, c, GPU_SCALE, c->inst->scalar, 0, err);
 }
 
 KERNEL(softcap)
 {
-    return elementwise(d, c, GPU_SOFTCAP, c->inst->number, 0, err);
+    return elementwise(d, c, GPU_SOFTCAP, c->inst->scalar, 0, err);
 }
 
 KERNEL(clip)
@@ -642,7 +642,7 @@ static uint64_t parts_of(const struct call *c)
 
 KERNEL(row_stats)
 {
-    enum rows kind = c->program->value[c->inst->dst].rows;
+    enum row_kind kind = c->program->value[c->inst->dst].rows;
 
     gpu_row_stats(c->y.data, source(c, 0), c->step->target[kind], result_rows(c),
                   c->x[0].cols, c->inst->row.first, d->stream);

@@ -384,5 +384,5 @@ const struct backend backend_cuda = {
     .replay = replay,
     .forget = forget,
     .kernel = cuda_kernels,
-    .exchange = &nccl_exchange,
+    .collectives = &nccl_collectives,
 };

@@ -363,7 +363,7 @@ static int receive(struct device_group *g, void *x, size_t bytes, int from,
                    : settle(g, result, "receiving", err);
 }
 
-const struct device_exchange nccl_exchange = {
+const struct device_collectives nccl_collectives = {
     .name = "NCCL",
     .probe = probe,
     .make_id = make_id,

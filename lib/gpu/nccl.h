@@ -9,7 +9,7 @@
 
 #include "lib/device/device.h"
 
-extern const struct device_exchange nccl_exchange;
+extern const struct device_collectives nccl_collectives;
 
 /* Version of the installed library; 0: none, or too old. */
 int nccl_version(void);

@@ -50,7 +50,7 @@ bool build_cuts(const struct builder *b, const struct axis *a)
 }
 
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
-                        enum place place, enum rows rows)
+                        enum place place, enum row_kind rows)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -85,7 +85,7 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
 }
 
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
-                              enum dtype dtype, enum rows rows)
+                              enum dtype dtype, enum row_kind rows)
 {
     struct leaf leaf = { .size = n };
     struct axis col = {
@@ -554,7 +554,7 @@ const struct model_tensor *build_need_vector(struct builder *b, const struct ope
 
 bool build_has_all_rows(const struct builder *b, const struct operand *o)
 {
-    enum rows rows = b->p->value[o->index].rows;
+    enum row_kind rows = b->p->value[o->index].rows;
 
     return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
 }

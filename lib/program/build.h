@@ -91,10 +91,10 @@ int build_tree(struct builder *b, const struct axis *a, int *tree);
  * The caller fills in sources, weights and the fields of OP.  The pointer is valid
  * until the next call. */
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
-                        enum place place, enum rows rows);
+                        enum place place, enum row_kind rows);
 /* The same for a result with N columns of type DTYPE, replicated. */
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
-                              enum dtype dtype, enum rows rows);
+                              enum dtype dtype, enum row_kind rows);
 /* Index of the struct gather for the columns A; equal ones are shared. */
 int build_gather(struct builder *b, const struct axis *a);
 /* Emits the all-reduce of V, partial, over the mesh axis OVER; returns its result. */

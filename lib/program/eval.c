@@ -211,7 +211,7 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
 
     if (y->kind == OPERAND_NUMBER) {
         inst = build_unary(b, OP_SCALE, x->index);
-        inst->number = y->number;
+        inst->scalar = y->number;
         build_operand(x, inst);
         return 0;
     }

@@ -280,7 +280,7 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
         build_number_option(b, call, "far", 0, &far) < 0)
         return -1;
     for (int i = 0; i < INST_SOURCES; i++) {
-        enum rows rows = i < 3 ? ROWS_TOKENS : ROWS_TABLE;
+        enum row_kind rows = i < 3 ? ROWS_TOKENS : ROWS_TABLE;
 
         if (build_need_value(b, &arg[i]) < 0)
             return -1;

@@ -1,7 +1,7 @@
 # lib/program - the forward pass of one rank, compiled
 lib_libshardutils_a_SOURCES += \
     %D%/arena.c \
-    %D%/border.c %D%/border.h \
+    %D%/boundary.c %D%/boundary.h \
     %D%/build.c %D%/build.h \
     %D%/check.c %D%/check.h \
     %D%/cost.c %D%/cost.h \

@@ -211,8 +211,8 @@ static int each_line(struct builder *b, const struct node *each, int chosen)
 }
 
 /* All-to-all of the rows FROM to their experts, or of the results back. */
-static int exchange_rows(struct builder *b, enum exchange_what what, enum rows rows,
-                         int from)
+static int all_to_all_rows(struct builder *b, enum all_to_all_what what,
+                           enum row_kind rows, int from)
 {
     const struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst;
@@ -221,7 +221,7 @@ static int exchange_rows(struct builder *b, enum exchange_what what, enum rows r
     axis_copy(&col, &b->type[from].col);
     inst = build_emit(b, OP_ALL_TO_ALL, &col, b->p->value[from].place, rows);
     axis_clear(&col);
-    inst->exchange = what;
+    inst->all_to_all = what;
     inst->src[inst->nsrc++] = from;
     inst->src[inst->nsrc++] = m->sent;
     inst->src[inst->nsrc++] = m->counts;
@@ -235,13 +235,14 @@ static int exchange_counts(struct builder *b, int sent)
     uint64_t n = m->count + 1 + (uint64_t)b->p->mesh.size[MESH_EP] * m->count;
     struct inst *inst = build_emit_plain(b, OP_ALL_TO_ALL, n, DTYPE_I32, ROWS_ONE);
 
-    inst->exchange = EXCHANGE_COUNTS;
+    inst->all_to_all = ALL_TO_ALL_COUNTS;
     inst->src[inst->nsrc++] = sent;
     return inst->dst;
 }
 
 /* Emits the counts of rows per expert and the index that sorts the rows by expert. */
-static int sort_rows(struct builder *b, int choice, enum rows rows, enum rows sorted)
+static int sort_rows(struct builder *b, int choice, enum row_kind rows,
+                     enum row_kind sorted)
 {
     struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst =
@@ -259,9 +260,9 @@ static int sort_rows(struct builder *b, int choice, enum rows rows, enum rows so
 static int run_each(struct builder *b, const struct node *each, int route, int choice,
                     int rows, struct operand *out)
 {
-    enum rows kind = b->p->value[rows].rows;
+    enum row_kind kind = b->p->value[rows].rows;
     bool shared = b->p->mesh.size[MESH_EP] > 1;
-    enum rows sorted = shared ? ROWS_SENT : ROWS_CHOSEN;
+    enum row_kind sorted = shared ? ROWS_SENT : ROWS_CHOSEN;
     int index = sort_rows(b, choice, kind, sorted), chosen, line;
     struct inst *inst;
     struct axis col;
@@ -276,13 +277,13 @@ static int run_each(struct builder *b, const struct node *each, int route, int c
         int counts = exchange_counts(b, b->p->mixture[b->mixture].sent);
 
         b->p->mixture[b->mixture].counts = counts;
-        chosen = exchange_rows(b, EXCHANGE_ROWS, ROWS_CHOSEN, chosen);
+        chosen = all_to_all_rows(b, ALL_TO_ALL_ROWS, ROWS_CHOSEN, chosen);
     }
     line = each_line(b, each, chosen);
     if (line < 0)
         return -1;
     if (shared)
-        line = exchange_rows(b, EXCHANGE_BACK, ROWS_SENT, line);
+        line = all_to_all_rows(b, ALL_TO_ALL_BACK, ROWS_SENT, line);
     axis_copy(&col, &b->type[line].col);
     inst = build_emit(b, OP_EXPERT_COMBINE, &col, b->p->value[line].place, kind);
     axis_clear(&col);

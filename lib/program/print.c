@@ -170,8 +170,8 @@ static void add_instruction(struct str *out, const struct program *p,
     str_addf(out, "%s%s\n", line ? "  # " : "", line ? line : "");
 }
 
-static void add_border(struct str *out, const struct program *p, const char *what,
-                       const int *v, int n)
+static void add_boundary(struct str *out, const struct program *p, const char *what,
+                         const int *v, int n)
 {
     for (int i = 0; i < n; i++) {
         str_add(out, i ? ", " : what);
@@ -196,16 +196,16 @@ void print_program(struct str *out, const struct program *p, const struct cost_s
     struct cost_collective all[COLLECTIVE_KINDS][MESH_NAXES] = { 0 };
     struct cost sum = cost_program(p, s);
 
-    add_border(out, p, "receive ", p->import, p->nimports);
+    add_boundary(out, p, "receive ", p->import, p->nimports);
     for (int i = 0; i < p->nforward; i++)
         add_instruction(out, p, &p->inst[i], s);
-    add_border(out, p, "send ", p->export, p->nexports);
+    add_boundary(out, p, "send ", p->export, p->nexports);
     if (p->back_import)
-        add_border(out, p, "receive back ", p->back_import, p->nexports);
+        add_boundary(out, p, "receive back ", p->back_import, p->nexports);
     for (int i = p->nforward; i < p->ninsts; i++)
         add_instruction(out, p, &p->inst[i], s);
     if (p->back_export)
-        add_border(out, p, "send back ", p->back_export, p->nimports);
+        add_boundary(out, p, "send back ", p->back_export, p->nimports);
     cost_collectives(all, p, s);
     for (int k = 0; k < COLLECTIVE_KINDS; k++)
         for (int a = 0; a < MESH_NAXES; a++) {

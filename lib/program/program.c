@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/program/border.h"
+#include "lib/program/boundary.h"
 #include "lib/program/build.h"
 #include "lib/program/reverse.h"
 #include "lib/program/rotary.h"
@@ -172,7 +172,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
 {
     enum { STATS = 4 };
     uint64_t first = 0, vocab = b->p->value[logits].whole_cols;
-    enum rows rows = b->p->value[logits].rows;
+    enum row_kind rows = b->p->value[logits].rows;
     struct inst *inst;
     int stats;
 
@@ -400,7 +400,7 @@ int program_build(struct program **out, const struct model *model,
         goto out;
     drop_unused(p);
     if (mesh->size[MESH_PP] > 1)
-        border_cut(p);
+        boundary_cut(p);
     put_first(p);
     number_weights(p);
     p->nforward = p->ninsts;

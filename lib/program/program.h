@@ -4,7 +4,7 @@
  * a matrix [rows][cols], f32 unless stated: rows are tokens, cols the columns that this
  * rank holds.  A collective is inserted where a sharded or partial value is needed
  * replicated.  All ranks of a tensor group have the same list of instructions; only
- * local sizes differ.  Each pipeline stage has its own list (border.h). */
+ * local sizes differ.  Each pipeline stage has its own list (boundary.h). */
 #ifndef LIB_PROGRAM_PROGRAM_H
 #define LIB_PROGRAM_PROGRAM_H
 
@@ -20,7 +20,7 @@
 #include "lib/program/op.h"
 
 /* What the rows of a value are. */
-enum rows {
+enum row_kind {
     ROWS_TOKENS, /* all tokens of the step */
     ROWS_WANTED, /* the output rows: tokens whose logits or states are asked for */
     ROWS_ONE,    /* one row per sequence of the step */
@@ -78,7 +78,7 @@ struct value {
     const char *name; /* left side of its line: "q"; NULL for a value inside a line */
     int section;      /* index of the section; -1: none */
     int layer;        /* layer of a repeated section; -1: none */
-    enum rows rows;
+    enum row_kind rows;
     int mixture; /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
     enum place place;
     enum dtype dtype; /* f32; row statistics f64; indices i32 */
@@ -133,7 +133,7 @@ struct inst {
             uint64_t first;  /* row of the full table that is row 0 here */
             uint64_t offset; /* added to each index (2 for OPT and RoBERTa) */
         } embedding;
-        double number; /* OP_SCALE, OP_SOFTCAP */
+        double scalar; /* OP_SCALE, OP_SOFTCAP */
         struct {
             double most, least;
         } clip;
@@ -224,11 +224,11 @@ struct inst {
             int gather; /* index into program.gather; -1: rows of statistics */
         } gather;
         enum mesh_axis over; /* OP_ALL_REDUCE: its mesh axis */
-        enum exchange_what {
-            EXCHANGE_COUNTS, /* src: rows for each expert; result: rows that come */
-            EXCHANGE_ROWS,   /* src: rows, sent, counts; to the ranks of the experts */
-            EXCHANGE_BACK    /* src: results, sent, counts; back to the senders */
-        } exchange;          /* OP_ALL_TO_ALL, over ep */
+        enum all_to_all_what {
+            ALL_TO_ALL_COUNTS, /* src: rows for each expert; result: rows that come */
+            ALL_TO_ALL_ROWS, /* src: rows, sent, counts; to the ranks of the experts */
+            ALL_TO_ALL_BACK  /* src: results, sent, counts; back to the senders */
+        } all_to_all;        /* OP_ALL_TO_ALL, over ep */
         struct {
             uint64_t first; /* column of the full row that is column 0 here */
             uint64_t vocab; /* columns of the full row without padding */
@@ -240,7 +240,7 @@ struct inst {
 struct mixture {
     uint64_t first, count; /* experts on this rank */
     uint64_t all, top;     /* experts in all; experts per row (top-k) */
-    enum rows rows;        /* kind of the rows that go to experts */
+    enum row_kind rows;    /* kind of the rows that go to experts */
     int counts;     /* value [count + 1]: ROWS_CHOSEN rows before each expert of this
                        rank, then their number; ep > 1: followed by [ep][count], rows
                        that come from each rank */

@@ -318,9 +318,9 @@ static int reverse_xielu(struct reverse *r, int d)
     inst->weight = r->inst.weight;
     inst->weight2 = r->inst.weight2;
     add_to_source(r, 0, inst->dst);
-    r->inst.number = 1;
+    r->inst.scalar = 1;
     emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight, 2, src);
-    r->inst.number = 0;
+    r->inst.scalar = 0;
     emit_gradient(r, OP_XIELU_WEIGHT, r->inst.weight2, 2, src);
     return 0;
 }
@@ -565,7 +565,7 @@ static int reverse_segment(struct reverse *r, int d)
     if (place_of(r, x) == PLACE_CUT && place_of(r, r->inst.dst) != PLACE_CUT) {
         struct inst *inst = emit_like(r, OP_SCALE, d, 1, &d);
 
-        inst->number = r->p->coord[MESH_TP] == 0;
+        inst->scalar = r->p->coord[MESH_TP] == 0;
         term = inst->dst;
     } else {
         term = d;
@@ -716,7 +716,7 @@ static void export_gradients(struct reverse *r)
         if (d < 0) { /* the loss does not depend on it: send zeros */
             struct inst *inst = emit_like(r, OP_SCALE, v, 1, &v);
 
-            inst->number = 0;
+            inst->scalar = 0;
             d = inst->dst;
         }
         p->back_export[i] = d;

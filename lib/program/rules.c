@@ -425,7 +425,7 @@ int apply_bound(struct builder *b, enum op op, const struct node *call,
         return build_error(b, arg[1].at, "expected a number above 0");
     inst = build_unary(b, op, arg[0].index);
     if (op == OP_SOFTCAP) {
-        inst->number = arg[1].number;
+        inst->scalar = arg[1].number;
     } else {
         inst->clip.most = arg[1].number;
         inst->clip.least = above != 0 ? -INFINITY : -arg[1].number;
@@ -480,7 +480,7 @@ int apply_dropout(struct builder *b, enum op op, const struct node *call,
 }
 
 /* The angles of rotary table TABLE for the positions of rows ROWS; emitted once. */
-static int angles_of(struct builder *b, int table, enum rows rows)
+static int angles_of(struct builder *b, int table, enum row_kind rows)
 {
     int *made = &b->angles[(size_t)table * ROWS_KINDS + rows];
 

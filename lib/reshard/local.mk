@@ -6,7 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
-    %D%/outline.c %D%/outline.h \
+    %D%/summary.c %D%/summary.h \
     %D%/rankconfig.c %D%/rankconfig.h \
     %D%/target.c %D%/target.h \
     %D%/unpack.c %D%/unpack.h

@@ -6,7 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
-#include "lib/run/exchange.h"
+#include "lib/run/alltoall.h"
 #include "lib/run/replays.h"
 #include "lib/run/upload.h"
 
@@ -27,7 +27,7 @@ struct engine {
     struct sequence sequence, source; /* sharing of the tokens, and of the encoder's
                                        * tokens */
     struct attend *attend;
-    struct exchange exchange;
+    struct alltoall alltoall;
     struct upload upload;
     /* the current step */
     struct step_view view;
@@ -64,7 +64,7 @@ static int open_arena(struct engine *e, struct err *err)
     if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
         return err_set(err, ERR_SYSTEM, "the arena overflows");
     if (e->experts &&
-        exchange_open(&e->exchange, e->p, &e->link, e->experts, most, err) < 0)
+        alltoall_open(&e->alltoall, e->p, &e->link, e->experts, most, err) < 0)
         return -1;
     e->arena = e->ops->alloc(e->device, e->arena_bytes, "the arena", err);
     return e->arena ? 0 : -1;
@@ -139,7 +139,7 @@ void engine_free(struct engine *e)
         free(e->whole[i].x);
     replays_clear(&e->replays);
     attend_free(e->attend);
-    exchange_close(&e->exchange);
+    alltoall_close(&e->alltoall);
     sequence_clear(&e->sequence);
     sequence_clear(&e->source);
     upload_clear(&e->upload);
@@ -179,7 +179,7 @@ uint64_t engine_cache_bytes(const struct engine *e)
 uint64_t engine_arena_bytes(const struct engine *e)
 {
     return e->arena_bytes + attend_scratch_bytes(e->attend) +
-           exchange_bytes(&e->exchange);
+           alltoall_bytes(&e->alltoall);
 }
 
 uint64_t engine_moved_bytes(const struct engine *e)
@@ -290,7 +290,7 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
 {
     const struct mixture *m = &e->p->mixture[inst->mixture];
 
-    return exchange_run(&e->exchange, inst, m, address(e, inst->dst),
+    return alltoall_run(&e->alltoall, inst, m, address(e, inst->dst),
                         address(e, inst->src[0]), e->p->value[inst->dst].cols,
                         address(e, m->sent), address(e, m->counts),
                         &e->chosen[inst->mixture], err);
@@ -358,7 +358,7 @@ static int export(struct engine *e, struct err *err)
 static struct sequence *shared_as(struct engine *e, int i)
 {
     const struct program_output *o = &e->p->output[i];
-    enum rows rows = e->p->value[o->value].rows;
+    enum row_kind rows = e->p->value[o->value].rows;
     struct sequence *s = rows == ROWS_TOKENS   ? &e->sequence
                          : rows == ROWS_SOURCE ? &e->source
                                                : NULL;

@@ -4,7 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/backends.c \
     %D%/cache.c %D%/cache.h \
     %D%/engine.c %D%/engine.h \
-    %D%/exchange.c %D%/exchange.h \
+    %D%/alltoall.c %D%/alltoall.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
     %D%/rates.c %D%/rates.h \

@@ -146,7 +146,7 @@ bool runner_is_last(const struct runner *r)
     return r->stage == r->nstages - 1;
 }
 
-int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err)
+int runner_broadcast(struct runner *r, const void *buf, size_t bytes, struct err *err)
 {
     for (int s = 0; s < r->stage && runner_is_last(r); s++)
         if (r->groups.pipe->ops->send(r->groups.pipe, buf, bytes, s, err) < 0)
@@ -154,7 +154,7 @@ int runner_tell(struct runner *r, const void *buf, size_t bytes, struct err *err
     return 0;
 }
 
-int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
+int runner_receive_broadcast(struct runner *r, void *buf, size_t bytes, struct err *err)
 {
     return runner_is_last(r) ? 0
                              : r->groups.pipe->ops->receive(r->groups.pipe, buf, bytes,
@@ -172,7 +172,7 @@ static int speaker(const struct runner *r, int replica, int stage)
     return mesh_rank(&r->program->mesh, coord);
 }
 
-int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+int runner_send(struct runner *r, int stage, const void *buf, size_t bytes,
                 struct err *err)
 {
     int from = speaker(r, r->replica, stage);
@@ -182,8 +182,8 @@ int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
     return r->world->ops->send(r->world, buf, bytes, 0, err);
 }
 
-int runner_take(struct runner *r, int replica, int stage, void *buf, size_t bytes,
-                struct err *err)
+int runner_receive(struct runner *r, int replica, int stage, void *buf, size_t bytes,
+                   struct err *err)
 {
     int from = speaker(r, replica, stage);
 

@@ -61,16 +61,17 @@ MUST_CHECK int runner_agree(struct runner *r, bool *any, size_t n, struct err *e
 bool runner_is_last(const struct runner *r); /* is this the last stage? */
 /* Broadcasts buf[bytes] from the replica's last stage to its other stages.  tell sends
  * and is a no-op elsewhere; hear receives and is a no-op on the last stage. */
-MUST_CHECK int runner_tell(struct runner *r, const void *buf, size_t bytes,
-                           struct err *err);
-MUST_CHECK int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err);
+MUST_CHECK int runner_broadcast(struct runner *r, const void *buf, size_t bytes,
+                                struct err *err);
+MUST_CHECK int runner_receive_broadcast(struct runner *r, void *buf, size_t bytes,
+                                        struct err *err);
 /* Sends buf[bytes] of STAGE of REPLICA to the driver; the sender is the first rank of
  * the stage's tensor and sequence groups.  give sends and is a no-op on other ranks;
  * take receives and is a no-op on ranks other than the driver.  Both are no-ops when
  * sender and driver are one rank. */
-MUST_CHECK int runner_give(struct runner *r, int stage, const void *buf, size_t bytes,
+MUST_CHECK int runner_send(struct runner *r, int stage, const void *buf, size_t bytes,
                            struct err *err);
-MUST_CHECK int runner_take(struct runner *r, int replica, int stage, void *buf,
-                           size_t bytes, struct err *err);
+MUST_CHECK int runner_receive(struct runner *r, int replica, int stage, void *buf,
+                              size_t bytes, struct err *err);
 
 #endif

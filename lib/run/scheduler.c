@@ -249,7 +249,7 @@ static struct scheduler_part part_of(const struct state *st, const struct step *
     return p;
 }
 
-const float *scheduler_rows(const struct scheduler_part *part, enum rows kind,
+const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kind,
                             const float *x, size_t cols, size_t *rows)
 {
     if (part->alone)
@@ -297,7 +297,7 @@ static int tell(struct state *st, struct step *step, struct err *err)
         return -1;
     for (size_t i = 0; i < step->deciding; i++)
         step->next[i] = (int32_t)x[i];
-    return runner_tell(r, step->next, step->deciding * sizeof(*step->next), err);
+    return runner_broadcast(r, step->next, step->deciding * sizeof(*step->next), err);
 }
 
 /* Takes the results of the oldest step in flight. */
@@ -309,8 +309,9 @@ static int settle(struct state *st, struct err *err)
 
     st->first = (st->first + 1) % stages;
     st->away--;
-    if (step->deciding && runner_hear(s->runner, step->next,
-                                      step->deciding * sizeof(*step->next), err) < 0)
+    if (step->deciding &&
+        runner_receive_broadcast(s->runner, step->next,
+                                 step->deciding * sizeof(*step->next), err) < 0)
         return -1;
     for (size_t i = 0; i < step->deciding; i++) {
         struct scheduler_text *t = &s->text[step->decided[i]];

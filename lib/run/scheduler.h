@@ -74,7 +74,7 @@ MUST_CHECK int scheduler_run(struct scheduler *s, struct err *err);
 
 /* A part's rows of an output, and *rows, their number.  X has all ROWS rows of the
  * step, each of COLS columns. */
-const float *scheduler_rows(const struct scheduler_part *part, enum rows kind,
+const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kind,
                             const float *x, size_t cols, size_t *rows);
 
 #endif

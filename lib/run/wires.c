@@ -13,8 +13,8 @@ static int ask(struct wires *w, const struct backend *ops, struct device *device
 {
     bool wanted =
         setup->mode == WIRES_MUST || (setup->mode == WIRES_AUTO && !setup->shared);
-    bool mine = wanted && ops->exchange &&
-                ops->exchange->probe(device, setup->shared, setup->limit_s);
+    bool mine = wanted && ops->collectives &&
+                ops->collectives->probe(device, setup->shared, setup->limit_s);
     bool *all = xcalloc((size_t)world->size, sizeof(*all));
     int ret = comm_run(world, comm_all_gather(&mine, all, sizeof(mine)), err);
 
@@ -30,7 +30,7 @@ static int ask(struct wires *w, const struct backend *ops, struct device *device
         }
     free(all);
     if (*can)
-        w->ops = ops->exchange;
+        w->ops = ops->collectives;
     return ret;
 }
 

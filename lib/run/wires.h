@@ -17,7 +17,7 @@ enum wires_mode {
 };
 
 struct wires {
-    const struct device_exchange *ops;
+    const struct device_collectives *ops;
     struct wire {
         struct comm *comm;
         struct device_group *group;

@@ -1,4 +1,4 @@
-/* anatomy - the per-layer cost model of one rank
+/* costmodel - the per-layer cost model of one rank
  *
  * The column "saved" of the table of operations says which values the backward pass
  * reads: a product its input if its weight is trained; an elementwise product both
@@ -11,7 +11,7 @@
  * op_torch): an RMS norm saves its input in f32 and the normalized value; an
  * approximate GELU saves three more values.  A segment is a view there and keeps all of
  * its value alive. */
-#include "lib/estimate/anatomy.h"
+#include "lib/estimate/costmodel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +19,20 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
-#include "lib/reshard/outline.h"
+#include "lib/reshard/summary.h"
 
 /* How a tensor takes part in training: with a gradient, with LoRA adapters, or not. */
 enum training { TRAINED, ADAPTED, FROZEN };
 
 struct builder {
-    struct anatomy *a;
+    struct costmodel *a;
     const struct model *m;
     struct cutter *cutter;
     enum training *training; /* [ntensors] */
-    const struct anatomy_options *opt;
+    const struct costmodel_options *opt;
     struct values values;
     int at;        /* index of the current instruction */
-    bool *crossed; /* [nvalues]: counted in unit_kept.border */
+    bool *crossed; /* [nvalues]: counted in unit_kept.boundary */
     int products;  /* number of products of the unit so far */
     bool *spared;  /* [nvalues]: selective recomputation saves it (unit.sparse) */
     int *cache_of; /* [nvalues]: index in its unit's cache, or -1 */
@@ -76,7 +76,7 @@ static int mark_named(struct builder *b, const char *option, const char *list,
     return 0;
 }
 
-static int find_training(struct builder *b, const struct anatomy_options *opt,
+static int find_training(struct builder *b, const struct costmodel_options *opt,
                          struct err *err)
 {
     for (size_t i = 0; i < b->m->ntensors; i++) {
@@ -113,7 +113,7 @@ static enum weight_class class_of(const struct model *m, const struct model_tens
     return t->section >= 0 ? WEIGHT_MATRIX : WEIGHT_TABLE;
 }
 
-static struct common *find_common(struct anatomy *a, uint64_t read_by,
+static struct common *find_common(struct costmodel *a, uint64_t read_by,
                                   enum weight_class class)
 {
     for (int i = 0; i < a->ncommons; i++)
@@ -195,7 +195,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
         uint64_t rows, sides, n = local_elements(b, i, &rows, &sides);
         struct weight_sum *sum;
 
-        if (!n || (!outline_has(b->m, i) && kind.companion_of < 0))
+        if (!n || (!summary_has(b->m, i) && kind.companion_of < 0))
             continue;
         if (kind.companion_of >= 0)
             whose = &b->m->tensor[kind.companion_of];
@@ -209,7 +209,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
                 b->a->largest = n;
         }
         sum->bytes += stored_bytes(b->m, i, n, stored, b->opt && b->opt->unpacked);
-        if (outline_has(b->m, i))
+        if (summary_has(b->m, i))
             add_weight(sum, b, i, n, rows, sides);
     }
     for (int i = 0; i < b->a->nunits; i++) {
@@ -228,7 +228,7 @@ static void make_units(struct builder *b)
 {
     int n, total = 0;
     const struct model_section *section = model_sections(b->m, &n);
-    struct anatomy *a = b->a;
+    struct costmodel *a = b->a;
 
     for (int i = 0; i < n; i++)
         total += section[i].count;
@@ -257,7 +257,7 @@ static void cross(struct builder *b, struct unit *u, int v)
     if (values_unit(&b->values, v) == u || b->crossed[v])
         return;
     b->crossed[v] = true;
-    u->kept.border += b->a->program->value[v].whole_cols;
+    u->kept.boundary += b->a->program->value[v].whole_cols;
 }
 
 /* Unit U saves V for its backward pass. */
@@ -577,7 +577,7 @@ static void read_program(struct builder *b)
 
 /* The program that ends in the likelihood, or, where the model has no logits, in what
  * the family names. */
-static int build_program(struct anatomy *a, const struct mesh *mesh,
+static int build_program(struct costmodel *a, const struct mesh *mesh,
                          const int coord[MESH_NAXES], bool training, struct err *err)
 {
     struct program_options opt = { .tail = TAIL_NLL,
@@ -602,7 +602,7 @@ static bool same_unit(const struct unit *u, const struct unit *v)
            !memcmp(u->cache, v->cache, sizeof(u->cache));
 }
 
-static void find_alike(struct anatomy *a)
+static void find_alike(struct costmodel *a)
 {
     for (int i = 0; i < a->nunits; i++)
         a->unit[i].like =
@@ -617,16 +617,17 @@ static void find_alike(struct anatomy *a)
     }
 }
 
-int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh *mesh,
-                 const int coord[MESH_NAXES], const enum dtype *stored,
-                 const struct anatomy_options *opt, struct err *err)
+int costmodel_open(struct costmodel **out, const struct model *m,
+                   const struct mesh *mesh, const int coord[MESH_NAXES],
+                   const enum dtype *stored, const struct costmodel_options *opt,
+                   struct err *err)
 {
     int size[MESH_NAXES] = {
         [MESH_TP] = mesh->size[MESH_TP], [MESH_EP] = mesh->size[MESH_EP]
     };
     int at[MESH_NAXES] = { [MESH_TP] = coord[MESH_TP], [MESH_EP] = coord[MESH_EP] };
-    struct anatomy *a = xcalloc(1, sizeof(*a));
-    const struct anatomy_options none = { 0 };
+    struct costmodel *a = xcalloc(1, sizeof(*a));
+    const struct costmodel_options none = { 0 };
     struct builder b = { .a = a, .m = m, .opt = opt ? opt : &none };
     struct mesh small;
     int ret = -1;
@@ -658,13 +659,13 @@ out:
     free(b.spared);
     free(b.cache_of);
     if (ret < 0)
-        anatomy_close(a);
+        costmodel_close(a);
     else
         *out = a;
     return ret;
 }
 
-void anatomy_close(struct anatomy *a)
+void costmodel_close(struct costmodel *a)
 {
     if (!a)
         return;
@@ -677,37 +678,37 @@ void anatomy_close(struct anatomy *a)
     free(a);
 }
 
-void anatomy_drop_program(struct anatomy *a)
+void costmodel_drop_program(struct costmodel *a)
 {
     program_free(a->program);
     a->program = NULL;
 }
 
-bool anatomy_runs(const struct unit *u, int first, int count)
+bool costmodel_runs(const struct unit *u, int first, int count)
 {
     return u->depth >= first && u->depth < first + count;
 }
 
-int anatomy_unit(const struct anatomy *a, const struct value *v)
+int costmodel_unit(const struct costmodel *a, const struct value *v)
 {
     if (v->section < 0)
         return a->nunits - 1;
     return a->first_unit[v->section] + (v->layer >= 0 ? v->layer : 0);
 }
 
-bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,
-                   int count)
+bool costmodel_holds(const struct costmodel *a, const struct common *c, int first,
+                     int count)
 {
     if (!c->read_by)
         return first == 0;
     for (int i = 0; i < a->nunits; i++)
         if (c->read_by >> a->unit[i].index & 1 &&
-            anatomy_runs(&a->unit[i], first, count))
+            costmodel_runs(&a->unit[i], first, count))
             return true;
     return false;
 }
 
-uint64_t anatomy_params(const struct model *m)
+uint64_t costmodel_params(const struct model *m)
 {
     uint64_t total = 0;
 
@@ -716,7 +717,7 @@ uint64_t anatomy_params(const struct model *m)
 
         for (int k = 0; k < m->tensor[i].ndim; k++)
             n *= m->tensor[i].axis[k]->size;
-        if (outline_has(m, i))
+        if (summary_has(m, i))
             total += n;
     }
     return total;

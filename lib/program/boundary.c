@@ -1,5 +1,5 @@
-/* border - cuts a program down to one pipeline stage */
-#include "lib/program/border.h"
+/* boundary - cuts a program down to one pipeline stage */
+#include "lib/program/boundary.h"
 
 #include <stdlib.h>
 
@@ -70,7 +70,7 @@ static void keep_own(struct program *p, const struct stages *s, int stage)
     free(own);
 }
 
-void border_cut(struct program *p)
+void boundary_cut(struct program *p)
 {
     struct stages s;
     int stage = p->coord[MESH_PP];

@@ -1,14 +1,14 @@
-/* exchange - all-to-all of rows between the ranks of an expert-parallel group
+/* alltoall - all-to-all of rows between the ranks of an expert-parallel group
  *
  * Each rank of the group (ep) has rows of its own.  It sorts them by expert, sends each
  * rank the number of rows per expert, then the rows.  Received rows are sorted by
  * expert, then by sending rank.  Every rank takes part, also with no rows. */
-#ifndef LIB_RUN_EXCHANGE_H
-#define LIB_RUN_EXCHANGE_H
+#ifndef LIB_RUN_ALLTOALL_H
+#define LIB_RUN_ALLTOALL_H
 
 #include "lib/run/link.h"
 
-struct exchange {
+struct alltoall {
     struct link *link; /* borrowed */
     struct comm *comm; /* of the expert-parallel ranks; borrowed */
     int32_t *sent, *came;
@@ -19,15 +19,15 @@ struct exchange {
 
 /* Allocates staging for the rows that P may send and receive when a step has at most
  * MOST rows of each kind. */
-MUST_CHECK int exchange_open(struct exchange *x, const struct program *p,
+MUST_CHECK int alltoall_open(struct alltoall *x, const struct program *p,
                              struct link *link, struct comm *comm,
                              const uint64_t most[ROWS_KINDS], struct err *err);
-void exchange_close(struct exchange *x);
-uint64_t exchange_bytes(const struct exchange *x);
-/* Runs INST, an all-to-all of mixture M (enum exchange_what), on device memory: Y from
- * X.  SENT and CAME are the mixture's row counts.  Sets *chosen to the number of
+void alltoall_close(struct alltoall *x);
+uint64_t alltoall_bytes(const struct alltoall *x);
+/* Runs INST, an all-to-all of mixture M (enum all_to_all_what), on device memory: Y
+ * from X.  SENT and CAME are the mixture's row counts.  Sets *chosen to the number of
  * received rows. */
-MUST_CHECK int exchange_run(struct exchange *x, const struct inst *inst,
+MUST_CHECK int alltoall_run(struct alltoall *x, const struct inst *inst,
                             const struct mixture *m, void *y, const void *from,
                             uint64_t cols, const void *sent, const void *came,
                             size_t *chosen, struct err *err);

@@ -1,11 +1,11 @@
-/* anatomy - the per-layer cost model of one rank
+/* costmodel - the per-layer cost model of one rank
  *
  * A unit is a layer, or a section of the forward pass that is not repeated (embedding,
  * head).  For each unit the weights of this rank of a tp x ep mesh are summed by class;
  * its instructions give the KV cache columns of a token and the activations saved for
  * the backward pass.  A pipeline stage is a range of units. */
-#ifndef LIB_ESTIMATE_ANATOMY_H
-#define LIB_ESTIMATE_ANATOMY_H
+#ifndef LIB_ESTIMATE_COSTMODEL_H
+#define LIB_ESTIMATE_COSTMODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,15 +54,15 @@ struct columns {
 /* The saved activations; a value belongs to the unit that saves it first. */
 struct unit_kept {
     struct columns columns;
-    uint64_t border; /* columns of its inputs from other units; unsharded */
-    uint64_t masks;  /* columns with a dropout mask outside attention; unsharded */
-    uint64_t heads;  /* attention heads on this rank */
-    uint64_t window; /* keys that a query sees; 0: all */
-    bool capped;     /* softcap: the scores before it are saved as well */
-    uint64_t spread; /* columns that keys and values have more when each head has its
-                        own, as where PyTorch's attention has a mask */
-    bool narrow;     /* the softmax is made in the type of the values */
-    bool unfused;    /* scores are kept in f32 also where a kernel would not */
+    uint64_t boundary; /* columns of its inputs from other units; unsharded */
+    uint64_t masks;    /* columns with a dropout mask outside attention; unsharded */
+    uint64_t heads;    /* attention heads on this rank */
+    uint64_t window;   /* keys that a query sees; 0: all */
+    bool capped;       /* softcap: the scores before it are saved as well */
+    uint64_t spread;   /* columns that keys and values have more when each head has its
+                          own, as where PyTorch's attention has a mask */
+    bool narrow;       /* the softmax is made in the type of the values */
+    bool unfused;      /* scores are kept in f32 also where a kernel would not */
 };
 
 /* Moments of a unit's backward pass: when its activations and their gradients are
@@ -107,7 +107,7 @@ struct common {
     struct weight_sum sum;
 };
 
-struct anatomy {
+struct costmodel {
     const struct model *model;
     struct unit *unit;
     int nunits;
@@ -126,7 +126,7 @@ struct anatomy {
     bool *trained; /* [ntensors of the model]: has a gradient (no LoRA, not frozen) */
 };
 
-struct anatomy_options {
+struct costmodel_options {
     bool training;       /* with the family's lines for training */
     bool lora;           /* only LoRA adapters are trained */
     const char *targets; /* comma-separated names of the tensors with adapters; NULL:
@@ -141,25 +141,25 @@ struct anatomy_options {
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]
  * is the type of input i of the model's binding, NULL without a checkpoint.  OPT may be
  * NULL. ERR_USAGE if a name in OPT is that of no tensor. */
-MUST_CHECK int anatomy_open(struct anatomy **out, const struct model *m,
-                            const struct mesh *mesh, const int coord[MESH_NAXES],
-                            const enum dtype *stored, const struct anatomy_options *opt,
-                            struct err *err);
-void anatomy_close(struct anatomy *a);
+MUST_CHECK int costmodel_open(struct costmodel **out, const struct model *m,
+                              const struct mesh *mesh, const int coord[MESH_NAXES],
+                              const enum dtype *stored,
+                              const struct costmodel_options *opt, struct err *err);
+void costmodel_close(struct costmodel *a);
 
 /* Frees A's program; the bytes of training need it no more. */
-void anatomy_drop_program(struct anatomy *a);
+void costmodel_drop_program(struct costmodel *a);
 
 /* Index of the unit that makes V, a value of A's program. */
-int anatomy_unit(const struct anatomy *a, const struct value *v);
+int costmodel_unit(const struct costmodel *a, const struct value *v);
 
 /* True if a stage with the layers [FIRST, FIRST + COUNT) holds C. */
-bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,
-                   int count);
+bool costmodel_holds(const struct costmodel *a, const struct common *c, int first,
+                     int count);
 /* True if unit U is on that stage. */
-bool anatomy_runs(const struct unit *u, int first, int count);
+bool costmodel_runs(const struct unit *u, int first, int count);
 
 /* Number of parameters of M; tied ones count once. */
-uint64_t anatomy_params(const struct model *m);
+uint64_t costmodel_params(const struct model *m);
 
 #endif

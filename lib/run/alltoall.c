@@ -1,5 +1,5 @@
-/* exchange - all-to-all of rows between the ranks of an expert-parallel group */
-#include "lib/run/exchange.h"
+/* alltoall - all-to-all of rows between the ranks of an expert-parallel group */
+#include "lib/run/alltoall.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { BY_RANK, FOR_DEVICE };
 
-static int grow(struct exchange *x, int which, uint64_t bytes, struct err *err)
+static int grow(struct alltoall *x, int which, uint64_t bytes, struct err *err)
 {
     if (bytes <= x->cap[which])
         return 0;
@@ -21,12 +21,12 @@ static int grow(struct exchange *x, int which, uint64_t bytes, struct err *err)
     return 0;
 }
 
-int exchange_open(struct exchange *x, const struct program *p, struct link *link,
+int alltoall_open(struct alltoall *x, const struct program *p, struct link *link,
                   struct comm *comm, const uint64_t most[ROWS_KINDS], struct err *err)
 {
     uint64_t bytes = 0, experts = 0;
 
-    *x = (struct exchange){ .link = link, .comm = comm };
+    *x = (struct alltoall){ .link = link, .comm = comm };
     if (comm->size == 1)
         return 0;
     for (int i = 0; i < p->nmixtures; i++)
@@ -34,10 +34,10 @@ int exchange_open(struct exchange *x, const struct program *p, struct link *link
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
         const struct value *v =
-            &p->value[inst->exchange == EXCHANGE_BACK ? inst->src[0] : inst->dst];
+            &p->value[inst->all_to_all == ALL_TO_ALL_BACK ? inst->src[0] : inst->dst];
         uint64_t n;
 
-        if (inst->op != OP_ALL_TO_ALL || inst->exchange == EXCHANGE_COUNTS)
+        if (inst->op != OP_ALL_TO_ALL || inst->all_to_all == ALL_TO_ALL_COUNTS)
             continue;
         if (!mem_mul(&n, program_rows(p, v, most), v->cols * sizeof(float)))
             return err_set(err, ERR_SYSTEM, "rows of experts: too many");
@@ -49,37 +49,37 @@ int exchange_open(struct exchange *x, const struct program *p, struct link *link
     return grow(x, BY_RANK, bytes, err);
 }
 
-void exchange_close(struct exchange *x)
+void alltoall_close(struct alltoall *x)
 {
     free(x->sent);
     free(x->came);
     free(x->room[BY_RANK]);
     free(x->room[FOR_DEVICE]);
-    *x = (struct exchange){ 0 };
+    *x = (struct alltoall){ 0 };
 }
 
-uint64_t exchange_bytes(const struct exchange *x)
+uint64_t alltoall_bytes(const struct alltoall *x)
 {
     return x->cap[BY_RANK] + x->cap[FOR_DEVICE];
 }
 
 /* A host buffer for BYTES that will be copied to the device's Y (Y itself if the
  * device's memory is host memory). */
-static void *open_in(struct exchange *x, void *y, size_t bytes, struct err *err)
+static void *open_in(struct alltoall *x, void *y, size_t bytes, struct err *err)
 {
     if (x->link->ops->host_memory)
         return y;
     return grow(x, FOR_DEVICE, bytes + 1, err) < 0 ? NULL : x->room[FOR_DEVICE];
 }
 
-static int close_in(struct exchange *x, void *y, const void *host, size_t bytes,
+static int close_in(struct alltoall *x, void *y, const void *host, size_t bytes,
                     struct err *err)
 {
     return host == y ? 0 : x->link->ops->copy_in(x->link->device, y, host, bytes, err);
 }
 
 /* Copies N numbers at FROM in device memory to the host. */
-static int read_numbers(struct exchange *x, int32_t *to, const void *from, size_t n,
+static int read_numbers(struct alltoall *x, int32_t *to, const void *from, size_t n,
                         struct err *err)
 {
     const void *host;
@@ -92,7 +92,7 @@ static int read_numbers(struct exchange *x, int32_t *to, const void *from, size_
 
 /* Y = prefix sums of the rows per own expert over all ranks, their total, then for each
  * rank the rows for each own expert. */
-static int exchange_counts(struct exchange *x, const struct mixture *m, void *y,
+static int alltoall_counts(struct alltoall *x, const struct mixture *m, void *y,
                            const void *from, size_t *chosen, struct err *err)
 {
     size_t size = (size_t)x->comm->size, own = (size_t)m->count;
@@ -134,7 +134,7 @@ out:
 
 /* Moves received rows of BYTES each from (rank, expert) order to (expert, rank) order,
  * or BACK. */
-static void sort_rows(const struct exchange *x, const struct mixture *m, char *by_rank,
+static void sort_rows(const struct alltoall *x, const struct mixture *m, char *by_rank,
                       char *by_expert, size_t bytes, bool back)
 {
     const int32_t *table = x->came + m->count + 1;
@@ -158,10 +158,10 @@ static void sort_rows(const struct exchange *x, const struct mixture *m, char *b
 
 /* The same with messages between devices: one message for the rows of each pair of rank
  * and expert, directly to their final place. */
-static int exchange_on_devices(struct exchange *x, const struct mixture *m, bool back,
+static int alltoall_on_devices(struct alltoall *x, const struct mixture *m, bool back,
                                char *y, const char *from, size_t bytes, struct err *err)
 {
-    const struct device_exchange *ops = x->link->wires->ops;
+    const struct device_collectives *ops = x->link->wires->ops;
     struct device_group *group = wires_of(x->link->wires, x->comm);
     const int32_t *table = x->came + m->count + 1;
     const char *given = back ? y : from; /* by expert, over all ranks: the rows that
@@ -193,7 +193,7 @@ static int exchange_on_devices(struct exchange *x, const struct mixture *m, bool
 }
 
 /* Sends rows of COLS to their experts, or BACK. */
-static int exchange_rows(struct exchange *x, const struct mixture *m, bool back,
+static int alltoall_rows(struct alltoall *x, const struct mixture *m, bool back,
                          void *y, const void *from, uint64_t cols, struct err *err)
 {
     size_t size = (size_t)x->comm->size, bytes = (size_t)cols * sizeof(float);
@@ -229,19 +229,19 @@ out:
     return ret;
 }
 
-int exchange_run(struct exchange *x, const struct inst *inst, const struct mixture *m,
+int alltoall_run(struct alltoall *x, const struct inst *inst, const struct mixture *m,
                  void *y, const void *from, uint64_t cols, const void *sent,
                  const void *came, size_t *chosen, struct err *err)
 {
     size_t own = (size_t)m->count;
 
-    if (inst->exchange == EXCHANGE_COUNTS)
-        return exchange_counts(x, m, y, from, chosen, err);
+    if (inst->all_to_all == ALL_TO_ALL_COUNTS)
+        return alltoall_counts(x, m, y, from, chosen, err);
     if (read_numbers(x, x->sent, sent, (size_t)m->all + 1, err) < 0 ||
         read_numbers(x, x->came, came, own + 1 + (size_t)x->comm->size * own, err) < 0)
         return -1;
     if (wires_of(x->link->wires, x->comm))
-        return exchange_on_devices(x, m, inst->exchange == EXCHANGE_BACK, y, from,
+        return alltoall_on_devices(x, m, inst->all_to_all == ALL_TO_ALL_BACK, y, from,
                                    (size_t)cols * sizeof(float), err);
-    return exchange_rows(x, m, inst->exchange == EXCHANGE_BACK, y, from, cols, err);
+    return alltoall_rows(x, m, inst->all_to_all == ALL_TO_ALL_BACK, y, from, cols, err);
 }

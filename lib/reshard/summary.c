@@ -1,5 +1,5 @@
-/* outline - model summary: the tensors of a model, from its config or its files */
-#include "lib/reshard/outline.h"
+/* summary - model summary: the tensors of a model, from its config or its files */
+#include "lib/reshard/summary.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int find_weights(bool *found, const char *dir, struct err *err)
     return 0;
 }
 
-static int open_config(struct outline *o, const char *path,
+static int open_config(struct summary *o, const char *path,
                        const struct checkpoint_options *opt, struct err *err)
 {
     char *text;
@@ -33,7 +33,7 @@ static int open_config(struct outline *o, const char *path,
     return ret;
 }
 
-static int open_weights(struct outline *o, const char *path,
+static int open_weights(struct summary *o, const char *path,
                         const struct checkpoint_options *opt, struct err *err)
 {
     if (checkpoint_open(&o->checkpoint, path, opt, err) < 0)
@@ -78,7 +78,7 @@ static bool lacks_files(const char *path, const char *dir)
 
 /* Opens the config of a directory without weights.  An index stands for its directory;
  * if some of its files are missing, only the config is opened. */
-static int open_any(struct outline *o, const char *path,
+static int open_any(struct summary *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
     bool dir, index, weights = false;
@@ -124,16 +124,16 @@ static bool stored_dtype(const struct checkpoint *c, enum dtype *out)
     return true;
 }
 
-int outline_open(struct outline *o, const char *path,
+int summary_open(struct summary *o, const char *path,
                  const struct checkpoint_options *opt, struct err *err)
 {
     static const struct checkpoint_options none = { 0 };
-    struct outline made = { .dtype = DTYPE_F32 };
+    struct summary made = { .dtype = DTYPE_F32 };
 
     if (checkpoint_find(path, err) < 0)
         return -1;
     if (open_any(&made, path, opt ? opt : &none, err) < 0) {
-        outline_close(&made);
+        summary_close(&made);
         return -1;
     }
     made.dtype_known = model_config_dtype(made.model, &made.dtype) ||
@@ -142,7 +142,7 @@ int outline_open(struct outline *o, const char *path,
     return 0;
 }
 
-void outline_close(struct outline *o)
+void summary_close(struct summary *o)
 {
     if (o->checkpoint)
         checkpoint_close(o->checkpoint);
@@ -152,7 +152,7 @@ void outline_close(struct outline *o)
     o->checkpoint = NULL;
 }
 
-bool outline_has(const struct model *m, size_t i)
+bool summary_has(const struct model *m, size_t i)
 {
     const struct model_tensor *t = &m->tensor[i];
     struct model_kind kind = model_kind(m, t->kind);
