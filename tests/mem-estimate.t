@@ -144,7 +144,7 @@ at_loss="--seq 8192 --recompute full --eager"
         "$(moment $at_loss --dp 2 --zero 1 --micro-batches 2 | cut -d' ' -f1)"
 }
 run mem-estimate train --weights bf16 --seq 8192 --recompute full --zero 3 --dp 64 --eager --explain llama.json
-out_has "not at once" "the table tells what is not there at once"
+out_has "peak at" "and says when the sum of its columns is largest"
 out_has "peak           at the loss: weights" "and --explain what is"
 ok "a loss of its own has three copies of f32, and of bf16 logits those" \
     test "$(rank0 logits mem-estimate train --eager --seq 1024 llama.json)" = $((1024 * 128256 * 14))

@@ -18,6 +18,18 @@ for kind in gptq gptq-v2-act gptq-whole awq fp8 fp8-latent int8 ct-fp8 ct-fp8-on
     ok "$kind: and of two rank files" logits "$kind.2" tp=2 1e-5
     ok "$kind: which one rank reads as well" logits "$kind.2" tp=1 1e-5
 done
+# bytes of weights: those of the unpacked ones, as predicted
+for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32; do
+    kind=${pair%:*}
+    for tp in 1 2; do
+        tp-run generate --report-memory --tp $tp --ids 3,4 --max-tokens 1 "$data/packed/$kind" 2>&1 > text |
+            sed -n 's/.*"weights":\([0-9]*\).*/\1/p' | sort -u > allocated
+        mem-estimate infer --framework tp-run --tp $tp --seq 4 --json "$data/packed/$kind" > predicted
+        tr '{' '\n' < predicted | sed -n 's/.*"weights":\([0-9]*\).*/\1/p' | sort -u > weights
+        ok "$kind at tp $tp: as many bytes of weights as predicted" cmp weights allocated
+    done
+    ok "$kind: what they are unpacked to is said" grep -qF "quantised weights unpacked to ${pair#*:}" predicted
+done
 ok "experts over ep have theirs" sh -c "
     tp-run logits --mesh ep=2 --ids $(cat "$data/packed/fp8-latent/ids") -o ep.safetensors '$data/packed/fp8-latent' &&
     '$top_builddir/tests/compare-tensors' '$data/packed/fp8-latent/expected.safetensors' ep.safetensors 1e-5 logits"
@@ -60,7 +72,7 @@ refused fp8 weight_block_size '[0, 16]' "weight_scale_inv: shape [2, 4]"
 refused fp8 fmt '"e3m4"'
 refused fp8 modules_to_not_convert '["mlp.down_proj"]'
 refused int8 llm_int8_skip_modules '["model.layers.1.mlp"]'
-refused int8 load_in_4bit true "weights of 4 bits cannot"
+refused int8 load_in_4bit true "4-bit bitsandbytes weights cannot"
 refused ct-fp8 format '"marlin-24"'
 refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
 refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'

@@ -809,6 +809,20 @@ static void attention_is_right(const struct attention_case *c)
     if (!tap_ok(furthest(first, want, n) < 3e-6, "attention: %s", c->name))
         printf("# error %g\n", furthest(first, want, n));
     tap_ok(same, "attention: %s: the same for any number of threads", c->name);
+    s.rows = 1;
+    s.start += c->rows - 1;
+    n = c->heads * c->value_dim;
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        same &= cpu_attention(d, y, q + (c->rows - 1) * c->heads * c->dim, &inst, &s,
+                              &err) == 0 &&
+                !memcmp(first + (c->rows - 1) * n, y, n * sizeof(*y));
+        backend_cpu.close(d);
+    }
+    tap_ok(same, "attention: %s: the last query's bits are those of it alone", c->name);
+    s.rows = c->rows;
+    s.start = c->start;
     blocks_are_right(c, &inst, q, &s, want);
     free(q);
     free(k);
@@ -832,6 +846,10 @@ static void attentions_are_right(void)
         { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0 },
         { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5 },
         { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5 },
+        { "one of many heads", 1, 300, 20, 4, 64, 64, 0, 0, true, 0 },
+        { "many heads", 7, 130, 20, 4, 64, 64, 0, 0, true, 0 },
+        { "one of many heads and one of keys", 1, 200, 14, 1, 32, 48, 0, 0, true, 0 },
+        { "many heads and one of keys", 3, 200, 14, 1, 32, 48, 0, 0, true, 0 },
         { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0 },
     };
 

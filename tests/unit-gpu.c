@@ -610,6 +610,59 @@ static void try_attention(void)
     }
 }
 
+/* Attention by distance over two texts, in more rows than there are blocks. */
+static void try_relate(void)
+{
+    enum { ROWS = 20, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM, SPAN = 4 };
+    static const int32_t first[] = { 0, 9 }, texts = 2, nrows = ROWS;
+    struct inst inst = { .op = OP_RELATE, .nsrc = 5, .weight = -1, .weight2 = -1 };
+    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } };
+    struct call c = { .inst = &inst, .step = &view }, d;
+    struct step_view far_view;
+    float *x[5], y[2 * ROWS * COLS];
+    double worst = 0;
+
+    inst.attention.heads = HEADS_;
+    inst.attention.head_dim = DIM;
+    inst.attention.span = SPAN;
+    inst.attention.far = 16;
+    inst.attention.scale = 0.3;
+    for (int k = 0; k < 5; k++) {
+        size_t rows = k < 3 ? ROWS : 2 * SPAN;
+
+        x[k] = numbers_new(rows * COLS, DTYPE_F32, (uint64_t)k + 31);
+        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, DTYPE_F32 };
+    }
+    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32 };
+    check(backend_cpu.kernel[OP_RELATE](cpu, &c, &err) == 0);
+    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+        double apart;
+
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        d = c;
+        far_view = view;
+        far_view.first = copy_new(first, sizeof(first), 0);
+        far_view.rows[ROWS_ONE] = copy_new(&texts, sizeof(texts), 0);
+        d.step = &far_view;
+        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
+        d.y.data = copy_new(y + ROWS * COLS, ROWS * COLS * sizeof(*y), 4);
+        for (int k = 0; k < 5; k++)
+            d.x[k].data = copy_new(x[k], c.x[k].most * COLS * sizeof(float), 4);
+        check(backend_cuda.kernel[OP_RELATE](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, y + ROWS * COLS, d.y.data,
+                                    ROWS * COLS * sizeof(*y), &err) == 0);
+        apart = largest_difference(y, y + ROWS * COLS, ROWS * COLS);
+        worst = apart > worst ? apart : worst;
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    if (!tap_ok(worst < 3e-6, "attention by distance is the CPU's"))
+        printf("# apart by %.3g\n", worst);
+    for (int k = 0; k < 5; k++)
+        free(x[k]);
+}
+
 /* ---- sequences beside each other ---- */
 
 enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
@@ -814,6 +867,7 @@ int main(void)
     try_products();
     try_wide_products();
     try_attention();
+    try_relate();
     try_sequences();
     try_fragments();
     backend_cuda.close(gpu);

@@ -23,6 +23,8 @@ struct report {
 
 void report_json(const struct report *r);
 void report_text(const struct report *r);
+/* Prints HEAD and ITEMS (with "; " between) in lines of 100 columns. */
+void report_items(const char *head, const char *items);
 /* Appends LINES to S as a JSON array of strings. */
 void report_add_lines(struct str *s, const char *lines);
 /* The formulas for the kind with the largest total, with numbers, one a line; empty for

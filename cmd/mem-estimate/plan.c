@@ -55,9 +55,7 @@ static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
 
 static void print_row(const struct planned *p, const bool shown[MESH_NAXES], bool train)
 {
-    const double parts[] = { p->step.compute, p->step.tensor, p->step.exchange,
-                             p->step.pipeline, p->step.data };
-    char size[32], order[32];
+    char batch[48], order[32];
 
     for (int a = 0; a < MESH_NAXES; a++)
         if (shown[a])
@@ -66,14 +64,27 @@ static void print_row(const struct planned *p, const bool shown[MESH_NAXES], boo
         snprintf(order, sizeof(order), "%s%s%.0d", order_names[p->order.order],
                  p->order.chunks > 1 ? " x" : "",
                  p->order.chunks > 1 ? p->order.chunks : 0);
-        printf(" %4d %9s %14s", p->zero, recompute_names[p->recompute],
+        printf(" %4d %9s %15s", p->zero, recompute_names[p->recompute],
                p->mesh.size[MESH_PP] > 1 ? order : "-");
     }
-    printf(" %4" PRIu64 " x %-5" PRIu64 " %11s %10.4g s %10.4g %6.1f %%",
-           p->micro_batch, p->micro_batches, str_human(size, p->memory),
-           p->step.seconds, p->tokens, 100 * p->utilisation);
+    snprintf(batch, sizeof(batch), "%" PRIu64 " x %" PRIu64, p->micro_batch,
+             p->micro_batches);
+    printf(" %9s %7.2f %9.4g %9.4g %5.1f\n", batch,
+           (double)p->memory / 1024 / 1024 / 1024, p->step.seconds, p->tokens,
+           100 * p->utilisation);
+}
+
+/* Where the time of a step of P goes. */
+static void print_shares(const struct planned *p)
+{
+    static const char *const names[] = { "products", "tp", "sp and ep", "pp", "dp" };
+    const double parts[] = { p->step.compute, p->step.tensor, p->step.exchange,
+                             p->step.pipeline, p->step.data };
+
+    printf("time of the first:");
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-        printf("%s%3.0f", i ? "" : " ", 100 * parts[i] / p->step.seconds);
+        printf("%s %s %.0f %%", i ? "," : "", names[i],
+               100 * parts[i] / p->step.seconds);
     putchar('\n');
 }
 
@@ -85,11 +96,11 @@ static void print_table(const struct planner_result *r, bool train)
     for (int a = 0; a < MESH_NAXES; a++)
         if (shown[a])
             printf(" %4s", mesh_axis_names[a]);
-    printf("%s %12s %11s %12s %10s %8s  %% products, sums, exchange, pipeline, data\n",
-           train ? " zero recompute       schedule" : "", "batch", "memory", "step",
-           "tokens/s", "MFU");
+    printf("%s %9s %7s %9s %9s %5s\n", train ? " zero recompute        schedule" : "",
+           "batch", "GiB", "step s", "tokens/s", "MFU %");
     for (size_t i = 0; i < r->n; i++)
         print_row(&r->plan[i], shown, train);
+    print_shares(&r->plan[0]);
 }
 
 /* P's choice as text. */
@@ -125,7 +136,7 @@ static void print_others(const struct planner_result *r, bool json)
     static const char *const keys[CHOICES] = { "tp",          "sp",      "ep",
                                                "pp",          "zero",    "recompute",
                                                "micro_batch", "schedule" };
-    const char *before = "other choices take longer: ";
+    struct str items = { 0 };
 
     for (int c = 0; c < CHOICES; c++) {
         const struct planned *p = &r->other[c];
@@ -141,14 +152,14 @@ static void print_others(const struct planner_result *r, bool json)
                    "\"seconds\":%.9g}\n",
                    keys[c], mine, other, p->step.seconds);
         else
-            printf("%s%s %s +%.1f %%", before, keys[c], other,
-                   100 * (p->step.seconds / r->plan[0].step.seconds - 1));
-        before = ", ";
+            str_addf(&items, "%s%s %s +%.1f %%", items.len ? "; " : "", keys[c], other,
+                     100 * (p->step.seconds / r->plan[0].step.seconds - 1));
         free(mine);
         free(other);
     }
-    if (!json && *before == ',')
-        putchar('\n');
+    if (items.len)
+        report_items("other choices take longer:", items.s);
+    str_clear(&items);
 }
 
 static void summarise_json(const struct planner_result *r, const char *assumed,
@@ -269,7 +280,7 @@ static void print(const struct planner_options *p, const struct planner_result *
 
         cmd_puts(line);
         free(line);
-        printf("assumed: %s\n", str_text(&r->assumed));
+        report_items("assumed:", str_text(&r->assumed));
         if (result->n)
             print_table(result, p->start.train);
         print_others(result, false);

@@ -68,9 +68,12 @@ static void add_rank(struct str *s, const struct rank_memory *k)
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         str_addf(s, ",\"%s\":%" PRIu64, memory_category_names[c], k->bytes[c]);
     str_addf(s,
-             ",\"total\":%" PRIu64 ",\"host\":%" PRIu64
-             ",\"moment\":\"%s\",\"apart\":%" PRIu64 "}",
-             k->total, k->host, memory_moment_names[k->moment], bytes_apart(k));
+             ",\"total\":%" PRIu64 ",\"host\":%" PRIu64 ",\"temporary\":%" PRIu64
+             ",\"moment\":\"%s\",\"apart\":%" PRIu64
+             ",\"peak_moment\":\"%s\",\"not_at_peak\":%" PRIu64 "}",
+             k->total, k->host, k->bytes[MEMORY_WORKING],
+             memory_moment_names[k->moment], bytes_apart(k),
+             memory_moment_names[k->moment], bytes_apart(k));
 }
 
 void report_add_lines(struct str *s, const char *lines)
@@ -183,76 +186,145 @@ static void add_coord(struct str *s, const struct request *q,
         str_addf(s, " x%" PRIu64, k->count);
 }
 
-/* Does any kind of rank need bytes of category C? */
+/* ---- the table: a row for each kind of rank ---- */
+
+enum { COLUMN_MAX = MEMORY_CATEGORIES + 5, CELL = 64, COLUMNS = 100, INDENT = 8 };
+
+/* Names of the categories that fit above their numbers. */
+static const char *const column_names[MEMORY_CATEGORIES] = {
+    [MEMORY_WEIGHTS] = "weights",   [MEMORY_GRADIENTS] = "grads",
+    [MEMORY_OPTIMIZER] = "optim",   [MEMORY_ACTIVATIONS] = "activations",
+    [MEMORY_LOGITS] = "logits",     [MEMORY_WORKING] = "temp",
+    [MEMORY_KV_CACHE] = "KV cache", [MEMORY_COMM] = "comm",
+    [MEMORY_RUNTIME] = "runtime",   [MEMORY_FRAGMENTATION] = "frag",
+};
+
+/* The cells of one row. */
+struct row {
+    char cell[COLUMN_MAX][CELL];
+    int n;
+};
+
+/* The unit of all numbers of a table, by the largest total. */
+struct table_unit {
+    const char *name;
+    double bytes;
+};
+
+static struct table_unit unit_of(const struct memory_estimate *e)
+{
+    uint64_t most = e->peak->total;
+
+    if (most >= (uint64_t)10 << 30)
+        return (struct table_unit){ "GiB", 1024. * 1024 * 1024 };
+    if (most >= (uint64_t)10 << 20)
+        return (struct table_unit){ "MiB", 1024. * 1024 };
+    return (struct table_unit){ "KiB", 1024 };
+}
+
 static bool is_needed(const struct memory_estimate *e, int c)
 {
     for (size_t i = 0; i < e->nkinds; i++)
-        if (e->kind[i].bytes[c])
+        if (e->kind[i].peak[c])
             return true;
     return false;
 }
 
-static bool is_apart(const struct memory_estimate *e)
+static bool is_offloaded(const struct memory_estimate *e)
 {
     for (size_t i = 0; i < e->nkinds; i++)
-        if (bytes_apart(&e->kind[i]))
+        if (e->kind[i].host)
             return true;
     return false;
 }
 
-/* Of the longest name of a kind, but no less than 18. */
-static int name_width(const struct report *r)
+static void add_cell(struct row *row, const char *text)
 {
-    size_t width = 18;
-
-    for (size_t i = 0; i < r->estimate->nkinds; i++) {
-        struct str name = { 0 };
-
-        add_coord(&name, r->request, &r->estimate->kind[i]);
-        width = name.len > width ? name.len : width;
-        str_clear(&name);
-    }
-    return (int)width;
+    snprintf(row->cell[row->n++], CELL, "%s", text);
 }
 
-static void print_kind(const struct report *r, const struct rank_memory *k, int width)
+static void add_bytes(struct row *row, struct table_unit unit, uint64_t bytes)
 {
-    struct str name = { 0 };
-    char size[32], apart[32];
+    snprintf(row->cell[row->n++], CELL, "%.2f", (double)bytes / unit.bytes);
+}
 
-    add_coord(&name, r->request, k);
-    printf("%-*s", width, str_text(&name));
+static void fill_header(struct row *row, const struct report *r, struct table_unit unit)
+{
+    add_cell(row, unit.name);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (is_needed(r->estimate, c))
-            printf(" %13s", str_human(size, k->bytes[c]));
-    snprintf(apart, sizeof(apart), "%s%s", bytes_apart(k) ? "-" : "",
-             str_human(size, bytes_apart(k)));
-    if (is_apart(r->estimate))
-        printf(" %13s", apart);
-    printf(" %13s", str_human(size, k->total));
+            add_cell(row, column_names[c]);
+    add_cell(row, "total");
+    if (is_offloaded(r->estimate))
+        add_cell(row, "host");
+    if (r->request->memory.train)
+        add_cell(row, "peak at");
     if (r->request->gpu_memory)
-        printf("  %s", k->total <= r->request->gpu_memory ? "fits" : "does not fit");
-    if (k->host)
-        printf("  host %s", str_human(size, k->host));
-    putchar('\n');
-    str_clear(&name);
+        add_cell(row, "fits");
 }
 
-/* A table with a row for each kind of rank, without the columns that are empty. */
+static void fill_row(struct row *row, const struct report *r, struct table_unit unit,
+                     const struct rank_memory *k)
+{
+    struct str name = { 0 };
+
+    add_coord(&name, r->request, k);
+    add_cell(row, str_text(&name));
+    str_clear(&name);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        if (is_needed(r->estimate, c))
+            add_bytes(row, unit, k->peak[c]);
+    add_bytes(row, unit, k->total);
+    if (is_offloaded(r->estimate))
+        add_bytes(row, unit, k->host);
+    if (r->request->memory.train)
+        add_cell(row, memory_moment_names[k->moment]);
+    if (r->request->gpu_memory)
+        add_cell(row, k->total <= r->request->gpu_memory ? "yes" : "no");
+}
+
+/* Each column is as wide as its widest cell; numbers stand at the right. */
 static void print_kinds(const struct report *r)
 {
     const struct memory_estimate *e = r->estimate;
-    int width = name_width(r);
+    struct row *row = xcalloc(e->nkinds + 1, sizeof(*row));
+    struct table_unit unit = unit_of(e);
+    int width[COLUMN_MAX] = { 0 };
 
-    printf("%-*s", width, "rank");
-    for (int c = 0; c < MEMORY_CATEGORIES; c++)
-        if (is_needed(e, c))
-            printf(" %13s", memory_category_names[c]);
-    if (is_apart(e))
-        printf(" %13s", "not at once");
-    printf(" %13s\n", "total");
+    fill_header(&row[0], r, unit);
     for (size_t i = 0; i < e->nkinds; i++)
-        print_kind(r, &e->kind[i], width);
+        fill_row(&row[i + 1], r, unit, &e->kind[i]);
+    for (size_t i = 0; i <= e->nkinds; i++)
+        for (int c = 0; c < row[i].n; c++)
+            if ((int)strlen(row[i].cell[c]) > width[c])
+                width[c] = (int)strlen(row[i].cell[c]);
+    for (size_t i = 0; i <= e->nkinds; i++) {
+        printf("%-*s", width[0], row[i].cell[0]);
+        for (int c = 1; c < row[i].n; c++)
+            printf(" %*s", width[c], row[i].cell[c]);
+        putchar('\n');
+    }
+    free(row);
+}
+
+void report_items(const char *head, const char *items)
+{
+    size_t at = strlen(head);
+
+    fputs(head, stdout);
+    while (*items) {
+        const char *end = strstr(items, "; ");
+        size_t n = end ? (size_t)(end - items) + 1 : strlen(items);
+
+        if (at > INDENT && at + 1 + n > COLUMNS) {
+            printf("\n%*s", INDENT, "");
+            at = INDENT;
+        }
+        printf(" %.*s", (int)n, items);
+        at += 1 + n;
+        items += n + (items[n] == ' ');
+    }
+    putchar('\n');
 }
 
 void report_text(const struct report *r)
@@ -267,7 +339,7 @@ void report_text(const struct report *r)
     cmd_puts(line);
     free(line);
     if (q->assumed.len)
-        printf("assumed: %s\n", q->assumed.s);
+        report_items("assumed:", q->assumed.s);
     if (!q->layout)
         print_simple(q);
     if (!r->estimate) {
@@ -341,10 +413,9 @@ static void explain_values(struct str *out, const struct request *q,
         str_addf(out,
                  "logits         tokens x %" PRIu64 " columns x %" PRIu64 " bytes\n",
                  a->vocab, memory_of_logit(a, m));
-        str_addf(
-            out,
-            "working        gradients of values, at the worst moment of the backward "
-            "pass\n");
+        str_addf(out,
+                 "temp           gradients of activations, at the peak of the backward "
+                 "pass\n");
     }
     if (!m->train && m->cache_tokens) {
         str_addf(out, "activations    the most that values of one step need at once\n");
@@ -373,7 +444,7 @@ static void explain_peak(struct str *out, const struct rank_memory *k)
              k->moment == MOMENT_LOSS ? "at the loss" : "in the backward pass");
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         if (k->peak[c]) {
-            str_addf(out, "%s%s %s", before, memory_category_names[c],
+            str_addf(out, "%s%s %s", before, column_names[c],
                      str_human(size, k->peak[c]));
             before = " + ";
         }
@@ -410,8 +481,7 @@ char *report_explanation_dup(const struct report *r)
     } else {
         explain_states(&out, q);
         explain_values(&out, q, a);
-        str_addf(&out,
-                 "fragmentation  %g %% of activations, logits, working and comm\n",
+        str_addf(&out, "fragmentation  %g %% of activations, logits, temp and comm\n",
                  q->memory.fragmentation * 100);
     }
     if (q->memory.train)

@@ -1,4 +1,4 @@
-/* request - what a command of mem-estimate was asked: model, layout, types, batch */
+/* request - the model, layout, types and batch that an estimate is for */
 #define _GNU_SOURCE
 #include "cmd/mem-estimate/request.h"
 
@@ -26,8 +26,7 @@ const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
 const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
-/* Tokens of prompts in a step: what vLLM takes for its max_num_batched_tokens on large
- * devices, and what tp-run does. */
+/* Prompt tokens of a step: vLLM's max_num_batched_tokens on large devices; tp-run's. */
 enum { PREFILL = 8192, TP_RUN_PREFILL = 512 };
 
 static const uint64_t GIB = UINT64_C(1) << 30;
@@ -69,7 +68,7 @@ static int float_bytes(uint64_t *out, const char *option, const char *name,
     return 0;
 }
 
-/* The type of the config, or what stands for it. */
+/* The type of the config, or a default. */
 static const struct weight_type *own_type(const struct request *r)
 {
     const struct weight_type *own = weight_type_of(r->outline.dtype);
@@ -79,7 +78,7 @@ static const struct weight_type *own_type(const struct request *r)
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
 
-/* The type of products in --compute NAME. */
+/* The type of products for --compute NAME. */
 static enum gpu_rate rate_named(const char *name)
 {
     return !strcmp(name, "f32") || !strcmp(name, "fp32") || !strcmp(name, "F32")
@@ -91,8 +90,8 @@ static enum gpu_rate rate_named(const char *name)
                                                            : GPU_BF16;
 }
 
-/* What --compute says of products and of the values between them: products of tf32 read
- * f32, those of fp4, and in training of fp8, bf16. */
+/* Evaluates --compute: the type of products and of activations.  Products in tf32 have
+ * f32 activations; in fp4, and in training in fp8, bf16. */
 static int set_compute(struct request *r, const char *name, struct err *err)
 {
     r->rate_given = true;
@@ -158,8 +157,8 @@ static int set_types(struct request *r, const struct request_options *o,
 
 /* ---- batch ---- */
 
-/* Set size and number of micro-batches as R's batch and mesh have it: of size, number
- * and global batch the third follows from two. */
+/* Sets size and number of micro-batches.  Of size, number and global batch two
+ * determine the third. */
 static int derive_batch(struct request *r, struct err *err)
 {
     struct memory_options *m = &r->memory;
@@ -319,7 +318,7 @@ const char *request_gpu_name(const char *text, int *n)
     return found ? text + digits + 1 : text;
 }
 
-/* Of N devices that are called alike the only one that is no card: the SXM form. */
+/* Of N devices with similar names the only one that is no PCIe card. */
 static const struct gpu *only_module(const struct gpu *const *match, size_t n)
 {
     const struct gpu *found = NULL;
@@ -334,7 +333,8 @@ static const struct gpu *only_module(const struct gpu *const *match, size_t n)
     return found;
 }
 
-/* The device called NAME, in part where no other is called so too but for its form. */
+/* Finds the device called NAME, or the only one whose name contains it, PCIe cards
+ * aside. */
 static int find_device(struct request *r, const char *name, struct err *err)
 {
     const struct gpu **match = xcalloc(gpu_count, sizeof(*match)), **out = &r->gpu;
@@ -419,7 +419,7 @@ static int set_device(struct request *r, const struct request_options *o,
 
 /* ---- micro-batches in flight ---- */
 
-/* The layers of each stage, where they are not dealt evenly. */
+/* Sets the layers of each stage if they are not split evenly. */
 static int cut_stages(struct request *r, struct err *err)
 {
     const int origin[MESH_NAXES] = { 0 };
@@ -490,7 +490,7 @@ out:
 
 /* ---- opening ---- */
 
-/* An option of the other mode that O gives, or NULL. */
+/* An option in O that only the other mode has, or NULL. */
 static const char *foreign_option(const struct request_options *o, bool train)
 {
     const struct {
@@ -525,7 +525,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
     return NULL;
 }
 
-/* Does O name anything besides model, mesh and output that bytes depend on? */
+/* True if O has an option, beside model, mesh and output, on which bytes depend. */
 static bool is_detailed(const struct request_options *o)
 {
     bool types = o->weights || o->compute || o->kv_dtype || o->grad_dtype;
@@ -541,8 +541,8 @@ static bool is_detailed(const struct request_options *o)
     return types || batch || states || values || device;
 }
 
-/* Say so where the config names a model without the head that its family has: families
- * of decoders know none but that of a language model. */
+/* Notes an assumption if the config names a model without a head: families of decoders
+ * have only language models. */
 static void assume_head(struct request *r)
 {
     static const char *const heads[] = { "LM", "LMHeadModel",
@@ -570,7 +570,7 @@ static void assume_head(struct request *r)
     anatomy_close(a);
 }
 
-/* The types of what is stored, unless OTHER types are asked for. */
+/* Sets the types of the checkpoint's tensors, unless OTHER types are asked for. */
 static void find_stored(struct request *r, bool other)
 {
     const struct checkpoint *c = r->outline.checkpoint;
@@ -595,7 +595,7 @@ static void find_stored(struct request *r, bool other)
     }
 }
 
-/* As many replicas that GPUS ranks are, where that many are named. */
+/* Adds replicas up to GPUS ranks, if that is given. */
 static int set_replicas(struct mesh *m, int gpus, struct err *err)
 {
     uint64_t pad = m->pad_vocab;
@@ -691,7 +691,7 @@ bool request_fits(const struct request *r, const struct memory_estimate *e)
     return !r->gpu_memory || e->peak->total <= r->gpu_memory;
 }
 
-/* Each chunk of a stage has a layer. */
+/* Each chunk of a stage needs a layer. */
 static void add_chunk_obstacle(struct str *out, const struct request *r)
 {
     long long need = (long long)r->memory.mesh.size[MESH_PP] * r->chunks;
@@ -702,7 +702,7 @@ static void add_chunk_obstacle(struct str *out, const struct request *r)
                  model_layers(r->outline.model));
 }
 
-/* Groups of --hsdp ranks must make up all that share the weights. */
+/* --hsdp must divide the number of ranks that share the weights. */
 static void add_group_obstacle(struct str *out, const struct memory_options *o)
 {
     int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];

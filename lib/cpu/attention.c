@@ -14,8 +14,9 @@
 #include "lib/cpu/vec.h"
 
 enum {
-    BLOCK = 64, /* queries */
-    WIDE = 64   /* keys of a cache in another type that are f32 at a time */
+    BLOCK = 64,   /* queries */
+    STRETCH = 48, /* keys that one query's heads read before the next */
+    WIDE = 64     /* keys of a cache in another type that are f32 at a time */
 };
 
 /* Scale the scores, cap them unless CAP is 0, and return the largest. */
@@ -93,8 +94,10 @@ struct job {
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
-    float *score;                                  /* [threads][block][keys] */
-    struct key_run *run;                           /* [runs] */
+    size_t kv_heads, heads;                        /* of one, where a query is alone */
+    float *score; /* [threads][block][keys], or of a query alone [threads][heads of a
+                     task][keys] */
+    struct key_run *run; /* [runs] */
     size_t runs;
     float *sink;   /* [heads]: a score of its own for each; or NULL */
     float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
@@ -431,6 +434,176 @@ static void some_queries(void *arg, size_t task, int thread)
     queries(j, row, rows, head, kv, score, wide_of(j, thread));
 }
 
+/* ---- one query ---- */
+
+/* Scores between the rows of two heads, of N keys: not a multiple of 4096 bytes, which
+ * would put the same key's into one set of the cache. */
+static size_t score_stride(size_t n)
+{
+    return (n + VEC - 1) / VEC * VEC + VEC;
+}
+
+/* The heads of a task of a query alone: some KV heads with all heads that share them,
+ * or, where there are fewer of those than threads, some heads of one. */
+struct portion {
+    size_t kv, kvs;     /* the first KV head, and how many */
+    size_t head, heads; /* of the first of them: the first head, and how many of each */
+};
+
+static size_t portions(const struct job *j)
+{
+    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
+
+    return (j->inst->attention.kv_heads + j->kv_heads - 1) / j->kv_heads *
+           ((group + j->heads - 1) / j->heads);
+}
+
+static struct portion portion_of(const struct job *j, size_t task)
+{
+    size_t all = j->inst->attention.kv_heads;
+    size_t group = j->inst->attention.heads / all;
+    size_t parts = (group + j->heads - 1) / j->heads, part = task % parts;
+    struct portion s = { .kv = task / parts * j->kv_heads };
+
+    s.kvs = all - s.kv < j->kv_heads ? all - s.kv : j->kv_heads;
+    s.head = s.kv * group + part * j->heads;
+    s.heads = group - part * j->heads < j->heads ? group - part * j->heads : j->heads;
+    return s;
+}
+
+/* A walk over keys, a stretch whose rows follow each other at a time. */
+struct walk {
+    size_t run, key, low, high;
+};
+
+/* The next stretch: how many, 0 after the last; the first key's number and row. */
+static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t *row)
+{
+    for (; w->run < j->runs; w->run++) {
+        const struct key_run *run = &j->run[w->run];
+        size_t n = keys_in(run, w->key, w->high, key);
+
+        if (!n)
+            continue;
+        n = n < STRETCH ? n : STRETCH;
+        *row = run->row + *key - run->key;
+        w->key = *key + n;
+        return n;
+    }
+    return 0;
+}
+
+/* Fetch BYTES of the N rows at P, STRIDE bytes after each other. */
+static void fetch(const float *p, size_t stride, size_t n, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < bytes; k += 64)
+            __builtin_prefetch((const char *)p + i * stride + k, 0, 2);
+}
+
+/* SCORE[heads of S], each a key's dot product with the query: stretch after stretch
+ * of keys for all of the heads, so that memory is read about in order, and each KV head
+ * once for all that share it.  The next stretch is fetched meanwhile. */
+static void score_alone(const struct job *j, const struct portion *s, struct walk w,
+                        float *score)
+{
+    size_t dim = j->inst->attention.head_dim, stride = score_stride(w.high - w.low),
+           key, row, some;
+    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
+
+    for (some = next_keys(j, &w, &key, &row); some;) {
+        size_t next_key = 0, next_row = 0;
+        size_t next = next_keys(j, &w, &next_key, &next_row);
+
+        for (size_t kv = 0; kv < s->kvs; kv++) {
+            const float *k = j->step->k + (s->kv + kv) * dim;
+
+            fetch(k + next_row * j->k_stride, j->k_stride * sizeof(*k), next,
+                  dim * sizeof(*k));
+            cpu_dots(score + kv * s->heads * stride + (key - w.low), stride,
+                     j->q + (s->head + kv * group) * dim, dim, s->heads,
+                     k + row * j->k_stride, j->k_stride, some, dim);
+        }
+        some = next;
+        key = next_key;
+        row = next_row;
+    }
+}
+
+/* y of the heads of S += the values by their weights, likewise. */
+static void add_alone(const struct job *j, const struct portion *s, struct walk w,
+                      const float *score)
+{
+    size_t dim = j->inst->attention.value_dim, stride = score_stride(w.high - w.low),
+           key, row, some;
+    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
+
+    for (some = next_keys(j, &w, &key, &row); some;) {
+        size_t next_key = 0, next_row = 0;
+        size_t next = next_keys(j, &w, &next_key, &next_row);
+
+        for (size_t kv = 0; kv < s->kvs; kv++) {
+            const float *v = j->step->v + (s->kv + kv) * j->inst->attention.value_cols;
+
+            fetch(v + next_row * j->v_stride, j->v_stride * sizeof(*v), next,
+                  dim * sizeof(*v));
+            cpu_add_weighted(j->y + (s->head + kv * group) * dim, dim,
+                             score + kv * s->heads * stride + (key - w.low), stride,
+                             s->heads, v + row * j->v_stride, j->v_stride, dim, some);
+        }
+        some = next;
+        key = next_key;
+        row = next_row;
+    }
+}
+
+/* Task: the one query, of some heads. */
+static void one_query(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    const struct inst *inst = j->inst;
+    struct portion s = portion_of(j, task);
+    size_t group = inst->attention.heads / inst->attention.kv_heads;
+    size_t dim = inst->attention.value_dim, n, position = j->step->start;
+    float *score = j->score + (size_t)thread * j->kv_heads * j->heads *
+                                  score_stride(j->step->keys);
+    struct walk w = { 0 };
+
+    visible(j, position, &w.low, &w.high);
+    w.key = w.low;
+    n = w.high > w.low ? w.high - w.low : 0;
+    if (n)
+        score_alone(j, &s, w, score);
+    for (size_t kv = 0; kv < s.kvs; kv++)
+        for (size_t i = 0; i < s.heads; i++) {
+            size_t head = s.head + kv * group + i;
+            float *own = score + (kv * s.heads + i) * score_stride(n);
+
+            memset(j->y + head * dim, 0, dim * sizeof(*j->y));
+            if (!n) {
+                set_lse(j, 0, head, sink_of(j, head));
+                continue;
+            }
+            add_biases(j, head, position, own, w.low, n);
+            set_lse(j, 0, head,
+                    softmax(own, n, (float)inst->attention.scale,
+                            (float)inst->attention.softcap, sink_of(j, head)));
+            drop(j, 0, 1, head, own, w.low, n);
+        }
+    if (n)
+        add_alone(j, &s, w, score);
+}
+
+/* Share out the heads of one query over THREADS. */
+static void deal_heads(struct job *j, size_t threads)
+{
+    size_t all = j->inst->attention.kv_heads, group = j->inst->attention.heads / all;
+    size_t parts = (threads + all - 1) / all; /* of those that share a KV head */
+
+    j->kv_heads = parts > 1 ? 1 : (all + 2 * threads - 1) / (2 * threads);
+    j->heads = (group + parts - 1) / parts;
+}
+
 /* The rows of the keys: one run, or those that the blocks make. */
 static int open_runs(struct job *j, struct err *err)
 {
@@ -470,8 +643,9 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                      .k_stride = kv_heads * inst->attention.head_dim,
                      .v_stride = kv_heads * inst->attention.value_cols,
                      .y_stride = heads * inst->attention.value_dim,
-                     .block = step->rows > 1 ? BLOCK : 1 };
-
+                     .block = BLOCK };
+    /* a query alone reads keys and values in place, so they must be f32 */
+    bool alone = step->rows == 1 && !step->cached_k && !step->cached_v;
     int ret = -1;
 
     if (!heads || !step->rows)
@@ -479,7 +653,12 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
         (step->sinks && open_sinks(&j, err) < 0))
         goto out;
-    j.score = mem_alloc((uint64_t)cpu_threads(d) * j.block * step->keys * sizeof(float),
+    if (alone)
+        deal_heads(&j, (size_t)cpu_threads(d));
+    j.score = mem_alloc((uint64_t)cpu_threads(d) *
+                            (alone ? j.kv_heads * j.heads * score_stride(step->keys)
+                                   : j.block * step->keys) *
+                            sizeof(float),
                         "attention scores", err);
     if (!j.score)
         goto out;
@@ -492,7 +671,10 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
         if (!j.wide)
             goto out;
     }
-    cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
+    if (alone)
+        cpu_parallel(d, portions(&j), one_query, &j);
+    else
+        cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
     ret = 0;
 out:
     free(j.run);

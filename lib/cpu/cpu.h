@@ -1,22 +1,21 @@
-/* cpu - the operations of the CPU backend; the kernels of the table (kernels.c)
- * are made of them */
+/* cpu - the loops behind the CPU backend's kernels (kernels.c) */
 #ifndef LIB_CPU_CPU_H
 #define LIB_CPU_CPU_H
 
 #include "lib/device/device.h"
 
-/* y[rows][cols(w)] = row index[i] + offset - first of the table; zero where it is not
- * there */
+/* y[rows][cols(w)] = row index[i] + offset - first of the table; zeros if another rank
+ * has that row */
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
-/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  A row's result does not depend
- * on the other rows.  Sums are made by TREE, or as it comes where that is NULL.  Fail
+/* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  The result of a row does not
+ * depend on the other rows.  TREE fixes the order of the sums; NULL: any order.  Fail
  * only for want of memory. */
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
-/* The same, where w is in bf16 with each number of x rounded to bf16; by pairs where
- * the CPU adds those (AVX512-BF16). */
+/* The same for w in bf16, with x rounded to bf16; uses AVX512-BF16's products of pairs
+ * if the CPU has them. */
 MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
@@ -31,18 +30,18 @@ void cpu_scale(struct device *d, float *y, const float *x, double number, size_t
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
                   size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
-/* the experts of each row, by their scores (inst->route), [rows][top]; BIAS or NULL is
- * added to choose by; and their weights */
+/* The top-k router (inst->route): the experts of each row by score, [rows][top]; BIAS
+ * (or NULL) is added to the scores for the choice only.  And their weights. */
 void cpu_choose(struct device *d, int32_t *choice, const float *x, size_t rows,
                 size_t cols, const struct inst *inst, const struct matrix *bias);
 void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice,
                size_t rows, size_t cols, const struct inst *inst);
-/* Is score K among those that a row's I-th choice is weighed against: not chosen
- * before, and below the choice's by no more than inst->route.near of the larger
- * magnitude? (SparseMixer: Liu et al. 2024, arXiv:2409.12136) */
+/* True if score K is among those that a row's I-th choice is normalized with: not
+ * chosen before, and below the choice's score by at most inst->route.near of the larger
+ * magnitude (SparseMixer: Liu et al. 2024, arXiv:2409.12136). */
 bool cpu_route_near(const struct inst *inst, const float *x, const int32_t *choice,
                     uint64_t i, size_t k);
-/* The sum of their exponentials, relative to the choice's own. */
+/* The sum of their exponentials, relative to that of the choice. */
 double cpu_route_softmax(const struct inst *inst, const float *x, size_t cols,
                          const int32_t *choice, uint64_t i);
 /* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
@@ -53,18 +52,18 @@ void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row
 /* of each of inst->head.count heads: y = a, then b */
 void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
                 const struct inst *inst);
-/* of each head: y = x w^T or, when PLAIN, x w, with the head's rows of w from
- * inst->head.row on.  Fails only for want of memory. */
+/* of each head: y = x w^T or, if PLAIN, x w, with the head's rows of w, which begin at
+ * inst->head.row.  Fails only for want of memory. */
 MUST_CHECK int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
                                 const struct inst *inst, bool plain,
                                 const struct matrix *w, struct err *err);
-/* y = x / (1 - inst->drop.rate), or 0 at random, of tokens of these numbers; RUNS says
- * which columns of the whole row these are, NULL: all */
+/* y = x / (1 - inst->drop.rate), or 0 at random.  TOKEN has the number of each row's
+ * token; RUNS the columns of the full row that these are, NULL: all. */
 void cpu_dropout(struct device *d, float *y, const float *x, size_t rows, size_t cols,
                  const struct inst *inst, const struct runs *runs,
                  const uint64_t *token, uint64_t seed);
 void cpu_softcap(struct device *d, float *y, const float *x, double number, size_t n);
-/* a NaN stays one */
+/* a NaN stays a NaN */
 void cpu_clip(struct device *d, float *y, const float *x, double least, double most,
               size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
@@ -82,32 +81,32 @@ void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
                size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
-/* sum[g] over each group of WIDTH columns of X, which begin STRIDE after one another:
- * of x, or of (x - mean[g])^2 when MEAN is given */
+/* sum[g] over each group of WIDTH columns of X, STRIDE apart: of x, or of (x -
+ * mean[g])^2 if MEAN is given */
 void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
                    const double *mean, size_t groups, size_t width);
-/* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN may be NULL, W, and B where
- * there is W; both are WIDTH long or as long as some whole groups, and repeat */
+/* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN and W may be NULL, B too.  W and
+ * B have WIDTH columns, or those of several groups, and repeat. */
 void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
                      const double *factor, size_t groups, size_t width,
                      const struct matrix *w, double plus, const struct matrix *b);
-/* turn each head by angles[row]: dim/2 cosines, then as many sines */
+/* rotate each head by angles[row]: dim/2 cosines, then dim/2 sines */
 void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t cols,
               size_t head, const struct rope *r, const float *angles);
-/* What attention reads besides its instruction: the keys of one sequence. */
+/* The keys of one sequence, and what else attention reads. */
 struct attention_step {
-    size_t rows, start;     /* queries, and the position of the first */
-    size_t keys, first_key; /* keys and values, and the position of the first */
-    size_t key_row;         /* its row in K and V, or counted over the blocks */
-    const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
+    size_t rows, start;     /* queries; position of the first */
+    size_t keys, first_key; /* keys and values; position of the first */
+    size_t key_row;     /* row of the first in K and V, or counted over the blocks */
+    const float *k, *v; /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
     /* [row] of a cache in another type than f32, which K and V are then not; or NULL */
     const struct buffer *cached_k, *cached_v;
-    const int32_t *block;       /* numbers of the blocks of k and v, or NULL */
-    size_t block_rows;          /* of each */
+    const int32_t *block;       /* numbers of the KV cache blocks; NULL: contiguous */
+    size_t block_rows;          /* rows of a block */
     const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
     const struct matrix *sinks; /* [heads], or NULL; see struct inst */
     float *lse;                 /* [rows][heads], or NULL; see struct call */
-    const uint64_t *token;      /* [rows]: their numbers, where weights are dropped */
+    const uint64_t *token;      /* [rows]: numbers of the tokens, for dropout */
     uint64_t seed;
 };
 /* A row of the cache P, at TO, of X [P->cols]. */
@@ -116,28 +115,27 @@ void cpu_cache_row(void *to, const float *x, const struct buffer *p);
 void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
                 const struct buffer *p);
 
-/* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
+/* softmax(scale * q k^T, masked) v; zeros if no key is visible.  Fails only for want of
  * memory. */
 MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
                              const struct inst *inst, const struct attention_step *step,
                              struct err *err);
 
-/* The gradients of q, k and v, and where the step has sinks of each row those of the
- * heads' own, beside each other in y's rows of STRIDE columns, from d, that of the
- * result.  The step's keys are its rows' own.  Fails only for want of
- * memory. */
+/* The gradients of q, k, v and, if the step has sinks, of the sinks for each row, side
+ * by side in y's rows of STRIDE columns; D is the gradient of the result.  The keys are
+ * those of the same rows.  Fails only for want of memory. */
 MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
                                   const float *d, const float *q,
                                   const struct inst *inst,
                                   const struct attention_step *step, struct err *err);
 
-/* *id = a token drawn by its logits: the likeliest top_k, then the likeliest of them
- * that sum to top_p.  Fails only for want of memory. */
+/* *id = a token drawn from the logits, limited to the top_k likeliest and then to the
+ * likeliest that add up to top_p.  Fails only for want of memory. */
 MUST_CHECK int cpu_sample(float *id, const float *logits, size_t vocab,
                           const struct draw *draw, struct err *err);
 
 extern kernel *const cpu_kernels[OP_COUNT];
-/* those of the reverse: gradient.c */
+/* The kernels of the reverse: gradient.c. */
 extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
     kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_xielu_back,
     kernel_xielu_weight, kernel_softmax_back, kernel_softcap_back, kernel_clip_back,

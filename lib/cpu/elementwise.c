@@ -5,7 +5,7 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-enum { STEP = 1 << 14 }; /* elements that a thread takes at a time */
+enum { STEP = 1 << 14 }; /* elements of a task */
 
 CPU_CLONES static void add(float *y, const float *x, const float *z, size_t n)
 {
@@ -25,8 +25,8 @@ CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
         y[i] = x[i] * f;
 }
 
-/* y = x sigmoid(x (slope + cube x^2)), sixteen at a time: SILU (Elfwing et al. 2018)
- * and what stands for GELU in its likeness, 1 + tanh(u) being 2 sigmoid(2u). */
+/* y = x sigmoid(x (slope + cube x^2)), sixteen at a time: SILU (Elfwing et al. 2018),
+ * and the tanh approximation of GELU, since 1 + tanh(u) = 2 sigmoid(2u). */
 CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, float cube)
 {
     for (size_t i = 0; i < n; i += VEC) {
@@ -115,7 +115,7 @@ struct elements {
     const struct matrix *w;
 };
 
-/* The elements of TASK: *n from the index returned. */
+/* The elements of TASK: *n of them, from the index returned. */
 static size_t share(const struct elements *e, size_t task, size_t *n)
 {
     size_t at = task * STEP;

@@ -1,8 +1,8 @@
-/* gradient - the kernels of the reverse: what each adds up, in an order that does not
- * depend on the number of threads
+/* gradient - the kernels of the reverse
  *
- * D is the gradient of the result of what is reversed.  Gradients of weights are added
- * to what is there, so that those of a batch's parts sum up in order. */
+ * D is the gradient of the result of the reversed operation.  Gradients of weights are
+ * added to their memory, so micro-batches accumulate in order.  The order of all sums
+ * is independent of the number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static size_t blocks_of(size_t n, size_t block)
     return (n + block - 1) / block;
 }
 
-/* Elements FIRST to *end of N, of task TASK. */
+/* Elements FIRST (returned) to *end, of N, for task TASK. */
 static size_t span(size_t task, size_t block, size_t n, size_t *end)
 {
     size_t first = task * block;
@@ -56,7 +56,7 @@ void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
 #endif
 }
 
-/* Of HEADS matrices beside each other, each of COLS_A by COLS_B. */
+/* A product of HEADS matrices side by side, each of COLS_A by COLS_B. */
 struct outer {
     float *y;
     const float *a, *b;
@@ -75,7 +75,7 @@ static void outer_some(void *arg, size_t task, int thread)
               o->b + head * o->cols_b, o->heads * o->cols_b, o->cols_b, o->rows);
 }
 
-/* The share follows from the sizes alone, as the order of the sums does. */
+/* The share depends only on the sizes, and so does the order of the sums. */
 static void run_outer(struct device *d, struct outer o)
 {
     if (!o.rows || !o.cols_a || !o.cols_b)
@@ -114,7 +114,7 @@ int kernel_head_outer(struct device *d, const struct call *c, struct err *err)
 
 /* ---- tables and vectors ---- */
 
-/* A block of columns is one task's: it adds up their rows in order. */
+/* Sums over rows: a task adds up the rows of a block of columns in order. */
 struct columns {
     const struct call *c;
     float *y;
@@ -205,8 +205,8 @@ int kernel_row_dot(struct device *d, const struct call *c, struct err *err)
 
 /* ---- norms ---- */
 
-/* The mean and the factor of each group, which the forward used: from the sums over all
- * ranks, or (SQUARES NULL) from the columns of X.  One allocation, returned. */
+/* Mean and factor of each group, as in the forward pass: from the sums over all ranks,
+ * or if SQUARES is NULL from the columns of X.  One allocation, returned. */
 static double *norm_statistics(struct device *d, const struct inst *inst,
                                const float *x, size_t groups, const double *squares,
                                const double *sum, double **factor, struct err *err)
@@ -285,8 +285,8 @@ static void norm_back(void *arg, size_t task, int thread)
     }
 }
 
-/* Open N for CALL's d and a, whose sums over all ranks are at SQUARES and SUM or NULL;
- * *wide is to be freed, as is n->mean. */
+/* Fills N for CALL's d and a; SQUARES and SUM are the sums over all ranks, or NULL. The
+ * caller frees *wide and n->mean. */
 static int open_norm(struct norm *n, struct device *d, const struct call *c,
                      size_t *groups, float **wide, const double *squares,
                      const double *sum, struct err *err)
@@ -371,7 +371,7 @@ int kernel_norm_apply_back(struct device *d, const struct call *c, struct err *e
     return 0;
 }
 
-/* Column k of the weight stands for k, k + period, ... of each row. */
+/* Column k of the weight applies to columns k, k + period, ... of each row. */
 static void add_normed(void *arg, size_t task, int thread)
 {
     const struct columns *s = arg;
@@ -583,7 +583,7 @@ static void some_caps(void *arg, size_t task, int thread)
     }
 }
 
-/* The edges pass, as in PyTorch. */
+/* The gradient passes at the bounds themselves, as in PyTorch. */
 static void some_clips(void *arg, size_t task, int thread)
 {
     const struct elements *e = arg;
@@ -718,7 +718,7 @@ int kernel_route_back(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* Expert E of rows FIRST to *end, counted over all that are sent. */
+/* The rows of expert E: FIRST (returned) to *end, counted over all rows sent. */
 static size_t expert_span(const struct call *c, size_t e, size_t *end)
 {
     const int32_t *counts = c->x[3].data;
@@ -832,7 +832,7 @@ int kernel_first_back(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* This rank's columns. */
+/* Runs of this rank's columns. */
 static const struct runs *own_runs(const struct call *c)
 {
     return &c->program->gather[c->inst->gather.gather].runs[c->program->coord[MESH_TP]];

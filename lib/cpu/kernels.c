@@ -155,7 +155,7 @@ static int kernel_dropout(struct device *d, const struct call *c, struct err *er
 
 /* ---- norms ---- */
 
-/* *mean and *factor, [groups] each, from one allocation, which is returned. */
+/* Allocates *mean and *factor, [groups] each; returns the allocation. */
 static double *statistics(size_t groups, double **mean, double **factor,
                           struct err *err)
 {
@@ -203,7 +203,7 @@ static int kernel_layernorm(struct device *d, const struct call *c, struct err *
     return norm(d, c, true, err);
 }
 
-/* sum[row] = the sum over N columns of X from FIRST on. */
+/* sum[row] = sum over the N columns of X from FIRST on. */
 static void sum_columns(struct device *d, const struct call *c, double *sum,
                         const double *mean, size_t first, size_t n)
 {
@@ -211,7 +211,7 @@ static void sum_columns(struct device *d, const struct call *c, double *sum,
                   rows_of(&c->y), n);
 }
 
-/* By a tree: the sums that there are beside each other. */
+/* Sums the leaves of a tree, then adds the sums in the order that it fixes. */
 static int sum_by_tree(struct device *d, const struct call *c, const double *mean,
                        const struct sum_tree *t, struct err *err)
 {
@@ -233,8 +233,8 @@ static int sum_by_tree(struct device *d, const struct call *c, const double *mea
     return 0;
 }
 
-/* Sums over the columns of each row, less MEAN where it is given.  A rank without
- * columns of its own, or with copies of another's, adds nothing. */
+/* Sums over the columns of each row, of squares of differences if MEAN is given.  A
+ * rank without columns, or with replicas only, adds nothing. */
 static int sum_rows(struct device *d, const struct call *c, const double *mean,
                     struct err *err)
 {
@@ -271,7 +271,7 @@ static int kernel_row_squares(struct device *d, const struct call *c, struct err
     return ret;
 }
 
-/* SUM may be NULL: not centred. */
+/* SUM NULL: RMS norm, without a mean. */
 static int apply_norm(struct device *d, const struct call *c, const double *squares,
                       const double *sum, struct err *err)
 {
@@ -303,7 +303,7 @@ static int kernel_layer_apply(struct device *d, const struct call *c, struct err
 
 /* ---- positions ---- */
 
-/* Rounded to f32, as models are trained with them. */
+/* Angles are rounded to f32, as in training. */
 static int kernel_angles(struct device *d, const struct call *c, struct err *err)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
@@ -380,9 +380,9 @@ static int kernel_rope(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* ---- the cache ---- */
+/* ---- the KV cache ---- */
 
-/* Where row ROW of a range's blocks lies. */
+/* Row of the cache that is row ROW of a range. */
 static size_t block_row(const struct ranges *r, const struct range *one, size_t row)
 {
     return (size_t)r->block[(size_t)one->block + row / r->block_rows] * r->block_rows +
@@ -476,7 +476,7 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
     return 0;
 }
 
-/* Of each sequence, whose keys are its own rows. */
+/* One sequence after another; the keys are its own rows. */
 static int kernel_attention_back(struct device *d, const struct call *c,
                                  struct err *err)
 {
@@ -505,8 +505,8 @@ static int kernel_attention_back(struct device *d, const struct call *c,
     return 0;
 }
 
-/* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted
- * by the exponentials that lse is the logarithm of the sum of. */
+/* Merges (y, lse) and (z, more), attention over two sets of keys, into the first: means
+ * weighted by exp(lse). */
 static int kernel_merge(struct device *d, const struct call *c, struct err *err)
 {
     size_t heads = c->x[0].cols, dim = heads ? c->y.cols / heads : 0;
@@ -529,7 +529,7 @@ static int kernel_merge(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* Copy a part of the heads of each row: from the whole rows, or to them. */
+/* Copies a part of the heads of each row, out of full rows or into them. */
 static void copy_heads(const struct head_part *h, float *whole, float *part,
                        size_t rows, bool to_whole)
 {
@@ -671,7 +671,7 @@ static int kernel_segment(struct device *d, const struct call *c, struct err *er
     return 0;
 }
 
-/* y[i] = x[row[i]]; zeros where the row is another rank's. */
+/* y[i] = x[row[i]]; zeros if the row is on another rank. */
 static void copy_rows(const struct call *c, const int32_t *row)
 {
     size_t rows = rows_of(&c->y), cols = c->y.cols;
@@ -700,7 +700,7 @@ static int kernel_first(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* From the columns of all ranks, one rank's after the other's. */
+/* The source has all columns of one rank, then those of the next. */
 static int kernel_arrange(struct device *d, const struct call *c, struct err *err)
 {
     const struct gather *g = &c->program->gather[c->inst->gather.gather];
@@ -742,11 +742,11 @@ static int kernel_slice(struct device *d, const struct call *c, struct err *err)
 
 /* ---- results of rows ---- */
 
-/* What a rank knows of one row over its columns: a row of OP_ROW_STATS. */
+/* A rank's statistics of a row, over its columns: OP_ROW_STATS. */
 struct row_stats {
     double max, sum; /* sum of exp(x - max) */
-    double target;   /* the target's value, where it is held */
-    double index;    /* of the largest */
+    double target;   /* value of the target's column, if this rank has it */
+    double index;    /* index of the largest */
 };
 
 static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
@@ -783,7 +783,7 @@ static int kernel_row_stats(struct device *d, const struct call *c, struct err *
     return 0;
 }
 
-/* Row I's statistics over all ranks, in rank order. */
+/* Combines row I's statistics of all ranks, in rank order. */
 static struct row_stats all_stats(const struct call *c, size_t i)
 {
     const struct row_stats *all = c->x[0].data;
@@ -817,7 +817,7 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* scale (softmax(a) - [the target]); 0 where there is none */
+/* scale (softmax(a) - [target]); zeros for a row without a target */
 static int kernel_nll_back(struct device *d, const struct call *c, struct err *err)
 {
     const int32_t *target = c->step->target[c->program->value[c->inst->src[1]].rows];
@@ -863,11 +863,11 @@ static int kernel_sample(struct device *d, const struct call *c, struct err *err
 
 /* ---- the table ---- */
 
-/* Run KERNEL for each expert on the rows that were sent to it, with its own weights. */
+/* Runs KERNEL for each expert, with its weights, on the rows that it gets. */
 static int by_expert(struct device *d, const struct call *c, kernel *run,
                      struct err *err)
 {
-    const int32_t *sent = c->expert_rows + c->nexperts; /* how many, in all */
+    const int32_t *sent = c->expert_rows + c->nexperts; /* number of all rows */
 
     for (size_t e = 0; e < c->nexperts; e++) {
         size_t first = (size_t)c->expert_rows[e];

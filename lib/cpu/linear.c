@@ -629,6 +629,12 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 {
     struct weight_rows rows = { .data = (const char *)w, .stride = w_stride };
 
+#if CPU_HAS_WIDE
+    if (terms % VEC == 0 && cpu_is_wide()) {
+        tile_dots(y, y_stride, x, x_stride, m, w, w_stride, n, terms);
+        return;
+    }
+#endif
     tile_f32.dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }
 

@@ -47,6 +47,12 @@ struct tiles {
 
 extern const struct tiles tile_f32, tile_bf16, tile_f16;
 
+#if CPU_HAS_WIDE
+/* cpu_dots over TERMS in whole vectors, where cpu_is_wide(). */
+void tile_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
+               const float *w, size_t w_stride, size_t n, size_t terms);
+#endif
+
 /* Of weights in bf16 and packed terms of x: the CPU multiplies and adds pairs.  NULL
  * where it cannot. */
 const struct tiles *tile_pairs(void);

@@ -1,5 +1,5 @@
-/* route - the rows of experts: choosing, taking, adding; and other things of whole rows
- */
+/* route - the rows of experts: choosing, taking, adding; and other things of whole
+ * rows */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 
-/* One operation on rows. */
+/* An operation on rows. */
 struct row_job {
     float *y;
     const float *x, *s;
@@ -63,7 +63,7 @@ void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t
 
 /* ---- choosing ---- */
 
-/* The largest of the N values at X, the first of equal ones. */
+/* Index of the largest of the N values at X, the first of equals. */
 static size_t largest(const float *x, size_t n)
 {
     size_t best = 0;
@@ -74,7 +74,7 @@ static size_t largest(const float *x, size_t n)
     return best;
 }
 
-/* Leave the scores of the best groups only (DeepSeek-V2, 2024, section 2.2.2; V3 adds
+/* Keeps the scores of the best groups only (DeepSeek-V2, 2024, section 2.2.2; V3 adds
  * up the best two of a group).  SPARE has room for a row and its groups. */
 static void limit_groups(float *score, size_t cols, const struct inst *inst,
                          float *spare)
@@ -257,7 +257,8 @@ void cpu_concat(struct device *d, float *y, const float *a, const float *b, size
     cpu_parallel(d, rows, concat_row, &r);
 }
 
-/* What a thread needs for a head's product: its rows of x arranged, then a panel. */
+/* Scratch floats of a thread for a head's product: its rows of x rearranged, and a
+ * panel. */
 static size_t head_floats(const struct row_job *r)
 {
     return r->rows * cpu_arranged(r->w->dtype, r->inst->head.a) +

@@ -448,7 +448,6 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
             if (lse && x == 0)
                 lse[row] = sum[i] > 0 ? max[i] + logf(sum[i]) : -INFINITY;
         }
-        __syncthreads();
     }
 }
 

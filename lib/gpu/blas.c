@@ -1,4 +1,4 @@
-/* blas - large products by cuBLASLt, where it is there */
+/* blas - large products by cuBLASLt, if it is installed */
 #include "lib/gpu/blas.h"
 
 #include <dlfcn.h>
@@ -10,9 +10,9 @@
 
 enum {
     LEAST = 32,           /* rows for which our own kernels are not as good */
-    WORKSPACE = 32 << 20, /* what cuBLAS asks for on newer GPUs */
+    WORKSPACE = 32 << 20, /* bytes that cuBLAS recommends for newer GPUs */
     ALIGN = 16,
-    SHAPES = 64 /* that are remembered */
+    SHAPES = 64 /* cached choices of algorithms */
 };
 
 struct blas {
@@ -92,7 +92,7 @@ void blas_close(struct blas *b)
 
 /* ---- one product ---- */
 
-/* Column-major, as cuBLAS sees it: y [out][rows] = op(w) x, x [in][rows]; w is
+/* A product in cuBLAS' column-major terms: y [out][rows] = op(w) x, x [in][rows]; w is
  * [in][out] and transposed, or [out][in]. */
 struct problem {
     void *desc, *w, *x, *y;
@@ -130,7 +130,7 @@ static bool open_problem(struct blas *b, struct problem *q, const struct product
                                          (int64_t)p->y_stride) == 0;
 }
 
-/* No part of a sum is added to another in an order that nobody knows. */
+/* Chooses an algorithm without split-K, whose order of additions is not fixed. */
 static bool choose(struct blas *b, const struct problem *q, struct shape *s)
 {
     uint32_t align = ALIGN, reduction = LT_REDUCTION_NONE;
@@ -159,7 +159,7 @@ static bool choose(struct blas *b, const struct problem *q, struct shape *s)
     return fine;
 }
 
-/* The shape of P, or NULL when cuBLASLt has no way to make it. */
+/* The cached shape of P; NULL if cuBLASLt cannot compute it. */
 static const struct shape *shape_of(struct blas *b, const struct problem *q,
                                     const struct products *p, int type)
 {
@@ -183,7 +183,7 @@ static const struct shape *shape_of(struct blas *b, const struct problem *q,
     return s->none ? NULL : s;
 }
 
-/* Room for the work, and for x in two parts where they are wanted. */
+/* Allocates the workspace, and room for x in two parts if needed. */
 static int make_room(struct device *d, struct blas *b, uint64_t parts, struct err *err)
 {
     if (!b->workspace) {

@@ -1,7 +1,7 @@
 /* calls - the CUDA backend's kernel of each row of the table of operations
  *
- * What each launches, from the instruction and its buffers.  Those of the reverse are
- * not here: nothing that asks for them runs on this backend. */
+ * Each function launches kernels for an instruction and its buffers.  There are none
+ * for training: no_reverse. */
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
@@ -40,7 +40,7 @@ static struct matrix weight_of(const struct matrix *w)
     return w ? *w : (struct matrix){ 0 };
 }
 
-/* Have the kernels been launched? */
+/* Checks that the launches succeeded. */
 static int launched(const struct device *d, const struct call *c, struct err *err)
 {
     CUDA_TRY(d, cudaGetLastError(), op_table[c->inst->op].name, err);
@@ -60,7 +60,7 @@ KERNEL(embedding)
     return launched(d, c, err);
 }
 
-/* A product for each expert, or one. */
+/* A product, or one for each expert. */
 static int product(struct device *d, const struct call *c, bool plain, struct err *err)
 {
     size_t n = c->expert_rows ? c->nexperts : 1;
@@ -91,7 +91,7 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
     return launched(d, c, err);
 }
 
-/* Sums by a tree are the CPU's. */
+/* Only the CPU sums by a tree. */
 static int no_tree(const struct call *c, int tree, struct err *err)
 {
     return tree ? err_set(err, ERR_NO,
@@ -115,7 +115,7 @@ KERNEL(matmul)
     return product(d, c, true, err);
 }
 
-/* A product for each head, with rows of one weight. */
+/* A product for each head, with its rows of one weight. */
 static int head_product(struct device *d, const struct call *c, bool plain,
                         struct err *err)
 {
@@ -445,7 +445,7 @@ KERNEL(merge)
 
 /* ---- rows and columns ---- */
 
-/* Copy the N runs of columns from source 0, and release them. */
+/* Copies N runs of columns from source 0; frees RUN. */
 static int copy_columns(struct device *d, const struct call *c, struct column_run *run,
                         size_t n, struct err *err)
 {
@@ -455,7 +455,7 @@ static int copy_columns(struct device *d, const struct call *c, struct column_ru
     return launched(d, c, err);
 }
 
-/* A part of the heads of each row: from the whole rows, or to them. */
+/* Copies a part of the heads of each row, out of full rows or into them. */
 static int copy_heads(struct device *d, const struct call *c, bool to_whole,
                       struct err *err)
 {
@@ -634,7 +634,7 @@ KERNEL(expert_combine)
 
 /* ---- results of rows ---- */
 
-/* Ranks whose statistics source 0 has: four numbers each. */
+/* Number of ranks whose statistics are in source 0: four numbers each. */
 static uint64_t parts_of(const struct call *c)
 {
     return c->x[0].cols / 4;
@@ -670,7 +670,7 @@ KERNEL(sample)
 
 /* ---- the table ---- */
 
-/* Run KERNEL for each expert on the rows that were sent to it, with its own weights. */
+/* Runs KERNEL for each expert, with its weights, on the rows that it gets. */
 static int by_expert(struct device *d, const struct call *c, kernel *run,
                      struct err *err)
 {

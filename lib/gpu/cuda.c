@@ -1,4 +1,4 @@
-/* cuda - a GPU as a device: memory, copies, time */
+/* cuda - a GPU as a device: memory, copies, waiting */
 #include "lib/gpu/cuda.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
                    cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* Is there a GPU?  CUDA cannot be used in processes that are forked once it has been,
- * and ranks are: so another process looks. */
+/* Is there a GPU?  A child process looks: a process that has used CUDA cannot use it in
+ * children that it forks later, and ranks are such children. */
 static bool probe(void)
 {
     pid_t pid = fork();
@@ -106,8 +106,8 @@ void cuda_pause(int turn)
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
-/* Wait for EVENT or, where it is NULL, for all that is in the stream.  Other ranks may
- * never do their part of that. */
+/* Waits for EVENT, or if NULL for the whole stream, and checks that other ranks, on
+ * which it may depend, are alive. */
 static int await(struct device *d, cudaEvent_t event, const char *what, struct err *err)
 {
     double start = clock_seconds();
@@ -276,8 +276,8 @@ static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
 static int copy_out(struct device *d, void *to, const void *from, size_t bytes,
                     struct err *err)
 {
-    /* a copy to memory that is not page-locked waits by itself, for as long as it takes
-     */
+    /* a copy to pageable memory blocks; wait here first, where other ranks are
+     * watched */
     if (d->nccl && cuda_wait(d, err) < 0)
         return -1;
     if (bytes)

@@ -1,8 +1,8 @@
-/* gpu - the launchers of the CUDA backend's kernels, which stand in *.cu
+/* gpu - the launchers of the CUDA backend's kernels, which are in *.cu
  *
- * Each puts its kernels into STREAM and returns; kernels of a stream run one after
- * another.  Addresses are of device memory, but for structs, which are copied.  Values
- * are f32, row-major; a launcher does nothing for no rows. */
+ * A launcher enqueues its kernels in STREAM and returns.  Addresses are in device
+ * memory; structs are copied.  Values are f32, row-major.  A launcher does nothing for
+ * 0 rows. */
 #ifndef LIB_GPU_GPU_H
 #define LIB_GPU_GPU_H
 
@@ -16,11 +16,11 @@
 extern "C" {
 #endif
 
-/* The rows that a kernel works on, as device memory says: those before *rows; of an
- * expert those from rows[0] to rows[1]. */
+/* The rows that a kernel works on, read from device memory: rows 0 to *rows; for an
+ * expert rows[0] to rows[1]. */
 struct span {
     const int32_t *rows;
-    size_t most; /* at most */
+    size_t most; /* upper bound, for the size of the launch */
     bool expert;
 };
 
@@ -61,18 +61,19 @@ void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
 void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
                  void *stream);
 
-/* y[t] = row index[t] + offset - first of the table; zero where it is not there */
+/* y[t] = row index[t] + offset - first of the table; zeros if another rank has that
+ * row */
 void gpu_embedding(float *y, struct matrix w, const int32_t *index, struct span rows,
                    uint64_t offset, uint64_t first, void *stream);
 
-/* Groups of WIDTH columns, of which a row of COLS has some whole ones. */
+/* Groups of WIDTH columns; a row of COLS columns has a whole number of them. */
 struct groups {
     struct span rows;
     uint64_t cols, width;
     double whole_width; /* of a group over all ranks */
 };
-/* What a norm does to a group: (x - mean) factor (w + plus) + b; W.data and B.data may
- * be NULL. */
+/* Normalization of a group: (x - mean) factor (w + plus) + b; W.data and B.data may be
+ * NULL. */
 struct norm_weights {
     struct matrix w, b;
     double eps, plus;
@@ -107,7 +108,7 @@ void gpu_temper(float *y, const float *x, const int32_t *position, double step,
 void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
                   const double *inv_freq, uint64_t half, struct span rows,
                   void *stream);
-/* turn the first DIM columns of each head of HEAD by angles[t] */
+/* rotate the first DIM columns of each head of HEAD columns by angles[t] */
 void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
               uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
               void *stream);
@@ -141,7 +142,7 @@ uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t querie
 void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
                          const float *v, struct attention a, struct ranges r,
                          uint64_t least, void *stream);
-/* Attention by distance (relate.cu). */
+/* Attention with relative positions (relate.cu). */
 struct relation {
     uint64_t heads, dim;
     int64_t span, far;
@@ -151,7 +152,7 @@ void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 const float *as_key, const float *as_query, struct relation a,
                 const int32_t *first, const int32_t *texts, struct span rows,
                 void *stream);
-/* y, lse = those over the keys of both (y, lse) and (z, more) */
+/* merge (y, lse) and (z, more), attention over two sets of keys, into the first */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);
 
@@ -197,8 +198,8 @@ void gpu_expert_combine(float *y, const float *x, const float *route,
                         const int32_t *index, const int32_t *counts, struct span rows,
                         uint64_t cols, uint64_t count, void *stream);
 
-/* y[t] = COLS columns of x[row[t]] from FIRST on; ROW NULL: t; zeros where row[t] < 0
- */
+/* y[t] = COLS columns of x[row[t]] from FIRST on; ROW NULL: t; zeros where row[t] <
+ * 0 */
 void gpu_take_rows(float *y, const float *x, const int32_t *row, struct span rows,
                    uint64_t cols, uint64_t x_cols, uint64_t first, void *stream);
 /* of each head: y = A columns of x, then B of z, which has one head for all where
@@ -213,8 +214,8 @@ struct column_run {
                            the rows */
     uint64_t base;
 };
-/* y[t][run.to + i] = x[base * rows + t * from_cols + from + i] of N runs (host memory)
- */
+/* y[t][run.to + i] = x[base * rows + t * from_cols + from + i] of N runs (host
+ * memory) */
 void gpu_copy_columns(float *y, const float *x, const struct column_run *run, size_t n,
                       struct span rows, uint64_t cols, void *stream);
 
@@ -226,7 +227,7 @@ void gpu_nll(float *y, const double *stats, uint64_t parts, struct span rows,
              void *stream);
 void gpu_argmax(float *y, const double *stats, uint64_t parts, struct span rows,
                 void *stream);
-/* a token drawn by its logits */
+/* a token drawn from the logits */
 void gpu_sample(float *y, const float *x, const struct draw *draw, struct span rows,
                 uint64_t cols, void *stream);
 

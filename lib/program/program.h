@@ -326,7 +326,7 @@ struct program_options {
     bool deterministic; /* results have the same bits for every tp: each sum over an
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */
-    bool rounded;   /* products x W^T of weights in bf16 take x rounded to bf16 */
+    bool rounded;       /* products x W^T of weights in bf16 take x rounded to bf16 */
     bool training;  /* includes the lines that the family runs in training: "when" reads
                        "training" */
     bool reverse;   /* appends the gradients of the sum of "nll" to every weight

@@ -105,6 +105,14 @@ SHAPES = {
         num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=32, num_experts_per_tok=4)),
     "gpt-oss-120b": ("gpt_oss", dict(vocab_size=201088, hidden_size=2880, intermediate_size=2880, num_hidden_layers=36,
         num_attention_heads=64, num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4)),
+    "phi-3.5-moe": ("phimoe", dict(vocab_size=32064, hidden_size=4096, intermediate_size=6400, num_hidden_layers=32, num_attention_heads=32,
+        num_key_value_heads=8, num_local_experts=16, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True)),
+    "apertus-8b": ("apertus", dict(vocab_size=131072, hidden_size=4096, intermediate_size=21504, num_hidden_layers=32, num_attention_heads=32,
+        num_key_value_heads=8)),
+    "llama-4-scout-text": ("llama4_text", dict(vocab_size=202048, hidden_size=5120, intermediate_size=8192, intermediate_size_mlp=16384,
+        num_hidden_layers=48, num_attention_heads=40, num_key_value_heads=8, head_dim=128, num_local_experts=16)),
+    "ctrl": ("ctrl", dict(vocab_size=246534, n_embd=1280, n_layer=48, n_head=16, dff=8192)),
+    "xglm-564m": ("xglm", dict(vocab_size=256008, d_model=1024, ffn_dim=4096, num_layers=24, attention_heads=16)),
 }
 
 BERT = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
@@ -131,6 +139,9 @@ ENCODERS = {
     "ibert-base": ("ibert", dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
     "xlm-mlm-en-2048": ("xlm", dict(vocab_size=30145, emb_dim=2048, n_layers=12, n_heads=16)),
     "flaubert-base-cased": ("flaubert", dict(vocab_size=68729, emb_dim=768, n_layers=12, n_heads=12)),
+    "layoutlm-base": ("layoutlm", dict(vocab_size=30522, **BERT)),
+    "tapas-base": ("tapas", dict(vocab_size=30522, type_vocab_sizes=[3, 256, 256, 2, 256, 256, 10], **BERT)),
+    "visualbert-vqa-coco-pre": ("visual_bert", dict(vocab_size=30522, visual_embedding_dim=2048, **BERT)),
 }
 
 for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
