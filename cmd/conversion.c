@@ -27,11 +27,12 @@ const char *family_path(const struct cmd *cmd)
 int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *path,
                     const char *family, struct err *err)
 {
-    const struct checkpoint_options opt = {
-        .family_file = family,
-        .family_path = checkpoint_is_sharded(path) ? NULL : family_path(cmd),
-    };
+    struct checkpoint_options opt = { .family_file = family };
+    bool sharded;
 
+    if (checkpoint_is_sharded(&sharded, path, err) < 0)
+        return -1;
+    opt.family_path = sharded ? NULL : family_path(cmd);
     if (checkpoint_open(out, path, &opt, err) < 0)
         return -1;
     if (!(*out)->model || (*out)->sharded ||

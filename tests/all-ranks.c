@@ -18,7 +18,8 @@ enum {
 /* Element I of rank RANK's share. */
 static float element(int rank, size_t i)
 {
-    return 1.0f / (float)(3 * rank + 1) + (float)(i % 977) * 1e-3f;
+    return 1.0f / (float)(3 * rank + 1) +
+           (float)(i % 977) * 0x1p-10f; /* exact: contracted or not */
 }
 
 /* The N numbers at X by the tree of comm.h, to the bit. */

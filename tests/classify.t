@@ -39,6 +39,9 @@ ok "and its head of tags tags" test \
 ok "a decoder's score is that of its last token" test \
     "$(tp-run classify --function none --ids 5,6,7,0 "$data/heads/qwen2-score" | cut -c 1-15)" = \
     "$(tp-run classify --function none --ids 5,6,7 "$data/heads/qwen2-score" | cut -c 1-15)"
+ok "and not of its first" test \
+    "$(tp-run classify --function none --ids 5,6,7 "$data/heads/qwen2-score" | cut -c 1-15)" != \
+    "$(tp-run classify --function none --ids 5,9,8 "$data/heads/qwen2-score" | cut -c 1-15)"
 run tp-run classify --ids 5,6,7 "$models/bert-mlm"
 status_is 3 "a model without labels is refused"
 err_has "this model has no head that classifies" "for this reason"
@@ -69,6 +72,10 @@ for frame in "$bert" "$template" "{\"type\":\"Sequence\",\"processors\":[{\"type
     tp-run classify --json --input question.json bert-answers > answer
     ok "a pair has its separators" test "$(json answer tokens)" -eq 9
     echo '{"ids":[2,4,5,6,3,7,5,6,3],"token_types":[0,0,0,0,0,1,1,1,1]}' > types.json
+    echo '{"ids":[2,4],"token_types":[0]}' > short.json
+    run tp-run classify --input short.json bert-answers
+    status_is 3 "a type for each id is wanted"
+    err_has "short.json:1: 1 token types for 2 tokens" "which is told with the line"
     tp-run logits --input types.json -o want.safetensors bert-answers
     tp-run logits --input question.json -o got.safetensors bert-answers
     ok "and its types" "$compare" want.safetensors got.safetensors 1e-6 logits

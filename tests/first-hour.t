@@ -63,15 +63,32 @@ edited() {
 edited 's/linear(h, wv)/linear(h, wvv)/'
 answers 3 "tp-shard: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "a misspelt tensor is told, not that nothing reads it" \
     tp-shard families --check edited.json
+edited 's/"tensors": {/"tensors": {"unread": ["unread","hidden",{"optional":true}],/'
+answers 3 "tp-shard: edited.json:$edited_line:25: no line reads 'unread'" "a tensor that nothing reads" \
+    tp-shard families --check edited.json
 edited 's/linear(h, wq) + bq/linear(h, wk) + bq/'
 answers 3 "tp-shard: edited.json:$edited_line:33: the bias: kv_heads*head_dim and kv_heads*group*head_dim differ" "and two that differ" \
     tp-shard families --check edited.json
 printf '{"family": "kid", "extends": "llama", "match": {"model_type": ["kid"]},\n"forward": {"layer": {"q": "rope(linear(h, wq) + bqq, rot)"}}}\n' > kid.json
 answers 3 "tp-shard: kid.json:2:50: 'bqq' is no value, tensor or symbol here" "in the file that says so, where families inherit" \
     tp-shard families --check kid.json
+# each small language says where in the file its text is wrong
+kid() { printf '{"family": "kid", "extends": "llama", "match": {"model_type": ["kid"]%s},\n%s}\n' "$1" "$2" > kid.json; }
+kid '' '"symbols": {"extra": "1 + * 2"}, "forward": {"layer": {"q": "rope(linear(h, wq), rot, scale=extra)"}}'
+answers 3 "tp-shard: kid.json:2:27: expected a number, a name, a 'word' or '('" "an expression" \
+    tp-shard families --check kid.json
+kid '' '"tensors": {"wq": ["{model.|}layers.{layer}.self_attn.q_proj.weight", "heads*(", "hidden"]}'
+answers 3 "tp-shard: kid.json:2:79: expected a number, a symbol or '('" "a shape" tp-shard families --check kid.json
+kid '' '"forward": {"layer": {"q": "rope(linear(h, wq), rot) +"}}'
+answers 3 "tp-shard: kid.json:2:55: expected a name, a number or '('" "a line" tp-shard families --check kid.json
+kid '' '"forward": {"layer": {"q": [{"when": "bias == ", "line": "rope(linear(h, wq), rot)"}, "rope(linear(h, wq), rot)"]}}'
+answers 3 "tp-shard: kid.json:2:47: an operand is missing" "a condition" tp-shard families --check kid.json
 cp -r bard mine
 chmod -R u+w mine
 sed 's/"model_type": *"llama"/"model_type":"mine"/' bard/config.json > mine/config.json
+printf '{"family": "mine", "extends": "llama", "match": {"model_type": ["mine"], "when": "rope in"}}\n' > kid.json
+answers 3 "tp-shard: kid.json:1:90: an operand is missing" "the condition of a match, too" \
+    env SHARDUTILS_FAMILY_PATH=kid.json tp-shard split --tp 2 mine mine.tp2
 edited 's/linear(h, wv)/linear(h, wvv)/'
 answers 3 "tp-shard: edited.json:$edited_line:27: 'wvv' is no value, tensor or symbol here" "what could not be run is not cut" \
     tp-shard split --tp 2 --family edited.json mine mine.tp2

@@ -55,6 +55,12 @@ same() {
 }
 bard20="generate --ids 856,59,11,74,456,21,33,9,18,70,4,5,6,7,8,9,10,11 --max-tokens 4"
 same "greedy text is the CPU's" $bard20 "$bard"
+ok "and steps that are alike are played as graphs" grep -q 'graphs [1-9]' log
+FAKE_CAPTURE=0 same "and where streams cannot be captured" $bard20 "$bard"
+ok "steps are launched" grep -q 'graphs 0' log
+same "texts of which one outgrows a graph are the CPU's" generate \
+    --ids "$(seq -s, 1 40),$(seq -s, 1 100),$(seq -s, 1 110)" --ids 9,8 --ids 5 --max-tokens 12 "$models/stories260K/hf"
+ok "by graphs" grep -q 'graphs [1-9]' log
 same "drawn text is the CPU's" generate --ids 8,59 --max-tokens 3 --temperature 1 --top-k 50 \
     --top-p 0.9 --seed 5 "$models/stories260K/hf"
 same "plainly drawn text is the CPU's" generate --ids 8,9 --max-tokens 3 --temperature 1 --seed 7 \
@@ -177,7 +183,8 @@ fail_each() {
         test "$handled" -eq "$tried"
     [ "$handled" -eq "$tried" ] || sed 's/^/# /' bad.err
 }
-fail_each one generate --backend cuda --ids 5,6 --max-tokens 2 "$models/llama-gqa"
+fail_each one generate --backend cuda --ids 5,6 --max-tokens 4 "$models/llama-gqa"
+ok "among them those that record steps and play them" grep -q 'graphs [1-9]' log
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
 run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
 ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \

@@ -164,4 +164,20 @@ run hpo-sweep enqueue --storage journal:sub/s.jsonl --study s sub.yaml x=0.5
 wait
 status_is 0 "another's lock is waited for"
 err_is "hpo-sweep: sub/s.jsonl.lock: waiting for another's lock" "which is told after a second"
+# out of memory while the lock is held
+shim=$top_builddir/tests/fail-alloc.so
+if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s version.err ]; then
+    rm -f m.log places
+    LD_PRELOAD=$shim ALLOC_LOG=places hpo-sweep ask -S journal:m.log s.yaml > asked.out
+    left=
+    for at in $(sed -n 's/^at //p' places | sort -nu | awk 'NR % 3 == 0'); do
+        rm -f m.log
+        LD_PRELOAD=$shim ALLOC_LOG=place ALLOC_AT=$at hpo-sweep ask -S journal:m.log s.yaml > asked.out 2>&1 || :
+        [ ! -L m.log.lock ] || left="$left $at"
+        rm -f m.log.lock
+    done
+    ok "whoever runs out of memory leaves no lock behind" test -z "$left"
+else
+    skip "whoever runs out of memory leaves no lock behind" "nothing can be preloaded"
+fi
 done_testing

@@ -120,4 +120,15 @@ if sqlite3 -version > version 2>&1; then
 else
     skip "another's lock on a database is waited for" "no sqlite3"
 fi
+# rows that no byte of the file holds
+if sqlite3 -version > version 2>&1; then
+    hpo-sweep ask -S endless.db s.yaml > asked.out
+    sqlite3 endless.db "ALTER TABLE studies RENAME TO old; CREATE VIEW studies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL
+        SELECT i + 1 FROM n) SELECT i AS study_id, 'a' || i AS study_name FROM n"
+    run timeout 60 hpo-sweep show -S endless.db
+    status_is 3 "a view in the place of a table is refused"
+    err_has "endless.db: 'studies' is no table but a view" "by its name"
+else
+    skip "a view in the place of a table is refused" "no sqlite3"
+fi
 done_testing

@@ -19,11 +19,13 @@ EXTRA_DIST += %D%/lib.sh %D%/lsan.supp %D%/tap.h
 unit_tests = \
     %D%/unit-base \
     %D%/unit-bubble \
+    %D%/unit-ckpt \
     %D%/unit-comm \
     %D%/unit-cpu \
     %D%/unit-data \
     %D%/unit-device \
     %D%/unit-engine \
+    %D%/unit-formats \
     %D%/unit-gradient \
     %D%/unit-init \
     %D%/unit-keys \
@@ -39,6 +41,8 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
+tests_unit_ckpt_LDADD = $(program_libs)
+tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
@@ -46,6 +50,7 @@ tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-mod
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_engine_LDADD = $(program_libs)
+tests_unit_formats_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
@@ -74,7 +79,9 @@ am__v_EMU_1 =
 	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
 	    -x c++ -c -o $@ $<
 $(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
-EXTRA_DIST += $(emu_sources) %D%/gpu-models.c %D%/unit-gpu.c
+fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
+%D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
+EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
@@ -85,7 +92,9 @@ CLEANFILES += $(gpu_emulated)
 gpu_tests = %D%/gpu-models %D%/unit-gpu
 check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
 TESTS += $(gpu_tests)
-tests_unit_gpu_LDADD = %D%/libgpu-emu.a $(test_libs)
+tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
+tests_unit_gpu_LDADD = %D%/emu/fragments.emo %D%/libgpu-emu.a $(test_libs)
+CLEANFILES += %D%/emu/fragments.emo %D%/emu/fragments.o
 tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
 tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
@@ -157,6 +166,9 @@ shell_tests = \
     %D%/plot.t \
     %D%/pp-partition.t \
     %D%/pp-schedule.t \
+    %D%/kv-dtype.t \
+    %D%/mapped.t \
+    %D%/packed.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \
@@ -170,6 +182,7 @@ shell_tests = \
     %D%/deterministic.t \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \
+    %D%/tp-run-torchrun.t \
     %D%/tp-run.t \
     %D%/two-stacks.t \
     %D%/train-examples.t \
@@ -191,16 +204,20 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config data devices family index journal json layout manifest measure pickle pieces safetensors \
-    schedule space study tokenizer
+fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout manifest \
+    measure pickle pieces safetensors schedule space study sums tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
     %D%/fuzz/fuzz-config \
+    %D%/fuzz/fuzz-costs \
     %D%/fuzz/fuzz-data \
+    %D%/fuzz/fuzz-database \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
+    %D%/fuzz/fuzz-generation \
     %D%/fuzz/fuzz-index \
+    %D%/fuzz/fuzz-input \
     %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-layout \
@@ -211,15 +228,25 @@ fuzz_programs = \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
+    %D%/fuzz/fuzz-sums \
     %D%/fuzz/fuzz-pieces \
-    %D%/fuzz/fuzz-tokenizer
+    %D%/fuzz/fuzz-tokenizer \
+    %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_costs_SOURCES = %D%/fuzz/fuzz-costs.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
+tests_fuzz_fuzz_costs_LDADD = $(program_libs)
 tests_fuzz_fuzz_data_SOURCES = %D%/fuzz/fuzz-data.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_database_SOURCES = %D%/fuzz/fuzz-database.c %D%/fuzz/driver.c %D%/fuzz/smallstudy.h
+tests_fuzz_fuzz_database_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_generation_SOURCES = %D%/fuzz/fuzz-generation.c %D%/fuzz/driver.c $(fuzz_session)
+tests_fuzz_fuzz_generation_LDADD = $(program_libs) $(MPI_LIBS)
+tests_fuzz_fuzz_input_SOURCES = %D%/fuzz/fuzz-input.c %D%/fuzz/driver.c cmd/tp-run/inputs.c $(fuzz_session)
+tests_fuzz_fuzz_input_LDADD = $(program_libs) $(MPI_LIBS)
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
@@ -233,12 +260,15 @@ tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/drive
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_LDADD = $(test_libs) $(YAML_LIBS)
-tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c %D%/fuzz/smallstudy.h
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_sums_SOURCES = %D%/fuzz/fuzz-sums.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_words_SOURCES = %D%/fuzz/fuzz-words.c %D%/fuzz/driver.c
+fuzz_session = cmd/tp-run/asked.c cmd/tp-run/launcher.c cmd/tp-run/session.c
 LDADD = $(test_libs)
-EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/make-seeds.sh
+EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/grow.sh %D%/fuzz/make-seeds.sh %D%/fuzz/oss-fuzz
 
 # A build with other flags, in a directory beside this one: TREE and TREE_FLAGS.  Its sources are
 # copies, so that it may stand in a source tree that is configured itself.
@@ -278,6 +308,12 @@ check-builds:
 	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
+
+# the unit tests on another machine, under qemu-user
+EXTRA_DIST += %D%/aarch64/run
+check-aarch64:
+	UNIT_TESTS='$(UNIT_TESTS)' $(SHELL) $(srcdir)/%D%/aarch64/run
+.PHONY: check-aarch64
 
 # Changed inputs for FUZZ_SECONDS each: by clang's libFuzzer where it is, else by the driver.  What
 # makes a target fail is left in the build's crash-*.  Another FUZZ_SEED than 0 changes them in the
@@ -326,7 +362,7 @@ check-emu-barriers: races-tree
 EXTRA_DIST += %D%/ptx/run
 if HAVE_CUDA
 check-ptx:
-	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%)
+	top_srcdir='$(abs_top_srcdir)' $(SHELL) $(top_srcdir)/%D%/ptx/run $(NVCC) $(gpu_kernels:%=$(top_srcdir)/%) $(top_srcdir)/%D%/emu/fragments.cu
 else
 check-ptx:
 	@echo 'this build has no nvcc: see ./configure --help' >&2; exit 1
@@ -335,7 +371,7 @@ endif
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
-tests_gpu_real_kernels_LDADD = $(test_libs)
+tests_gpu_real_kernels_LDADD = %D%/emu/fragments.o $(test_libs)
 tests_gpu_real_models_SOURCES = %D%/gpu/real-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_real_models_LDADD = $(program_libs)
 tests_gpu_time_attention_LDADD = $(test_libs)
@@ -370,8 +406,8 @@ check-long: all
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes
 EXTRA_DIST += %D%/coverage.sh
-coverage_tests = %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
-    %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/quantised.t \
+coverage_tests = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
+    %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/classify.t %D%/first-hour.t %D%/mem-estimate.t %D%/quantised.t \
     %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/pp-partition.t $(ckpt_tests)
 ckpt_tests = %D%/tp-shard-disk.t %D%/tp-shard-export.t %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t \
     %D%/tp-shard-safety.t %D%/tp-shard-trust.t %D%/tp-shard.t
@@ -381,7 +417,7 @@ coverage:
 	cd build-coverage && find . -name '*.gcda' -exec rm -f {} + && $(MAKE) $(AM_MAKEFLAGS) -k check TESTS='$(coverage_tests)' \
 	    check_PROGRAMS='$(coverage_programs)' || :
 	cd build-coverage && $(SHELL) tests/coverage.sh
-coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-data %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
+coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
     %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
 
 # each allocation and each system call of small jobs fails once; many minutes

@@ -317,4 +317,15 @@ if [ -f out.svg ]; then
 else
     skip "the picture names its categories" "no cairo"
 fi
+
+# replicas that say nothing of their framework exchange what PyTorch's DDP does at once: 25 MiB
+run mem-estimate train --dp 2 --json "$bard"
+out_has '"comm":26214400,' "replicas have a bucket of gradients"
+# of 4 experts' 196608 parameters a rank has half, in 2 copies; of the other 58176 there are 4
+cat > experts.json << 'END'
+{"model_type":"mixtral","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+"intermediate_size":128,"vocab_size":256,"num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":128}
+END
+run mem-estimate train --ep 2 --dp 2 --zero 1 --json experts.json
+out_has "\"optimizer\":$((12 * (196608 / 2 / 2 + 58176 / 4)))," "ZeRO cuts an expert over its own copies alone"
 done_testing

@@ -18,12 +18,6 @@ while IFS="$tab" read -r model options kept loss backward config; do
     printf '%s\n' "$config" > config.json
     within=1 most=1 rest=5
     case "$model $options" in
-    # Its norms are multiplied by their weights in f32, which are kept
-    olmo2*) within=13 most=7 rest=9 ;;
-    # Its softmax is made in bf16
-    gpt2\ *bf16*none*off) within=25 most=11 rest=18 ;;
-    # A part of its heads is rotated and joined to the rest, in an order in which attention's result is not wanted
-    gpt_neox*) within=1 ;;
     # The memory's gradient is there while its other readers are gone through
     t5*) most=6 rest=6 ;;
     esac

@@ -479,4 +479,8 @@ run mem-estimate plan --gpu h100-80g llama-3-8b.json
 status_is 2 "the number of devices must be given"
 run mem-estimate plan --gpu h100-80g --gpus 8 --net 400 llama-3-8b.json
 status_is 2 "a rate needs its unit"
+
+# a batch is dealt evenly
+search --mode train --gpu h100-80g --gpus 4 --global-batch 6 --seq 1024 smollm2-135m.json
+ok "no layout has a number of replicas that does not divide the batch" every '6 % dp == 0'
 done_testing

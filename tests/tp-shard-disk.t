@@ -116,6 +116,23 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
         rm -rf out.d*
     done
     ok "where a file cannot be looked at, split ends or has it all the same" test -z "$lost"
+    # and is told as the disk's fault, not as a file that is missing
+    list=$data/models/arcee-odd/config.json
+    for command in "tp-shard verify -q small.d" "tp-shard plan --tp 2 $small" "tp-shard diff $small small.d" \
+        "tp-shard merge -q small.d out.d" "tp-shard reshard -q --tp 1 small.d out.d" "tp-run program small.d" \
+        "tp-run program $small" "mem-estimate train $small" "mem-estimate train $list" "pp-partition plan --pp 2 $small"; do
+        blamed=
+        for at in 1 2 3 4 5 6; do
+            # shellcheck disable=SC2086 # a command and its operands
+            run env LD_PRELOAD="$shim" FAIL_CALL=stat FAIL_AT=$at $command
+            case $status:$command in
+            0:* | 4:* | 1:*verify*) ;; # a file that cannot be read is a finding of verify
+            *) blamed="$blamed $at:$status" ;;
+            esac
+            rm -rf out.d*
+        done
+        ok "a stat that fails is status 4 of ${command%% -*}, or is not needed$blamed" test -z "$blamed"
+    done
     run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify -j 1 want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"

@@ -23,6 +23,7 @@ damage cut/rank-tp1-pp0.safetensors 200000
 run tp-shard verify cut
 status_is 1 "a flipped bit is found"
 out_has "rank-tp1-pp0.safetensors: model." "the finding names file and tensor"
+out_has "damaged: CRC-32" "and says what is wrong"
 err_empty "findings are data, not diagnostics"
 run tp-shard verify --json cut
 out_has '"type":"summary","files":3,' "findings come as JSON too"
@@ -38,6 +39,12 @@ err_lines 1 "in one line"
 ok "and leaves nothing under the final name" test ! -e whole
 rm -rf whole.partial
 
+tp-shard split -q --pp 2 "$models/stories260K/hf" staged
+cp staged/rank-tp0-pp1.safetensors staged/rank-tp0-pp0.safetensors
+run tp-shard verify staged
+status_is 1 "another stage's file in the place of a stage's is found"
+out_has "model.layers.3.mlp.down_proj.weight: does not belong to this file" "with what it has"
+out_has "model.layers.2.self_attn.q_proj.weight: missing" "and what it lacks"
 anew
 damage cut/rank-tp1-pp0.safetensors 12
 run tp-shard verify cut

@@ -275,6 +275,8 @@ err_has "--global-batch 4: no multiple of 3, which is --micro-batch 1 times dp 3
     "a global batch that does not divide is refused"
 run train -o none "$data/models/bert-mlm"
 err_has "not causal" "an encoder is refused"
+run train -o none "$data/encoders/deberta"
+err_has "not causal" "so is one whose attention has relative positions"
 run train -o none --pipeline "$model/config.json" "$model"
 status_is 3 "a pipeline's file that is none is bad input"
 run train --pp 2 -o none --pipeline zero.csv "$model"

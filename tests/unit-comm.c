@@ -57,6 +57,17 @@ static int rank_1_is_killed(void *arg, struct comm *c, struct err *err)
     return wait_for_all(c, err);
 }
 
+/* As its write to a pipe that nobody reads does. */
+static int rank_1_writes_to_nobody(void *arg, struct comm *c, struct err *err)
+{
+    (void)arg;
+    if (c->rank == 1) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    return wait_for_all(c, err);
+}
+
 static int rank_1_exits(void *arg, struct comm *c, struct err *err)
 {
     (void)arg;
@@ -147,6 +158,37 @@ static void ranks_overlap(int n)
         printf("# %s\n", err.text);
 }
 
+/* Two ranks in one process, which need not wait for the scheduler: what one gives is
+ * there before the other asks.  More pieces than 16 bits count. */
+static void counters_go_round(void)
+{
+    enum { PIECES = 70000 };
+    struct err err = { .text = "" };
+    struct comm *c[2];
+    struct shm *shm;
+    int i = 0, ret;
+
+    tap_ok(shm_open_group(&shm, 2, &err) == 0, "a group of two ranks in one process");
+    for (int r = 0; r < 2; r++)
+        c[r] = comm_shm_open(shm, r);
+    alarm(60);
+    for (; i < PIECES; i++) {
+        int given = i, taken = -1;
+
+        ret = comm_start(c[0], comm_broadcast(&given, sizeof(given), 0), &err);
+        if (ret < 0 ||
+            comm_run(c[1], comm_broadcast(&taken, sizeof(taken), 0), &err) < 0 ||
+            comm_wait(c[0], &err) < 0 || taken != i)
+            break;
+    }
+    alarm(0);
+    if (!tap_ok(i == PIECES, "they exchange more than their counters count"))
+        printf("# %d: %s\n", i, err.text);
+    for (int r = 0; r < 2; r++)
+        c[r]->ops->close(c[r]);
+    shm_close_group(shm);
+}
+
 /* A wait for what another rank does not do ends when the group is given up. */
 static void wait_ends(void)
 {
@@ -191,11 +233,15 @@ int main(void)
         ranks_exchange(n);
     for (int n = 1; n <= 5; n++)
         ranks_overlap(n);
+    counters_go_round();
     wait_ends();
     failure_is_told("a rank's own error is passed on", 4, rank_1_fails, 0, ERR_INPUT,
                     "rank 1 says why");
     failure_is_told("a killed rank is named", 4, rank_1_is_killed, 0, ERR_SYSTEM,
                     "rank 1 was killed by signal 9 (SIGKILL)");
+    failure_is_told("a rank whose output nobody reads ends all by its signal", 4,
+                    rank_1_writes_to_nobody, SIGPIPE, ERR_SYSTEM,
+                    "rank 1 was killed by signal 13 (SIGPIPE)");
     failure_is_told("a rank killed with collectives under way is named", 4,
                     rank_1_is_killed_after_starts, 0, ERR_SYSTEM,
                     "rank 1 was killed by signal 9 (SIGKILL)");

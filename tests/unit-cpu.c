@@ -957,13 +957,13 @@ static void a_weight_of_nothing_is_a_choice(void)
     struct err err;
 
     cpu_choose(team, choice, scores, 2, 3, &route, NULL);
-    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32 };
-    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
+    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32, 0 };
+    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_COUNT](team, &call, &err) == 0 && counts[1] == 2 &&
                counts[2] == 3 && counts[3] == 4,
            "rows are sent to an expert whose weight is 0 where it was chosen");
-    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32 };
-    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32 };
+    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
+    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_INDEX](team, &call, &err) == 0 && index[0] == 0 &&
                index[1] == 1 && index[2] == 0 && index[3] == 1,
            "in order, by expert");

@@ -12,6 +12,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/device/device.h"
+#include "lib/gpu/cuda.h"
+#include "tests/emu/fragments.h"
 #include "tests/tap.h"
 
 enum {
@@ -420,6 +422,7 @@ struct attention_trial {
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap, alibi;
     bool causal, blocks; /* keys lie in blocks of a cache */
+    enum added { NOTHING, TABLE, SINKS } added;
 };
 
 enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16 };
@@ -471,8 +474,26 @@ static double largest_difference(const float *a, const float *b, size_t n)
     return apart;
 }
 
-/* How far results and the logarithms of sums are from the CPU's. */
-static double attend(const struct attention_trial *t)
+/* A table of biases by distance, or a score of its own for each head; the caller's. */
+static struct matrix added_to(struct inst *inst, const struct attention_trial *t)
+{
+    struct matrix w = { .dtype = DTYPE_F32, .rows = 32, .cols = t->heads };
+
+    inst->weight = 0;
+    inst->attention.far = 128;
+    if (t->added == SINKS) {
+        inst->attention.sinks = true;
+        inst->attention.sink_per = t->heads / t->kv_heads;
+        w.rows = t->heads;
+        w.cols = 1;
+    }
+    w.data = numbers_new(w.rows * w.cols, DTYPE_F32, 9);
+    return w;
+}
+
+/* How far results and the logarithms of sums are from the CPU's; NARROW: where products
+ * may be made to sixteen bits. */
+static double attend(const struct attention_trial *t, bool narrow)
 {
     struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
     struct call c = { .inst = &inst }, d;
@@ -480,6 +501,7 @@ static double attend(const struct attention_trial *t)
     size_t n = (size_t)t->rows * t->heads * t->value_dim,
            sums = (size_t)t->rows * t->heads;
     float *y = xcalloc(2 * n, sizeof(*y)), *lse = xcalloc(2 * sums, sizeof(*lse));
+    struct matrix w = { 0 }, device_w;
     double apart, more;
 
     attention_memory_init(&m, t);
@@ -498,7 +520,16 @@ static double attend(const struct attention_trial *t)
     c.y = (struct buffer){ y, &t->rows, c.range.most_rows, t->heads * t->value_dim,
                            DTYPE_F32 };
     c.lse = lse;
+    c.narrow = narrow;
+    if (t->added) {
+        w = added_to(&inst, t);
+        c.w = &w;
+    }
     d = c;
+    if (t->added) {
+        device_w = matrix_copy(&w);
+        d.w = &device_w;
+    }
     d.range = ranges_of(&m, copy_new(&m.range, sizeof(m.range), 0),
                         copy_new(m.block, sizeof(m.block), 0));
     d.y.rows = copy_new(&t->rows, sizeof(t->rows), 0);
@@ -525,6 +556,7 @@ static double attend(const struct attention_trial *t)
         backend_cuda.release(gpu, owned.v[i]);
     for (int k = 0; k < 3; k++)
         free(m.x[k]);
+    free((void *)(uintptr_t)w.data);
     free(y);
     free(lse);
     return apart > more ? apart : more;
@@ -533,35 +565,238 @@ static double attend(const struct attention_trial *t)
 static void try_attention(void)
 {
     static const struct attention_trial all[] = {
-        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, true, true },
-        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, true, false },
-        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, true, false },
-        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, true, false },
-        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, true, true },
-        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, true, false },
-        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, true, true },
-        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, false, false },
-        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, false, false },
-        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, true, true },
-        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, true, false },
-        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, true, false },
+        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, true, true, NOTHING },
+        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, true, false, NOTHING },
+        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, true, false, NOTHING },
+        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, true, false, NOTHING },
+        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, true, true,
+          NOTHING },
+        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, true, false, NOTHING },
+        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, true, true, NOTHING },
+        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, false, false, NOTHING },
+        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, false, false,
+          NOTHING },
+        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, true, true, NOTHING },
+        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, true, false, NOTHING },
+        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, true, false, NOTHING },
+        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, false, false, TABLE },
+        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, true, true,
+          SINKS },
+        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, true, true, SINKS },
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        double worst = 0;
+        double worst = 0, narrow = 0;
 
         for (size_t k = 0; k < 2 * sizeof(orders) / sizeof(*orders); k += 1 + (k > 1)) {
             double apart;
 
             setenv("EMU_ORDER", orders[k / 2], 1);
             aligned = k % 2 == 0;
-            apart = attend(&all[i]);
+            apart = attend(&all[i], false);
             worst = apart > worst ? apart : worst;
+            if (!aligned) /* tensor cores take what is aligned */
+                continue;
+            apart = attend(&all[i], true);
+            narrow = apart > narrow ? apart : narrow;
         }
         aligned = false;
         if (!tap_ok(worst < 3e-6, "attention %s is the CPU's", all[i].name))
             printf("# apart by %.3g\n", worst);
+        if (!tap_ok(narrow < 3e-5, "and to sixteen bits"))
+            printf("# apart by %.3g\n", narrow);
     }
+}
+
+/* ---- sequences beside each other ---- */
+
+enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
+
+/* Attention of the N sequences at ONE to y. */
+static void attend_sequences(float *y, const struct range *one, size_t n,
+                             const float *x[3], const size_t *count,
+                             const int32_t *block, size_t blocks, bool narrow)
+{
+    struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
+    struct call c = { .inst = &inst, .narrow = narrow };
+    size_t rows = count[0] / (HEADS * HEAD);
+    int32_t nrows = (int32_t)rows;
+
+    owned.n = 0;
+    aligned = true;
+    inst.attention.heads = inst.attention.all_heads = HEADS;
+    inst.attention.kv_heads = inst.attention.groups = 2;
+    inst.attention.within = inst.attention.per_group = 2;
+    inst.attention.head_dim = inst.attention.value_dim = inst.attention.value_cols =
+        HEAD;
+    inst.attention.scale = 0.25;
+    inst.attention.causal = true;
+    c.range = (struct ranges){ .v = copy_new(one, n * sizeof(*one), 0),
+                               .n = n,
+                               .block = copy_new(block, blocks * sizeof(*block), 0),
+                               .block_rows = BLOCK_ROWS };
+    for (size_t i = 0; i < n; i++) {
+        if ((size_t)one[i].rows > c.range.most_rows)
+            c.range.most_rows = (size_t)one[i].rows;
+        if ((size_t)one[i].keys > c.range.most_keys)
+            c.range.most_keys = (size_t)one[i].keys;
+    }
+    for (int k = 0; k < 3; k++)
+        c.x[k] = (struct buffer){ copy_new(x[k], count[k] * sizeof(float), 0),
+                                  copy_new(&nrows, sizeof(nrows), 0), rows,
+                                  k ? 2 * HEAD : HEADS * HEAD, DTYPE_F32 };
+    c.y = c.x[0];
+    c.y.data = copy_new(y, count[0] * sizeof(*y), 0);
+    check(backend_cuda.kernel[OP_ATTENTION](gpu, &c, &err) == 0 &&
+          backend_cuda.copy_out(gpu, y, c.y.data, count[0] * sizeof(*y), &err) == 0);
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    aligned = false;
+}
+
+/* One token after a long text, one after a short one, some, and a whole text: alone
+ * chunks of the long one have a block each, with the others they have not. */
+static void try_sequences(void)
+{
+    static const int32_t rows[SEQUENCES] = { 1, 3, 1, 21 },
+                         keys[SEQUENCES] = { 77, 40, 5, 21 };
+    struct range one[SEQUENCES];
+    int32_t block[SEQUENCES * 5], row = 0, at = 0;
+    size_t count[3];
+    float *x[3];
+
+    for (int i = 0; i < SEQUENCES; i++) {
+        one[i] = (struct range){ .row = row,
+                                 .rows = rows[i],
+                                 .start = keys[i] - rows[i],
+                                 .keys = keys[i],
+                                 .block = at };
+        row += rows[i];
+        for (int32_t k = 0; k < keys[i]; k += BLOCK_ROWS, at++)
+            block[at] = at;
+    }
+    for (int k = 0; k < 3; k++) {
+        count[k] = (size_t)(k ? at * BLOCK_ROWS * 2 : row * HEADS) * HEAD;
+        x[k] = numbers_new(count[k], DTYPE_F32, (uint64_t)k + 11);
+    }
+    for (int narrow = 0; narrow < 2; narrow++) {
+        float *all = xcalloc(count[0], sizeof(*all));
+        float *each = xcalloc(count[0], sizeof(*each));
+
+        attend_sequences(all, one, SEQUENCES, (const float **)x, count, block,
+                         (size_t)at, narrow);
+        for (int i = 0; i < SEQUENCES; i++)
+            attend_sequences(each, &one[i], 1, (const float **)x, count, block,
+                             (size_t)at, narrow);
+        tap_ok(!memcmp(all, each, count[0] * sizeof(*all)),
+               "a sequence has the same bits alone and beside others%s",
+               narrow ? ", also on tensor cores" : "");
+        free(all);
+        free(each);
+    }
+    for (int k = 0; k < 3; k++)
+        free(x[k]);
+}
+
+/* ---- fragments ---- */
+
+/* Row and column of element I (not word) of LANE, as the PTX ISA prints them ("Matrix
+ * Fragments for mma.m16n8k16 with floating point type", .bf16). */
+static void place_a(int lane, int i, int *row, int *col)
+{
+    *row = (i >= 0 && i < 2) || (i >= 4 && i < 6) ? lane >> 2 : (lane >> 2) + 8;
+    *col = i < 4 ? lane % 4 * 2 + (i & 1) : lane % 4 * 2 + (i & 1) + 8;
+}
+
+static void place_b(int lane, int i, int *row, int *col)
+{
+    *row = i < 2 ? lane % 4 * 2 + (i & 1) : lane % 4 * 2 + (i & 1) + 8;
+    *col = lane >> 2;
+}
+
+static void place_d(int lane, int i, int *row, int *col)
+{
+    *row = i < 2 ? lane >> 2 : (lane >> 2) + 8;
+    *col = lane % 4 * 2 + (i & 1);
+}
+
+static uint16_t bf16_of(int v)
+{
+    return dtype_f32_to_bf16((float)v);
+}
+
+/* Whole numbers whose products and sums f32 has exactly, all different. */
+static void try_fragments(void)
+{
+    enum { LANES = 32 };
+    int a[16][16], b[16][8], row, col;
+    float want[16][8], d[LANES * 4], twin[LANES * 4];
+    uint16_t a_word[LANES * 8], b_word[LANES * 4], matrices[4 * 64];
+    uint32_t plain[LANES * 4], transposed[LANES * 4];
+    struct fragments f;
+    bool products = true, twins = true, rows = true, columns = true;
+
+    for (int i = 0; i < 256; i++)
+        a[i / 16][i % 16] = i * 37 % 256 - 128;
+    for (int i = 0; i < 128; i++)
+        b[i / 8][i % 8] = i * 29 % 128 - 60;
+    for (int i = 0; i < 128; i++) {
+        want[i / 8][i % 8] = (float)i;
+        for (int k = 0; k < 16; k++)
+            want[i / 8][i % 8] += (float)(a[i / 8][k] * b[k][i % 8]);
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        for (int i = 0; i < 8; i++) {
+            place_a(lane, i, &row, &col);
+            a_word[lane * 8 + i] = bf16_of(a[row][col]);
+        }
+        for (int i = 0; i < 4; i++) {
+            place_b(lane, i, &row, &col);
+            b_word[lane * 4 + i] = bf16_of(b[row][col]);
+            place_d(lane, i, &row, &col);
+            d[lane * 4 + i] = (float)(row * 8 + col);
+        }
+    }
+    for (int i = 0; i < 4 * 64; i++)
+        matrices[i] = (uint16_t)(i + 1);
+    owned.n = 0;
+    aligned = true;
+    memset(twin, 0xff, sizeof(twin));
+    memset(plain, 0xff, sizeof(plain));
+    f = (struct fragments){ .a = copy_new(a_word, sizeof(a_word), 0),
+                            .b = copy_new(b_word, sizeof(b_word), 0),
+                            .d = copy_new(d, sizeof(d), 0),
+                            .twin = copy_new(twin, sizeof(twin), 0),
+                            .matrices = copy_new(matrices, sizeof(matrices), 0),
+                            .plain = copy_new(plain, sizeof(plain), 0),
+                            .transposed = copy_new(plain, sizeof(plain), 0) };
+    fragments_launch(f, gpu->stream);
+    check(backend_cuda.copy_out(gpu, d, f.d, sizeof(d), &err) == 0 &&
+          backend_cuda.copy_out(gpu, twin, f.twin, sizeof(twin), &err) == 0 &&
+          backend_cuda.copy_out(gpu, plain, f.plain, sizeof(plain), &err) == 0 &&
+          backend_cuda.copy_out(gpu, transposed, f.transposed, sizeof(transposed),
+                                &err) == 0);
+    for (int lane = 0; lane < LANES; lane++)
+        for (int i = 0; i < 4; i++) {
+            const uint16_t *m = &matrices[i * 64];
+            int r = lane / 4, c = lane % 4 * 2; /* as ldmatrix is printed */
+
+            place_d(lane, i, &row, &col);
+            products = products && d[lane * 4 + i] == want[row][col];
+            twins = twins && twin[lane * 4 + i] == want[row][col];
+            rows = rows && plain[lane * 4 + i] ==
+                               (m[r * 8 + c] | (uint32_t)m[r * 8 + c + 1] << 16);
+            columns =
+                columns && transposed[lane * 4 + i] ==
+                               (m[c * 8 + r] | (uint32_t)m[(c + 1) * 8 + r] << 16);
+        }
+    tap_ok(products, "a warp's product has its elements where the PTX ISA says");
+    tap_ok(twins, "and so has its twin of FMAs");
+    tap_ok(rows, "matrices are loaded by rows");
+    tap_ok(columns, "and by columns");
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    aligned = false;
 }
 
 int main(void)
@@ -574,6 +809,8 @@ int main(void)
     try_products();
     try_wide_products();
     try_attention();
+    try_sequences();
+    try_fragments();
     backend_cuda.close(gpu);
     backend_cpu.close(cpu);
     return tap_done();

@@ -99,7 +99,7 @@ static char *runs_text(const char *axis, const struct share *share)
     struct runs r;
 
     if (axis_parse(&a, axis, &scope, &err) < 0)
-        return strdup(err.text);
+        return str_dupf("column %u: %s", err.column, err.text);
     axis_runs(&r, &a, &scope, share);
     for (size_t i = 0; i < r.n; i++)
         str_addf(&s, "%s%d+%d%s", i ? " " : "", (int)r.v[i].start, (int)r.v[i].count,
@@ -170,6 +170,12 @@ static void test_axes(void)
                          "h8*head_dim"),
            "a segment joins the two digits of a head's number");
     tap_ok(!axes_equal("heads*head_dim", "hidden"), "equal sizes are not equal axes");
+    check_text(runs_text("0*head_dim", share), "column 1: a factor must be at least 1",
+               "nothing is no factor");
+    check_text(runs_text("(((((((hidden)))))))", share), "0+12",
+               "parentheses are nested");
+    check_text(runs_text("((((((((hidden))))))))", share),
+               "column 9: nested too deeply", "but not more than 7 deep");
     check_text(runs_text("heads*", share),
                "column 7: expected a number, a symbol or '('",
                "an error names the column");
@@ -200,7 +206,7 @@ static char *expr_text(const cJSON *config, const char *text)
     struct err err = { 0 };
 
     if (expr_eval(&v, text, strlen(text), &env, &err) < 0)
-        return strdup(err.text);
+        return str_dupf("column %u: %s", err.column, err.text);
     switch (v.kind) {
     case EXPR_NULL:
         return strdup("null");

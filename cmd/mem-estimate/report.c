@@ -313,6 +313,7 @@ static void explain_values(struct str *out, const struct request *q,
                            const struct anatomy *a)
 {
     const struct memory_options *m = &q->memory;
+    const char *scales = m->kv_scale ? " (and 4 a head)" : "";
     const struct unit *u = NULL;
     uint64_t cache = 0;
     bool windows = false;
@@ -349,15 +350,16 @@ static void explain_values(struct str *out, const struct request *q,
         str_addf(out, "activations    the most that values of one step need at once\n");
         str_addf(out,
                  "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
-                 " bytes x %" PRIu64 " tokens%s\n",
-                 cache, m->kv_bytes, m->cache_tokens / m->kv_block * m->kv_block,
+                 " bytes%s x %" PRIu64 " tokens%s\n",
+                 cache, m->kv_bytes, scales,
+                 m->cache_tokens / m->kv_block * m->kv_block,
                  windows ? ", where there is a window no more than it shows" : "");
     } else if (!m->train) {
         str_addf(out, "activations    the most that values of one step need at once\n");
         str_addf(out,
                  "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
-                 " bytes x %" PRIu64 " sequences%s\n",
-                 cache, m->kv_bytes, m->micro_batch * m->micro_batches,
+                 " bytes%s x %" PRIu64 " sequences%s\n",
+                 cache, m->kv_bytes, scales, m->micro_batch * m->micro_batches,
                  windows ? ", where there is a window for its tokens alone" : "");
     }
 }

@@ -114,6 +114,8 @@ void request_set_weights(struct request *r, const struct weight_type *weights)
     own = m->framework == FRAMEWORK_TP_RUN ? sizeof(float) : m->other->block_bytes;
     m->compute_bytes = r->given.compute_bytes ? r->given.compute_bytes : own;
     m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
+    m->kv_scale =
+        m->framework == FRAMEWORK_TP_RUN && m->kv_bytes == 1 ? sizeof(float) : 0;
     if (!r->rate_given)
         r->rate = m->compute_bytes == sizeof(float) ? GPU_FP32 : GPU_BF16;
     own = habits_of(m).grad_bytes;
@@ -568,15 +570,29 @@ static void assume_head(struct request *r)
     anatomy_close(a);
 }
 
-static void find_stored(struct request *r)
+/* The types of what is stored, unless OTHER types are asked for. */
+static void find_stored(struct request *r, bool other)
 {
     const struct checkpoint *c = r->outline.checkpoint;
+    struct model_packing p;
 
     if (!c)
         return;
     r->stored = xcalloc(c->ntensors + 1, sizeof(*r->stored));
     for (size_t i = 0; i < c->ntensors; i++)
         r->stored[i] = c->tensor[i].dtype;
+    for (size_t t = 0; t < c->model->ntensors; t++) {
+        long scales = model_packing(c->model, t, &p) ? p.part[PACKED_SCALES] : -1;
+
+        if (scales < 0 || other || r->memory.framework != FRAMEWORK_TP_RUN)
+            continue;
+        assume(
+            r, "weights", "quantised weights unpacked to %s",
+            weight_type_of(model_unpacked(c->model, &p,
+                                          r->stored[c->model->tensor[scales].source]))
+                ->name);
+        return;
+    }
 }
 
 /* As many replicas that GPUS ranks are, where that many are named. */
@@ -628,7 +644,7 @@ int request_open(struct request *r, const struct cmd *cmd,
         r->layout |= base->nranks > 1;
     }
     r->detailed = r->layout || is_detailed(o);
-    find_stored(r);
+    find_stored(r, o->weights);
     assume_head(r);
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;

@@ -1,4 +1,4 @@
-/* pp-partition - pipeline stages and their schedules */
+/* pp-partition - divides a model into pipeline stages, and simulates their schedules */
 #include "cmd/pp-partition/pp-partition.h"
 
 int main(int argc, char **argv)

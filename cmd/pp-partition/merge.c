@@ -1,4 +1,4 @@
-/* merge - put pipeline stages together */
+/* merge - merges pipeline stages */
 #include "cmd/conversion.h"
 #include "cmd/pp-partition/pp-partition.h"
 
@@ -31,7 +31,8 @@ int merge_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     } else {
         mesh.keep_vocab = ckpt->mesh.keep_vocab;
-        if (mesh.size[MESH_TP] > 1 || mesh.size[MESH_EP] > 1) /* else as the original */
+        if (mesh.size[MESH_TP] > 1 || mesh.size[MESH_EP] > 1) /* otherwise restore the
+                                                               * original */
             opt.mesh = &mesh;
         status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     }

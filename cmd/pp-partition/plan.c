@@ -1,4 +1,4 @@
-/* plan - print what each stage would run and store */
+/* plan - prints what each stage would run and store */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +13,19 @@
 struct plan {
     const char *path;
     struct outline outline;
-    struct mesh mesh; /* its pp counts chunks */
+    struct mesh mesh; /* its pp is the number of chunks */
     int *stages;
     int chunks;
     const char *balance;
     struct cutter **cutter;   /* [pp] */
-    struct stage_costs flops; /* of a token */
-    struct stage_costs cost;  /* what is balanced */
-    double *memory;           /* [pp]: bytes in training, where they are balanced */
-    bool costed;              /* there is one: not parameters, of which parts tell */
+    struct stage_costs flops; /* of one token */
+    struct stage_costs cost;  /* the costs to balance */
+    double *memory;           /* [pp]: bytes in training, if they are balanced */
+    bool costed;              /* there are costs: not for parameters, which the parts
+                               * count */
 };
 
-/* Parameters that part S stores, tied copies among them. */
+/* Parameters that part S stores, including tied copies. */
 static uint64_t part_params(const struct plan *p, int s)
 {
     const struct model *m = p->outline.model;
@@ -55,7 +56,7 @@ static uint64_t part_cost(const struct plan *p, const struct stage_costs *c, int
     return sum;
 }
 
-/* The same in the units of the file that it is from, if any. */
+/* The same in the units of the user's file of costs, if there is one. */
 static double exact_cost(const struct plan *p, const struct stage_costs *c, int s)
 {
     bool last = s == p->mesh.size[MESH_PP] - 1;
@@ -79,8 +80,8 @@ static bool holds(const struct plan *p, int s, size_t i)
     return slice.held;
 }
 
-/* The tensors of no layer that part S holds, as a JSON array; SHARED: only those that
- * another part holds as well. */
+/* Adds a JSON array of the tensors outside layers that part S stores; SHARED: only
+ * those that another part stores too. */
 static void add_held(struct str *out, const struct plan *p, int s, bool shared)
 {
     const struct model *m = p->outline.model;
@@ -147,7 +148,7 @@ static void print_row(const struct plan *p, int s)
     str_clear(&shared);
 }
 
-/* How even the stages are in what is balanced. */
+/* Prints how evenly the balanced costs are divided. */
 static void print_summary(const struct plan *p, bool json)
 {
     int stages = p->mesh.size[MESH_PP] / p->chunks;
@@ -155,7 +156,7 @@ static void print_summary(const struct plan *p, bool json)
     struct str out = { 0 };
 
     for (int s = 0; s < stages; s++) {
-        double all = 0; /* its chunks */
+        double all = 0; /* sum over its chunks */
 
         for (int k = s; k < stages * p->chunks; k += stages)
             all += p->memory   ? p->memory[k]

@@ -1,4 +1,4 @@
-/* schedule - simulate the order in which stages work */
+/* schedule - simulates pipeline schedules */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,35 +15,35 @@
 #include "lib/pipe/search.h"
 #include "lib/plot/canvas.h"
 
-/* The orders, and the one that is searched for. */
+/* The schedules with a fixed order, and the search. */
 static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
                                               "interleaved", "zb-h1",    "zb-h2",
                                               "zb-v",        "dualpipe", "dualpipev",
                                               "zb",          NULL };
 enum { SEARCHED = ORDERS };
 
-/* Of any time, so that sums of many are numbers. */
+/* limit of any time, so that sums stay finite */
 static const double LONGEST = 1e100;
 
 struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
-    const char *plan;        /* or a model that they are taken from */
-    const char *families;    /* SHARDUTILS_FAMILY_PATH, for it */
-    const char *calibration; /* or a file; it is read to: */
+    const char *plan;        /* or a model to derive the times from */
+    const char *families;    /* SHARDUTILS_FAMILY_PATH, for that model */
+    const char *calibration; /* or a calibration file, which is read into: */
     struct calibration measured;
     double latency, bandwidth, message, freed;
-    const char *memory_cap; /* NULL: none; it is either of: */
-    int cap_count;          /* micro-batches of a whole stage */
-    uint64_t cap_bytes;     /* of a stage */
+    const char *memory_cap; /* NULL: none; it is one of: */
+    int cap_count;          /* micro-batches in flight on a whole stage */
+    uint64_t cap_bytes;     /* bytes of activations on a stage */
     bool json, csv, compare, bandwidth_given;
     const char *plot;
 };
 
-/* Times of each rank; the arrays are the caller's to free. */
+/* Times of each rank; the caller frees the arrays. */
 struct times {
     double *forward, *input, *weight;
-    double *bytes; /* that one micro-batch keeps; NULL where there is no model */
+    double *bytes; /* activations of one micro-batch; NULL without a model */
 };
 
 static void clear_times(struct times *t)
@@ -56,7 +56,7 @@ static void clear_times(struct times *t)
 
 /* ---- options ---- */
 
-/* TEXT, one number or RANKS of them with commas between. */
+/* Parses TEXT: one number, or RANKS numbers separated by commas. */
 static int parse_list(double **out, const char *option, const char *text, int ranks,
                       struct err *err)
 {
@@ -91,7 +91,7 @@ static int parse_list(double **out, const char *option, const char *text, int ra
     return 0;
 }
 
-/* --backward is both gradients; the parts it has are halves, unless one is given. */
+/* --backward is the time of both gradients.  Each gets half, unless one is given. */
 static int parse_backward(struct times *out, const struct settings *s, int ranks,
                           struct err *err)
 {
@@ -134,14 +134,14 @@ out:
     return ret;
 }
 
-/* Rank I of N has stages I and N - 1 - I: the mean of both. */
+/* Rank I of N has the stages I and N - 1 - I: takes the mean of both. */
 static void fold(double *v, int n)
 {
     for (int i = 0; i < n / 2; i++)
         v[i] = v[n - 1 - i] = (v[i] + v[n - 1 - i]) / 2;
 }
 
-/* Each of the gradients has as many products as the forward pass. */
+/* Each of the two gradients has as many products as the forward pass. */
 static int plan_times(struct times *out, const struct settings *s,
                       const struct action_table *t, struct err *err)
 {
@@ -153,7 +153,7 @@ static int plan_times(struct times *out, const struct settings *s,
                 : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
                                     t->rank_of, err) < 0)
         return -1;
-    if (t->chains > 1) { /* each rank has both stages */
+    if (t->chains > 1) { /* each rank has two stages */
         fold(out->forward, t->ranks);
         if (out->bytes)
             fold(out->bytes, t->ranks);
@@ -165,7 +165,7 @@ static int plan_times(struct times *out, const struct settings *s,
     return 0;
 }
 
-/* Read --calibration; its figures for messages are the defaults of the options. */
+/* Reads --calibration; its latency and bandwidth are the defaults of the options. */
 static int take_calibration(struct settings *s, struct err *err)
 {
     if (calibration_read(&s->measured, s->calibration, err) < 0)
@@ -222,7 +222,8 @@ static struct ratios ratios_of(const struct pipe_result *r)
     };
 }
 
-/* In chunks, the input's gradient having freed its share. */
+/* The largest activation memory of any rank, in chunks; the input gradient frees its
+ * share. */
 static double largest_held(const struct pipe_result *r)
 {
     double most = 0;
@@ -232,14 +233,14 @@ static double largest_held(const struct pipe_result *r)
     return most;
 }
 
-/* Bytes of activations that rank I holds at most, where a micro-batch has BYTES. */
+/* Peak bytes of activations on rank I, when a micro-batch has BYTES. */
 static double held_bytes(const struct action_table *t, const struct pipe_result *r,
                          const double *bytes, int i)
 {
     return r->held[i] * t->ranks * t->chains / t->stages * bytes[i];
 }
 
-/* BYTES of a micro-batch's activations on each rank, or NULL. */
+/* Prints the result; BYTES: a micro-batch's activations on each rank, or NULL. */
 static void print_json(const char *name, const struct action_table *t,
                        const struct pipe_result *r, const double *bytes)
 {
@@ -360,7 +361,7 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
     return pipe_simulate(r, t, set, err);
 }
 
-/* Does some stage hold more than --memory-cap? */
+/* Does some stage exceed --memory-cap? */
 static bool over_cap(const struct settings *s, const struct action_table *t,
                      const struct pipe_result *r, const double *bytes)
 {
@@ -372,8 +373,8 @@ static bool over_cap(const struct settings *s, const struct action_table *t,
     return s->cap_count && largest_held(r) > s->cap_count * chunks + 1e-6;
 }
 
-/* The value of --memory-cap in micro-batches; bytes are divided by the activations of
- * the stage that saves the most. */
+/* --memory-cap in micro-batches; bytes are divided by the activations of the stage that
+ * saves the most. */
 static double cap_of(const struct settings *s, const struct times *times)
 {
     double most = 0;
@@ -385,7 +386,7 @@ static double cap_of(const struct settings *s, const struct times *times)
     return s->cap_count ? s->cap_count : 2 * s->ranks;
 }
 
-/* One table, made or read: simulate, print and draw. */
+/* Simulates, prints and draws one schedule. */
 static int show(const struct settings *s, const struct action_table *t,
                 const char *name, bool *fits, struct err *err)
 {
@@ -420,7 +421,7 @@ out:
     return ret;
 }
 
-/* The order that is searched for; without a cap as much is held as by ZB-H2. */
+/* Searches a schedule; without a cap it may use as much activation memory as ZB-H2. */
 static int search(struct action_table *t, const struct settings *s, struct err *err)
 {
     struct action_table simple;
@@ -447,11 +448,12 @@ struct compared {
     const char *name;
     struct action_table table;
     struct pipe_result result;
-    double *bytes; /* of a micro-batch, on each rank, or NULL */
+    double *bytes; /* of a micro-batch on each rank, or NULL */
 };
 
 struct comparison {
-    struct compared v[ORDERS + 3]; /* interleaved has three, and one is searched for */
+    struct compared v[ORDERS + 3]; /* interleaved is tried three times, and the search
+                                    * once */
     int n;
 };
 
@@ -461,7 +463,7 @@ static double held_whole(const struct compared *c)
            c->table.stages;
 }
 
-/* Order by makespan, then by memory held. */
+/* Orders by makespan, then by activation memory. */
 static int by_makespan(const void *a, const void *b)
 {
     const struct compared *x = a, *y = b;
@@ -474,8 +476,8 @@ static int by_makespan(const void *a, const void *b)
     return (dx > dy) - (dx < dy);
 }
 
-/* Simulate WHICH with CHUNKS on a stage.  It is left out if it does not exist for these
- * numbers, needs more layers than the model has, or exceeds the cap. */
+/* Simulates schedule WHICH with CHUNKS per stage.  Skips it if it does not exist for
+ * these numbers, needs more layers than the model has, or exceeds the cap. */
 static int add_compared(struct comparison *all, const struct settings *s, int which,
                         int chunks, struct err *err)
 {
@@ -524,7 +526,8 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
     return add_compared(all, s, SEARCHED, 1, err);
 }
 
-/* All that these numbers and the cap suit, the shortest first. */
+/* Compares all schedules that exist for these numbers and respect the cap, shortest
+ * first. */
 static int compare(const struct settings *s, bool *fits, struct err *err)
 {
     struct comparison all = { 0 };
@@ -550,7 +553,7 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
     return ret;
 }
 
-/* Micro-batches are a bare number, bytes have a unit. */
+/* Parses the cap: a bare number is micro-batches, a number with a unit is bytes. */
 static int parse_cap(struct settings *s, struct err *err)
 {
     if (!s->memory_cap)

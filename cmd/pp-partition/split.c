@@ -1,4 +1,4 @@
-/* split - cut a model or checkpoint into pipeline stages */
+/* split - divides a model or checkpoint into pipeline stages */
 #include <stdlib.h>
 
 #include "cmd/conversion.h"

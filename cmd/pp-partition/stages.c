@@ -1,4 +1,4 @@
-/* stages - the options that say how layers are cut into stages, and what follows */
+/* stages - the options that divide layers into stages, and the resulting costs */
 #define _DEFAULT_SOURCE /* strsep */
 #include "cmd/pp-partition/stages.h"
 
@@ -42,8 +42,8 @@ static uint64_t *place_of(struct stage_costs *c, const struct model *m,
 
 enum what { PARAMS, FLOPS, MEMORY, ACTIVATIONS };
 
-/* Bytes of a parameter that is trained by Adam in mixed precision: bf16 weight and
- * gradient, f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
+/* Bytes per parameter in mixed-precision training with Adam: bf16 weight and gradient,
+ * f32 master weight and two moments (ZeRO, Rajbhandari et al. 2020). */
 enum { TRAINED_BYTES = 16 };
 
 static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context)
@@ -53,7 +53,8 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
         return unit_params(u);
     case MEMORY:
         return TRAINED_BYTES * unit_params(u) + unit_cost(u, ACTIVATIONS, context);
-    case ACTIVATIONS: /* bf16 values, and an f32 sum for each row of scores */
+    case ACTIVATIONS: /* bf16 activations, and an f32 logsumexp for each row of scores
+                       */
         return context *
                (2 * (u->kept.columns.cut + u->kept.columns.whole) + 4 * u->kept.heads);
     case FLOPS:
@@ -62,7 +63,7 @@ static uint64_t unit_cost(const struct unit *u, enum what what, uint64_t context
     return 0;
 }
 
-/* Forward FLOPs of a token, in the mean over a sequence of CONTEXT. */
+/* Forward FLOPs per token, averaged over a sequence of CONTEXT tokens. */
 static void sum_flops(struct stage_costs *out, const struct model *m,
                       const struct anatomy *a, uint64_t context)
 {
@@ -120,7 +121,7 @@ static double longest(const struct calibration *c)
     return most;
 }
 
-/* What the parts take, scaled as read_costs does. */
+/* The measured times of the parts, scaled as in read_costs. */
 static int calibrated_costs(struct stage_costs *out, const char *path, const char *text,
                             struct err *err)
 {
@@ -147,8 +148,8 @@ static int calibrated_costs(struct stage_costs *out, const char *path, const cha
     return 0;
 }
 
-/* One number a line: before the layers, each layer, after them.  They are scaled to
- * whole numbers, a billion for the largest. */
+/* Reads one number per line: before the layers, each layer, after the layers.  Scales
+ * them to integers; the largest becomes 10^9. */
 static int read_costs(struct stage_costs *out, const char *path, struct err *err)
 {
     int n = out->nlayers + 2, i = 0;
@@ -196,7 +197,7 @@ out:
     return ret;
 }
 
-/* Add what the layers of M have of WHAT to *out. */
+/* Adds the costs WHAT of M's layers to *out. */
 static int count_costs(struct stage_costs *out, const struct model *m, enum what what,
                        struct err *err)
 {
@@ -245,7 +246,7 @@ void stage_costs_clear(struct stage_costs *c)
     *c = (struct stage_costs){ 0 };
 }
 
-/* ---- given outright ---- */
+/* ---- stages given by the user ---- */
 
 static int parse_stages(int **out, int *parts, const char *text, struct err *err)
 {
@@ -315,7 +316,7 @@ static int take_letter(struct layout *l, char c)
     return bad_layout(l, "expected one of E t L | ( , *");
 }
 
-/* What is repeated: the letters from BEGIN to END, TIMES in all. */
+/* Repeats the letters from BEGIN to END, TIMES in total. */
 static int repeat(struct layout *l, const char *begin, const char *end)
 {
     char *stop;
@@ -336,8 +337,8 @@ static int repeat(struct layout *l, const char *begin, const char *end)
     return 0;
 }
 
-/* Megatron's notation: E embedding, t layer, L loss, | between stages, *N repeats a
- * letter or a group in brackets; commas say nothing. */
+/* Megatron's notation: E embedding, t layer, L loss, | between stages; *N repeats a
+ * letter or a group in brackets; commas are ignored. */
 static int parse_layout(int **out, int *parts, const char *text, struct err *err)
 {
     struct layout *l = xcalloc(1, sizeof(*l));
@@ -376,7 +377,8 @@ out:
     return ret;
 }
 
-/* What was given must be all layers, and have none empty unless that is wanted. */
+/* The given stages must contain all layers; an empty stage needs
+ * --allow-empty. */
 static int check_given(const int *stages, int parts, int want,
                        const struct stage_options *o, int nlayers, struct err *err)
 {
@@ -395,7 +397,7 @@ static int check_given(const int *stages, int parts, int want,
                          (long long)sum, nlayers);
 }
 
-/* ---- choosing ---- */
+/* ---- balancing ---- */
 
 int stages_by_memory(int *count, double *bytes, const struct model *m, int pp,
                      struct err *err)
@@ -490,7 +492,7 @@ int stages_choose(int **out, int *parts, const struct stage_options *o, int chun
 
 /* ---- times ---- */
 
-/* Add what each rank has of WHAT to OUT. */
+/* Adds each rank's costs WHAT to OUT. */
 static int add_costs(double *out, const struct mesh *mesh, const struct model *m,
                      enum what what, const int *rank_of, struct err *err)
 {

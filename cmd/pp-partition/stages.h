@@ -1,4 +1,4 @@
-/* stages - the options that say how layers are cut into stages, and what follows */
+/* stages - the options that divide layers into stages, and the resulting costs */
 #ifndef CMD_PP_PARTITION_STAGES_H
 #define CMD_PP_PARTITION_STAGES_H
 
@@ -8,10 +8,10 @@
 
 struct stage_options {
     int pp;
-    const char *balance; /* layers, params, flops, memory or a file: costs by line, or a
-                            calibration */
+    const char *balance; /* layers, params, flops, memory, or a file: a list of costs or
+                          * a calibration */
     int remainder;
-    const char *stages, *layout; /* given outright */
+    const char *stages, *layout; /* given by the user */
     bool empty;
 };
 
@@ -36,44 +36,45 @@ extern const char *const remainder_names[], *const balance_words[];
         STAGE_OPTION(OPT_FLAG, "allow-empty", &(o).empty, NULL,                 \
                      "a stage may have no layer", NULL)
 
-/* What layers cost, in the unit that is balanced. */
+/* The costs of layers, in the unit to balance. */
 struct stage_costs {
     uint64_t *layer; /* [nlayers] */
     int nlayers;
     uint64_t first, last; /* before all layers, and after them */
-    double *exact;        /* [nlayers + 2]: as a file has them; NULL: as above */
+    double *exact;        /* [nlayers + 2]: as in the user's file; NULL: same as the
+                           * integers */
 };
 
-/* The costs of M for --balance WHAT; FLOPs are of a token at the model's context,
- * memory is the bytes that training needs with one sequence of that length in
- * flight. */
+/* The costs of M for --balance WHAT.  FLOPs are per token at the model's context;
+ * memory is the bytes of training with one sequence of that length in flight. */
 MUST_CHECK int stage_costs(struct stage_costs *out, const struct model *m,
                            const char *what, struct err *err);
 void stage_costs_clear(struct stage_costs *c);
 
-/* Choose the number of layers of each of *PARTS stages (0: by the options, CHUNKS for
- * each of --pp) to a fresh *out.  COSTS: the costs to balance, NULL: of the model.
- * ERR_USAGE for wrong options, ERR_NO when the model cannot be cut in this way. */
+/* Chooses the number of layers of each of *PARTS stages into a new array *out (*PARTS
+ * 0: from the options, CHUNKS for each of --pp).  COSTS are balanced; NULL: the
+ * model's.  ERR_USAGE for invalid options, ERR_NO when the model cannot be divided
+ * so. */
 MUST_CHECK int stages_choose(int **out, int *parts, const struct stage_options *o,
                              int chunks, const struct model *m,
                              const struct stage_costs *costs, struct err *err);
 
-/* Cut M into PP stages of COUNT[PP] layers so that the largest number of bytes in
- * training (stagecut.h) is minimal; with BYTES[PP], COUNT is given and BYTES filled. */
+/* Divides M into PP stages of COUNT[PP] layers and minimises the largest number of
+ * bytes in training (stagecut.h).  With BYTES[PP], COUNT is an input and BYTES is
+ * filled. */
 MUST_CHECK int stages_by_memory(int *count, double *bytes, const struct model *m,
                                 int pp, struct err *err);
 
-/* For the model at PATH: to a fresh *out the FLOPs of each of RANKS stages' forward
- * pass, in units of their mean; to a fresh *bytes the bf16 activations, in bytes, that
- * a stage saves for one sequence of the model's context.  The stages are the
- * checkpoint's own if it has RANKS stages and CHUNKS is 1, else they balance FLOPs.
- * RANK_OF[RANKS * CHUNKS]: the rank of each chunk; FAMILIES: SHARDUTILS_FAMILY_PATH, or
- * NULL. */
+/* For the model at PATH: sets *out to a new array of the forward FLOPs of each of RANKS
+ * ranks, relative to their mean, and *bytes to a new array of the bf16 activations in
+ * bytes that each rank saves for one sequence of the model's context.  Uses the
+ * checkpoint's own stages if it has RANKS stages and CHUNKS is 1; otherwise balances
+ * FLOPs.  RANK_OF[RANKS * CHUNKS] is the rank of each chunk.  FAMILIES is
+ * SHARDUTILS_FAMILY_PATH, or NULL. */
 MUST_CHECK int stages_times(double **out, double **bytes, const char *path,
                             const char *families, int ranks, int chunks,
                             const int *rank_of, struct err *err);
-/* The same in the seconds that C has for a step of its tokens, cut so that these are
- * balanced. */
+/* The same from the measured seconds of a step in C; the stages balance these. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,
                                  int chunks, const int *rank_of, struct err *err);
 

@@ -1,4 +1,4 @@
-/* timeline - a simulated schedule as a picture */
+/* timeline - draws a simulated schedule */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,16 +6,16 @@
 #include "lib/plot/canvas.h"
 
 static const double LEFT = 64, TOP = 54, ROW = 26, BAR = 20, BOTTOM = 34;
-/* A number of a micro-batch that would have to be smaller is left out. */
+/* Below this text size the number of a micro-batch is omitted. */
 static const double SMALLEST = 5;
 
 struct drawing {
     struct canvas *c;
     const struct action_table *t;
-    double scale; /* points of a unit of time */
+    double scale; /* points per unit of time */
 };
 
-/* Okabe and Ito's sky blue, orange, vermilion and bluish green; a later chunk's are
+/* Okabe and Ito's sky blue, orange, vermilion and bluish green; later chunks are
  * lighter. */
 static struct colour colour_of(const struct drawing *d, const struct action *a)
 {

@@ -1,4 +1,4 @@
-/* asked - how a model asks to be generated from: generation_config.json */
+/* asked - the model's generation settings: generation_config.json */
 #include "cmd/tp-run/asked.h"
 
 #include <cjson/cJSON.h>
@@ -18,7 +18,7 @@ enum effect {
     IF_BEAMS    /* only where num_beams is above 1, which is refused */
 };
 
-/* The keys of transformers' GenerationConfig, and of older ones. */
+/* The keys of transformers' GenerationConfig, including those of older versions. */
 static const struct {
     const char *key;
     enum effect effect;
@@ -65,7 +65,7 @@ static const struct {
     { "early_stopping", IF_BEAMS, 0 },
     { "length_penalty", IF_BEAMS, 0 },
     { "diversity_penalty", IF_BEAMS, 0 },
-    /* how it is computed, by which drafts, and what is returned */
+    /* implementation, drafts, and what is returned */
     { "use_*", NOTHING, 0 },
     { "cache_*", NOTHING, 0 },
     { "max_cache_len", NOTHING, 0 },
@@ -100,7 +100,7 @@ static int find_key(const char *name)
     return i < NKEYS ? i : -1;
 }
 
-/* Does VALUE leave the text as it is? */
+/* Does VALUE leave the text unchanged? */
 static bool is_neutral(const cJSON *value, double neutral)
 {
     if (cJSON_IsNumber(value))
@@ -122,7 +122,7 @@ static int refuse(const char *path, const cJSON *value, const char *neutral,
     return -1;
 }
 
-/* Check all members of CONFIG.  Those that are not known go to UNKNOWN. */
+/* Checks all members of CONFIG and appends unknown ones to UNKNOWN. */
 static int check_keys(const char *path, const cJSON *config, bool sampled,
                       struct str *unknown, struct err *err)
 {
@@ -143,7 +143,7 @@ static int check_keys(const char *path, const cJSON *config, bool sampled,
     return 0;
 }
 
-/* Take the number KEY to *out; where it is null or missing *out stays. */
+/* Sets *out to the number KEY; leaves it unchanged if KEY is null or missing. */
 static int take_number(const char *path, const cJSON *config, const char *key,
                        double least, double most, double *out, struct err *err)
 {
@@ -159,7 +159,7 @@ static int take_number(const char *path, const cJSON *config, const char *key,
     return 0;
 }
 
-/* Take the id KEY, which may be a list of one, likewise. */
+/* The same for the token id KEY, which may be a list with one element. */
 static int take_id(const char *path, const cJSON *config, const char *key, int32_t *out,
                    struct err *err)
 {
@@ -194,7 +194,7 @@ static int take_settings(struct asked *a, const char *path, const cJSON *config,
         return -1;
     if (!sampled)
         return 0;
-    /* transformers' own defaults for what the file leaves out */
+    /* transformers' defaults for missing keys */
     if (take_number(path, config, "temperature", 0, 1e9, &temperature, err) < 0 ||
         take_number(path, config, "top_k", 0, 1e9, &top_k, err) < 0 ||
         take_number(path, config, "top_p", 0, 1, &top_p, err) < 0)
@@ -205,7 +205,7 @@ static int take_settings(struct asked *a, const char *path, const cJSON *config,
     return 0;
 }
 
-/* Of config.json only what is a key of generation counts: the others are a model's. */
+/* Removes all keys of config.json that are not generation settings. */
 static void keep_generation_keys(cJSON *config)
 {
     cJSON *next;

@@ -1,5 +1,5 @@
-/* bench - measure the machine at hand: its own rates, a model's parts, the ranks' links
- */
+/* bench - measures this machine: memory and matrix rates, a model's parts, the links of
+ * ranks */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ enum {
     MOST_TOKENS = 512,
     PING = 1 << 23, /* bytes of a long message */
     PINGS = 20,     /* short ones */
-    PER_STAGE = 4,  /* micro-batches of the run over stages, for each stage */
+    PER_STAGE = 4,  /* micro-batches per stage in the run with stages */
 };
 
 struct bench {
@@ -34,12 +34,12 @@ struct bench {
     const char *out;
     bool collectives; /* only these */
     struct calibration c;
-    /* the part that is being timed */
+    /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
     double since;
     int part;
-    /* a run over stages */
+    /* the run with pipeline stages */
     int micro_batches;
     double measured, simulated;
 };
@@ -49,7 +49,7 @@ struct bench {
 static void see(void *arg, int part)
 {
     struct bench *b = arg;
-    struct err late = { 0 }; /* of a device that has failed: the step's end tells */
+    struct err late = { 0 }; /* a device error is reported at the end of the step */
     double t;
 
     if (b->runner->ops->wait(b->runner->device, &late) < 0)
@@ -61,7 +61,7 @@ static void see(void *arg, int part)
     b->since = t;
 }
 
-/* The step of N tokens at START. */
+/* Runs a step of N tokens at position START. */
 static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
                 struct err *err)
 {
@@ -77,13 +77,14 @@ static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
     return engine_step(r->engine, &s, 1, err);
 }
 
-/* Time the parts in steps of N tokens at START; the least of several, into PARTS. */
+/* Times the parts in steps of N tokens at START; LEAST gets the minimum of several
+ * runs. */
 static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, size_t n,
                       size_t start, double *least, struct err *err)
 {
     int parts = b->c.nlayers + 2;
 
-    for (int k = 0; k <= b->repeat; k++) { /* the first warms up */
+    for (int k = 0; k <= b->repeat; k++) { /* the first run warms up */
         memset(b->seconds, 0, (size_t)parts * sizeof(*b->seconds));
         b->part = -1;
         if (step(r, ids, n, start, err) < 0)
@@ -95,8 +96,8 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
     return 0;
 }
 
-/* What this rank's program costs: FLOPs of a step of TOKENS, and bytes of weights that
- * one more token reads. */
+/* The cost of this rank's program: FLOPs of a step of TOKENS, and bytes of weights read
+ * for one more token. */
 static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
 {
     enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
@@ -113,8 +114,8 @@ static void fold(const struct runner *r, uint64_t tokens, double *flops, double 
     free(stored);
 }
 
-/* What the parts of this rank's program ask in step S, to WORK: what mem-estimate
- * counts, so that what PyTorch has for free moves nothing. */
+/* The work of the program's parts in step S, counted as mem-estimate does: operations
+ * that PyTorch does not execute move no bytes. */
 static void fold_parts(const struct runner *r, const struct cost_step *s,
                        struct calibrated_work *work)
 {
@@ -136,7 +137,7 @@ static void fold_parts(const struct runner *r, const struct cost_step *s,
     }
 }
 
-/* The type of most elements of R's matrices. */
+/* The type of most elements of R's weights. */
 static enum dtype matrix_type(const struct runner *r)
 {
     uint64_t of[DTYPE_COUNT] = { 0 };
@@ -151,7 +152,7 @@ static enum dtype matrix_type(const struct runner *r)
     return most;
 }
 
-/* Where each rank has all of a step's tokens the file tells the parts' work. */
+/* Adds the parts' work to the file; only if every rank has all tokens of a step. */
 static int add_work(struct bench *b, const struct runner *r, struct err *err)
 {
     size_t parts = (size_t)b->c.nlayers + 2;
@@ -173,7 +174,7 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
         b->c.part[i].step = work[i];
         b->c.part[i].token = work[parts + i];
     }
-    step.rows[ROWS_WANTED] = step.rows[ROWS_TOKENS]; /* all have a loss */
+    step.rows[ROWS_WANTED] = step.rows[ROWS_TOKENS]; /* every token has a loss */
     memset(work, 0, parts * sizeof(*work));
     fold_parts(r, &step, work);
     for (size_t i = 1; i < parts && ret == 0; i++)
@@ -227,10 +228,10 @@ static int measure_parts(struct bench *b, struct runner *r, const int32_t *ids,
     memcpy(all, rates, sizeof(all));
     if (comm_run(r->world, comm_all_reduce_f64(all, 4), err) < 0)
         goto out;
-    /* each rank's own rates are what its own parts can reach */
+    /* the mean over the ranks */
     b->c.memory_read = all[2] / r->world->size;
     b->c.product = all[3] / r->world->size;
-    /* ranks of a sequence group share a step's tokens, and each reads all weights */
+    /* ranks of a sequence group share a step's tokens, but each reads all weights */
     at_once = r->groups.tensor->size * r->groups.sequence->size * r->nreplicas;
     b->c.prefill_share =
         all[0] / r->groups.sequence->size / sum(&b->c, true) / (b->c.product * at_once);
@@ -243,8 +244,8 @@ out:
 
 /* ---- training ---- */
 
-/* Time steps of training on one sample of B's tokens a replica, whose rate is 0: the
- * least of several. */
+/* Times training steps with learning rate 0 on one sample of B's tokens per replica;
+ * takes the minimum. */
 static int measure_training(struct bench *b, struct comm *world, const int32_t *ids,
                             struct err *err)
 {
@@ -288,7 +289,8 @@ out:
 
 /* ---- messages ---- */
 
-/* There and back between the first two ranks, N bytes; seconds of one way. */
+/* Sends N bytes back and forth between the first two ranks; seconds of one
+ * direction. */
 static int ping(struct comm *c, char *buf, size_t n, int times, double *one_way,
                 struct err *err)
 {
@@ -327,7 +329,7 @@ static int measure_messages(struct bench *b, struct comm *c, struct err *err)
     return ret;
 }
 
-/* ---- a run over stages, beside its simulation ---- */
+/* ---- a run with stages, and its simulation ---- */
 
 static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
                       struct err *err)
@@ -337,7 +339,7 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
     int ret = 0;
 
     b->micro_batches = PER_STAGE * r->nstages;
-    for (int k = 0; k < 2; k++) { /* the first warms up */
+    for (int k = 0; k < 2; k++) { /* the first run warms up */
         if (comm_run(r->world, comm_all_reduce(&(float){ 0 }, 1), err) < 0)
             return -1;
         start = clock_seconds();
@@ -354,8 +356,8 @@ static int run_stages(struct bench *b, struct runner *r, const int32_t *ids,
     return 0;
 }
 
-/* The same with the parts' times: forward passes in the order of a pipeline that holds
- * all of them, without backward passes. */
+/* Simulates this with the parts' times: the forward passes of a schedule that runs all
+ * of them first. */
 static int simulate(struct bench *b, struct err *err)
 {
     const struct mesh *mesh = &b->session->mesh;
@@ -380,7 +382,7 @@ static int simulate(struct bench *b, struct err *err)
     forward[pp - 1] += b->c.part[b->c.nlayers + 1].prefill;
     if (order_make(&t, ORDER_GPIPE, pp, b->micro_batches, 1, err) < 0)
         goto out;
-    /* the gradients' messages of an order with backward passes are left out */
+    /* without the messages of gradients */
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         b->simulated = 0;
@@ -432,7 +434,7 @@ static void print_times(const struct bench *b)
                1e3 * b->simulated);
 }
 
-/* TEXT, an object of several lines, on one. */
+/* Prints TEXT, an object of several lines, on one line. */
 static void print_line(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -469,7 +471,7 @@ static int report(struct bench *b, struct err *err)
     return ret;
 }
 
-/* What this rank's device can do. */
+/* Measures this rank's device. */
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     if (!r->ops->host_memory)
@@ -514,7 +516,8 @@ out:
     return ret;
 }
 
-/* Encoders without a head end in what the family names. */
+/* Does the model have logits?  An encoder without a head has outputs that the family
+ * names. */
 static bool has_logits(const struct session *s, const struct program_options *options)
 {
     const int origin[MESH_NAXES] = { 0 };

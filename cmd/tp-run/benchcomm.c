@@ -1,4 +1,4 @@
-/* benchcomm - how fast the ranks of each axis exchange values */
+/* benchcomm - measures the collectives of each mesh axis */
 #include "cmd/tp-run/benchcomm.h"
 
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include "lib/run/link.h"
 
 enum { LEAST_BYTES = 1 << 10, MOST_BYTES = 1 << 26, TIMES_LARGER = 4 };
-static const double enough_s = 0.25; /* nothing larger is tried */
+static const double enough_s = 0.25; /* stop after a collective that takes this long */
 
-/* One group, and the memory that its collectives work on. */
+/* A group, and the memory of its collectives. */
 struct trial {
     const char *axis;
     struct comm *comm;
     struct link link;
-    float *x, *all; /* device: what a rank has, and room for that of all */
+    float *x, *all; /* device: a rank's part, and room for all ranks' parts */
     size_t *count;  /* [size] */
 };
 
@@ -35,8 +35,8 @@ int bench_largest(struct comm *c, double *x, size_t n, struct err *err)
     return ret;
 }
 
-/* BYTES of a whole value: each rank's x in an all-reduce, all of them in an all-gather.
- */
+/* BYTES is the size of the whole: of x in an all-reduce, of all ranks' parts in an
+ * all-gather. */
 static int run_once(struct trial *t, bool gathers, size_t bytes, struct err *err)
 {
     size_t n = bytes / sizeof(float);
@@ -49,7 +49,7 @@ static int run_once(struct trial *t, bool gathers, size_t bytes, struct err *err
                            err);
 }
 
-/* The least of REPEAT times, after one that warms up; that of the slowest rank. */
+/* The minimum of REPEAT times after a warm-up, on the slowest rank. */
 static int time_one(struct trial *t, bool gathers, size_t bytes, int repeat,
                     double *seconds, struct err *err)
 {
@@ -72,9 +72,9 @@ static int time_one(struct trial *t, bool gathers, size_t bytes, int repeat,
     return 0;
 }
 
-/* What a link carries is the same for all numbers of ranks (the documentation of
- * NVIDIA's nccl-tests, PERFORMANCE.md): of N ranks an all-reduce sends each byte
- * 2 (N - 1) / N times, an all-gather (N - 1) / N times. */
+/* The bus bandwidth does not depend on the number of ranks (NVIDIA's nccl-tests,
+ * PERFORMANCE.md): over N ranks an all-reduce sends each byte 2 (N - 1) / N times, an
+ * all-gather (N - 1) / N times. */
 static void print(const struct trial *t, bool gathers, size_t bytes, double seconds,
                   bool json)
 {

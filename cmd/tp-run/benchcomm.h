@@ -1,4 +1,4 @@
-/* benchcomm - how fast the ranks of each axis exchange values */
+/* benchcomm - measures the collectives of each mesh axis */
 #ifndef CMD_TP_RUN_BENCHCOMM_H
 #define CMD_TP_RUN_BENCHCOMM_H
 
@@ -6,10 +6,10 @@
 
 #include "lib/run/runner.h"
 
-/* The largest of each of the N numbers at X over all ranks of C, on all of them. */
+/* x[N] = the maximum over all ranks of C; on all ranks. */
 MUST_CHECK int bench_largest(struct comm *c, double *x, size_t n, struct err *err);
-/* Time all-reduces and all-gathers of R's groups, the least of REPEAT times, and print
- * them on the first rank. */
+/* Times all-reduces and all-gathers of R's groups, taking the minimum of REPEAT times,
+ * and prints them on rank 0. */
 MUST_CHECK int bench_collectives(struct runner *r, int repeat, bool json,
                                  struct err *err);
 

@@ -1,4 +1,4 @@
-/* classify - what a model with a head of labels says of texts */
+/* classify - prints a classifier's results for texts */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "cmd/tp-run/outputs.h"
 #include "lib/base/mem.h"
 
-/* What becomes of the logits of a text: AUTO is by problem_type, as in transformers'
+/* How logits become scores; AUTO follows problem_type, as in transformers'
  * text-classification pipeline. */
 enum function { FUNCTION_AUTO, FUNCTION_SOFTMAX, FUNCTION_SIGMOID, FUNCTION_NONE };
 
@@ -18,7 +18,7 @@ static const char *const function_names[] = { "auto", "softmax", "sigmoid", "non
 
 enum head { HEAD_TEXT, HEAD_TOKENS, HEAD_ANSWER, HEAD_CHOICE };
 
-enum { ANSWER_TOKENS = 15 }; /* at most, by default, as in transformers' pipeline */
+enum { ANSWER_TOKENS = 15 }; /* the default limit, as in transformers' pipeline */
 
 struct classify {
     struct session *session;
@@ -26,14 +26,14 @@ struct classify {
     enum head head;
     int function; /* enum function */
     uint64_t answer_tokens;
-    double *choice; /* scores so far of a text of several inputs */
+    double *choice; /* scores of the current text, which has several inputs */
     size_t nchoices, choices;
     size_t first; /* its first input */
 };
 
 /* ---- labels and scores ---- */
 
-/* The name of label I in config.json's id2label, or LABEL_I. */
+/* Appends the name of label I: from config.json's id2label, or LABEL_I. */
 static void add_label(const struct classify *c, size_t i, struct str *out)
 {
     const cJSON *config = model_config(c->session->checkpoint->model);
@@ -75,7 +75,7 @@ static enum function function_of(const struct classify *c, size_t labels)
     return FUNCTION_SOFTMAX;
 }
 
-/* The scores of the N logits at X, the caller's. */
+/* The scores of the N logits at X; the caller frees them. */
 static double *scores_of(enum function function, const float *x, size_t n)
 {
     double *p = xmalloc(sizeof(*p) * (n + 1));
@@ -128,7 +128,8 @@ static void add_label_plain(const struct classify *c, size_t i, struct str *out)
     str_clear(&label);
 }
 
-/* Several labels may be true at a time: then a plain line has those from a half. */
+/* Prints labels as a plain line.  SEVERAL: a multi-label model, prints all with a score
+ * of at least 0.5. */
 static void add_labels_plain(const struct classify *c, const double *p, size_t n,
                              size_t best, bool several, struct str *out)
 {
@@ -169,7 +170,8 @@ static void print_text(const struct classify *c, size_t at, const float *x, size
     free(p);
 }
 
-/* The text of the ids FIRST to LAST of an input, empty without a tokenizer. */
+/* Appends the text of the tokens FIRST to LAST of an input; nothing without a
+ * tokenizer. */
 static void add_tokens_text(const struct classify *c, const struct input *in,
                             size_t first, size_t last, struct str *out)
 {
@@ -217,9 +219,9 @@ static void print_tokens(const struct classify *c, size_t at, const float *x,
     str_add(out, json ? "]}\n" : "\n");
 }
 
-/* The span of tokens with the largest product of the probabilities that the answer
- * begins and ends there, among those of the second text.  A softmax is over these and
- * the first token, on which a model lays what has no answer. */
+/* Prints the span of the second text's tokens with the largest product of start and end
+ * probabilities.  The softmax is over these tokens and the first token, to which models
+ * assign questions without an answer. */
 static void print_answer(const struct classify *c, size_t at, const float *x,
                          size_t rows, struct str *out)
 {
@@ -263,7 +265,7 @@ static void print_answer(const struct classify *c, size_t at, const float *x,
     free(end);
 }
 
-/* One more choice of a text; the last prints them. */
+/* Adds a choice of a text; the last choice prints the result. */
 static void print_choice(struct classify *c, size_t at, float x, struct str *out)
 {
     const struct input *in = &c->inputs.v[at];
@@ -343,7 +345,7 @@ static bool holds(const struct model *m, const char *symbol)
     return model_number(m, symbol, &yes) && yes != 0;
 }
 
-/* Which head the family has given this model. */
+/* Finds which head this model has in the family. */
 static int find_head(struct classify *c, struct err *err)
 {
     const struct model *m = c->session->checkpoint->model;
@@ -362,7 +364,8 @@ static int find_head(struct classify *c, struct err *err)
     return 0;
 }
 
-/* Choices are for the head that takes them, and all of one text are used or none. */
+/* Checks that choices are used with a multiple-choice head only, and that the choices
+ * of a text are all usable or all bad. */
 static int check_choices(void *arg, struct err *err)
 {
     const struct classify *c = arg;

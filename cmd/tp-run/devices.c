@@ -1,4 +1,4 @@
-/* devices - print what a model can be run on here */
+/* devices - lists the devices that models can run on */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* embed - vectors of texts */
+/* embed - prints embeddings of texts */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,11 @@ struct embed {
     const char *out;
     int pooling; /* enum pooling */
     bool normalize;
-    float *vector; /* [inputs][cols], with --output; at the front */
+    float *vector; /* [inputs][cols], with --output; on rank 0 */
     size_t cols;
 };
 
-/* On the rank that has the rows of a text. */
+/* Runs on the rank that has the rows of a text. */
 static void pool(void *arg, size_t at, const float *x, size_t rows, size_t cols,
                  float *room)
 {

@@ -1,4 +1,4 @@
-/* generate - continue prompts */
+/* generate - continues prompts */
 #include "cmd/tp-run/commands.h"
 
 #include <math.h>
@@ -15,10 +15,9 @@
 #include "lib/run/scheduler.h"
 
 enum {
-    CHUNK = 512,      /* tokens of prompts that are run at a time */
-    ROOM = 32,        /* texts that the cache has room for at their longest, if there is
-                         no other word, */
-    MOST_PLACES = 256 /* and that are made at a time at most */
+    CHUNK = 512,      /* prompt tokens of a step */
+    ROOM = 32,        /* default size of the cache, in texts of maximum length */
+    MOST_PLACES = 256 /* maximum number of texts in generation */
 };
 
 enum finish { UNFINISHED, STOP, LENGTH, CONTEXT, REFUSED };
@@ -28,25 +27,25 @@ static const char *const finish_names[] = { NULL, "stop", "length", "context", N
 struct generate {
     struct session *session;
     struct inputs prompts;
-    uint64_t max_tokens; /* new ones */
-    uint64_t max_length; /* with the prompt; 0: any */
-    int micro_batches;   /* texts in the making at a time; 0: as there is room */
-    int cache_tokens;    /* that the cache of a rank has room for; 0: see ROOM */
+    uint64_t max_tokens; /* number of new tokens */
+    uint64_t max_length; /* including the prompt; 0: no limit */
+    int micro_batches;   /* texts in generation at a time; 0: as the cache permits */
+    int cache_tokens;    /* capacity of a rank's cache; 0: see ROOM */
     struct draw sampling;
     int32_t first_new, last_new; /* as in struct asked */
     struct text *text;           /* [prompts.n] */
-    size_t turn;                 /* text whose words are printed now; at the front */
+    size_t turn;                 /* on rank 0: the text that is printed now */
 };
 
-/* One text in the making. */
+/* A text in generation. */
 struct text {
     const struct ids *prompt, *source;
-    struct ids ids; /* new ones */
+    struct ids ids; /* new tokens */
     enum finish finish;
-    struct token_stream *stream; /* at the front, with a tokenizer */
+    struct token_stream *stream; /* on rank 0, with a tokenizer */
     struct str said;
-    size_t shown;          /* bytes of SAID, or ids when there are no words */
-    double first, seconds; /* when its first new token came; from then on */
+    size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
+    double first, seconds; /* time of its first new token; time since then */
 };
 
 static bool is_stop(const struct session *s, int32_t id)
@@ -57,8 +56,8 @@ static bool is_stop(const struct session *s, int32_t id)
     return false;
 }
 
-/* Is there anything to be added to a text of N tokens, NEW of them new?  The last token
- * that the model reads tells one more, which is not read. */
+/* Does a text of N tokens, NEW of them generated, end here?  The context may be
+ * exceeded by one token: the last one is predicted, but not read. */
 static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
 {
     if (new >= g->max_tokens || (g->max_length && n >= g->max_length))
@@ -66,7 +65,7 @@ static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
     return g->session->context && n > g->session->context ? CONTEXT : UNFINISHED;
 }
 
-/* The most tokens that a prompt of N may become. */
+/* The maximum number of tokens of a text whose prompt has N. */
 static size_t most_of(const struct generate *g, size_t n)
 {
     size_t most = g->max_tokens < SIZE_MAX - n ? n + (size_t)g->max_tokens : SIZE_MAX;
@@ -78,7 +77,7 @@ static size_t most_of(const struct generate *g, size_t n)
                : most;
 }
 
-/* ---- what is printed: text after text, the present one as it comes ---- */
+/* ---- printing: texts in order, the current one as it is generated ---- */
 
 static void print_json(const struct generate *g, const struct text *t, size_t line)
 {
@@ -120,7 +119,7 @@ static void print_words(const struct generate *g, struct text *t)
         printf("%s%d", t->shown ? "," : "", (int)t->ids.v[t->shown]);
 }
 
-/* Print what can be: no text before the ones before it. */
+/* Prints all that can be printed: a text only after all texts before it. */
 static int print_texts(struct generate *g, struct err *err)
 {
     for (; g->turn < g->prompts.n; g->turn++) {
@@ -142,9 +141,9 @@ static int print_texts(struct generate *g, struct err *err)
     return 0;
 }
 
-/* ---- a text's course ---- */
+/* ---- generating ---- */
 
-/* Add the new ID, on every rank of the replica; its words at the front. */
+/* Appends the new token ID, on every rank of the replica; rank 0 also decodes it. */
 static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
     bool stop = is_stop(g->session, id);
@@ -161,17 +160,18 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
         t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* The texts of this replica in the making, as the schedule has them. */
+/* The texts in generation of this replica, as the scheduler's callbacks need them. */
 struct making {
     struct generate *g;
     struct scheduler_text *plan;
     struct text **text;
-    struct ids *all; /* of a text: prompt and new ones */
+    struct ids *all; /* [texts]: prompt and new tokens */
     struct draw *draw;
     bool prints;
 };
 
-/* The schedule's text AT gains ID, or what the model's settings put in its place. */
+/* Text AT of the schedule gains ID, or a token that the model's settings force
+ * instead. */
 static void gain(void *arg, size_t at, int32_t id)
 {
     struct making *m = arg;
@@ -198,7 +198,7 @@ static int show(void *arg, size_t end, struct err *err)
     return m->prints ? print_texts(m->g, err) : 0;
 }
 
-/* Make the texts of this replica: every nreplicas-th. */
+/* Generates the texts of this replica: every nreplicas-th. */
 static int make_texts(struct generate *g, struct runner *r,
                       const struct engine_limits *limits, struct err *err)
 {
@@ -223,8 +223,7 @@ static int make_texts(struct generate *g, struct runner *r,
         m.text[at] = t;
         for (size_t k = 0; k < t->prompt->n; k++)
             ids_add(&m.all[at], t->prompt->v[k]);
-        m.draw[at] =
-            g->sampling; /* another text draws otherwise, on every layout alike */
+        m.draw[at] = g->sampling; /* depends on the text, not on the layout */
         m.draw[at].position = (uint64_t)i << 32;
         if (t->finish != REFUSED)
             t->finish = end_of(g, t->prompt->n, 0);
@@ -247,7 +246,7 @@ static int make_texts(struct generate *g, struct runner *r,
     return ret;
 }
 
-/* The texts of the other replicas, to the front. */
+/* Sends the texts of the other replicas to rank 0. */
 static int collect(struct generate *g, struct runner *r, struct err *err)
 {
     int last = r->nstages - 1;
@@ -283,7 +282,8 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
     return 0;
 }
 
-/* How many texts are made at a time, and how many tokens the cache has room for. */
+/* Chooses how many texts are generated at a time, and the size of the cache in
+ * tokens. */
 static void set_places(const struct generate *g, struct engine_limits *limits)
 {
     const struct mesh *mesh = &g->session->mesh;
@@ -293,7 +293,8 @@ static void set_places(const struct generate *g, struct engine_limits *limits)
     size_t places = g->micro_batches ? (size_t)g->micro_batches : MOST_PLACES;
 
     places = texts && places > texts ? texts : places;
-    if (mesh->size[MESH_SP] > 1) { /* a step has one of them; each has its own room */
+    if (mesh->size[MESH_SP] > 1) { /* a step has one text, and each text has its own
+                                    * part of the cache */
         size_t each = cache_blocks(limits->context, 1, 0), fit = cached / each;
         size_t steps = (size_t)mesh->size[MESH_PP];
 
@@ -325,7 +326,7 @@ static struct engine_limits limits_of(const struct generate *g)
 
         longest = in->ids.n > longest ? in->ids.n : longest;
         limits.source = in->source.n > limits.source ? in->source.n : limits.source;
-        /* what has made room for another is read again, with what it had gained */
+        /* a preempted text is recomputed with its generated tokens */
         most = g->cache_tokens ? most_of(g, in->ids.n) : in->ids.n;
         all += most < limits.tokens ? most : limits.tokens;
         sources += in->source.n;
@@ -341,7 +342,7 @@ static struct engine_limits limits_of(const struct generate *g)
     return limits;
 }
 
-/* A text alone must have room. */
+/* Checks that the cache has room for each text alone. */
 static int check_room(const struct generate *g, struct err *err)
 {
     for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
@@ -474,7 +475,7 @@ static int take_prompts(struct generate *g, const struct opt_list *prompts,
                         err);
 }
 
-/* Nothing but bad lines: what is printed of them, and no run. */
+/* Without a usable prompt: prints the bad lines, and runs nothing. */
 static int print_refused(struct generate *g, struct err *err)
 {
     int ret;
@@ -485,12 +486,12 @@ static int print_refused(struct generate *g, struct err *err)
     return ret;
 }
 
-/* What of the settings was given as an option. */
+/* Which settings were given as options. */
 struct given {
     bool tokens, temperature, top_k, top_p;
 };
 
-/* The model's own settings, where no option says otherwise. */
+/* Uses the model's generation settings where no option is given. */
 static int take_settings(struct generate *g, const struct given *given, struct err *err)
 {
     struct asked a;
@@ -516,7 +517,7 @@ static int take_settings(struct generate *g, const struct given *given, struct e
     return 0;
 }
 
-/* A limit to the tokens drawn from is nothing where none is drawn. */
+/* --top-k and --top-p need sampling. */
 static int check_sampling(const struct generate *g, const struct given *given,
                           struct err *err)
 {

@@ -1,4 +1,4 @@
-/* inputs - the texts that a command of tp-run is given */
+/* inputs - the input texts of a command */
 #include "cmd/tp-run/inputs.h"
 
 #include <cjson/cJSON.h>
@@ -32,7 +32,7 @@ void inputs_clear(struct inputs *in)
     *in = (struct inputs){ .format = in->format };
 }
 
-/* Take ownership of ONE when RET is 0, else release it; returns RET. */
+/* Takes ownership of ONE if RET is 0, otherwise releases it; returns RET. */
 static int add(struct inputs *in, struct input *one, int ret)
 {
     if (ret < 0) {
@@ -44,7 +44,7 @@ static int add(struct inputs *in, struct input *one, int ret)
     return 0;
 }
 
-/* session_encode, of the text called NAME. */
+/* session_encode, with NAME in the error. */
 static int encode(const struct session *s, struct ids *out, const char *name,
                   const char *text, size_t len, struct err *err)
 {
@@ -102,7 +102,7 @@ int inputs_add_file(struct inputs *in, const struct session *s, const char *path
 
 /* ---- JSON lines ---- */
 
-/* The numbers of a JSON array as the text that session_parse_* read. */
+/* Converts a JSON array of numbers to the text that session_parse_* parse. */
 static int add_numbers(const struct session *s, struct ids *out, const cJSON *array,
                        const char *name,
                        int (*parse)(const struct session *s, struct ids *out,
@@ -130,10 +130,10 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
-/* Is there half of a pair of \u escapes in LINE[len]?  Its first byte goes to *at. */
+/* Does LINE[len] contain half of a surrogate pair of \u escapes?  *at is its offset. */
 static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
 {
-    bool high = false; /* the escape before this one waits for its other half */
+    bool high = false; /* the previous escape is a high surrogate */
 
     for (size_t i = 0; i < len; i++) {
         unsigned code = 0;
@@ -155,7 +155,7 @@ static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
     return high;
 }
 
-/* LINE[len] as one JSON value, or NULL. */
+/* Parses LINE[len] as one JSON value; NULL on error. */
 static cJSON *parse_line(const char *name, const char *line, size_t len,
                          struct err *err)
 {
@@ -174,7 +174,7 @@ static cJSON *parse_line(const char *name, const char *line, size_t len,
     return root;
 }
 
-/* The first of the members A and B of ROOT that there is, or NULL. */
+/* Member A of ROOT, or else member B, or NULL. */
 static const cJSON *member(const cJSON *root, const char *a, const char *b)
 {
     const cJSON *j = cJSON_GetObjectItemCaseSensitive(root, a);
@@ -182,7 +182,7 @@ static const cJSON *member(const cJSON *root, const char *a, const char *b)
     return j || !b ? j : cJSON_GetObjectItemCaseSensitive(root, b);
 }
 
-/* An input for each of the list CHOICES beside TEXT; all or none are added. */
+/* Adds an input for each element of CHOICES beside TEXT; adds all or none. */
 static int add_choices(struct inputs *in, const struct session *s, const char *name,
                        const char *text, const cJSON *choices, size_t line,
                        struct err *err)
@@ -269,7 +269,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     return add(in, &one, ret);
 }
 
-/* Tell what *err says of input I, and leave it without contents. */
+/* Reports *err for input I and clears its contents. */
 static void make_bad(struct inputs *in, const struct session *s, size_t i,
                      struct err *err)
 {
@@ -293,7 +293,8 @@ int inputs_refuse(struct inputs *in, const struct session *s, size_t i, struct e
     return 0;
 }
 
-/* Add LINE[len], the Nth of a file.  Without a tokenizer no other line fares better. */
+/* Adds LINE[len], line N of a file.  A missing tokenizer is fatal, because it affects
+ * every line. */
 static int add_line(struct inputs *in, const struct session *s, const char *name,
                     size_t n, bool json, const char *line, size_t len, struct err *err)
 {
@@ -314,7 +315,7 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
     return 0;
 }
 
-/* Does the file whose first line that is not empty is LINE[len] hold JSON? */
+/* Is the file JSON?  LINE[len] is its first nonempty line. */
 static int find_format(bool *json, const struct inputs *in, const char *name,
                        const char *line, size_t len, struct err *err)
 {
@@ -324,7 +325,7 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
     *json = in->format == INPUT_JSON;
     if (in->format != INPUT_AUTO || (*line != '{' && *line != '"'))
         return 0;
-    if (has_lone_surrogate(line, len, &at)) { /* it is JSON but for this */
+    if (has_lone_surrogate(line, len, &at)) { /* valid JSON except for this */
         *json = true;
         return 0;
     }
@@ -383,9 +384,9 @@ int inputs_status(const struct inputs *in, int status)
     return status == 0 && in->nbad ? ERR_INPUT : status;
 }
 
-/* ---- sources ---- */
+/* ---- encoder inputs ---- */
 
-/* The model's start id, then IDS. */
+/* Prepends the model's start id to IDS. */
 static void begin_text(const struct session *s, struct ids *ids)
 {
     struct ids out = { 0 };
@@ -397,7 +398,8 @@ static void begin_text(const struct session *s, struct ids *ids)
     *ids = out;
 }
 
-/* All of IDS below the symbol VOCAB, where the family has a vocabulary for sources. */
+/* Checks that all IDS are below the symbol VOCAB; the encoder may have its own
+ * vocabulary. */
 static int check_ids(const struct input *one, const struct session *s,
                      const struct ids *ids, const char *vocab, struct err *err)
 {
@@ -462,7 +464,7 @@ int inputs_use(struct inputs *in, const struct session *s, enum input_use how,
     return 0;
 }
 
-/* ---- to all ranks ---- */
+/* ---- broadcast to all ranks ---- */
 
 static int share(const struct session *s, void *p, size_t n, struct err *err)
 {

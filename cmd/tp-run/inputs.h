@@ -1,35 +1,37 @@
-/* inputs - the texts that a command of tp-run is given */
+/* inputs - the input texts of a command */
 #ifndef CMD_TP_RUN_INPUTS_H
 #define CMD_TP_RUN_INPUTS_H
 
 #include "cmd/tp-run/session.h"
 
 struct input {
-    char *name; /* of the file, with the line's number where it is one line of many */
-    struct ids ids, types; /* types: one for each id, or none */
-    struct ids source;     /* for a model that reads one */
-    size_t pair[2];        /* where the second text of a pair lies in ids; or 0, 0 */
-    size_t choices;        /* of the first of so many inputs that a line makes; or 0 */
-    size_t line;           /* of its file, from 1; 0: not one line of many */
-    bool bad;              /* a line that cannot be used, which was told; no ids */
+    char *name; /* of the file, with the line number if the file has many inputs */
+    struct ids ids, types; /* types: one per id, or none */
+    struct ids source;     /* encoder input, for encoder-decoder models */
+    size_t pair[2];        /* range of the second text of a pair in ids; or 0, 0 */
+    size_t choices;        /* in the first of several inputs made from one line: their
+                            * number; else 0 */
+    size_t line;           /* line number in the file, from 1; 0: the input is not a
+                            * line */
+    bool bad;              /* an unusable line, already reported; has no ids */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };
 
-/* What the text of an input is to a model that reads a source. */
+/* The role of an input's text for an encoder-decoder model. */
 enum input_use {
-    INPUT_PROMPT, /* the source, when none is named; what is made begins with the
-                     model's start id */
-    INPUT_TARGET, /* predicted from the source, after the start id */
-    INPUT_GIVEN   /* all that it reads, the start id among them */
+    INPUT_PROMPT, /* the encoder input, unless a source is given; the output begins
+                     with the start id */
+    INPUT_TARGET, /* the decoder's text; the start id is prepended */
+    INPUT_GIVEN   /* the decoder's text, including the start id */
 };
 
 struct inputs {
     struct input *v;
     size_t n;
-    size_t nbad; /* lines that cannot be used: in the end the status is ERR_INPUT */
-    int format;  /* enum input_format, of files of lines */
-    int invalid; /* enum input_invalid, of bytes that are not UTF-8 */
+    size_t nbad; /* unusable lines: the final status is ERR_INPUT */
+    int format;  /* enum input_format of files of lines */
+    int invalid; /* enum input_invalid: treatment of bytes that are not UTF-8 */
 };
 enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
@@ -45,42 +47,43 @@ enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
     }
 extern const char *const input_format_names[], *const input_invalid_names[];
 
-/* Inputs are read at the front, where standard input is, and shared. */
+/* Rank 0 reads all inputs, because it has standard input, and broadcasts them. */
 
-/* Add the text TEXT[len], or the ids that it lists. */
+/* Adds the text TEXT[len]. */
 MUST_CHECK int inputs_add_text(struct inputs *in, const struct session *s,
                                const char *name, const char *text, size_t len,
                                struct err *err);
-/* The same of two texts, as the tokenizer joins them. */
+/* Adds a pair of texts, joined by the tokenizer. */
 MUST_CHECK int inputs_add_pair(struct inputs *in, const struct session *s,
                                const char *name, const char *text, const char *pair,
                                struct err *err);
 MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
                               const char *name, const char *list, struct err *err);
-/* Add the text or the list of ids in the file PATH ("-": standard input). */
+/* Adds the text, or the list of ids, in the file PATH ("-": standard input). */
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
-/* Add each line of the file PATH as the format says: JSON (a text, or an object with
- * "text" or "ids", "source" or "source_ids", and "token_types"; "pair" is a second text
- * beside the first, "question" and "context" are the two, and each of the list
- * "choices" is a second text for an input of its own), or the text that it
- * is; INPUT_AUTO takes the file as JSON when its first line is whole JSON that begins
- * with '{' or '"', and is ERR_USAGE when it only begins so.  Empty lines are passed
- * over. A line that is wrong by itself is told, and is a bad input. */
+/* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an
+ * object: "text" or "ids", with "source" or "source_ids" and "token_types"; "pair" is
+ * the second text of a pair; "question" and "context" are a pair; each element of the
+ * list "choices" is the second text of an input of its own.  INPUT_AUTO selects JSON
+ * when the first line begins with '{' or '"' and is valid JSON; ERR_USAGE when it only
+ * begins so.  Empty lines are skipped.  An unusable line is reported and becomes a bad
+ * input. */
 MUST_CHECK int inputs_add_lines(struct inputs *in, const struct session *s,
                                 const char *path, struct err *err);
-/* Every input must have a source when the model reads one, and none else. */
+/* Checks that every input has a source if the model is an encoder-decoder, and none
+ * otherwise; applies USE. */
 MUST_CHECK int inputs_use(struct inputs *in, const struct session *s,
                           enum input_use use, struct err *err);
-/* Input I cannot be used, as *err says: a line of many is told and made a bad input,
- * and the others go on (0); any other input ends the run (-1). */
+/* Reports that input I cannot be used because of *err.  If it is a line of a file, it
+ * becomes a bad input and the function returns 0; otherwise it returns -1. */
 MUST_CHECK int inputs_refuse(struct inputs *in, const struct session *s, size_t i,
                              struct err *err);
-/* Print what --json says of the bad input I. */
+/* Prints the --json object of the bad input I. */
 void inputs_print_bad(const struct inputs *in, size_t i);
-/* STATUS, but for ERR_INPUT when all went well and there are bad inputs. */
+/* Returns STATUS, or ERR_INPUT if STATUS is 0 and there are bad inputs. */
 int inputs_status(const struct inputs *in, int status);
-/* With RET, whether the front has read them: its inputs become those of all ranks. */
+/* Broadcasts rank 0's inputs to all ranks; RET is rank 0's status of reading them. */
 MUST_CHECK int inputs_share(struct inputs *in, const struct session *s, int ret,
                             struct err *err);
 void inputs_clear(struct inputs *in);

@@ -1,4 +1,4 @@
-/* launcher - who starts the ranks: this program, or mpirun and srun */
+/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
 #define _GNU_SOURCE
 #include "cmd/tp-run/launcher.h"
 
@@ -17,16 +17,14 @@
 #include "lib/base/str.h"
 #include "lib/comm/mpi.h"
 
-/* What launchers that speak to MPI libraries set in each rank's environment: Open MPI;
- * MPICH and Slurm's pmi2; PMIx, of Slurm and others. */
+/* Variables that launchers with MPI support set for each rank: Open MPI; MPICH and
+ * Slurm's pmi2; PMIx, in Slurm and others. */
 static bool has_mpi_launcher(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
 }
 
-/* The number in the first of the environment variables NAME that is set; else
- * OTHERWISE.
- */
+/* The number in the first environment variable of NAME that is set; else OTHERWISE. */
 static int number_of(const char *const *name, int otherwise)
 {
     for (; *name; name++) {
@@ -39,7 +37,8 @@ static int number_of(const char *const *name, int otherwise)
     return otherwise;
 }
 
-/* Tasks that the launcher has started, as far as it tells, and which this one is. */
+/* Number of tasks that the launcher started, and the index of this task, if it sets
+ * them. */
 static int started(void)
 {
     static const char *const size[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -56,7 +55,8 @@ static int own_number(void)
     return number_of(rank, 0);
 }
 
-/* Standard output and error to nowhere; where standard error went. */
+/* Redirects standard output and error to /dev/null; returns a copy of standard
+ * error. */
 static int keep_quiet(void)
 {
     int was = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3),
@@ -70,27 +70,73 @@ static int keep_quiet(void)
     return was;
 }
 
-int launcher_open(struct launcher *l, const char *name, struct err *err)
-{
-    bool automatic = !name || !strcmp(name, "auto");
+/* ---- torchrun ---- */
 
-    *l = (struct launcher){ .err_fd = -1 };
-    if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0)
-        return err_set(err, ERR_USAGE,
-                       "--launcher: expected auto, local or mpi, not '%s'", name);
-    /* srun starts as many tasks as it is asked to; without PMI none knows the others */
-    if (automatic && !has_mpi_launcher() && started() > 1) {
-        if (own_number() > 0)
-            keep_quiet();
+/* Has torchrun started several ranks?  A single one starts its ranks itself. */
+static bool has_torchrun(void)
+{
+    static const char *const size[] = { "WORLD_SIZE", NULL };
+
+    return getenv("TORCHELASTIC_RUN_ID") && getenv("RANK") && number_of(size, 1) > 1;
+}
+
+/* Reads the environment variable NAME, which torchrun sets. */
+static int read_number(const char *name, int *out, struct err *err)
+{
+    const char *const names[] = { name, NULL };
+
+    *out = number_of(names, -1);
+    return *out >= 0 ? 0
+                     : err_set(err, ERR_INPUT,
+                               "--launcher torchrun: no number is in %s, which "
+                               "torchrun sets",
+                               name);
+}
+
+/* The ranks find each other by the name of their run.  MASTER_PORT only contributes to
+ * that name: torchrun's own store listens there. */
+static int meet(struct launcher *l, int timeout_s, struct err *err)
+{
+    const char *run = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"),
+               *again = getenv("TORCHELASTIC_RESTART_COUNT");
+    int rank, size, here;
+    char name[64];
+
+    if (read_number("RANK", &rank, err) < 0 ||
+        read_number("WORLD_SIZE", &size, err) < 0)
+        return -1;
+    if (rank > 0)
+        l->err_fd = keep_quiet();
+    if (read_number("LOCAL_RANK", &l->local, err) < 0 ||
+        read_number("LOCAL_WORLD_SIZE", &here, err) < 0)
+        return -1;
+    if (rank >= size || size < 1)
+        return err_set(err, ERR_INPUT, "--launcher torchrun: rank %d of %d", rank,
+                       size);
+    if (here != size)
         return err_set(err, ERR_INPUT,
-                       "srun has started tasks that do not know one another: add "
-                       "--mpi=pmix to srun, or --launcher local here");
-    }
-    if (automatic ? !has_mpi_launcher() : !strcmp(name, "local"))
-        return 0;
+                       "torchrun has started %d ranks on this machine of %d: its ranks "
+                       "find one another on one machine only; mpirun and srun start "
+                       "them on several",
+                       here, size);
+    run = run ? run : "";
+    snprintf(name, sizeof(name), "%.8s-%08x-%.8s", port ? port : "0",
+             (unsigned)hash_crc32(0, run, strlen(run)), again ? again : "0");
+    if (shm_meet(&l->shm, name, rank, size, timeout_s, err) < 0)
+        return -1;
+    l->world = comm_shm_open(l->shm, rank);
+    cmd_leave_signals(); /* torchrun ends the other ranks when one fails */
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int open_mpi(struct launcher *l, struct err *err)
+{
     if (mpi_open(&l->world, err) < 0)
         return -1;
-    cmd_leave_signals(); /* mpirun ends the others when one fails, and says so */
+    /* mpirun ends the other ranks when one fails, and reports it */
+    cmd_leave_signals();
     if (l->world->size < started()) {
         if (own_number() > 0)
             keep_quiet();
@@ -104,9 +150,38 @@ int launcher_open(struct launcher *l, const char *name, struct err *err)
     return 0;
 }
 
+int launcher_open(struct launcher *l, const char *name, int timeout_s, struct err *err)
+{
+    bool automatic = !name || !strcmp(name, "auto");
+
+    *l = (struct launcher){ .err_fd = -1, .timeout_s = timeout_s };
+    if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0 &&
+        strcmp(name, "torchrun") != 0)
+        return err_set(err, ERR_USAGE,
+                       "--launcher: expected auto, local, mpi or torchrun, not '%s'",
+                       name);
+    /* srun can start several tasks without PMI; then they do not know each other */
+    if (automatic && !has_mpi_launcher() && started() > 1) {
+        if (own_number() > 0)
+            keep_quiet();
+        return err_set(err, ERR_INPUT,
+                       "srun has started tasks that do not know one another: add "
+                       "--mpi=pmix to srun, or --launcher local here");
+    }
+    if (automatic ? has_mpi_launcher() : !strcmp(name, "mpi"))
+        return open_mpi(l, err);
+    if (automatic ? has_torchrun() : !strcmp(name, "torchrun"))
+        return meet(l, timeout_s, err);
+    return 0;
+}
+
 void launcher_close(struct launcher *l)
 {
-    mpi_close(l->world);
+    if (l->shm && l->world)
+        l->world->ops->close(l->world);
+    else
+        mpi_close(l->world);
+    shm_close_group(l->shm);
     if (l->stop)
         munmap(l->stop, sizeof(*l->stop));
     if (l->err_fd >= 0)
@@ -120,11 +195,11 @@ bool launcher_is_front(const struct launcher *l)
 
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
 {
-    *own = -1;
-    return l->world ? mpi_local_ranks(l->world, own) : nranks;
+    *own = l->shm ? l->local : -1;
+    return l->world && !l->shm ? mpi_local_ranks(l->world, own) : nranks;
 }
 
-/* ---- what all must agree on ---- */
+/* ---- agreement of all ranks ---- */
 
 struct outcome {
     int ret;
@@ -183,24 +258,34 @@ static void wait_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* The others may be waiting for this rank for ever: end them.  Where several fail at
- * once the lowest rank tells why. */
+/* Ends the other ranks, which may wait for this one forever.  If several fail at once,
+ * the lowest rank reports the error. */
 static void fail(const struct launcher *l, const struct cmd *cmd, const struct err *err)
 {
     int rank = l->world->rank;
 
+    if (l->shm && shm_is_aborted(l->shm))
+        _Exit((int)err->kind); /* another rank failed and reports why */
     if (rank > 0) {
         wait_ms(rank < 8 ? 100 * rank : 800);
         if (l->err_fd >= 0)
             dup2(l->err_fd, STDERR_FILENO);
     }
     fflush(stdout);
+    if (l->shm && rank > 0 && shm_is_aborted(l->shm))
+        _Exit((int)err->kind);
+    if (l->shm) {
+        int status = cmd_fail(cmd, err);
+
+        shm_abort(l->shm);
+        _Exit(status);
+    }
     mpi_abort(cmd_fail(cmd, err));
 }
 
-/* ---- being asked to end ---- */
+/* ---- requests to end ---- */
 
-static struct launcher_stop *asked; /* what the handler writes to */
+static struct launcher_stop *asked; /* the signal handler's variables */
 static struct timespec asked_at;
 
 static void hear(int sig)
@@ -221,8 +306,8 @@ static void hear(int sig)
     raise(sig);
 }
 
-/* oneDNN's products put the stack pointer into memory from malloc: what a signal needs
- * must not be laid there. */
+/* oneDNN's kernels point the stack pointer at memory from malloc, so signal handlers
+ * need a stack of their own. */
 static int open_stack(struct err *err)
 {
     enum { SIZE = 1 << 16 };
@@ -258,7 +343,7 @@ int launcher_ask(struct launcher *l, struct err *err)
     return 0;
 }
 
-/* The status of ranks that have ended well. */
+/* Exit status of ranks that ended without an error. */
 static int ended(const struct launcher *l)
 {
     return l->stop && l->stop->obeyed ? 128 + l->stop->obeyed : 0;

@@ -1,4 +1,4 @@
-/* launcher - who starts the ranks: this program, or mpirun and srun */
+/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
 #ifndef CMD_TP_RUN_LAUNCHER_H
 #define CMD_TP_RUN_LAUNCHER_H
 
@@ -9,40 +9,45 @@
 #include "lib/run/launch.h"
 
 struct launcher {
-    int timeout_s;      /* of a rank of ours that is stopped; 0: none */
-    struct comm *world; /* of MPI; NULL: this program starts the ranks */
-    int err_fd;         /* standard error, of a rank that keeps quiet; else -1 */
-    struct launcher_stop *stop; /* the ranks end by themselves; NULL: they are ended */
+    int timeout_s;      /* limit for a stopped local rank; 0: none */
+    struct comm *world; /* ranks of a launcher; NULL: this program starts them */
+    struct shm *shm;    /* shared memory of torchrun's ranks; NULL: MPI's */
+    int local;          /* index of a torchrun rank on its machine */
+    int err_fd;         /* saved standard error of a silenced rank; else -1 */
+    struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
+                                 * ends them */
 };
 
-/* Memory that all local ranks share. */
+/* Memory shared by all local ranks. */
 struct launcher_stop {
-    volatile int signal; /* that asks the ranks to end; 0: none has come */
-    volatile int obeyed; /* they have ended because of it */
+    volatile int signal; /* signal that requests the end; 0: none */
+    volatile int obeyed; /* signal that the ranks have obeyed */
 };
 
-/* NAME is auto (mpirun's and srun's ranks are told by their environment), local or mpi.
- * Ranks of MPI but the first say nothing from now on.  Release with launcher_close,
- * also after a failure. */
-MUST_CHECK int launcher_open(struct launcher *l, const char *name, struct err *err);
+/* NAME is auto (by the environment), local, mpi or torchrun.  Ranks of a launcher other
+ * than rank 0 are silenced.  torchrun's ranks wait at most TIMEOUT_S seconds for each
+ * other; 0: without limit.  Call launcher_close also after a failure. */
+MUST_CHECK int launcher_open(struct launcher *l, const char *name, int timeout_s,
+                             struct err *err);
 void launcher_close(struct launcher *l);
-/* Is this the process that reads what the user gives, and prints? */
+/* Is this process rank 0, which reads inputs and prints? */
 bool launcher_is_front(const struct launcher *l);
-/* How many ranks share this machine, of NRANKS; *own is which of them this is, or -1
- * where they are yet to be started. */
+/* Number of ranks on this machine, of NRANKS; *own is the index of this rank among
+ * them, or -1 before the ranks are started. */
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own);
 
-/* RET and *err of all ranks: the error of the first rank that has one becomes
- * everybody's. */
+/* Collective: if RET is a failure on any rank, the first such rank's *err becomes the
+ * result on all ranks. */
 MUST_CHECK int launcher_agree(const struct launcher *l, int ret, struct err *err);
-/* The N bytes at P must be the same on all ranks, or it is ERR_INPUT with WHAT. */
+/* Collective: ERR_INPUT with WHAT unless the N bytes at P are equal on all ranks. */
 MUST_CHECK int launcher_same(const struct launcher *l, const void *p, size_t n,
                              const char *what, struct err *err);
 
-/* Ranks are to end by themselves when a signal asks them to (launch_ranks_until), which
- * *l->stop tells from now on. */
+/* From now on a signal only sets *l->stop, and the ranks end themselves
+ * (launch_ranks_until). */
 MUST_CHECK int launcher_ask(struct launcher *l, struct err *err);
-/* Run MAIN on NRANKS ranks; the exit status, without what CMD says. */
+/* Runs MAIN on NRANKS ranks; returns the exit status, after CMD has printed the
+ * error. */
 int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,
                  void *arg);
 

@@ -1,4 +1,4 @@
-/* logits - write a model's outputs as safetensors */
+/* logits - writes a model's outputs as safetensors */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,28 +17,27 @@ struct result {
     char *name;
     uint64_t shape[2];
     float *x;
-    bool traced; /* by --trace, not of the model */
+    bool traced; /* from --trace, not an output of the model */
 };
 
 struct logits {
     struct session *session;
     struct inputs inputs;
     const char *out, *trace;
-    struct result *result; /* [nresults]: input by input; at the front */
+    struct result *result; /* [nresults]: in the order of inputs; on rank 0 */
     size_t nresults;
     struct runner *runner;
-    size_t taken; /* inputs whose outputs the front has */
+    size_t taken; /* inputs with outputs that rank 0 has received */
 };
 
-/* ---- at the front ---- */
+/* ---- on rank 0 ---- */
 
 static size_t result_bytes(const struct result *r)
 {
     return r->shape[0] * r->shape[1] * sizeof(*r->x);
 }
 
-/* Write the outputs that were traced, or those that were not, to PATH; "-" is standard
- * output. */
+/* Writes the traced results, or the others, to PATH; "-" is standard output. */
 static int write_results(const struct logits *l, const char *path, bool traced,
                          struct err *err)
 {
@@ -78,8 +77,8 @@ out:
     return ret;
 }
 
-/* Write the one output there is to PATH as NumPy's format 1.0 has it: magic, length of
- * the header, a header that fills up to a multiple of 64, rows. */
+/* Writes the single result to PATH in NumPy's format 1.0: magic, length of the header,
+ * a header padded to a multiple of 64 bytes, rows. */
 static int write_npy(const struct logits *l, const char *path, struct err *err)
 {
     const struct result *r = &l->result[0];
@@ -92,7 +91,7 @@ static int write_npy(const struct logits *l, const char *path, struct err *err)
 
     if (bytes) {
         memset(bytes, ' ', all);
-        memcpy(bytes, "\x93NUMPY\x01", 8); /* and the minor version, 0 */
+        memcpy(bytes, "\x93NUMPY\x01", 8); /* followed by the minor version, 0 */
         bytes[8] = (char)((all - 10) & 255);
         bytes[9] = (char)((all - 10) >> 8);
         memcpy(bytes + 10, head, len);
@@ -110,7 +109,7 @@ static bool is_npy(const char *path)
     return path && str_ends(path, ".npy");
 }
 
-/* Room for output I of input AT, of ROWS rows. */
+/* Allocates output I of input AT, with ROWS rows. */
 static int open_result(struct logits *l, const struct program *p, size_t at, int i,
                        uint64_t rows, float **x, size_t *bytes, struct err *err)
 {
@@ -126,7 +125,7 @@ static int open_result(struct logits *l, const struct program *p, size_t at, int
     return r->x ? 0 : -1;
 }
 
-/* Take what other ranks give for input AT. */
+/* Receives the outputs of input AT from other ranks. */
 static int take_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
 {
     const struct program *p = r->program;
@@ -150,7 +149,7 @@ static int take_outputs(struct logits *l, struct runner *r, size_t at, struct er
 
 /* ---- on every rank ---- */
 
-/* Give the front what this stage has made of an input; the front keeps its own. */
+/* Sends this stage's outputs for an input to rank 0, which keeps its own. */
 static int give_outputs(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct logits *l = arg;
@@ -187,7 +186,7 @@ static int give_outputs(void *arg, const struct scheduler_part *part, struct err
     return 0;
 }
 
-/* The front takes the outputs for the inputs of which all must be on their way. */
+/* On rank 0: receives the outputs of the inputs that all ranks have sent. */
 static int take_settled(void *arg, size_t end, struct err *err)
 {
     struct logits *l = arg;
@@ -307,8 +306,7 @@ int logits_main(const char *program, int argc, char **argv)
           "the source, for models that read one", NULL, NULL },
         { OPT_STRING, 'o', "output", &l.out, "FILE",
           "write the outputs to FILE (safetensors, .npy)", NULL, NULL },
-        { OPT_STRING, '\0', "trace", &l.trace, "FILE",
-          "write the value of every line to FILE", NULL, NULL },
+        { OPT_STRING, '\0', "trace", &l.trace, "FILE", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

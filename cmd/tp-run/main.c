@@ -1,4 +1,4 @@
-/* tp-run - run a model on many ranks */
+/* tp-run - runs a model on many ranks */
 #include "cmd/cmd.h"
 #include "cmd/tp-run/commands.h"
 

@@ -1,4 +1,4 @@
-/* outputs - an output of a model for each of many inputs, handed over in their order */
+/* outputs - computes a model output for many inputs, and returns them in order */
 #include "cmd/tp-run/outputs.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "lib/run/scheduler.h"
 
 enum {
-    STEP = 512, /* tokens of several inputs that are run together, */
+    STEP = 512, /* limits of a step with several inputs: tokens, */
     MOST = 32   /* and inputs */
 };
 
@@ -31,8 +31,8 @@ int outputs_read_inputs(struct inputs *in, struct session *s, const struct given
     return 0;
 }
 
-/* An input is run in one step, and several short ones together, unless ranks share
- * them. */
+/* Each input is run in one step.  Short ones share a step, except with sequence
+ * parallelism. */
 struct engine_limits outputs_limits(const struct session *s, const struct inputs *in)
 {
     struct engine_limits limits = { .segments = 1, .sequences = 1 };
@@ -119,9 +119,9 @@ void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
     }
 }
 
-/* ---- at the front ---- */
+/* ---- on rank 0 ---- */
 
-/* Hand over the inputs before END, in order. */
+/* Passes the inputs before END to done(), in order. */
 static int hand_over(struct outputs *o, size_t end, struct err *err)
 {
     struct runner *r = o->runner;
@@ -194,7 +194,7 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     return ret;
 }
 
-/* The front hands over the inputs of which all must be on their way. */
+/* On rank 0: passes on the inputs whose outputs have been sent by all ranks. */
 static int settled(void *arg, size_t end, struct err *err)
 {
     struct outputs *o = arg;

@@ -1,4 +1,4 @@
-/* plot - draw the losses of runs of tp-run train */
+/* plot - plots the losses of runs of tp-run train */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "lib/base/str.h"
 #include "lib/plot/chart.h"
 
-enum { MOST = 1 << 30, WIDE = 10 /* times the least loss: a logarithmic axis */ };
+/* WIDE: losses with a larger ratio get a logarithmic axis */
+enum { MOST = 1 << 30, WIDE = 10 };
 
 static const double WIDTH = 720, HEIGHT = 440;
 
@@ -25,13 +26,14 @@ struct points {
     size_t n, cap;
 };
 
-/* A run's losses: of its steps, and of its evaluations. */
+/* A run's losses, of steps and of evaluations. */
 struct course {
     const char *name;
     struct points steps, evals;
 };
 
-/* A step that was made again after a run was resumed counts once, as it came last. */
+/* Adds a point; a step that was repeated after a resumed run replaces the earlier
+ * one. */
 static void add_point(struct points *p, double step, double loss)
 {
     while (p->n && p->v[p->n - 1].step >= step)
@@ -61,8 +63,8 @@ static int add_line(struct course *c, const char *path, const char *line, size_t
     return 0;
 }
 
-/* The log of the run in the directory PATH, or that file; a last line that is still
- * being written is passed over. */
+/* Reads the log of the run in directory PATH, or the file PATH; ignores an incomplete
+ * last line. */
 static int read_course(struct course *c, const char *path, struct err *err)
 {
     char *file = fs_is_dir(path) ? fs_join_dup(path, "log.jsonl") : xstrdup(path);

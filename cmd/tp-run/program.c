@@ -1,4 +1,4 @@
-/* program - print the compiled program of a rank: instructions, placements, costs */
+/* program - prints the compiled program of a rank: instructions, placements, costs */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ struct request {
     bool rank_given, json, train, deterministic;
 };
 
-/* The program that scores a text, or, of a model without logits, what it ends in; or
- * the one that is trained. */
+/* Builds the program that scores a text or, for a model without logits, computes its
+ * outputs; or the training program. */
 static int build(struct program **out, const struct model *m, const struct mesh *mesh,
                  const int coord[MESH_NAXES], const struct request *r, struct err *err)
 {
@@ -69,7 +69,7 @@ static int print_rank(const struct request *r, const struct outline *o,
     return 0;
 }
 
-/* The first rank of each stage, or the one that is asked for. */
+/* Prints rank 0 of each stage, or the requested rank. */
 static int print_ranks(const struct request *r, const struct outline *o,
                        const struct mesh *mesh, struct err *err)
 {

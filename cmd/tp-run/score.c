@@ -1,4 +1,4 @@
-/* score - how well a model predicts a text */
+/* score - measures how well a model predicts a text */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 
 enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048, MOST = 32 /* windows of a step */ };
 
-/* What a document comes to. */
+/* The result of a document. */
 struct result {
-    double sum; /* of nll */
+    double sum; /* of the losses */
     uint64_t counted;
 };
 
@@ -25,19 +25,21 @@ struct score {
     struct session *session;
     struct inputs inputs;
     uint64_t window;
-    uint64_t stride; /* tokens from window to window; 0: they do not overlap */
+    uint64_t stride; /* distance of windows in tokens; 0: they do not overlap */
     bool windowed;   /* --window was given */
-    /* of this replica */
+    /* this replica's part */
     struct runner *runner;
     struct scheduler_text *plan; /* [windows] */
-    size_t *document;            /* [windows] that each is of */
-    size_t *skip;                /* [windows]: targets that were scored before */
+    size_t *document;            /* [windows]: the document of each */
+    size_t *skip;                /* [windows]: targets already scored by an earlier
+                                  * window */
     size_t nwindows, cap[3];
-    struct result *result; /* [inputs]; those of its own, at the front of all */
-    size_t printed;        /* documents; at the front */
+    struct result *result; /* [inputs]; of this replica's documents, on rank 0 of all */
+    size_t printed;        /* on rank 0: number of documents printed */
 };
 
-/* What a step has made of a window; the last of a document goes to the front. */
+/* Adds the losses of a window; after a document's last window sends the result to rank
+ * 0. */
 static int see(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct score *s = arg;
@@ -91,7 +93,7 @@ static void print_result(const struct score *s, const struct input *in,
     str_clear(&out);
 }
 
-/* Print the results of the documents before END at the front. */
+/* On rank 0: prints the results of the documents before END. */
 static int print_until(struct score *s, size_t end, struct err *err)
 {
     struct runner *r = s->runner;
@@ -114,8 +116,7 @@ static int print_until(struct score *s, size_t end, struct err *err)
     return 0;
 }
 
-/* The windows before END have been run here, and all that came of them is on its way.
- */
+/* Called when the windows before END have been run and their results have been sent. */
 static int settled(void *arg, size_t end, struct err *err)
 {
     struct score *s = arg;
@@ -129,8 +130,8 @@ static int settled(void *arg, size_t end, struct err *err)
     return runner_keeps_step(s->runner) ? 0 : print_until(s, done, err);
 }
 
-/* N tokens of document DOCUMENT from AT as one window, of which SKIP are scored before.
- */
+/* Adds N tokens of document DOCUMENT from AT as a window; an earlier window has scored
+ * SKIP of them. */
 static void add_window(struct score *s, size_t document, size_t at, size_t n,
                        size_t skip)
 {
@@ -151,11 +152,11 @@ static void add_window(struct score *s, size_t document, size_t at, size_t n,
     s->skip[i] = skip;
 }
 
-/* Inputs are all tokens but the last, in windows that do not overlap; targets are the
- * next ones.  Or, with a stride, windows that begin so many tokens after one another,
- * targets within them: each token is predicted once, by the first window that holds it.
- * These are the windows of "Perplexity of fixed-length models" in transformers'
- * documentation. */
+/* Without a stride, inputs are all tokens but the last, in windows that do not overlap,
+ * and targets are the next tokens.  With a stride, a window begins every STRIDE tokens
+ * and its targets lie inside it; each token is predicted once, in the first window that
+ * contains it.  These are the windows of "Perplexity of fixed-length models" in
+ * transformers' documentation. */
 static void add_windows(struct score *s, size_t document)
 {
     size_t n = s->inputs.v[document].ids.n, before = 1, end;
@@ -168,7 +169,7 @@ static void add_windows(struct score *s, size_t document)
     }
 }
 
-/* At most. */
+/* Upper bound. */
 static size_t windows_of(const struct score *s, const struct input *d)
 {
     uint64_t step = s->stride ? s->stride : s->window;
@@ -176,8 +177,7 @@ static size_t windows_of(const struct score *s, const struct input *d)
     return d->bad ? 0 : (size_t)((d->ids.n - 1 + step - 1) / step);
 }
 
-/* The front asks for results when they must be on their way, so that no stage waits for
- * it. */
+/* Rank 0 asks for results only after they have been sent, so no stage waits for it. */
 static int score_documents(struct score *s, struct runner *r,
                            const struct engine_limits *limits, struct err *err)
 {
@@ -203,7 +203,7 @@ static int score_documents(struct score *s, struct runner *r,
     return ret;
 }
 
-/* A step has windows of several documents, unless ranks share them. */
+/* A step has windows of several documents, except with sequence parallelism. */
 static struct engine_limits limits_of(const struct score *s)
 {
     size_t sp = (size_t)s->session->mesh.size[MESH_SP];
@@ -311,7 +311,7 @@ static int set_window(struct score *s, struct err *err)
     return 0;
 }
 
-/* Nothing but bad lines: what is printed of them, and no run. */
+/* Without a usable document: prints the bad lines, and runs nothing. */
 static int print_refused(const struct score *s)
 {
     bool speaks = s->session->opt.json && launcher_is_front(&s->session->launcher);

@@ -1,5 +1,4 @@
-/* session - what the commands of tp-run share: the model's options, its words, its
- * ranks */
+/* session - shared by the commands of tp-run: model options, tokenizer, ranks */
 #define _GNU_SOURCE
 #include "cmd/tp-run/session.h"
 
@@ -7,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ void ids_print_json(struct str *out, const struct ids *ids)
     str_addc(out, ']');
 }
 
-/* Models that number positions by what is no padding cannot be given padding here. */
+/* Rejects padding ids for models that derive positions from padding. */
 static int check_pad(const struct session *s, uint64_t id, const char *what,
                      struct err *err)
 {
@@ -62,7 +62,7 @@ static int check_id(const struct session *s, uint64_t id, const char *what,
 
     if (!model_number(s->checkpoint->model, "vocab", &vocab))
         return check_pad(s, id, what, err);
-    /* which of the two it is of is known later: inputs_use */
+    /* which of the two vocabularies applies is checked in inputs_use */
     if (model_number(s->checkpoint->model, "source_vocab", &sources) && sources > vocab)
         vocab = sources;
     if ((double)id < vocab)
@@ -86,7 +86,7 @@ static int check_type(const struct session *s, uint64_t type, const char *what,
                    (unsigned long long)type, types);
 }
 
-/* Numbers with commas or white space between; each must pass CHECK. */
+/* Parses numbers separated by commas or white space; each must pass CHECK. */
 static int parse_numbers(const struct session *s, struct ids *out, const char *text,
                          const char *what,
                          int (*check)(const struct session *s, uint64_t id,
@@ -132,7 +132,7 @@ int session_parse_types(const struct session *s, struct ids *out, const char *te
     return parse_numbers(s, out, text, what, check_type, err);
 }
 
-/* Bytes before the first that is not UTF-8. */
+/* Number of bytes before the first one that is not UTF-8. */
 static size_t valid_bytes(const char *text, size_t len)
 {
     uint32_t cp;
@@ -143,7 +143,7 @@ static size_t valid_bytes(const char *text, size_t len)
     return at;
 }
 
-/* A file of the checkpoint that a tokenizer is made of, but not read; or NULL. */
+/* A file with a tokenizer in an unsupported format, for the message; or NULL. */
 static const char *other_tokenizer(const struct session *s)
 {
     static const char *const names[] = { "source.spm",      "sentencepiece.model",
@@ -231,7 +231,7 @@ int session_encode_pair(const struct session *s, struct ids *out, struct ids *ty
     return ret;
 }
 
-/* ---- the model's own settings ---- */
+/* ---- generation settings ---- */
 
 static void add_stop_ids(struct ids *stop, const cJSON *config)
 {
@@ -274,7 +274,8 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
     return 0;
 }
 
-/* Why there is none matters when text is given: ids need none. */
+/* The error of a missing tokenizer is reported only when text is given: ids need
+ * none. */
 static int open_tokenizer(struct session *s, struct err *err)
 {
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
@@ -293,8 +294,8 @@ static int open_tokenizer(struct session *s, struct err *err)
     return 0;
 }
 
-/* How the ranks that share a sequence attend: ulysses, ring, or ulysses=N, a ring of
- * groups of N ranks that exchange heads. */
+/* Parses --sp-mode: ulysses, ring, or ulysses=N, a ring of groups of N ranks that
+ * exchange heads. */
 static int set_sp_mode(struct session *s, struct err *err)
 {
     static const char both[] = "ulysses=";
@@ -319,9 +320,9 @@ static int set_sp_mode(struct session *s, struct err *err)
     return 0;
 }
 
-enum { SAMPLES = 64, SAMPLE = 4096 }; /* of a file: blocks, and bytes of each */
+enum { SAMPLES = 64, SAMPLE = 4096 }; /* samples of a file: blocks, and bytes of each */
 
-/* Add blocks of the file PATH, of SIZE bytes, from its beginning to its end. */
+/* Adds blocks of the file PATH, of SIZE bytes, spread from its beginning to its end. */
 static int add_samples(struct str *out, const char *path, uint64_t size,
                        struct err *err)
 {
@@ -342,9 +343,9 @@ static int add_samples(struct str *out, const char *path, uint64_t size,
     return ret;
 }
 
-/* What every rank must have alike: the shapes of the model's tensors; where they have
- * been cut, how and with which contents (the manifest's checksums); where not, the
- * configuration and samples of the weights. */
+/* Checks that all ranks have the same checkpoint: the shapes of the tensors and, if it
+ * is sharded, the mesh and the manifest's checksums, otherwise the configuration and
+ * samples of the weights. */
 static int compare_checkpoints(const struct session *s, struct err *err)
 {
     const struct checkpoint *c = s->checkpoint;
@@ -378,7 +379,7 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     }
     if (!c->sharded && c->source.config)
         str_add(&all, c->source.config);
-    /* who could not read takes part as well: all ranks meet here */
+    /* collective: a rank that could not read takes part too */
     if (launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint",
                       ret < 0 ? NULL : err) < 0)
         ret = -1;
@@ -438,7 +439,7 @@ int session_cores(void)
     return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
 }
 
-/* Threads of a rank of this machine. */
+/* Default number of threads of a rank on this machine. */
 static int threads_of(const struct session *s)
 {
     int cores = session_cores(), online = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -446,11 +447,11 @@ static int threads_of(const struct session *s)
     if (s->opt.threads)
         return s->opt.threads;
     if (s->launcher.world && cores < online)
-        return cores; /* mpirun has given this rank its own */
+        return cores; /* mpirun has bound this rank to its own cores */
     return cores > s->local_ranks ? cores / s->local_ranks : 1;
 }
 
-/* How values go from rank to rank: auto, host or nccl. */
+/* Parses --comm: auto, host or nccl. */
 static int set_comm(struct session *s, struct err *err)
 {
     const char *how = s->opt.comm ? s->opt.comm : "auto";
@@ -478,6 +479,64 @@ const char *const session_compute_names[] = {
     [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
 };
 
+/* What the cache keeps keys and values in. */
+static int set_cache(struct session *s, struct err *err)
+{
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } types[] = { { "f32", DTYPE_F32 }, { "bf16", DTYPE_BF16 }, { "int8", DTYPE_I8 } };
+    const char *name = s->opt.kv_dtype ? s->opt.kv_dtype : "f32";
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (!strcmp(types[i].name, name))
+            s->machine.kept = types[i].dtype;
+    if (!s->machine.kept)
+        return err_set(err, ERR_USAGE,
+                       "--kv-dtype: expected f32, bf16 or int8, not '%s'", name);
+    if (s->machine.kept != DTYPE_F32 && !s->machine.ops->host_memory)
+        return err_set(err, ERR_USAGE,
+                       "--kv-dtype %s: backend %s keeps f32 alone (--backend cpu)",
+                       name, s->machine.ops->name);
+    return 0;
+}
+
+/* A file that is mapped and cut short by another program is found out by a signal. */
+static const struct checkpoint *mapped;
+
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void file_gone(int sig, siginfo_t *info, void *context)
+{
+    const char *name = checkpoint_mapped(mapped, info->si_addr);
+
+    (void)sig;
+    (void)context;
+    if (!name) {
+        signal(SIGBUS, SIG_DFL); /* and again */
+        return;
+    }
+    say("tp-run: ");
+    say(mapped->path);
+    say("/");
+    say(name);
+    say(": was cut short, or cannot be read, while it was in use\n");
+    _exit(ERR_SYSTEM);
+}
+
+static void watch_files(const struct session *s)
+{
+    struct sigaction act = { .sa_sigaction = file_gone,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+    mapped = s->checkpoint;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGBUS, &act, NULL);
+}
+
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
@@ -487,14 +546,14 @@ int session_open(struct session *s, const struct cmd *cmd,
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops || set_comm(s, err) < 0)
+    if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
     if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
         return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
-    if (launcher_open(&s->launcher, opt->launcher, err) < 0 ||
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
-    s->launcher.timeout_s = opt->timeout;
+    watch_files(s);
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);
@@ -503,6 +562,7 @@ int session_open(struct session *s, const struct cmd *cmd,
 
 void session_close(struct session *s)
 {
+    mapped = NULL;
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     checkpoint_close(s->checkpoint);

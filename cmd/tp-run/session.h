@@ -1,5 +1,4 @@
-/* session - what the commands of tp-run share: the model's options, its words, its
- * ranks */
+/* session - shared by the commands of tp-run: model options, tokenizer, ranks */
 #ifndef CMD_TP_RUN_SESSION_H
 #define CMD_TP_RUN_SESSION_H
 
@@ -15,22 +14,22 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend, *comm;
+    const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
-    int threads, timeout; /* seconds; 0: never */
+    int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
-    bool draw; /* weights are drawn, not read */
+    bool draw; /* weights are initialized at random, not read */
     bool memory, same_bits;
     int compute;    /* enum session_compute */
-    bool share_gpu; /* several ranks may use one */
+    bool share_gpu; /* several ranks may use one GPU */
 };
 
-/* What products are computed in. */
+/* The type in which products are computed. */
 enum session_compute { COMPUTE_F32, COMPUTE_BF16 };
 extern const char *const session_compute_names[];
 
-enum { RANK_TIMEOUT_S = 300 }; /* by default */
+enum { RANK_TIMEOUT_S = 300 }; /* default */
 
 #define SESSION_DEFAULTS          \
     {                             \
@@ -52,6 +51,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* by default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
+        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
         { OPT_CHOICE,                                                                 \
           '\0',                                                                       \
@@ -81,51 +81,51 @@ struct session {
     struct launcher launcher;
     struct checkpoint *checkpoint;
     struct mesh mesh;
-    int local_ranks;               /* that share this machine */
+    int local_ranks;               /* ranks on this machine */
     struct runner_machine machine; /* of a rank */
     struct tokenizer *tokenizer;   /* NULL: the model has none, or */
-    struct err no_tokenizer;       /* why it cannot be used */
+    struct err no_tokenizer;       /* it cannot be used because of this */
     struct ids stop;               /* ids that end a text */
-    bool source;      /* the model reads a source, and a text begins with */
-    int32_t start;    /* this id */
-    uint64_t context; /* most tokens of a sequence */
-    bool replaces;    /* text that is not UTF-8 is read with U+FFFD, not refused */
+    bool source;                   /* encoder-decoder model; its text begins with */
+    int32_t start;                 /* this id */
+    uint64_t context;              /* maximum number of tokens in a sequence */
+    bool replaces; /* bytes that are not UTF-8 become U+FFFD instead of an error */
 };
 
-/* Open the model at PATH.  Release with session_close, also after a failure. */
+/* Opens the model at PATH.  Call session_close also after a failure. */
 MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,
                             struct err *err);
 void session_close(struct session *s);
-/* Cores that this process may use. */
+/* Number of cores available to this process. */
 int session_cores(void);
-/* Run MAIN on all ranks; the program's exit status. */
+/* Runs MAIN on all ranks; returns the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
-/* With --report-memory: what each rank has allocated, a line of JSON for each on
- * standard error.  All ranks call it. */
+/* For --report-memory: prints what each rank has allocated as a line of JSON on
+ * standard error.  Collective. */
 MUST_CHECK int session_report(const struct session *s, const struct runner *r,
                               struct comm *comm, struct err *err);
 
-/* Refuse a model that predicts no tokens: one of hidden states, labels or scores. */
+/* ERR_INPUT for a model without a language model head. */
 MUST_CHECK int session_need_lm(const struct session *s, struct err *err);
 
-/* Add the ids that end a text by the files of the model in DIR: generation_config.json
- * counts, and config.json where it says nothing. */
+/* Adds the ids that end a text, from generation_config.json in DIR, or from config.json
+ * if it names none. */
 MUST_CHECK int session_stop_ids(struct ids *stop, const char *dir, struct err *err);
 
 void ids_add(struct ids *ids, int32_t id);
 void ids_clear(struct ids *ids);
-/* Parse "1,2,3" (commas or white space), each below the model's vocabulary; or token
- * types, below their number.  WHAT is for messages. */
+/* Parses "1,2,3" (commas or white space): ids below the model's vocabulary, or token
+ * types below their number.  WHAT is for messages. */
 MUST_CHECK int session_parse_ids(const struct session *s, struct ids *out,
                                  const char *text, const char *what, struct err *err);
 MUST_CHECK int session_parse_types(const struct session *s, struct ids *out,
                                    const char *text, const char *what, struct err *err);
 MUST_CHECK int session_encode(const struct session *s, struct ids *out,
                               const char *text, size_t len, struct err *err);
-/* The same of two texts, with a token type for each id where the model has types; RANGE
- * is where the second text's ids lie. */
+/* The same for a pair of texts, with a token type per id if the model has types; RANGE
+ * is the range of the second text's ids. */
 MUST_CHECK int session_encode_pair(const struct session *s, struct ids *out,
                                    struct ids *types, size_t range[2], const char *text,
                                    const char *pair, struct err *err);

@@ -1,4 +1,4 @@
-/* tokens - the token ids of texts as Megatron's indexed dataset */
+/* tokens - writes the token ids of texts as Megatron's indexed dataset */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,8 +24,8 @@ struct tokens_run {
     struct tokenwriter *writer;
 };
 
-/* The tokenizer, from a model's directory or the file itself, and what ends a document
- * by the files beside it. */
+/* Opens the tokenizer, in a model's directory or the file itself, and finds the end id
+ * in the files beside it. */
 static int open_model(struct tokens_run *t, const char *model, struct err *err)
 {
     char *file = fs_is_dir(model) ? fs_join_dup(model, "tokenizer.json") : NULL;

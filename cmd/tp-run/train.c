@@ -1,4 +1,4 @@
-/* train - train a model: its options, and what is read before the first step */
+/* train - trains a model: options, and checks before the first step */
 #include "cmd/tp-run/train.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
 
-/* The order of the settings; the options' table says the same. */
+/* Indices of the settings, in the order of the options' table. */
 enum {
     S_STEPS,
     S_LR,
@@ -42,23 +42,23 @@ enum {
     SETTINGS
 };
 
-/* What the command line says besides settings. */
+/* The command line except for settings. */
 struct request {
     struct train t;
     struct opt_list data, eval;
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
     bool init;
-    bool made; /* the run's directory, by this process */
+    bool made; /* this process created the run's directory */
     struct action_table table;
-    const char *model;   /* to open */
+    const char *model;   /* the model to open */
     const char *weights; /* --weights-from, or NULL */
-    char *newest;        /* or that */
+    char *newest;        /* newest checkpoint of the run to resume, or NULL */
 };
 
-/* ---- words that are parsed here ---- */
+/* ---- options parsed here ---- */
 
-/* "3h50m", "90s", "2.5h", or seconds. */
+/* Parses "3h50m", "90s", "2.5h", or seconds. */
 static bool parse_duration(const char *text, double *out)
 {
     static const struct {
@@ -105,7 +105,7 @@ static int parse_words(struct request *r, struct err *err)
     return 0;
 }
 
-/* gpipe, 1f1b, or a file of actions. */
+/* Parses gpipe, 1f1b, or a file of actions. */
 static int parse_pipeline(struct request *r, struct err *err)
 {
     char *text = NULL;
@@ -184,7 +184,8 @@ static bool same_model(const char *a, const char *b)
     return same;
 }
 
-/* Where to go on: the newest checkpoint, or the model that the run began with. */
+/* Finds where to resume: the newest checkpoint, or the model that the run started
+ * with. */
 static int take_up(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
@@ -202,7 +203,7 @@ static int take_up(struct request *r, struct err *err)
     return 0;
 }
 
-/* Is PATH the directory DIR, or in it? */
+/* Is PATH equal to DIR or inside it? */
 static bool is_inside(const char *path, const char *dir)
 {
     char *x = realpath(path, NULL), *y = realpath(dir, NULL);
@@ -247,7 +248,7 @@ static int find_run(struct request *r, struct err *err)
 
 /* ---- data ---- */
 
-/* The files named by --data are those that the run was begun with. */
+/* Checks that the files given by --data are those of the run's start. */
 static int compare_files(const struct request *r, struct err *err)
 {
     const struct train_files *f = &r->t.files;
@@ -385,7 +386,7 @@ static int check_model(struct request *r, struct err *err)
     return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
 }
 
-/* Can the first stage be trained? */
+/* Checks that the program of the first stage can be trained. */
 static int check_program(const struct train *t, struct err *err)
 {
     const struct session *s = t->session;
@@ -403,8 +404,8 @@ static int check_program(const struct train *t, struct err *err)
     return ret;
 }
 
-/* The directory, locked.  What is in it changes when the ranks stand: a start that
- * fails leaves it as it was. */
+/* Opens and locks the directory.  Its contents change only when all ranks are ready, so
+ * a failed start leaves it unchanged. */
 static int lock_dir(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
@@ -543,7 +544,7 @@ static void clear(struct request *r)
     action_table_clear(&r->table);
     train_files_clear(&r->t.files);
     if (r->made && !train_dir_is_run(r->t.dir))
-        rmdir(r->t.dir); /* where it is empty */
+        rmdir(r->t.dir); /* only if it is empty */
     if (r->t.lock >= 0)
         close(r->t.lock);
     free(r->newest);
@@ -671,7 +672,7 @@ int train_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    opt.usual_backend = "cpu"; /* the only one with kernels for training */
+    opt.usual_backend = "cpu"; /* only this backend has kernels for training */
     r.t.setting = set;
     o->init = r.init;
     r.model = operand[0];

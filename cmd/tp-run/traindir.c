@@ -1,4 +1,4 @@
-/* traindir - the directory of a run: its settings, log and checkpoints */
+/* traindir - the directory of a run: settings, log and checkpoints */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -30,7 +30,7 @@ bool train_dir_is_run(const char *dir)
     return is;
 }
 
-/* The ranks of a run that has just been killed hold its lock for a moment. */
+/* Retries for a moment, because ranks of a killed run may still hold the lock. */
 int train_dir_lock(int *fd, const char *dir, struct err *err)
 {
     const struct timespec pause = { .tv_nsec = 100000000 };
@@ -45,7 +45,7 @@ int train_dir_lock(int *fd, const char *dir, struct err *err)
         nanosleep(&pause, NULL);
     if (tries < 0)
         return err_set(err, ERR_LOCKED, "%s: another training is in it", dir);
-    return 0; /* a file system without locks is used without */
+    return 0; /* without file system support there is no lock */
 }
 
 /* ---- checkpoints ---- */
@@ -55,7 +55,7 @@ char *train_step_dup(const char *dir, uint64_t step)
     return str_dupf("%s%s%s%06" PRIu64, dir, str_ends(dir, "/") ? "" : "/", STEP, step);
 }
 
-/* Is NAME that of a checkpoint, and of which step? */
+/* Is NAME a checkpoint's name?  Sets *step. */
 static bool is_step(const char *name, uint64_t *step)
 {
     return str_starts(name, STEP) && str_u64(name + strlen(STEP), step);
@@ -73,25 +73,33 @@ static int compare_steps(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The steps of the whole checkpoints in DIR, ascending. */
+/* Lists the steps of the complete checkpoints in DIR, ascending. */
 static int find_steps(struct found *f, const char *dir, struct err *err)
 {
     char **names;
     size_t n;
+    int ret = 0;
 
     *f = (struct found){ 0 };
     if (fs_list(&names, &n, dir, err) < 0)
         return -1;
     f->step = xcalloc(n + 1, sizeof(*f->step));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && ret == 0; i++) {
         char *path = fs_join_dup(dir, names[i]);
+        bool whole = false;
 
-        if (is_step(names[i], &f->step[f->n]) && checkpoint_is_sharded(path))
-            f->n++;
+        if (is_step(names[i], &f->step[f->n]))
+            ret = checkpoint_is_sharded(&whole, path, err);
+        f->n += whole;
         free(path);
     }
-    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
     fs_list_free(names, n);
+    if (ret < 0) {
+        free(f->step);
+        *f = (struct found){ 0 };
+        return -1;
+    }
+    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
     return 0;
 }
 
@@ -108,7 +116,7 @@ char *train_newest_dup(const char *dir)
     return path;
 }
 
-/* An unfinished checkpoint: one being written, or one being removed. */
+/* Is NAME an unfinished checkpoint, being written or removed? */
 static bool is_leftover(const char *name)
 {
     return str_starts(name, STEP) &&
@@ -116,7 +124,7 @@ static bool is_leftover(const char *name)
             strstr(name, ".old-"));
 }
 
-/* The step that a line of the log is of; UINT64_MAX: none, so it was cut short. */
+/* The step of a log line; UINT64_MAX if it is incomplete. */
 static uint64_t step_of(const char *line)
 {
     struct json_doc doc;
@@ -130,7 +138,7 @@ static uint64_t step_of(const char *line)
     return step;
 }
 
-/* The lines of the log up to STEP. */
+/* Truncates the log after the lines of STEP. */
 static int cut_log(const char *dir, uint64_t step, struct err *err)
 {
     char *path = fs_join_dup(dir, LOG), *text = NULL;
@@ -156,7 +164,7 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
     return ret;
 }
 
-/* Remove what an interrupted run has left half-written, lines of its log after STEP. */
+/* Removes what an interrupted run left unfinished, and log lines after STEP. */
 static int clean(const char *dir, uint64_t step, struct err *err)
 {
     char **names;
@@ -176,7 +184,7 @@ static int clean(const char *dir, uint64_t step, struct err *err)
     return ret < 0 ? -1 : cut_log(dir, step, err);
 }
 
-/* First renamed: what is half removed is no checkpoint. */
+/* Renames it first, so that a half-removed directory is no checkpoint. */
 static int remove_step(const char *dir, uint64_t step, struct err *err)
 {
     char *path = train_step_dup(dir, step), *gone = str_dupf("%s.removed", path);
@@ -205,7 +213,7 @@ int train_dir_prune(const char *dir, int keep, uint64_t best, struct err *err)
     return ret;
 }
 
-/* Remove a run and all its checkpoints. */
+/* Removes a run and all its checkpoints. */
 static int remove_run(const char *dir, struct err *err)
 {
     const char *const files[] = { RUN, LOG };
@@ -224,7 +232,7 @@ static int remove_run(const char *dir, struct err *err)
     return ret < 0 ? -1 : clean(dir, 0, err);
 }
 
-/* ---- files that a run reads ---- */
+/* ---- a run's input files ---- */
 
 static int sum_file(uint32_t *crc, uint64_t *size, const char *path, struct err *err)
 {
@@ -316,7 +324,7 @@ void train_settings_print(struct str *out, const struct train *t)
     str_addc(out, '}');
 }
 
-/* The value J to S; false when it has another type. */
+/* Sets S to the value J; false when J has another type. */
 static bool read_value(const struct setting *s, const struct json *j)
 {
     const char *word = json_string(j);
@@ -342,7 +350,8 @@ static bool read_value(const struct setting *s, const struct json *j)
     return false;
 }
 
-/* One that is given must be what it was, or may change; else it is what it was. */
+/* A given setting must equal the stored one unless it may change; a setting that is not
+ * given takes the stored value. */
 static int take_setting(struct setting *s, const struct json_doc *doc,
                         const struct json *all, struct err *err)
 {
@@ -384,7 +393,8 @@ static void add_files(struct str *out, const char *key, const struct train_file 
     str_addc(out, ']');
 }
 
-/* The model's files: of what tp-shard made, its manifest, which has their sums. */
+/* Adds the model's files; of a sharded checkpoint only the manifest, which has their
+ * checksums. */
 static int add_model(struct str *out, const struct train *t, const char *model,
                      struct err *err)
 {
@@ -493,7 +503,7 @@ out:
     return ret;
 }
 
-/* ---- the state in a manifest ---- */
+/* ---- training state in a manifest ---- */
 
 char *train_state_dup(const struct train *t, const struct train_state *s,
                       double eval_loss)

@@ -1,4 +1,4 @@
-/* trainlog - what a training tells: lines of JSON, plain lines, progress, hpo-sweep's
+/* trainlog - reports of a training run: JSON lines, plain lines, progress, hpo-sweep's
  * files */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -56,7 +56,7 @@ void train_log_close(struct train_log *l)
     l->fd[0] = l->fd[1] = -1;
 }
 
-/* LINE of JSON to the files, and to standard output where that is wanted. */
+/* Writes the JSON LINE to the log files, and to standard output with --json. */
 static int put(struct train_log *l, struct str *line, struct err *err)
 {
     str_add(line, "}\n");
@@ -71,7 +71,7 @@ static int put(struct train_log *l, struct str *line, struct err *err)
     return 0;
 }
 
-/* A plain line, where they are wanted. */
+/* Prints a plain line, if these are enabled. */
 static int say(struct train_log *l, const char *text, struct err *err)
 {
     if (!l->lines)
@@ -156,7 +156,7 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
     return ret;
 }
 
-/* Tell hpo-sweep of an evaluation. */
+/* Reports an evaluation to hpo-sweep. */
 static int report(const struct train_log *l, double loss, struct err *err)
 {
     struct str line = { 0 };

@@ -1,4 +1,4 @@
-/* trainrank - what each rank of a training does */
+/* trainrank - the main function of a training rank */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,34 +11,36 @@
 #include "lib/cpu/machine.h"
 #include "lib/program/cost.h"
 
-enum { EVAL_BATCH = 8, SETTLED = 10 }; /* updates before a norm is told to be a spike */
+enum { EVAL_BATCH = 8, SETTLED = 10 }; /* SETTLED: updates before spikes are detected */
 
 struct work {
     struct train *t;
     struct comm *world;
     struct trainer trainer;
     struct saver *saver;
-    struct train_log log; /* rank 0's files alone are open */
+    struct train_log log; /* only rank 0 has open files */
     struct train_state state;
     struct sample *sample; /* [samples] */
     size_t samples;
     uint64_t *id; /* [global], or NULL */
     double begun;
-    struct program *whole; /* rank 0: the program of one rank, to be counted */
-    double *flops;         /* [seq + 1]: of a document of so many tokens; 0: not yet */
-    uint64_t saved, evaluated; /* last step that was; UINT64_MAX: none yet */
-    double eval_loss;          /* then */
+    struct program *whole; /* on rank 0: a single-rank program, for counting FLOPs */
+    double *flops;         /* [seq + 1]: FLOPs of a document by length; 0: not computed
+                            * yet */
+    uint64_t saved, evaluated; /* step of the last save and of the last evaluation;
+                                * UINT64_MAX: none */
+    double eval_loss;          /* loss of that evaluation */
 };
 
-/* ---- what all ranks have to know after a step ---- */
+/* ---- agreement after a step ---- */
 
 struct word {
-    int signal;  /* that has come; 0: none */
-    int written; /* this rank's part of the checkpoint */
-    int late;    /* --stop-after */
+    int signal;  /* signal received; 0: none */
+    int written; /* this rank has written its part of the checkpoint */
+    int late;    /* --stop-after has passed */
 };
 
-/* Sum up what the ranks say: the first signal, all written, any late. */
+/* Combines the words of all ranks: the first signal, all written, any late. */
 static int exchange(struct work *w, struct word *out, struct err *err)
 {
     const struct train_options *o = &w->t->o;
@@ -132,9 +134,9 @@ static int evaluate(struct work *w, struct err *err)
     return train_log_eval(&w->log, w->eval_loss, clock_seconds() - begun, err);
 }
 
-/* ---- how fast ---- */
+/* ---- throughput ---- */
 
-/* Rank 0: what one rank would compute; a model has no other FLOPs on any layout. */
+/* On rank 0: counts FLOPs for a single rank, so they do not depend on the layout. */
 static int open_count(struct work *w, struct err *err)
 {
     const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
@@ -148,7 +150,7 @@ static int open_count(struct work *w, struct err *err)
                          &options, err);
 }
 
-/* What all ranks can do while the others do it, too. */
+/* Measures the throughput of all ranks while all compute. */
 static int measure_peak(struct work *w, struct err *err)
 {
     double peak = 0;

@@ -7,11 +7,11 @@
 #include "lib/base/str.h"
 #include "lib/reshard/compare.h"
 
-/* How the findings are told, and what they add up to. */
+/* How findings are printed, and their totals. */
 struct report {
     bool json, all;
     size_t tensors, differing;
-    const char *first; /* tensor that differs */
+    const char *first; /* first tensor that differs */
     double max_abs, max_rel;
 };
 
@@ -143,14 +143,18 @@ static void print_summary(const struct report *r)
     str_clear(&s);
 }
 
-/* With a model where there is one: a cut checkpoint needs it, a single file has
- * none. */
+/* Opens PATH with its model if it has one: a sharded checkpoint needs it, a single file
+ * has none. */
 static int open_side(const struct cmd *cmd, struct checkpoint **out, const char *path,
                      struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (checkpoint_is_sharded(path))
+    bool sharded;
+
+    if (checkpoint_is_sharded(&sharded, path, err) < 0)
+        return -1;
+    if (sharded)
         return open_checkpoint(cmd, out, path, NULL, err);
     return checkpoint_open(out, path, &tensors_only, err);
 }

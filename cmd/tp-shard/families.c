@@ -45,8 +45,8 @@ static int print(const struct family_library *lib, const char *name, const char 
     return 0;
 }
 
-/* Check the family NAME, the one in FILE, or all: what each rank of two stores, or what
- * is wrong. */
+/* Checks family NAME, the one in FILE, or all; prints what each of two ranks stores, or
+ * the error. */
 static int check(const struct family_library *lib, const char *name, const char *file,
                  struct err *err)
 {
@@ -90,7 +90,7 @@ static void add_words(struct str *s, const struct json *list)
             add_word(s, j->text);
 }
 
-/* The mesh axes that something of F is dealt over. */
+/* Adds the mesh axes that shard some tensor of F. */
 static void add_axes(struct str *s, const struct family *f)
 {
     static const char *const axes[] = { "tp", "ep", NULL };
@@ -115,7 +115,7 @@ static bool has_line(const struct family *f, const char *name)
     return false;
 }
 
-/* Is SYMBOL one of F's that some config makes true? */
+/* Can SYMBOL of F be true for some config? */
 static bool may_hold(const struct family *f, const char *symbol)
 {
     const struct family_entry *e = family_get(&f->symbols, symbol);
@@ -123,7 +123,7 @@ static bool may_hold(const struct family *f, const char *symbol)
     return e && json_string(e->json) && strcmp(e->json->text, "false") != 0;
 }
 
-/* What F's models may end with, by the symbols that choose it. */
+/* Adds the heads that F's models may have, by the symbols that select them. */
 static void add_heads(struct str *s, const struct family *f)
 {
     static const char *const heads[][2] = {
@@ -229,7 +229,7 @@ int families_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--family and NAME exclude one another");
     if (tables && (file || operand[0] || checks))
         return cmd_usage(&cmd, "--table lists all families");
-    /* a family is a word; what has a slash or an extension is its file */
+    /* an argument with a slash or an extension is a file */
     if (operand[0] && strpbrk(operand[0], "/."))
         file = operand[0];
     if (family_library_open(&lib, family_path(&cmd), &err) < 0)

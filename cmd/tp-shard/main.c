@@ -1,10 +1,10 @@
-/* tp-shard - cut a transformer's checkpoint for several ranks, and put it together
- * again */
+/* tp-shard - shards a transformer's checkpoint over ranks, and merges it again */
 #include <sys/resource.h>
 
 #include "cmd/tp-shard/tp-shard.h"
 
-/* A mesh has a file for each part, all open at once: take what the system grants. */
+/* All shard files of a mesh are open at the same time, so raise the limit as far as the
+ * system permits. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         .name = "tp-shard",
         .synopsis = "COMMAND [OPTION]... [OPERAND]...",
         .summary =
-            "Cut the checkpoint of a transformer for several ranks, and merge it again",
+            "Shard a transformer's checkpoint over several ranks, and merge it again",
         .subs = subs,
         .usual = "show",
     };

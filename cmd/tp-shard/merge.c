@@ -1,4 +1,4 @@
-/* merge - put rank files together to a Hugging Face directory */
+/* merge - merges rank files into a Hugging Face directory */
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/reshard/export.h"
 

@@ -1,4 +1,4 @@
-/* plan - print what each rank would hold */
+/* plan - prints the shards that each rank would store */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-/* A mesh's parts, and what they add up to. */
+/* The shards of a mesh, and their totals. */
 struct plan {
     struct checkpoint *ckpt;
     struct mesh mesh;
@@ -54,8 +54,7 @@ static void add_shape(struct str *s, const uint64_t *shape, int ndim,
     str_addc(s, ']');
 }
 
-/* The runs of each axis, as [start, count] pairs in the order in which they are
- * stored. */
+/* Adds the runs of each axis as [start, count] pairs, in storage order. */
 static void add_runs(struct str *s, const struct slice *slice)
 {
     str_add(s, ",\"axes\":[");
@@ -69,7 +68,7 @@ static void add_runs(struct str *s, const struct slice *slice)
     str_addc(s, ']');
 }
 
-/* What part I holds of tensor T (SHAPE, BYTES), as one JSON line. */
+/* Prints part I's shard of tensor T (SHAPE, BYTES) as one JSON line. */
 static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
                         const uint64_t *shape, uint64_t bytes)
 {
@@ -95,8 +94,8 @@ static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
     str_clear(&s);
 }
 
-/* Plan tensor N: a JSON line for each part, or one line with each part's shape, equal
- * ones in a row said once. */
+/* Plans tensor N: prints a JSON line for each part, or one line of all parts' shapes,
+ * in which consecutive equal shapes are printed once. */
 static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct err *err)
 {
     enum dtype stored = p->ckpt->tensor[n].dtype;

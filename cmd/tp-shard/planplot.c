@@ -1,9 +1,9 @@
-/* planplot - draw which part of each tensor each rank holds
+/* planplot - draws which shard of each tensor each rank stores
  *
- * A row for each kind of tensor, in it a lane for each part; a lane spans the axis that
- * is cut (or, where none is, the first) and is filled where the part holds it: in the
- * part's colour where it owns what it holds, lighter where it has a copy.  Equal rows
- * of further layers are left out. */
+ * There is a row for each kind of tensor and in it a lane for each part.  A lane spans
+ * the sharded axis (or the first axis) and is filled where the part stores it: in the
+ * part's colour for a primary replica, lighter for other replicas.  Of equal layers
+ * only the first is drawn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct drawing {
     double y;
 };
 
-/* The axis to show of tensor T: the first that some part holds less than all of. */
+/* The axis of T to draw: the first of which some part does not store all. */
 static int shown_axis(const struct drawing *d, const struct model_tensor *t,
                       size_t index)
 {
@@ -94,8 +94,7 @@ static void draw_tensor(struct drawing *d, const struct model *m, size_t index)
     d->y += height + GAP;
 }
 
-/* Tensors outside layers, and those of the first layer (and first expert) of each kind.
- */
+/* Selects tensors outside layers, and those of the first layer (and first expert). */
 static bool is_shown(const struct model_tensor *t)
 {
     return t->source >= 0 && t->layer <= 0 && t->expert <= 0;

@@ -1,7 +1,7 @@
-/* reshard - cut a checkpoint for another mesh */
+/* reshard - shards a checkpoint for another mesh */
 #include "cmd/tp-shard/tp-shard.h"
 
-/* Would CKPT be cut in another way today, for its own mesh? */
+/* Would resharding CKPT for its own mesh change its files? */
 static bool is_out_of_date(const struct checkpoint *ckpt)
 {
     return ckpt->sharded &&

@@ -7,9 +7,9 @@
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
 
-/* What the listed tensors add up to. */
+/* Totals of the listed tensors. */
 struct totals {
-    uint64_t params, bytes; /* params: elements, carried tensors aside */
+    uint64_t params, bytes; /* params: elements of the model's tensors */
     size_t tensors, of[DTYPE_COUNT];
 };
 
@@ -122,7 +122,7 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
     putchar('\n');
 }
 
-/* With a model when its family is known; else its tensors alone. */
+/* Opens PATH with its model if the family is known; otherwise only its tensors. */
 static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *path,
                     const char *family, struct err *err)
 {

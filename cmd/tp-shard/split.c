@@ -1,4 +1,4 @@
-/* split - cut a Hugging Face directory into rank files */
+/* split - shards a Hugging Face directory into rank files */
 #include "cmd/tp-shard/tp-shard.h"
 
 int split_main(const char *program, int argc, char **argv)
@@ -32,6 +32,7 @@ int split_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     enum dtype type;
     struct mesh mesh;
+    bool sharded;
     int status;
 
     if (!mesh_is_given(&m))
@@ -41,7 +42,9 @@ int split_main(const char *program, int argc, char **argv)
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (checkpoint_is_sharded(operand[0]))
+    if (checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (sharded)
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
     if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);

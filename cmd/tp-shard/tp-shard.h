@@ -1,4 +1,4 @@
-/* tp-shard - what its commands share */
+/* tp-shard - shared declarations of its commands */
 #ifndef CMD_TP_SHARD_TP_SHARD_H
 #define CMD_TP_SHARD_TP_SHARD_H
 
@@ -21,8 +21,8 @@ int diff_main(const char *program, int argc, char **argv);
 int sum_main(const char *program, int argc, char **argv);
 int families_main(const char *program, int argc, char **argv);
 
-/* Draw what each of NPARTS parts (each with its cutter and BYTES) holds of C's tensors
- * to PATH. */
+/* Draws to PATH which shard of C's tensors each of NPARTS parts stores; CUTTER and
+ * BYTES have one entry per part. */
 MUST_CHECK int plan_plot(const char *path, const struct checkpoint *c,
                          struct cutter **cutter, int nparts, const uint64_t *bytes,
                          struct err *err);
@@ -40,10 +40,12 @@ extern const char *const dtype_words[];
             "make each part a directory that transformers opens", NULL, NULL \
     }
 
-/* Is OUTPUT a bare number, which was rather meant as ranks?  A usage error says so. */
+/* Is OUTPUT a bare number, and so probably a number of ranks?  If so, prints a usage
+ * error. */
 bool output_is_number(const struct cmd *cmd, const char *output);
 
-/* --dtype: f32, f16, bf16 or a name of Hugging Face's; NULL leaves *out NULL. */
+/* Parses --dtype: f32, f16, bf16 or Hugging Face's name of a type.  TEXT NULL sets *out
+ * to NULL. */
 MUST_CHECK int dtype_from_option(const enum dtype **out, enum dtype *value,
                                  const char *text, struct err *err);
 

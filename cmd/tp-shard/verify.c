@@ -1,4 +1,4 @@
-/* verify - look for damage in a checkpoint */
+/* verify - checks a checkpoint's consistency */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void print_finding(void *arg, const char *file, const char *tensor,
     str_clear(&line);
 }
 
-/* The parts that the list "0,3-5" names; NULL without a list. */
+/* Parses a list of parts such as "0,3-5"; *out is NULL when LIST is. */
 static int choose_parts(bool **out, const char *list, int nparts, struct err *err)
 {
     bool *chosen = list ? xcalloc((size_t)nparts, sizeof(*chosen)) : NULL;
@@ -183,13 +183,16 @@ int verify_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct audit a = { .finding = print_finding, .arg = &v };
-    bool sharded = checkpoint_is_sharded(operand[0]);
+    bool found, sharded;
     struct err err = { 0 };
 
     if (v.jobs < 1 || v.jobs > 256)
         return cmd_usage(&cmd, "--jobs: from 1 to 256");
     a.threads = v.jobs;
-    if (!fs_exists(operand[0]))
+    if (fs_find(&found, operand[0], &err) < 0 ||
+        checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (!found)
         err_set(&err, ERR_INPUT, "%s: no such file or directory", operand[0]);
     else if (!sharded && !v.sums)
         err_set(&err, ERR_INPUT,

@@ -1,4 +1,4 @@
-/* clock - a time to measure by */
+/* clock - monotonic time in seconds, for measuring */
 #include "lib/base/clock.h"
 
 #include <time.h>

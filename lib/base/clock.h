@@ -1,8 +1,8 @@
-/* clock - a time to measure by */
+/* clock - monotonic time in seconds, for measuring */
 #ifndef LIB_BASE_CLOCK_H
 #define LIB_BASE_CLOCK_H
 
-/* Seconds since some moment before this process began; they never go back. */
+/* Seconds since an arbitrary moment; the clock never goes backwards. */
 double clock_seconds(void);
 
 #endif

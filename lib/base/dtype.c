@@ -148,7 +148,8 @@ uint16_t dtype_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* A sign, EXPONENT_BITS and the rest mantissa in a byte, subnormals at 0. */
+/* Value of a byte that holds a sign bit, EXPONENT_BITS of exponent and the rest
+ * mantissa; exponent 0 is subnormal. */
 static double small_float(uint8_t b, int exponent_bits, int bias)
 {
     int mantissa_bits = 7 - exponent_bits;
@@ -163,8 +164,8 @@ static double small_float(uint8_t b, int exponent_bits, int bias)
     return b & 0x80 ? -x : x;
 }
 
-/* The 8-bit formats of the OCP specifications (FP8 1.0, MX 1.0); the FNUZ forms have
- * one zero, no infinity, and NaN where minus zero would be. */
+/* The 8-bit formats of the OCP specifications (FP8 1.0, MX 1.0).  The FNUZ variants
+ * have one zero, no infinity, and encode NaN as minus zero. */
 static double f8_value(enum dtype t, uint8_t b)
 {
     switch (t) {

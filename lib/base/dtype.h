@@ -37,19 +37,21 @@ const char *dtype_pytorch(enum dtype t); /* "bfloat16"; NULL when it has none */
 int dtype_bits(enum dtype t);            /* 4 to 64 */
 bool dtype_is_float(enum dtype t);       /* a real floating type */
 bool dtype_parse(enum dtype *t,
-                 const char *name); /* safetensors' name, any case, or
-                                       PyTorch's: "bfloat16", "float32" */
+                 const char *name); /* safetensors' name in any case, or PyTorch's:
+                                     * "bfloat16", "float32" */
 /* Bytes of N elements; false on overflow or when they do not fill whole bytes. */
 bool dtype_bytes(uint64_t *bytes, enum dtype t, uint64_t n);
 
 float dtype_f16_to_f32(uint16_t h);
-uint16_t dtype_f32_to_f16(float f); /* to nearest even; overflow is infinity */
+/* rounds to nearest even; overflow gives infinity */
+uint16_t dtype_f32_to_f16(float f);
 float dtype_bf16_to_f32(uint16_t h);
-uint16_t dtype_f32_to_bf16(float f); /* to nearest even, NaN kept */
-/* Element I of the array P of type T as a double (floats to 8 bits and integers; not
- * F4, F6 or C64, which give NaN). */
+uint16_t dtype_f32_to_bf16(float f); /* rounds to nearest even; NaN stays NaN */
+/* Element I of the array P of type T, as a double.  Supports floats from 8 bits up and
+ * integers; F4, F6 and C64 give NaN. */
 double dtype_get(enum dtype t, const void *p, uint64_t i);
-/* N elements of P to f32; false for types without a value (see dtype_get). */
+/* Convert N elements of P to f32; false for the types that dtype_get does not
+ * support. */
 bool dtype_to_f32(enum dtype t, const void *p, float *out, size_t n);
 
 #endif

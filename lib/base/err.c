@@ -1,4 +1,4 @@
-/* err - a failure's kind and the one line that tells it */
+/* err - the kind of a failure and its one-line message */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,15 +9,15 @@
 
 enum { SIZE = sizeof(((struct err *)0)->text) };
 
-/* TEXT [SIZE] was printed to, and LENGTH is what snprintf returned. */
+/* Ends TEXT [SIZE] with "..." when snprintf, which returned LENGTH, truncated it. */
 static void mark_cut(char *text, int length)
 {
     if (length >= SIZE)
         memcpy(text + SIZE - 4, "...", 4);
 }
 
-/* *err becomes HEAD and, unless NULL, ": " and TAIL, made printable as one line:
- * foreign names may hold anything. */
+/* Sets *err to HEAD and, unless NULL, ": " and TAIL.  Escapes control characters and
+ * line feeds, because names from foreign files may contain any byte. */
 static void put(struct err *err, enum err_kind kind, const char *head, const char *tail)
 {
     char text[sizeof(err->text)], shown[STR_PRINTABLE];
@@ -38,6 +38,7 @@ static void put(struct err *err, enum err_kind kind, const char *head, const cha
     }
     err->text[n] = '\0';
     err->kind = kind;
+    err->column = 0;
 }
 
 int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
@@ -51,6 +52,15 @@ int err_set(struct err *err, enum err_kind kind, const char *fmt, ...)
     mark_cut(head, vsnprintf(head, sizeof(head), fmt, ap));
     va_end(ap);
     put(err, kind, head, NULL);
+    return -1;
+}
+
+int err_set_at(struct err *err, unsigned column, const char *cause)
+{
+    if (err) {
+        put(err, ERR_INPUT, cause, NULL);
+        err->column = column;
+    }
     return -1;
 }
 

@@ -1,4 +1,4 @@
-/* fs - whole reads and writes, and outputs that appear whole or not at all */
+/* fs - files read and written whole; an output appears complete or not at all */
 #define _XOPEN_SOURCE 700 /* realpath, fdopendir */
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 enum { TRANSFER_MAX = 1 << 30, TEMPORARY_NAMES = 1000 };
 
-/* Read all that the open FD, called NAME, has. */
+/* Reads the open FD to its end; NAME is for messages. */
 static int read_all(char **out, size_t *len, int fd, const char *name, uint64_t max,
                     struct err *err)
 {
@@ -76,7 +76,8 @@ int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
 
 int fs_open_regular(const char *path, struct err *err)
 {
-    /* O_NONBLOCK: a FIFO would wait for a writer; regular files ignore it */
+    /* O_NONBLOCK: opening a FIFO would wait for a writer; regular files ignore the
+     * flag */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
 
@@ -174,7 +175,7 @@ int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *er
     return 0;
 }
 
-/* Write to something that is no regular file (a device, a pipe) in place. */
+/* Writes in place to a PATH that is not a regular file (a device, a pipe). */
 static int write_in_place(const char *path, const void *buf, size_t n, struct err *err)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -188,8 +189,8 @@ static int write_in_place(const char *path, const void *buf, size_t n, struct er
     return ret;
 }
 
-/* Create a file beside PATH under a name nobody else uses.  Returns the descriptor
- * and the name in *name, or -1. */
+/* Creates a file with an unused name in PATH's directory.  Returns the descriptor and
+ * sets *name to its path, or returns -1. */
 static int open_beside(char **name, const char *path, struct err *err)
 {
     char *dir = fs_dirname_dup(path);
@@ -216,7 +217,8 @@ static int open_beside(char **name, const char *path, struct err *err)
 int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
                   struct err *err)
 {
-    char *target = realpath(path, NULL); /* a symbolic link stays one */
+    /* write through a symbolic link, do not replace it */
+    char *target = realpath(path, NULL);
     char *temporary = NULL;
     char *dir = NULL;
     struct stat st;
@@ -278,7 +280,7 @@ int fs_sync_dir(const char *path, struct err *err)
 
     if (fd < 0)
         return err_errno(err, "%s", path);
-    /* Some file systems cannot sync a directory and say EINVAL. */
+    /* Some file systems cannot sync a directory and fail with EINVAL. */
     if (fsync(fd) < 0 && errno != EINVAL)
         ret = err_errno(err, "%s", path);
     close(fd);
@@ -350,7 +352,7 @@ int fs_list_at(char ***names, size_t *n, int at, const char *name, const char *d
 
 int fs_list(char ***names, size_t *n, const char *dir, struct err *err)
 {
-    /* "DIR/." is what a symbolic link leads to */
+    /* "DIR/." opens the directory that a symbolic link leads to */
     char *here = fs_join_dup(dir, ".");
     int ret = fs_list_at(names, n, AT_FDCWD, here, dir, err);
 
@@ -396,6 +398,38 @@ void fs_list_free(char **names, size_t n)
     for (size_t i = 0; i < n; i++)
         free(names[i]);
     free(names);
+}
+
+/* What stat or lstat said of PATH, where it failed: that nothing is there (0), or
+ * nothing at all. */
+static int no_such(const char *path, struct err *err)
+{
+    bool absent =
+        errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
+
+    return absent ? 0 : err_errno(err, "%s", path);
+}
+
+int fs_find(bool *found, const char *path, struct err *err)
+{
+    struct stat st;
+    int ret = lstat(path, &st);
+
+    if (ret < 0 && no_such(path, err) < 0)
+        return -1;
+    *found = ret == 0;
+    return 0;
+}
+
+int fs_find_dir(bool *is_dir, const char *path, struct err *err)
+{
+    struct stat st;
+    int ret = stat(path, &st);
+
+    if (ret < 0 && no_such(path, err) < 0)
+        return -1;
+    *is_dir = ret == 0 && S_ISDIR(st.st_mode);
+    return 0;
 }
 
 bool fs_exists(const char *path)

@@ -1,4 +1,4 @@
-/* fs - whole reads and writes, and outputs that appear whole or not at all */
+/* fs - files read and written whole; an output appears complete or not at all */
 #ifndef LIB_BASE_FS_H
 #define LIB_BASE_FS_H
 
@@ -9,21 +9,20 @@
 
 #include "lib/base/err.h"
 
-/* Read all of PATH ("-" is standard input) into a fresh NUL-terminated
- * buffer, at most MAX bytes or it is ERR_INPUT.  *len may be NULL. */
+/* Read all of PATH ("-" is standard input) into a new NUL-terminated buffer that the
+ * caller frees.  More than MAX bytes is ERR_INPUT.  *len may be NULL. */
 MUST_CHECK int fs_read_file(char **out, size_t *len, const char *path, uint64_t max,
                             struct err *err);
 
-/* Open PATH for reading, symbolic links followed, and return the descriptor.  What is
- * missing or no regular file (a FIFO, a device, a directory) is ERR_INPUT at once: a
- * part of a checkpoint is never waited for. */
+/* Open PATH for reading, following symbolic links, and return the descriptor.  A
+ * missing file, a FIFO, a device or a directory is ERR_INPUT; the call never blocks. */
 MUST_CHECK int fs_open_regular(const char *path, struct err *err);
-/* fs_read_file of a regular file; "-" is a name like any other. */
+/* As fs_read_file, but PATH must be a regular file, and "-" has no special meaning. */
 MUST_CHECK int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
                                struct err *err);
 
-/* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  A short
- * file is ERR_INPUT ("truncated"). */
+/* Transfer exactly N bytes at OFFSET or fail; PATH is for the message.  Reading past
+ * the end of the file is ERR_INPUT ("truncated"). */
 MUST_CHECK int fs_pread(int fd, void *buf, size_t n, uint64_t offset, const char *path,
                         struct err *err);
 MUST_CHECK int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset,
@@ -31,17 +30,18 @@ MUST_CHECK int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset,
 MUST_CHECK int fs_write(int fd, const void *buf, size_t n, const char *path,
                         struct err *err);
 
-/* Write N bytes to PATH by a temporary name in the same directory, synced when SYNC,
- * then renamed; on failure PATH is as it was and nothing is left.  "-" is standard
- * output. */
+/* Write N bytes to a temporary file in PATH's directory, sync it when SYNC, and rename
+ * it to PATH.  On failure PATH is unchanged and the temporary file is removed.  "-" is
+ * standard output. */
 MUST_CHECK int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
                              struct err *err);
 
 MUST_CHECK int fs_sync_dir(const char *path, struct err *err);
-MUST_CHECK int fs_mkdirs(const char *path, struct err *err);      /* as mkdir -p */
-MUST_CHECK int fs_remove_tree(const char *path, struct err *err); /* missing is fine */
-/* The same for NAME in the open directory AT, and the names in NAME; PATH is for
- * messages.  A symbolic link is removed, and not listed. */
+MUST_CHECK int fs_mkdirs(const char *path, struct err *err); /* as mkdir -p */
+/* a missing PATH is no error */
+MUST_CHECK int fs_remove_tree(const char *path, struct err *err);
+/* The same for NAME in the open directory AT; PATH is for messages.  A symbolic link is
+ * removed but not listed. */
 MUST_CHECK int fs_remove_tree_at(int at, const char *name, const char *path,
                                  struct err *err);
 MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
@@ -50,14 +50,19 @@ MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
 MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
 void fs_list_free(char **names, size_t n);
 
+/* Whether PATH is there, be it a link that leads nowhere; whether it leads to a
+ * directory.  Where the machine fails to say it is ERR_SYSTEM, so that a dying disk is
+ * not told as a file that is missing; fs_exists and fs_is_dir say no. */
+MUST_CHECK int fs_find(bool *found, const char *path, struct err *err);
+MUST_CHECK int fs_find_dir(bool *is_dir, const char *path, struct err *err);
 bool fs_exists(const char *path);
-/* For a file that is read where there is one: true as well where the machine fails to
- * say, so that reading it tells why. */
+/* True when PATH exists or when the system cannot tell; opening it then reports why.
+ * For optional files. */
 bool fs_may_exist(const char *path);
 bool fs_is_dir(const char *path);
-/* True when PATH lies on a file system of another machine (NFS, SMB, AFS, Ceph). */
+/* True when PATH lies on a network file system (NFS, SMB, AFS, Ceph). */
 bool fs_is_remote(const char *path);
-/* Size in bytes of what PATH leads to, symbolic links followed. */
+/* Size in bytes of the file at PATH, following symbolic links. */
 MUST_CHECK int fs_size(uint64_t *size, const char *path, struct err *err);
 
 char *fs_join_dup(const char *dir, const char *name);

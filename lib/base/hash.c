@@ -1,8 +1,8 @@
 /* hash - CRC-32 (the polynomial of zlib, gzip and PNG)
  *
- * Where the processor multiplies without carries, long inputs are folded 64 bytes at a
+ * On processors with carry-less multiplication, long inputs are folded 64 bytes at a
  * time: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
- * Instruction", Intel, 2009.  The rest, and other processors, are zlib's. */
+ * Instruction", Intel, 2009.  zlib computes the rest, and everything elsewhere. */
 #include <zlib.h>
 
 #include "lib/base/hash.h"
@@ -25,7 +25,7 @@ TARGET static inline __m128i load(const void *p)
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* X moved on by the distance of K, plus the DATA that stands there. */
+/* Shifts X by the distance that K encodes and adds DATA, which lies there. */
 TARGET static inline __m128i fold(__m128i x, __m128i k, __m128i data)
 {
     return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00),
@@ -33,7 +33,8 @@ TARGET static inline __m128i fold(__m128i x, __m128i k, __m128i data)
                          data);
 }
 
-/* The CRC register after the N bytes at P; N is at least 64 and a multiple of 16. */
+/* Returns the CRC register after the N bytes at P; N is at least 64 and a multiple of
+ * 16. */
 TARGET static uint32_t fold_crc(uint32_t crc, const unsigned char *p, size_t n)
 {
     const __m128i four = load(FOLD_4), one = load(FOLD_1), barrett = load(BARRETT);

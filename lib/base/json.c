@@ -1,4 +1,4 @@
-/* json - a strict reader that keeps positions and refuses duplicate keys */
+/* json - a strict JSON parser that records positions and rejects duplicate keys */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const char *keep_text(struct json_doc *doc, const struct str *s)
     return pool_strndup(&doc->pool, s->s, s->len);
 }
 
-/* The node for the value whose first token is at hand. */
+/* Allocates the node of the value that begins with the lexer's current token. */
 static struct json *new_node(struct json_doc *doc, const struct jsonlex *lex,
                              const char *key)
 {
@@ -39,7 +39,7 @@ static struct json *new_node(struct json_doc *doc, const struct jsonlex *lex,
     return node;
 }
 
-/* Members by key; equal keys in the order of the file. */
+/* Orders members by key, and equal keys by their position in the file. */
 static int compare_members(const void *a, const void *b)
 {
     const struct json *x = *(const struct json *const *)a;
@@ -53,7 +53,7 @@ static int compare_members(const void *a, const void *b)
     return x->col < y->col ? -1 : x->col > y->col;
 }
 
-/* Large objects are sorted, so that hostile files cost no more than n log n. */
+/* Sorts large objects, so that a hostile file costs O(n log n) at most. */
 const struct json *json_find_duplicate(const struct json *object)
 {
     const struct json **sorted;
@@ -80,8 +80,8 @@ const struct json *json_find_duplicate(const struct json *object)
     return found;
 }
 
-/* Build the tree of N bytes of text: OPEN holds the containers around the present
- * token, LAST the member each of them got last. */
+/* Builds the tree of N bytes of text.  OPEN is the stack of containers around the
+ * current token; LAST has the most recent member of each. */
 static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err *err)
 {
     struct json *open[JSONLEX_DEPTH], *last[JSONLEX_DEPTH];
@@ -131,33 +131,46 @@ static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err
     return -1;
 }
 
-int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
-               struct err *err)
+int json_reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
+                 struct err *err)
 {
-    struct json_doc made = { .name = name };
     struct jsonlex lex;
-    int ret = -1;
+    int ret;
 
+    pool_reset(&doc->pool);
+    doc->name = name;
+    doc->root = NULL;
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
     jsonlex_init(&lex, name, text, n);
-    if (build(&made, &lex, n, err) < 0) {
-        json_clear(&made);
-        goto out;
-    }
-    *doc = made;
-    ret = 0;
-out:
-    jsonlex_clear(&lex);
+    lex.text = doc->token;
+    ret = build(doc, &lex, n, err);
+    doc->token = lex.text;
+    if (ret < 0)
+        doc->root = NULL;
     return ret;
 }
 
-/* cJSON's node with what malloc adds, and a short text of its own. */
+int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
+               struct err *err)
+{
+    struct json_doc made = { 0 };
+
+    if (json_reparse(&made, name, text, n, err) < 0) {
+        json_clear(&made);
+        return -1;
+    }
+    str_clear(&made.token);
+    *doc = made;
+    return 0;
+}
+
+/* bytes of a cJSON node with malloc's overhead, and of a short string that it owns */
 enum { CJSON_NODE = 80, CJSON_TEXT = 32 };
 
 int json_check_cost(const char *name, const char *text, size_t n, struct err *err)
 {
-    /* out of memory, cJSON says no more than of text that is not JSON */
+    /* with malloc, cJSON reports running out of memory as malformed JSON */
     cJSON_Hooks bookkeeping = { xmalloc, free };
     uint64_t cost = n;
     bool quoted = false;
@@ -181,6 +194,7 @@ int json_check_cost(const char *name, const char *text, size_t n, struct err *er
 void json_clear(struct json_doc *doc)
 {
     pool_clear(&doc->pool);
+    str_clear(&doc->token);
     *doc = (struct json_doc){ 0 };
 }
 

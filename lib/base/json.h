@@ -1,9 +1,9 @@
-/* json - a strict reader that keeps positions and refuses duplicate keys
+/* json - a strict JSON parser that records positions and rejects duplicate keys
  *
- * For the formats whose errors must name line and column, or whose memory must
- * stay bounded: family files, manifests, safetensors headers.  cJSON serves
- * elsewhere.  A document is a tree of nodes in one pool; every pointer is
- * borrowed from the document and dies with json_clear. */
+ * For formats whose errors must name line and column, or whose memory must stay
+ * bounded: family files, manifests, safetensors headers.  Other files are read with
+ * cJSON.  A document is a tree of nodes in one pool; every pointer is borrowed from the
+ * document and is invalid after json_clear. */
 #ifndef LIB_BASE_JSON_H
 #define LIB_BASE_JSON_H
 
@@ -39,19 +39,24 @@ struct json_doc {
     const char *name; /* borrowed: the file's name for messages */
     const struct json *root;
     struct pool pool; /* private */
+    struct str token; /* private */
 };
 
-/* Parse TEXT (N bytes, need not be NUL-terminated) into *doc.  NAME is kept
- * and not copied.  Nesting deeper than 64, a duplicate key, a bad escape, ill-formed
- * UTF-8, NaN or a trailing byte is ERR_INPUT "NAME:LINE:COL: cause"; so is a tree that
- * takes more than mem_allowance.  On failure
- * *doc needs no json_clear. */
+/* Parse the N bytes at TEXT (not necessarily NUL-terminated) into *doc.  NAME is
+ * borrowed. Nesting deeper than 64, a duplicate key, a bad escape, ill-formed UTF-8,
+ * NaN or trailing bytes are ERR_INPUT "NAME:LINE:COL: cause"; so is a tree larger than
+ * mem_allowance permits. On failure *doc needs no json_clear. */
 MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *text,
                           size_t n, struct err *err);
+/* The same into a *doc that is all zero or was parsed before: its old tree is released
+ * and its memory used again, which makes short documents cheap.  On failure *doc has no
+ * root, and still needs json_clear. */
+MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, const char *text,
+                            size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
-/* Would cJSON's tree of the N bytes at TEXT take more memory than foreign bytes may?
- * Then ERR_INPUT; to be asked before cJSON_Parse, whose tree then is
+/* ERR_INPUT when cJSON's tree of the N bytes at TEXT could take more memory than
+ * mem_allowance permits.  Call it before cJSON_Parse; the tree may then be allocated as
  * bookkeeping memory (mem.h). */
 MUST_CHECK int json_check_cost(const char *name, const char *text, size_t n,
                                struct err *err);
@@ -59,7 +64,7 @@ MUST_CHECK int json_check_cost(const char *name, const char *text, size_t n,
 /* The first member of OBJECT that repeats an earlier one's key, or NULL. */
 const struct json *json_find_duplicate(const struct json *object);
 
-/* The member KEY of OBJ (NULL or not an object: NULL). */
+/* Member KEY of OBJ; NULL when there is none, or OBJ is NULL or not an object. */
 const struct json *json_get(const struct json *obj, const char *key);
 const char *json_string(const struct json *j);      /* NULL unless a string */
 bool json_u64(const struct json *j, uint64_t *out); /* an exact unsigned integer */
@@ -67,8 +72,8 @@ bool json_i64(const struct json *j, int64_t *out);
 bool json_double(const struct json *j, double *out); /* any number */
 bool json_is_true(const struct json *j);
 
-/* ERR_INPUT "NAME:LINE:COL: " and the formatted cause; J NULL leaves the position
- * out. */
+/* Sets ERR_INPUT "NAME:LINE:COL: " and the formatted cause; without a position when J
+ * is NULL.  Returns -1. */
 int json_error(const struct json_doc *doc, const struct json *j, struct err *err,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

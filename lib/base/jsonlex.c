@@ -1,4 +1,4 @@
-/* jsonlex - JSON token by token, for documents that are not to be held as a tree */
+/* jsonlex - JSON token by token, for documents too large to hold as a tree */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, .
                    cause);
 }
 
-/* An error at the byte P of the present line. */
+/* Reports an error at the byte P of the current line. */
 static int error_at(struct jsonlex *lex, const char *p, struct err *err,
                     const char *cause)
 {
@@ -76,7 +76,7 @@ static void skip_space(struct jsonlex *lex)
     }
 }
 
-/* Four hexadecimal digits at P; -1 if they are not. */
+/* Value of the four hexadecimal digits at P; -1 when they are not digits. */
 static int32_t hex4(const char *p, const char *limit)
 {
     int32_t value = 0;
@@ -97,8 +97,8 @@ static int32_t hex4(const char *p, const char *limit)
     return value;
 }
 
-/* The escape at P, just past the backslash, into lex->text.  Returns the bytes read,
- * 0 if it is none. */
+/* Appends the escape at P, which follows the backslash, to lex->text.  Returns the
+ * bytes read, or 0 when the escape is invalid. */
 static size_t read_escape(struct jsonlex *lex, const char *p)
 {
     static const char LETTERS[] = "\"\\/bfnrt", BYTES[] = "\"\\/\b\f\n\r\t";
@@ -130,7 +130,7 @@ static size_t read_escape(struct jsonlex *lex, const char *p)
     return 11;
 }
 
-/* The string whose opening quote is at lex->p into lex->text. */
+/* Reads the string whose opening quote is at lex->p into lex->text. */
 static int read_string(struct jsonlex *lex, struct err *err)
 {
     const char *p = lex->p + 1;

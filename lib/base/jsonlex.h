@@ -1,15 +1,13 @@
-/* jsonlex - JSON token by token, for documents that are not to be held as a tree
+/* jsonlex - JSON token by token, for documents too large to hold as a tree
  *
- * The same strict grammar as json.h, which is built on it: nothing that json_parse
- * refuses passes here, except duplicate keys, which are the caller's to find.  The
- * memory used is that of the longest string.
+ * The grammar is that of json.h, which is built on this lexer, except that the caller
+ * must check for duplicate keys.  Memory is bounded by the longest string.
  *
  *     struct jsonlex lex;
  *     jsonlex_init(&lex, "file.json", text, n);
  *     while (jsonlex_next(&lex, &err) == 0 && lex.token != JSONLEX_END)
  *         ...
- *     jsonlex_clear(&lex);
- */
+ *     jsonlex_clear(&lex); */
 #ifndef LIB_BASE_JSONLEX_H
 #define LIB_BASE_JSONLEX_H
 
@@ -30,7 +28,7 @@ enum jsonlex_token {
     JSONLEX_TRUE,
     JSONLEX_FALSE,
     JSONLEX_NULL,
-    JSONLEX_END /* of the document; stays there */
+    JSONLEX_END /* end of the document; further calls return it again */
 };
 
 enum { JSONLEX_DEPTH = 64 };
@@ -40,7 +38,7 @@ struct jsonlex {
     uint32_t line, col; /* of the token's first byte, from 1; col counts bytes */
     size_t start, end;  /* the token's bytes in the text */
     struct str text;    /* key, string: unescaped; number: as written */
-    int depth;          /* objects and arrays open */
+    int depth;          /* number of open objects and arrays */
 
     /* private */
     const char *name, *begin, *p, *limit, *line_start;
@@ -51,7 +49,7 @@ struct jsonlex {
 
 /* Read the N bytes at TEXT.  NAME (for messages) and TEXT are borrowed. */
 void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_t n);
-/* The same of a text whose first line is number LINE of NAME. */
+/* The same for a TEXT whose first line is line number LINE of NAME. */
 void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line,
                      const char *text, size_t n);
 void jsonlex_clear(struct jsonlex *lex);
@@ -59,11 +57,11 @@ void jsonlex_clear(struct jsonlex *lex);
 /* Step to the next token.  Returns -1 with ERR_INPUT "NAME:LINE:COL: cause". */
 MUST_CHECK int jsonlex_next(struct jsonlex *lex, struct err *err);
 
-/* With the first token of a value at hand, step to its last one, so that
- * [start of the first, lex->end) is the value's text. */
+/* The current token begins a value: advance to the value's last token.  Its text is
+ * then [start of the first token, lex->end). */
 MUST_CHECK int jsonlex_skip(struct jsonlex *lex, struct err *err);
 
-/* ERR_INPUT "NAME:LINE:COL: " of the present token and the formatted cause. */
+/* Sets ERR_INPUT "NAME:LINE:COL: " of the current token and the formatted cause. */
 int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -7,8 +7,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/hash.c %D%/hash.h \
     %D%/json.c %D%/json.h \
     %D%/jsonlex.c %D%/jsonlex.h \
-    %D%/jsonplain.c %D%/jsonplain.h \
     %D%/mem.c %D%/mem.h \
     %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \
+    %D%/scan.c %D%/scan.h \
+    %D%/spin.h \
     %D%/str.c %D%/str.h

@@ -1,4 +1,4 @@
-/* mem - small bookkeeping memory, and sizes that cannot overflow */
+/* mem - small bookkeeping memory, and sizes checked for overflow */
 #include "config.h"
 
 #include <stdio.h>
@@ -109,7 +109,7 @@ void *mem_alloc(uint64_t size, const char *what, struct err *err)
 
         p = aligned_alloc(alignment, whole);
 #ifdef MADV_HUGEPAGE
-        /* a wish: reading weights misses fewer address translations */
+        /* a hint: huge pages reduce TLB misses when weights are read */
         if (p && alignment == HUGE_PAGE)
             madvise(p, whole, MADV_HUGEPAGE);
 #endif

@@ -1,11 +1,12 @@
-/* pool - many small pieces of memory that are released together */
+/* pool - many small allocations that are released together */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/pool.h"
 
-/* Blocks are filled from the front; a request larger than a block gets its own. */
+/* Allocations fill a block from its start; a request larger than a block gets its
+ * own. */
 struct pool_block {
     struct pool_block *next;
     size_t used, size;
@@ -44,6 +45,22 @@ char *pool_strndup(struct pool *p, const char *s, size_t n)
 char *pool_strdup(struct pool *p, const char *s)
 {
     return pool_strndup(p, s, strlen(s));
+}
+
+void pool_reset(struct pool *p)
+{
+    struct pool_block *b = p->head;
+    struct pool rest = { 0 };
+
+    if (!b || b->size != BLOCK_SIZE) {
+        pool_clear(p);
+        return;
+    }
+    rest.head = b->next;
+    pool_clear(&rest);
+    b->next = NULL;
+    b->used = 0;
+    p->taken = sizeof(*b) + b->size;
 }
 
 void pool_clear(struct pool *p)

@@ -1,6 +1,7 @@
 /* rng - counter-based random numbers (Philox4x32-10, Salmon et al., SC'11)
  *
- * The counter's words are {draw block, stream}, the key's the seed. */
+ * The counter consists of the draw's block number and the stream; the key is the
+ * seed. */
 #include <math.h>
 
 #include "lib/base/rng.h"
@@ -9,7 +10,7 @@ static const uint32_t MULTIPLIER[2] = { 0xD2511F53, 0xCD9E8D57 };
 static const uint32_t WEYL[2] = { 0x9E3779B9, 0xBB67AE85 };
 static const double TWO_PI = 6.283185307179586476925286766559;
 
-/* Ten rounds over the counter C with KEY. */
+/* Applies ten rounds to the counter C with KEY. */
 void rng_block(uint32_t c[4], uint64_t key)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
@@ -60,7 +61,7 @@ double rng_uniform(struct rng *r)
 
 uint64_t rng_below(struct rng *r, uint64_t n)
 {
-    /* Values at or above the largest multiple of n are drawn again. */
+    /* Draws at or above the largest multiple of n are rejected, to avoid bias. */
     uint64_t excess = (UINT64_MAX % n + 1) % n;
     uint64_t x;
 
@@ -70,7 +71,8 @@ uint64_t rng_below(struct rng *r, uint64_t n)
     return x % n;
 }
 
-/* Box and Muller (1958), the cosine alone, so that every draw is two uniforms. */
+/* The Box-Muller transform (1958) without its sine half: each draw takes two
+ * uniforms. */
 double rng_normal(struct rng *r)
 {
     double u = 1.0 - rng_uniform(r);

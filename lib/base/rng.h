@@ -1,19 +1,19 @@
 /* rng - counter-based random numbers (Philox4x32-10, Salmon et al., SC'11)
  *
- * A draw depends on (seed, stream, counter) alone, never on how many draws came
- * before it elsewhere, so results do not depend on layout or order. */
+ * A draw depends only on (seed, stream, counter), not on earlier draws elsewhere, so
+ * results do not depend on the layout or on the order of computation. */
 #ifndef LIB_BASE_RNG_H
 #define LIB_BASE_RNG_H
 
 #include <stdint.h>
 
-/* Four random words of the four at COUNTER, which they replace. */
+/* Replaces COUNTER by four random words, a function of COUNTER and SEED. */
 void rng_block(uint32_t counter[4], uint64_t seed);
 
 struct rng {
     uint64_t seed, stream, counter;
-    uint32_t block[4]; /* the present block of four words */
-    int used;          /* words of it used; 4 at the start */
+    uint32_t block[4]; /* the current block of four words */
+    int used;          /* words of the block already used; 4 at the start */
 };
 
 void rng_init(struct rng *r, uint64_t seed, uint64_t stream);

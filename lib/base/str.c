@@ -1,4 +1,4 @@
-/* str - growing strings, and numbers parsed whole or refused */
+/* str - growing strings, and strict parsing of numbers */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -41,7 +41,8 @@ char *str_steal(struct str *s)
 
 void str_addn(struct str *s, const void *bytes, size_t n)
 {
-    s->s = xgrow(s->s, &s->cap, s->len + n + 1, 1);
+    if (s->len + n >= s->cap)
+        s->s = xgrow(s->s, &s->cap, s->len + n + 1, 1);
     if (n)
         memcpy(s->s + s->len, bytes, n);
     s->len += n;

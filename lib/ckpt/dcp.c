@@ -1,8 +1,8 @@
-/* dcp - writing torch.distributed.checkpoint directories
+/* dcp - writes checkpoints of torch.distributed.checkpoint (DCP)
  *
- * Zip: APPNOTE.TXT 4.3.7 to 4.3.16; members are stored, and the raw storage begins on a
- * multiple of 64.  Pickle: protocol 2 for a tensor, 4 for the metadata, without memos,
- * which are never needed to read. */
+ * Zip: APPNOTE.TXT 4.3.7 to 4.3.16; members are not compressed, and the raw storage
+ * begins at a multiple of 64.  Pickle: protocol 2 for a tensor, 4 for the metadata.
+ * Memo opcodes are omitted, because a reader does not need them. */
 #include "lib/ckpt/dcp.h"
 
 #include <string.h>
@@ -18,9 +18,10 @@ enum {
     END_64_SIZE = 56,
     LOCATOR_64_SIZE = 20,
     END_SIZE = 22,
-    EXTRA_64_SIZE = 20, /* two sizes of eight bytes, with their head */
+    EXTRA_64_SIZE = 20, /* the zip64 extra field: two sizes of eight bytes and its
+                         * header */
     ALIGNMENT = 64,
-    PIECE = 1 << 16 /* of .metadata, written at once */
+    PIECE = 1 << 16 /* of .metadata, per write */
 };
 
 static const char PICKLE_NAME[] = "archive/data.pkl";
@@ -30,7 +31,7 @@ static const char VERSION_NAME[] = "archive/version", VERSION[] = "3\n";
 
 /* ---- types ---- */
 
-/* The older types have storages of their own; the others are kept as bytes. */
+/* Older types have typed storages; the others use bytes (UntypedStorage). */
 static const char *const storages[DTYPE_COUNT] = {
     [DTYPE_F64] = "DoubleStorage",       [DTYPE_F32] = "FloatStorage",
     [DTYPE_F16] = "HalfStorage",         [DTYPE_BF16] = "BFloat16Storage",
@@ -56,7 +57,7 @@ static void put_int(struct str *s, uint64_t v)
     } else if (v < 0x80000000) {
         str_addc(s, 'J');
         put(s, v, 4);
-    } else { /* nine bytes, so that it is never taken for negative */
+    } else { /* nine bytes, so that the sign bit is 0 */
         str_addc(s, (char)0x8a);
         put(s, 9, 1);
         put(s, v, 8);
@@ -78,7 +79,7 @@ static void put_global(struct str *s, const char *module, const char *name)
     str_addf(s, "c%s\n%s\n", module, name);
 }
 
-/* V[n] as a tuple. */
+/* Writes V[n] as a tuple. */
 static void put_tuple(struct str *s, const uint64_t *v, int n)
 {
     str_addc(s, '(');
@@ -87,7 +88,7 @@ static void put_tuple(struct str *s, const uint64_t *v, int n)
     str_addc(s, 't');
 }
 
-/* V[n], or N zeros when V is NULL, as a torch.Size. */
+/* Writes V[n], or N zeros when V is NULL, as a torch.Size. */
 static void put_size(struct str *s, const uint64_t *v, int n)
 {
     static const uint64_t zeros[64] = { 0 };
@@ -97,8 +98,9 @@ static void put_size(struct str *s, const uint64_t *v, int n)
     str_add(s, "\x85R");
 }
 
-/* torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or
- * _rebuild_tensor_v3 with the type at the end */
+/* Writes torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False,
+ * OrderedDict()), or _rebuild_tensor_v3, which has the type as an additional
+ * argument. */
 static void tensor_pickle(struct str *s, const struct dcp_item *item)
 {
     const char *storage = storages[item->dtype];
@@ -137,7 +139,7 @@ static bool is_large(uint64_t bytes)
     return bytes >= UINT32_MAX;
 }
 
-/* The head of a member of N bytes, EXTRA bytes of padding in it. */
+/* Writes the local header of a member of N bytes, with EXTRA bytes of padding in it. */
 static void put_local(struct str *s, const char *name, uint32_t crc, uint64_t n,
                       uint64_t extra)
 {
@@ -193,8 +195,9 @@ static void put_central(struct str *s, const char *name, uint32_t crc, uint64_t 
     }
 }
 
-/* Padding of the raw storage's head, which begins at AT of the file, so that its bytes
- * begin on a multiple of ALIGNMENT; a field has four bytes at least. */
+/* Padding in the header of the raw storage, which begins at AT of the file, so that the
+ * storage begins at a multiple of ALIGNMENT.  A padding field has at least four
+ * bytes. */
 static uint64_t padding(uint64_t at, uint64_t bytes)
 {
     uint64_t end =
@@ -204,7 +207,7 @@ static uint64_t padding(uint64_t at, uint64_t bytes)
     return extra && extra < 4 ? extra + ALIGNMENT : extra;
 }
 
-/* The members before the raw storage, and its head. */
+/* Writes the members before the raw storage, and its header. */
 static void put_head(struct str *s, const struct dcp_item *item)
 {
     struct str pickle = { 0 };
@@ -246,7 +249,7 @@ void dcp_item_tail(struct str *out, const struct dcp_item *item)
     put_central(out, VERSION_NAME, hash_crc32(0, VERSION, strlen(VERSION)),
                 strlen(VERSION), version);
     size = version + out->len - directory;
-    put(out, 0x06064b50, 4); /* the directory's end, in both forms */
+    put(out, 0x06064b50, 4); /* end of the directory: zip64 form, then the usual form */
     put(out, END_64_SIZE - 12, 8);
     put(out, 45, 2);
     put(out, 45, 2);
@@ -278,7 +281,7 @@ int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err)
         return err_set(err, ERR_NO, "%s: PyTorch has no type %s", item->name,
                        dtype_name(item->dtype));
     for (int k = 0; k < item->ndim; k++)
-        elements *= item->shape[k]; /* found to be in range when they were read */
+        elements *= item->shape[k]; /* no overflow: checked when they were read */
     item->offset = offset;
     item->bytes = elements * (uint64_t)dtype_bits(item->dtype) / 8;
     dcp_item_head(&s, item);
@@ -293,8 +296,8 @@ int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err)
 
 static const char METADATA[] = "torch.distributed.checkpoint.metadata";
 
-/* An object of class NAME of MODULE whose state is the dictionary that follows, up to
- * end_object. */
+/* Begins an object of class NAME of MODULE; its state is the dictionary that follows,
+ * up to end_object. */
 static void begin_object(struct str *s, const char *module, const char *name)
 {
     put_global(s, module, name);
@@ -306,7 +309,7 @@ static void end_object(struct str *s)
     str_add(s, "ub");
 }
 
-/* TensorStorageMetadata: properties, size, and one chunk. */
+/* Writes a TensorStorageMetadata: properties, size, and one chunk. */
 static void put_tensor(struct str *s, const struct dcp_item *item)
 {
     begin_object(s, METADATA, "TensorStorageMetadata");
@@ -354,7 +357,7 @@ static void put_place(struct str *s, const struct dcp_item *item)
     end_object(s);
 }
 
-/* What is written of .metadata, a piece at a time: a model may have 100,000 tensors. */
+/* Writes .metadata in pieces: a model may have 100,000 tensors. */
 struct writer {
     int fd;
     const char *path;
@@ -371,7 +374,7 @@ static int flush(struct writer *w, size_t limit, struct err *err)
     return 0;
 }
 
-/* planner_data: the path of keys to each tensor, here its name alone. */
+/* Writes an entry of planner_data: the path of keys to a tensor, here only its name. */
 static void put_path(struct str *s, const struct dcp_item *item)
 {
     put_text(s, item->name);

@@ -1,8 +1,8 @@
-/* dcp - writing torch.distributed.checkpoint directories
+/* dcp - writes checkpoints of torch.distributed.checkpoint (DCP)
  *
- * A directory has a file .metadata, a pickle that tells of every tensor its type, its
- * shape and where its chunks lie, and files of items, each what torch.save makes of one
- * tensor: a zip archive with a pickle and the raw storage.  Facts: PyTorch 2.13,
+ * A directory has .metadata, a pickle with the type, shape and chunks of every tensor,
+ * and files of items.  An item is what torch.save writes for one tensor: a zip archive
+ * with a pickle and the raw storage.  Facts: PyTorch 2.13,
  * torch/distributed/checkpoint/{metadata,filesystem}.py and torch/serialization.py. */
 #ifndef LIB_CKPT_DCP_H
 #define LIB_CKPT_DCP_H
@@ -13,7 +13,7 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 
-/* One tensor in the items' file, as one chunk. */
+/* A tensor in the file of items, stored as one chunk. */
 struct dcp_item {
     const char *name; /* borrowed */
     enum dtype dtype;
@@ -24,17 +24,17 @@ struct dcp_item {
     uint32_t crc;            /* of those bytes */
 };
 
-extern const char DCP_METADATA[], DCP_ITEMS[]; /* the names of the two files */
+extern const char DCP_METADATA[], DCP_ITEMS[]; /* names of the two files */
 
-/* Lay ITEM out (its name, type and shape are given) at OFFSET of the items' file.
- * ERR_NO when PyTorch has no such type. */
+/* Lays out ITEM (name, type and shape are set) at OFFSET of the file of items.  ERR_NO
+ * when PyTorch lacks its type. */
 MUST_CHECK int dcp_item_place(struct dcp_item *item, uint64_t offset, struct err *err);
-/* What goes before the raw storage (to item->offset), and after it: its bytes and their
- * CRC-32 are known by then. */
+/* The bytes of the archive before and after the raw storage, whose size and CRC-32 must
+ * be set for the tail. */
 void dcp_item_head(struct str *out, const struct dcp_item *item);
 void dcp_item_tail(struct str *out, const struct dcp_item *item);
 
-/* Write .metadata for N items to the open file FD; PATH is for the message. */
+/* Writes .metadata for N items to the open file FD; PATH is for messages. */
 MUST_CHECK int dcp_metadata_write(int fd, const char *path, const struct dcp_item *item,
                                   size_t n, struct err *err);
 

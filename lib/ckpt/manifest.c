@@ -1,4 +1,4 @@
-/* manifest - checkpoint.json, which makes a directory of rank files a checkpoint */
+/* manifest - checkpoint.json, the manifest of a sharded checkpoint */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,8 +20,7 @@ static const char FORMAT[] = "shardutils-checkpoint";
 static const char *const AXES[MANIFEST_AXES] = { "tp", "sp", "ep", "dp", "pp" };
 enum { TP, SP, EP, DP, PP };
 
-/* The checksum is the last member, in a fixed form, and covers what stands before
- * it. */
+/* The checksum is the last member, has a fixed form, and covers all bytes before it. */
 static const char TAIL[] = "\"crc32\":\"00000000\"}\n";
 enum { TAIL_DIGITS = 9, TAIL_LENGTH = sizeof(TAIL) - 1, FLUSH_AT = 1 << 16 };
 static const uint64_t MAX_BYTES = UINT64_C(4) << 30;
@@ -41,7 +40,7 @@ void manifest_part_coord(const int mesh[MANIFEST_AXES], int p, int coord[MANIFES
     coord[PP] = p / mesh[TP] / mesh[EP];
 }
 
-/* "FIRST-tp0-pp0LAST", "-ep0" in it when there are several. */
+/* "FIRST-tp0-pp0LAST", with "-ep0" when ep > 1. */
 static char *part_name_dup(const char *first, const int mesh[MANIFEST_AXES], int p,
                            const char *last)
 {
@@ -250,7 +249,7 @@ static int read_u64(struct reader *r, uint64_t *out, struct err *err)
     return 0;
 }
 
-/* The CRC written as the string at hand. */
+/* Parses the current string as a CRC-32. */
 static int parse_crc(struct reader *r, uint32_t *out, struct err *err)
 {
     const char *s = r->lex.text.s;
@@ -280,7 +279,7 @@ static bool key_is(const struct reader *r, const char *key)
     return !strcmp(r->lex.text.s, key);
 }
 
-/* A name that becomes a path below the checkpoint or its merged form. */
+/* Reads a name that becomes a path below the checkpoint or the merged directory. */
 static int read_name(struct reader *r, const char **out, struct err *err)
 {
     if (read_text(r, out, err) < 0)
@@ -535,7 +534,7 @@ static int read_tensor(struct reader *r, struct err *err)
     return -1;
 }
 
-/* An array of objects, each read by ITEM. */
+/* Reads an array of objects with ITEM. */
 static int read_array(struct reader *r, int (*item)(struct reader *, struct err *),
                       struct err *err)
 {
@@ -623,7 +622,7 @@ static int read_stages(struct reader *r, struct err *err)
     return -1;
 }
 
-/* A CRC-32 for each part. */
+/* Reads a CRC-32 for each shard. */
 static int read_rank_configs(struct reader *r, struct err *err)
 {
     size_t nparts = (size_t)r->m->nparts, n = 0;
@@ -653,7 +652,7 @@ static int read_config(struct reader *r, struct err *err)
     return read_text(r, &r->m->config, err);
 }
 
-/* The object WHAT as it stands. */
+/* Reads the text of the object WHAT. */
 static int read_object(struct reader *r, const char *what, const char **out,
                        struct err *err)
 {
@@ -707,7 +706,7 @@ static const struct {
     { "files", read_files },
     { "tensors", read_tensors },
     { "crc32", skip_value },
-    /* these may be missing */
+    /* optional members */
     { "pad_vocab", read_padding },
     { "keep_vocab", read_keeping },
     { "rank_configs", read_rank_configs },
@@ -767,7 +766,7 @@ static int check_checksum(const char *path, const char *text, size_t n, struct e
     return 0;
 }
 
-/* Every part has its one file, and no tensor comes twice. */
+/* Checks that every shard has exactly one file and no tensor occurs twice. */
 static int check_parts(const struct manifest *m, const char *path, struct err *err)
 {
     bool *seen = xcalloc((size_t)m->nparts, sizeof(*seen));

@@ -1,7 +1,8 @@
-/* manifest - checkpoint.json, which makes a directory of rank files a checkpoint
+/* manifest - checkpoint.json, the manifest of a sharded checkpoint
  *
- * The format is shardutils-checkpoint(5).  A part is one rank file: one point of the
- * axes tp, ep and pp (sp and dp share files), numbered (pp * EP + ep) * TP + tp. */
+ * The format is shardutils-checkpoint(5).  A part is a shard: one point of the axes tp,
+ * ep and pp, stored in one file (sp and dp are replicas and share files).  Its number
+ * is (pp * EP + ep) * TP + tp. */
 #ifndef LIB_CKPT_MANIFEST_H
 #define LIB_CKPT_MANIFEST_H
 
@@ -13,8 +14,8 @@
 #include "lib/base/pool.h"
 #include "lib/ckpt/tensor.h"
 
-/* Version 1 had cut axes segment by segment and unit by unit; version 2 has them in the
- * order of the original. */
+/* In version 1 a sharded axis was stored segment by segment and unit by unit; in
+ * version 2 in the order of the original. */
 enum { MANIFEST_VERSION = 2, MANIFEST_BY_UNIT = 1, MANIFEST_AXES = 5 };
 
 extern const char MANIFEST_NAME[]; /* "checkpoint.json" */
@@ -23,73 +24,73 @@ struct manifest_file {
     const char *name;
     uint64_t size; /* bytes */
     uint32_t crc;
-    int part; /* -1: a small file, copied as it was */
+    int part; /* shard of the file; -1: a small file, copied unchanged */
 };
 
-/* A weight file of the source, as a merge gives it back: HEADER is its safetensors
- * header. */
+/* A weight file of the original, for merging; HEADER is its safetensors header. */
 struct manifest_source {
     const char *name;
     uint64_t size;
     uint32_t crc;
     const char *header;
     size_t header_len;
-    const char *origin; /* the file of torch.save that it stands for, or NULL */
+    const char *origin; /* the file of torch.save that it replaces, or NULL */
     uint64_t origin_size;
     uint32_t origin_crc;
 };
 
-/* A logical tensor; its bytes come in the order of the source's files and data. */
+/* A global tensor, in the order of the original's files and data. */
 struct manifest_tensor {
     const char *name;
-    const char *role;        /* "weight"; else of a training's state, named as its
-                                weight is, a full stop and the role behind it */
-    const uint64_t *shape;   /* of the whole tensor */
-    const char *const *axis; /* [ndim] axis expressions; NULL for a carried tensor */
-    const uint32_t *crc;     /* [nparts] of each part's bytes */
-    const uint64_t *held;    /* bit p: part p holds some of it */
+    const char *role;        /* "weight", or the kind of training state; its name is
+                              * then the weight's, a full stop and the role */
+    const uint64_t *shape;   /* of the global tensor */
+    const char *const *axis; /* [ndim] axis expressions; NULL for a tensor that the
+                              * family does not use */
+    const uint32_t *crc;     /* [nparts] of the tensor's bytes in each shard */
+    const uint64_t *held;    /* bit p: shard p stores some of it */
     enum dtype dtype;        /* as stored */
     int ndim;
 };
 
 struct manifest {
-    int version;             /* as read; what is written has MANIFEST_VERSION */
+    int version;             /* as read; MANIFEST_VERSION is written */
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
-    int nparts;              /* rank files: tp * ep * pp */
-    const int *stages;    /* [pp] layers of each pipeline stage; NULL: dealt evenly */
-    uint64_t pad_vocab;   /* each rank has a multiple of this of rows; 0: no padding */
-    bool keep_vocab;      /* each rank has all of the vocabulary */
-    bool cast;            /* types were changed on the way here */
-    const char *training; /* JSON text: how far a training is; NULL: none.  The CRC-32s
-                             of the sources are not known then */
+    int nparts;              /* number of shard files: tp * ep * pp */
+    const int *stages;    /* [pp] layers of each pipeline stage; NULL: divided evenly */
+    uint64_t pad_vocab;   /* number that divides each rank's rows; 0: no padding */
+    bool keep_vocab;      /* each rank has the whole vocabulary */
+    bool cast;            /* types differ from the original */
+    const char *training; /* JSON text: progress of a training run, or NULL.  The
+                           * CRC-32s of the sources are then unknown */
     const char *config;   /* text of config.json */
-    const char *family;   /* the flattened family, JSON text */
+    const char *family;   /* the family with all that it inherits, JSON text */
     struct manifest_source *source;
     size_t nsources;
-    struct manifest_file *file; /* rank files by part, then the small files */
+    struct manifest_file *file; /* shard files by part, then small files */
     size_t nfiles;
     struct manifest_tensor *tensor;
     size_t ntensors;
     const uint32_t
-        *rank_config; /* [nparts] CRC-32 of the parts' config.json; NULL: none */
-    struct pool pool; /* private: holds what manifest_read made */
+        *rank_config; /* [nparts] CRC-32 of each shard's config.json; NULL: none */
+    struct pool pool; /* private: memory of manifest_read */
 };
 
-/* The name of part P's file: "rank-tp0-pp0.safetensors", "-ep0" added when ep > 1.
- * A fresh text. */
+/* The name of shard P's file: "rank-tp0-pp0.safetensors", with "-ep0" when ep > 1.  The
+ * caller frees it. */
 char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p);
-/* The directory in which it is a model of its own: "hf-tp0-pp0".  A fresh text. */
+/* Its directory as a model of its own: "hf-tp0-pp0".  The caller frees it. */
 char *manifest_config_dir_dup(const int mesh[MANIFEST_AXES], int p);
-/* Its coordinates tp, sp, ep, dp, pp, in the mesh's order. */
+/* Its coordinates along tp, sp, ep, dp, pp. */
 void manifest_part_coord(const int mesh[MANIFEST_AXES], int p,
                          int coord[MANIFEST_AXES]);
 int manifest_nparts(const int mesh[MANIFEST_AXES]);
 
-/* Write *m to the open file FD, synced; PATH is for messages. */
+/* Writes *m to the open file FD and syncs it; PATH is for messages. */
 MUST_CHECK int manifest_write(const struct manifest *m, int fd, const char *path,
                               struct err *err);
 
-/* Read PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
+/* Reads PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
  * failure *m needs no clearing. */
 MUST_CHECK int manifest_read(struct manifest *m, const char *path, struct err *err);
 MUST_CHECK int manifest_parse(struct manifest *m, const char *path, const char *text,

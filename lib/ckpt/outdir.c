@@ -1,5 +1,5 @@
-/* outdir - an output directory that appears whole, and continues where it was
- * interrupted */
+/* outdir - an output directory that appears complete or not at all, and can be
+ * continued */
 #define _GNU_SOURCE /* renameat2 */
 
 #include <errno.h>
@@ -53,8 +53,8 @@ out:
     return ret;
 }
 
-/* Whoever may write in the directory could have put there what an earlier run of ours
- * is believed to have left: a journal, or links under the names of rank files. */
+/* Anyone who may write to the directory could have forged an earlier run's journal, or
+ * placed links under the names of output files. */
 static int check_ours(const struct outdir *o, const struct stat *st, struct err *err)
 {
     const char *why = st->st_uid != geteuid()             ? "belongs to another user"
@@ -64,9 +64,8 @@ static int check_ours(const struct outdir *o, const struct stat *st, struct err 
     return why ? err_set(err, ERR_INPUT, "%s: %s; remove it", o->partial, why) : 0;
 }
 
-/* Open and lock the directory O->partial, made if need be.  It may have been finished
- * and renamed by another run between being opened and being locked; then a new one is
- * made. */
+/* Opens and locks o->partial, creating it if necessary.  Another run may finish and
+ * rename it between open and lock; then creates a new one. */
 static int lock_partial(struct outdir *o, struct err *err)
 {
     for (;;) {
@@ -118,8 +117,8 @@ static int empty_directory(const struct outdir *o, struct err *err)
     return ret;
 }
 
-/* Open what is there as NAME, which must be a file that nobody else has: ours, and
- * under this name alone.  -1 when there is none. */
+/* Opens the existing file NAME, which must be a regular file that is ours and has no
+ * other link.  Returns -1 if there is none. */
 static int open_own(const struct outdir *o, const char *name, int flags)
 {
     int fd = openat(o->dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -192,8 +191,7 @@ static int write_line(struct outdir *o, const char *line, struct err *err)
     return ret;
 }
 
-/* The text behind the line LINE at the beginning of *TEXT; false when TEXT does not
- * begin with it. */
+/* If the first line of *TEXT is LINE, advances *TEXT past it; else returns false. */
 static bool take_line(const char **text, const char *line)
 {
     size_t n = strlen(line);
@@ -204,7 +202,8 @@ static bool take_line(const char **text, const char *line)
     return true;
 }
 
-/* The journal's whole lines, a fresh text; "" when there is none of ours. */
+/* Reads the journal's complete lines into a new string; "" when there is no valid
+ * journal. */
 static int read_journal(char **text, const struct outdir *o, struct err *err)
 {
     int fd = open_own(o, JOURNAL, O_RDONLY);
@@ -222,7 +221,7 @@ static int read_journal(char **text, const struct outdir *o, struct err *err)
     if (fs_pread(fd, *text, (size_t)st.st_size, 0, o->partial, err) < 0)
         goto out;
     end = strrchr(*text, '\n');
-    *(end ? end + 1 : *text) = '\0'; /* a line that was cut short is not done */
+    *(end ? end + 1 : *text) = '\0'; /* an incomplete line is not done */
     ret = 0;
 out:
     if (fd >= 0)
@@ -230,8 +229,9 @@ out:
     return ret;
 }
 
-/* Take up the journal when its first line is IDENTITY; else start afresh.  Where the
- * second line is not STAMP, nothing is noted as done before the caller does so. */
+/* Continues the journal if its first line is IDENTITY; otherwise starts a new one.  If
+ * its second line is not STAMP, no line counts as done until the caller notes it
+ * again. */
 static int open_journal(struct outdir *o, const char *identity, const char *stamp,
                         struct err *err)
 {
@@ -321,9 +321,8 @@ int outdir_note(struct outdir *o, const char *line, struct err *err)
     return write_line(o, line, err);
 }
 
-/* Rename the partial directory to the final name; what had that name is called OLD
- * then, and where the system can exchange two names, there is no moment without either.
- */
+/* Renames the partial directory to the final name.  An existing directory there becomes
+ * OLD; where the system can exchange two names, the final name exists at all times. */
 static int put_in_place(struct outdir *o, const char *old, struct err *err)
 {
 #ifdef RENAME_EXCHANGE
@@ -366,7 +365,7 @@ int outdir_finish(struct outdir *o, struct err *err)
                 o->partial);
         goto out;
     }
-    /* what the parent directory gave, such as its group's bit, stays */
+    /* keep what the parent directory set, such as the set-group-ID bit */
     if (fchmod(o->dir, (st.st_mode & 07000) | (0777 & ~o->umask)) < 0 ||
         (fsync(o->dir) < 0 && errno != EINVAL)) {
         err_errno(err, "%s", o->partial);

@@ -1,14 +1,14 @@
-/* outdir - an output directory that appears whole, and continues where it was
- * interrupted
+/* outdir - an output directory that appears complete or not at all, and can be
+ * continued
  *
- * The files are made in NAME.partial beside NAME, which is renamed when all is written
- * and synced.  A journal in it says for whom it is made and what is done; the same
- * request made again continues it, another one starts afresh.  The directory is locked
- * while it is written.
+ * Files are written in NAME.partial beside NAME, which is renamed when everything is
+ * written and synced.  A journal in it records the request and what is done.  The same
+ * request continues it; another request starts from the beginning.  The directory is
+ * locked while it is written.
  *
- * It is made for its user alone (mode 0700); one that others own or may write is
- * refused, as what it holds would be believed.  Files are made in the open directory,
- * never by a path, and no link is followed.  The final modes are given at the end. */
+ * It has mode 0700 until the end.  A partial directory that belongs to another user, or
+ * that others may write to, is an error, because its contents would be trusted.  Files
+ * are created relative to the open directory, never by path or through a link. */
 #ifndef LIB_CKPT_OUTDIR_H
 #define LIB_CKPT_OUTDIR_H
 
@@ -19,45 +19,46 @@
 #include "lib/base/err.h"
 
 struct outdir {
-    char *path;    /* the final name */
-    char *partial; /* where files are made; for messages and for reading them */
-    int dir;       /* open, locked: PARTIAL */
+    char *path;    /* final path */
+    char *partial; /* the partial directory; for messages and for reading */
+    int dir;       /* descriptor of PARTIAL, which is locked */
     int journal;   /* open for writing */
-    char *done;    /* lines that an earlier run left; "" when it is new */
-    bool touched;  /* DONE was written under another stamp: note again what holds */
+    char *done;    /* journal lines of an earlier run; "" when there is none */
+    bool touched;  /* DONE has another stamp: the caller must check its lines and note
+                    * valid ones again */
     mode_t umask;
 };
 
-/* Begin (or continue) the output PATH for the request that IDENTITY (one line of text)
- * names; STAMP (another) tells its sources' state more narrowly.  ERR_USAGE when PATH
- * exists, unless FORCE and it is our own: a directory with a manifest or with nothing
- * but the NFILES files named in FILES.  ERR_LOCKED when another run is writing it,
- * ERR_INPUT when the unfinished directory is not safe to continue. */
+/* Begins, or continues, the output PATH.  IDENTITY, a line of text, identifies the
+ * request; STAMP, another line, identifies the exact state of its sources.  ERR_USAGE
+ * when PATH exists, unless FORCE and it is our own output: it has a manifest, or no
+ * files except the NFILES in FILES.  ERR_LOCKED when another run is writing it.
+ * ERR_INPUT when the partial directory is not safe to continue. */
 MUST_CHECK int outdir_open(struct outdir *o, const char *path, const char *identity,
                            const char *stamp, bool force, const char *const *files,
                            size_t nfiles, struct err *err);
 
-/* Take part in an output that another process has opened: files can be made in it, and
- * no more.  ERR_SYSTEM where it is not there. */
+/* Joins an output that another process has opened, only to create files in it.
+ * ERR_SYSTEM when it does not exist. */
 MUST_CHECK int outdir_join(struct outdir *o, const char *path, struct err *err);
 
-/* A fresh file NAME, for reading and writing; what had the name is removed.  Returns
- * the descriptor or -1. */
+/* Creates the file NAME, replacing any old one, for reading and writing.  Returns the
+ * descriptor or -1. */
 MUST_CHECK int outdir_create(const struct outdir *o, const char *name, struct err *err);
-/* The file NAME that an earlier run left, or a fresh one. */
+/* Opens the file NAME of an earlier run, or creates it. */
 MUST_CHECK int outdir_reopen(const struct outdir *o, const char *name, struct err *err);
-/* Give the open file FD its final mode: SOURCE's, as far as the umask lets it. */
+/* Sets the final mode of the open file FD: that of SOURCE, restricted by the umask. */
 MUST_CHECK int outdir_share(const struct outdir *o, int fd, mode_t source,
                             const char *path, struct err *err);
-/* A fresh small file of N bytes at TEXT with its final mode, synced. */
+/* Writes a small file with N bytes of TEXT, sets its final mode and syncs it. */
 MUST_CHECK int outdir_write(const struct outdir *o, const char *name, const char *text,
                             size_t n, mode_t source, struct err *err);
 
-/* Note LINE (without its line feed) as done. */
+/* Records LINE (without its line feed) as done. */
 MUST_CHECK int outdir_note(struct outdir *o, const char *line, struct err *err);
-/* All files are written and synced: give the directory its name. */
+/* Renames the directory; all files must be written and synced. */
 MUST_CHECK int outdir_finish(struct outdir *o, struct err *err);
-/* Release; what is unfinished stays to be continued. */
+/* Releases *o; an unfinished directory stays and can be continued. */
 void outdir_close(struct outdir *o);
 
 #endif

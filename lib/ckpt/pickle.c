@@ -1,4 +1,4 @@
-/* pickle - the tensors of a file that torch.save wrote */
+/* pickle - reads the tensors of a file that torch.save wrote */
 #include "lib/ckpt/pickle.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { MAX_DEPTH = 64, MAX_VISITS = 1 << 21, NAMES_LEAST = 4 << 20 };
 
 /* ---- tensors ---- */
 
-/* Is the layout row-major?  Axes of one element may have any stride. */
+/* Is the layout row-major?  An axis of size 1 may have any stride. */
 static bool is_contiguous(const struct pickled *v)
 {
     uint64_t expected = 1;
@@ -32,7 +32,7 @@ static bool is_contiguous(const struct pickled *v)
     return true;
 }
 
-/* One past the last element of the storage that the tensor touches. */
+/* Sets *end to the index after the last element of the storage that the tensor uses. */
 static bool reach(const struct pickled *v, uint64_t elements, uint64_t *end)
 {
     uint64_t last = v->tensor.first, step;
@@ -52,12 +52,12 @@ struct finder {
     struct unpickle *m;
     struct pickle *p;
     size_t cap, visits;
-    uint64_t named; /* bytes of names, as a header has them */
+    uint64_t named; /* bytes of names, as counted in a safetensors header */
     struct str name;
 };
 
-/* Names are joined from keys that a pickle may repeat without end, and kept several
- * times over: they get a part of what the reader may have. */
+/* A name joins keys that a pickle may repeat without end, and is stored several times,
+ * so names have a limit of their own within the reader's allowance. */
 static int count_name(struct finder *f, const char *name, struct err *err)
 {
     uint64_t read = unpickle_read(f->m);
@@ -107,13 +107,13 @@ static int add_tensor(struct finder *f, const struct pickled *v, struct err *err
     return 0;
 }
 
-/* Add the tensors in V, whose name so far is f->name. */
+/* Adds the tensors in V; f->name is the path so far. */
 static int find_tensors(struct finder *f, const struct pickled *v, int depth,
                         struct err *err)
 {
     size_t step = v->kind == PICKLED_DICT ? 2 : 1, len = f->name.len;
 
-    /* a long key, copied each time, is as many visits as it has stretches of 256 */
+    /* copying a long name counts as one visit per 256 bytes */
     f->visits += 1 + len / 256;
     if (f->visits > MAX_VISITS || depth > MAX_DEPTH)
         return err_set(err, ERR_INPUT,
@@ -143,7 +143,7 @@ static int find_tensors(struct finder *f, const struct pickled *v, int depth,
     return 0;
 }
 
-/* The dictionary of weights inside a training checkpoint, or ROOT itself. */
+/* The dictionary of weights inside a training checkpoint, or else ROOT. */
 static const struct pickled *find_state(const struct pickled *root)
 {
     static const char *const NAMES[] = { "state_dict", "model_state_dict", "model",
@@ -159,7 +159,7 @@ static const struct pickled *find_state(const struct pickled *root)
             for (size_t j = 1; j < v->list.n; j += 2)
                 if (v->list.v[j]->kind == PICKLED_TENSOR)
                     return v;
-            break; /* one of a name: hostile files repeat them */
+            break; /* check only the first: hostile files may repeat a key */
         }
     return root;
 }
@@ -174,9 +174,9 @@ static int collect_tensors(struct unpickle *m, const struct pickled *root,
     return ret;
 }
 
-/* ---- the two forms ---- */
+/* ---- the two formats ---- */
 
-/* The archive's data.pkl, whose folder is the prefix of all members. */
+/* Finds the archive's data.pkl; its directory is the prefix of all members. */
 static const struct zip_member *find_program(const struct zip *z)
 {
     for (size_t i = 0; i < z->n; i++) {
@@ -249,8 +249,8 @@ out:
     return ret;
 }
 
-/* The storages' bytes follow the pickle of their keys: for each the number of elements
- * (8 bytes) and the elements. */
+/* The storages' data follow the pickle with their keys: for each storage the number of
+ * elements (8 bytes) and the elements. */
 static int locate_storages(struct unpickle *m, const unsigned char *data,
                            const struct pickled *keys, struct err *err)
 {
@@ -274,8 +274,8 @@ static int locate_storages(struct unpickle *m, const unsigned char *data,
     return 0;
 }
 
-/* Magic number, protocol version, a description of the machine, the object, the
- * storages' keys: five pickles; then the storages. */
+/* The stream consists of five pickles (magic number, protocol version, description of
+ * the machine, the object, the storages' keys), then the storages. */
 static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned char *data,
                         uint64_t size, struct err *err)
 {

@@ -1,15 +1,14 @@
-/* pickle - the tensors of a file that torch.save wrote
+/* pickle - reads the tensors of a file that torch.save wrote
  *
- * Both forms are read: the zip archive and the older stream.  A pickle is a program;
- * this reader executes only what builds plain containers, storages and tensors
+ * Both formats are supported: the zip archive and the older stream.  A pickle is a
+ * program; this reader executes only what builds plain containers, storages and tensors
  * (collections.OrderedDict, torch._utils._rebuild_tensor with its versions 2 and 3, and
- * _rebuild_parameter).  A pickle that names anything else is refused, naming it, and
- * nothing in it is ever run.
+ * _rebuild_parameter).  A pickle that refers to anything else is an error that names
+ * it.
  *
- * The tensors found anywhere in the containers get the path of keys that leads to them
- * as their name, joined by dots.  When the outermost dictionary has one called
- * state_dict, model_state_dict, model or module with tensors in it, only those are
- * taken, by their names in it. */
+ * A tensor's name is the path of keys that leads to it, joined by dots.  If the
+ * outermost dictionary has an entry state_dict, model_state_dict, model or module with
+ * tensors in it, only these are read, with names relative to that entry. */
 #ifndef LIB_CKPT_PICKLE_H
 #define LIB_CKPT_PICKLE_H
 
@@ -21,15 +20,15 @@
 #include "lib/ckpt/tensor.h"
 
 struct pickle {
-    struct tensor *tensor; /* in the order of the dictionaries; shared storages give
-                              shared bytes */
+    struct tensor *tensor; /* in the order of the dictionaries; tensors that share a
+                            * storage share bytes */
     size_t n;
     uint64_t size;    /* of the file */
     struct pool pool; /* private */
 };
 
-/* Read the open file FD; PATH is for messages.  Malformed files and refused names are
- * ERR_INPUT.  On failure *p needs no clearing. */
+/* Reads the open file FD; PATH is for messages.  A malformed file or a forbidden global
+ * is ERR_INPUT.  On failure *p needs no clearing. */
 MUST_CHECK int pickle_read(struct pickle *p, int fd, const char *path, struct err *err);
 /* The same from the SIZE bytes at DATA. */
 MUST_CHECK int pickle_parse(struct pickle *p, const char *path,

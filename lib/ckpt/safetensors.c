@@ -1,4 +1,4 @@
-/* safetensors - reading and making the headers of safetensors files */
+/* safetensors - reads and writes headers of safetensors files */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int expect(struct jsonlex *lex, enum jsonlex_token token, const char *wha
     return 0;
 }
 
-/* "__metadata__": an object of strings. */
+/* Reads "__metadata__", an object of strings. */
 static int read_metadata(struct jsonlex *lex, struct err *err)
 {
     if (expect(lex, JSONLEX_OBJECT, "an object of strings", err) < 0)
@@ -54,7 +54,7 @@ static int read_metadata(struct jsonlex *lex, struct err *err)
     }
 }
 
-/* An array of at most MAX whole numbers to V; their count to *n. */
+/* Reads an array of at most MAX integers into V; *n is their number. */
 static int read_numbers(struct jsonlex *lex, uint64_t *v, int max, int *n,
                         struct err *err)
 {
@@ -79,7 +79,7 @@ static int read_numbers(struct jsonlex *lex, uint64_t *v, int max, int *n,
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_ALL = 7 };
 
-/* One field of a tensor's entry; its key is at hand. */
+/* Reads a field of a tensor's entry; the current token is its key. */
 static int read_field(struct jsonlex *lex, struct tensor *t, uint64_t *shape,
                       uint64_t offsets[2], int *seen, struct err *err)
 {
@@ -112,8 +112,8 @@ static int read_field(struct jsonlex *lex, struct tensor *t, uint64_t *shape,
     return jsonlex_next(lex, err) < 0 ? -1 : jsonlex_skip(lex, err);
 }
 
-/* One tensor's entry, its key at hand; offset and size are those of the data
- * section. */
+/* Reads a tensor's entry; the current token is its key.  Sets offset and size relative
+ * to the data section. */
 static int read_tensor(struct safetensors *st, struct jsonlex *lex, struct tensor *t,
                        struct err *err)
 {
@@ -261,7 +261,8 @@ out:
     return ret;
 }
 
-/* What a file is that begins with these bytes and is none of safetensors, or NULL. */
+/* Names the format of a file that is not safetensors, by its first bytes; NULL:
+ * unknown. */
 static const char *kind_of(const unsigned char begin[8])
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* source - a Hugging Face directory, or one file of tensors */
+/* source - reads a Hugging Face directory, or a single file of tensors */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ enum { MAX_JSON = 256 << 20, MAX_SMALL = 256 << 20, CHUNK = 1 << 20 };
 
 /* ---- the index ---- */
 
-/* What to do with an entry of the weight_map; the file's name is LEX's token. */
+/* Callback for an entry of the weight_map; LEX's token is the file's name. */
 typedef int entry_fn(void *arg, const char *tensor, struct jsonlex *lex,
                      struct err *err);
 
-/* The weight_map, its key at hand. */
+/* Walks the weight_map; the current token is its key. */
 static int walk_weight_map(struct jsonlex *lex, entry_fn *entry, void *arg,
                            struct err *err)
 {
@@ -57,7 +57,7 @@ out:
     return ret;
 }
 
-/* Call ENTRY for each tensor of the index. */
+/* Calls ENTRY for each tensor of the index. */
 static int walk_index(const char *path, const char *text, size_t n, entry_fn *entry,
                       void *arg, struct err *err)
 {
@@ -98,13 +98,12 @@ out:
 }
 
 struct name_list {
-    const char *suffix; /* of the files that the index may name */
+    const char *suffix; /* suffix that file names must have */
     char **v;
     size_t n, cap;
 };
 
-/* An index names a few files many times: a name like the one before is not kept
- * again. */
+/* Collects file names; skips a name that equals the previous one, as most do. */
 static int collect_file(void *arg, const char *tensor, struct jsonlex *lex,
                         struct err *err)
 {
@@ -202,7 +201,7 @@ static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
     return kept;
 }
 
-/* Add copies of the N tensors at T, which are those of file FILE. */
+/* Adds copies of the N tensors at T, which are in file FILE. */
 static void add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
                         size_t *cap)
 {
@@ -236,8 +235,7 @@ static int read_safetensors(struct source *s, size_t i, int fd, size_t *cap,
     return 0;
 }
 
-/* "pytorch_model-00001-of-00002.bin" is "model-00001-of-00002.safetensors" in the other
- * form. */
+/* Converts "pytorch_model-00001-of-00002.bin" to "model-00001-of-00002.safetensors". */
 static const char *safetensors_name(struct source *s, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -253,8 +251,8 @@ static const char *safetensors_name(struct source *s, const char *name)
     return kept;
 }
 
-/* The N tensors at T are those of file I: their order, and the header of its other
- * form. */
+/* Adds the N tensors at T of file I: chooses their order and makes the header of the
+ * safetensors form. */
 static int add_pickled(struct source *s, size_t i, const struct tensor *t, size_t n,
                        size_t *cap, struct err *err)
 {
@@ -265,8 +263,7 @@ static int add_pickled(struct source *s, size_t i, const struct tensor *t, size_
     int ret;
 
     safetensors_header_begin(&h, "{\"format\":\"pt\"}");
-    for (int bits = 64; bits >= 8;
-         bits /= 2) /* wide elements first, so that all are aligned */
+    for (int bits = 64; bits >= 8; bits /= 2) /* widest elements first, for alignment */
         for (size_t j = 0; j < n; j++)
             if (dtype_bits(t[j].dtype) == bits) {
                 ordered[k++] = t[j];
@@ -327,8 +324,7 @@ int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
     return ret;
 }
 
-/* By its name, or by how it begins: a zip archive, or an opcode that says a protocol.
- */
+/* Decides by the name or the first bytes: a zip archive, or the opcode PROTO. */
 static bool looks_pickled(int fd, const char *path)
 {
     unsigned char head[2] = { 0, 0 };
@@ -342,7 +338,7 @@ static bool looks_pickled(int fd, const char *path)
             (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
 }
 
-/* Read what file I, whose name and path are set, has. */
+/* Reads the tensors of file I; its name and path are set. */
 static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err)
 {
     struct source_file *f = &s->file[i];
@@ -394,8 +390,8 @@ static void set_files(struct source *s, const char *dir, char **names, size_t n)
     }
 }
 
-/* The weights of the directory: one file, or those of an index, whose text and path
- * then are *text and *index. */
+/* Finds the weights of the directory: a file, or those in an index; then *index is the
+ * index's path and *text its contents. */
 static int find_weights(struct source *s, const char *dir, char **index, char **text,
                         size_t *n, struct err *err)
 {
@@ -433,7 +429,7 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
                    dir);
 }
 
-/* Is NAME one of the small files that belong to a model? */
+/* Is NAME a small file that belongs to a model? */
 static bool is_small(const char *dir, const char *name)
 {
     static const char *const SUFFIXES[] = { ".json", ".txt", ".model", ".jinja",
@@ -444,7 +440,7 @@ static bool is_small(const char *dir, const char *name)
 
     for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
-    /* a link that leads nowhere is nothing; what a failing disk hides, reading tells */
+    /* skip broken links; report other errors when the file is read */
     if (found && strcmp(name, PICKLE_INDEX))
         found = stat(path, &st) < 0 ? errno != ENOENT
                                     : S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
@@ -506,9 +502,14 @@ out:
 
 int source_open(struct source *s, const char *path, struct err *err)
 {
-    struct source made = { .path = xstrdup(path), .single = !fs_is_dir(path) };
-    int ret = -1;
+    struct source made = { 0 };
+    bool is_dir;
+    int ret;
 
+    if (fs_find_dir(&is_dir, path, err) < 0)
+        return -1;
+    made.path = xstrdup(path);
+    made.single = !is_dir;
     if (made.single) {
         made.file = xcalloc(1, sizeof(*made.file));
         made.nfiles = 1;

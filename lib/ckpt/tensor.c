@@ -1,12 +1,12 @@
-/* tensor - what a file says of one stored tensor, and finding tensors by name */
+/* tensor - a stored tensor as its file describes it, and lookup by name */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/ckpt/tensor.h"
 
-/* Heap sort (Williams 1964): qsort has no argument for the table, and names may come in
- * an order chosen to be slow. */
+/* Heap sort (Williams 1964): qsort cannot pass the table to the comparison, and names
+ * may be in an order chosen to make it slow. */
 static void sift(const struct tensor_index *x, size_t root, size_t n)
 {
     uint32_t item = x->order[root];

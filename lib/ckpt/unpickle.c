@@ -1,4 +1,4 @@
-/* unpickle - runs a pickle that can build nothing but plain containers and tensors */
+/* unpickle - a safe unpickler: builds only plain containers and tensors */
 #include "lib/ckpt/unpickle.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ int unpickle_fail(const struct unpickle *m, struct err *err, const char *what)
 
 /* ---- values ---- */
 
-/* P with room for N values, which is counted. */
+/* Grows P to N values and counts the memory. */
 static struct pickled **grow(struct unpickle *m, struct pickled **p, size_t *cap,
                              size_t n)
 {
@@ -77,7 +77,7 @@ static void push_text(struct unpickle *m, const void *s, size_t len)
     v->text.len = len;
 }
 
-/* The top of the stack, taken off; NULL when there is none, or a mark. */
+/* Pops the top of the stack; NULL when it is empty or a mark. */
 static struct pickled *pop(struct unpickle *m)
 {
     if (!m->depth || m->stack[m->depth - 1]->kind == PICKLED_MARK)
@@ -92,7 +92,7 @@ static struct pickled *top(const struct unpickle *m)
                : NULL;
 }
 
-/* The position just above the last mark; false when there is none. */
+/* The position above the last mark; false when there is none. */
 static bool find_mark(const struct unpickle *m, size_t *at)
 {
     for (size_t i = m->depth; i-- > 0;)
@@ -125,7 +125,7 @@ bool unpickle_take(struct unpickle *m, uint64_t n, const unsigned char **bytes)
     return true;
 }
 
-/* An unsigned number of BYTES bytes. */
+/* Takes an unsigned little-endian number of BYTES bytes. */
 bool unpickle_take_number(struct unpickle *m, int bytes, uint64_t *out)
 {
     const unsigned char *p;
@@ -138,7 +138,7 @@ bool unpickle_take_number(struct unpickle *m, int bytes, uint64_t *out)
     return true;
 }
 
-/* A line without its line feed. */
+/* Takes a line without its line feed. */
 static bool take_line(struct unpickle *m, const char **line, size_t *len)
 {
     const unsigned char *end = memchr(m->p, '\n', (size_t)(m->end - m->p));
@@ -151,7 +151,7 @@ static bool take_line(struct unpickle *m, const char **line, size_t *len)
     return true;
 }
 
-/* Text whose length has LENGTH_BYTES bytes. */
+/* Pushes text preceded by its length in LENGTH_BYTES bytes. */
 static bool push_counted(struct unpickle *m, int length_bytes, bool text)
 {
     const unsigned char *p;
@@ -166,7 +166,8 @@ static bool push_counted(struct unpickle *m, int length_bytes, bool text)
     return true;
 }
 
-/* A two's complement number of N bytes; longer than 8, it is a leaf. */
+/* Pushes a two's complement number of N bytes; one longer than 8 bytes becomes a
+ * leaf. */
 static bool push_long(struct unpickle *m, uint64_t n)
 {
     const unsigned char *p;
@@ -189,7 +190,7 @@ static bool push_long(struct unpickle *m, uint64_t n)
 
 static bool memo_put(struct unpickle *m, uint64_t at)
 {
-    /* A memo grows by an opcode an entry: larger numbers are hostile. */
+    /* Each entry takes at least an opcode, so larger indices are hostile. */
     if (at > (uint64_t)(m->p - m->begin) || !top(m))
         return false;
     m->memo = grow(m, m->memo, &m->memo_cap, (size_t)at + 1);
@@ -221,7 +222,7 @@ static const struct {
     { "ComplexFloatStorage", DTYPE_C64 }, { "storage.UntypedStorage", DTYPE_U8 },
 };
 
-/* The type of storages or of elements that is called torch.NAME. */
+/* Sets *out to the type of storages or elements called torch.NAME. */
 static bool find_type(struct pickled *out, const char *name)
 {
     for (size_t i = 0; i < sizeof(storage_types) / sizeof(*storage_types); i++)
@@ -265,7 +266,7 @@ static int push_global(struct unpickle *m, const char *module, size_t module_len
     return ret;
 }
 
-/* Numbers of a tuple, none negative, to a fresh array. */
+/* Converts a tuple of nonnegative numbers to a new array. */
 static bool take_sizes(struct unpickle *m, const struct pickled *v, uint64_t **out,
                        int *n)
 {
@@ -284,13 +285,13 @@ static bool take_sizes(struct unpickle *m, const struct pickled *v, uint64_t **o
     return true;
 }
 
-/* What torch.conj and the like leave to be done when the values are used. */
+/* Does the metadata request an operation that torch delays until the values are used,
+ * such as torch.conj? */
 static bool is_lazy(const struct pickled *metadata)
 {
     size_t n = metadata->kind == PICKLED_DICT ? metadata->list.n : 0;
 
-    /* PyTorch has two such words; a long list, looked through for each tensor, is
-     * hostile */
+    /* PyTorch has two such keys; a long list, searched for each tensor, is hostile */
     if (n > MAX_METADATA)
         return true;
     for (size_t i = 0; i + 1 < n; i += 2)
@@ -300,8 +301,8 @@ static bool is_lazy(const struct pickled *metadata)
     return false;
 }
 
-/* _rebuild_tensor_v2(storage, first, size, stride, gradient, hooks[, metadata]), or
- * when TYPED _rebuild_tensor_v3(..., hooks, type[, metadata]) */
+/* Implements _rebuild_tensor_v2(storage, first, size, stride, gradient, hooks[,
+ * metadata]); when TYPED, _rebuild_tensor_v3(..., hooks, type[, metadata]). */
 static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool typed,
                            struct pickled *out)
 {
@@ -328,7 +329,7 @@ static bool rebuild_tensor(struct unpickle *m, const struct pickled *args, bool 
            nstrides == out->tensor.ndim;
 }
 
-/* OrderedDict(), or of a list of pairs. */
+/* Implements OrderedDict(), without an argument or with a list of pairs. */
 static bool make_dict(struct unpickle *m, const struct pickled *args)
 {
     struct pickled *dict = new_value(m, PICKLED_DICT);
@@ -390,8 +391,8 @@ struct pickled_storage *unpickle_storage(struct unpickle *m, const char *key)
     return s;
 }
 
-/* ("storage", type, key, location, numel[, view]): the persistent id of a storage; a
- * view is (key, first, numel) or None. */
+/* Implements the persistent id of a storage: ("storage", type, key, location, numel[,
+ * view]); view is (key, first, numel) or None. */
 static bool load_storage(struct unpickle *m)
 {
     struct pickled *id = pop(m), *const * a, *out;
@@ -428,7 +429,7 @@ static bool load_storage(struct unpickle *m)
 
 /* ---- opcodes ---- */
 
-/* Collect what is above the last mark in a fresh container. */
+/* Pops all values above the last mark into a new container. */
 static bool collect(struct unpickle *m, enum pickled_kind kind)
 {
     struct pickled *v = new_value(m, kind);
@@ -459,7 +460,7 @@ static bool collect_last(struct unpickle *m, size_t n)
     return true;
 }
 
-/* Add what is above the last mark to the container below it. */
+/* Pops all values above the last mark and adds them to the container below it. */
 static bool extend(struct unpickle *m, enum pickled_kind kind)
 {
     struct pickled *v;
@@ -539,8 +540,7 @@ static int load_global(struct unpickle *m, bool from_stack, struct err *err)
     return push_global(m, module, module_len, name, name_len, err);
 }
 
-/* Opcodes that push a number or a text, or take one; *known says whether OP is one of
- * them. */
+/* Opcodes that push or take a number or a text; *known: OP is one of them. */
 static bool run_operand(struct unpickle *m, int op, bool *known)
 {
     const unsigned char *p;
@@ -620,7 +620,7 @@ static bool run_operand(struct unpickle *m, int op, bool *known)
     }
 }
 
-/* Opcodes that work on the stack alone. */
+/* Opcodes that use only the stack. */
 static bool run_stack(struct unpickle *m, int op, bool *known)
 {
     const unsigned char *p;
@@ -694,7 +694,7 @@ static bool run_stack(struct unpickle *m, int op, bool *known)
         return memo_put(m, m->memos);
     case 'R': /* REDUCE */
         return reduce(m);
-    case 'b': /* BUILD: attributes of a dictionary, which are none of our business */
+    case 'b': /* BUILD: attributes of a dictionary, ignored */
         return pop(m) && pickled_is(top(m), PICKLED_DICT);
     case 'Q': /* BINPERSID */
         return load_storage(m);
@@ -709,7 +709,7 @@ uint64_t unpickle_read(const struct unpickle *m)
     return m->read + (m->start ? (uint64_t)(m->p - m->start) : 0);
 }
 
-/* Run the pickle at m->p up to its STOP; its value to *out. */
+/* Runs the pickle at m->p up to its STOP; *out is its value. */
 int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err)
 {
     m->depth = m->memos = 0;

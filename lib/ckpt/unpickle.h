@@ -1,10 +1,10 @@
-/* unpickle - runs a pickle that can build nothing but plain containers and tensors
+/* unpickle - a safe unpickler: builds only plain containers and tensors
  *
- * Python's pickle is a program for a machine with a stack and a memo; this is that
- * machine (protocols 0 to 5, as pickle.py describes the opcodes) with few globals
- * known to it: collections.OrderedDict, torch._utils._rebuild_tensor, its versions 2
- * and 3, and _rebuild_parameter, and the types of storages and elements.  Any other is
- * refused, naming it; none is ever called. Values live in a pool and die with
+ * A pickle is a program for a machine with a stack and a memo.  This machine implements
+ * protocols 0 to 5 (opcodes as in pickle.py) with these globals only:
+ * collections.OrderedDict, torch._utils._rebuild_tensor with its versions 2 and 3,
+ * _rebuild_parameter, and the types of storages and elements.  Any other global is an
+ * error that names it.  Nothing is ever called.  Values live in a pool until
  * unpickle_clear. */
 #ifndef LIB_CKPT_UNPICKLE_H
 #define LIB_CKPT_UNPICKLE_H
@@ -21,29 +21,28 @@ enum { UNPICKLE_BUCKETS = 1 << 12 };
 
 enum pickled_kind {
     PICKLED_MARK,
-    PICKLED_LEAF, /* None, a float, bytes: anything that is neither built upon nor a
-                     tensor */
+    PICKLED_LEAF, /* None, a float, bytes: a value without contents of interest */
     PICKLED_NUMBER,
     PICKLED_TEXT,
     PICKLED_TUPLE,
     PICKLED_LIST,
-    PICKLED_DICT, /* keys and values by turns */
+    PICKLED_DICT, /* keys and values alternate */
     PICKLED_GLOBAL,
     PICKLED_STORAGE,
     PICKLED_TENSOR
 };
 
-/* The only globals there are. */
+/* The only known globals. */
 enum pickled_global {
     PICKLED_ORDERED_DICT,
-    PICKLED_REBUILD_TENSOR, /* _rebuild_tensor_v2 and its shorter ancestor */
-    PICKLED_REBUILD_TYPED,  /* _rebuild_tensor_v3, which is told the type */
+    PICKLED_REBUILD_TENSOR, /* _rebuild_tensor and _rebuild_tensor_v2 */
+    PICKLED_REBUILD_TYPED,  /* _rebuild_tensor_v3, which has the type as an argument */
     PICKLED_REBUILD_PARAMETER,
     PICKLED_STORAGE_TYPE,
     PICKLED_ELEMENT_TYPE
 };
 
-/* Bytes of the file that tensors look into. */
+/* A storage: bytes of the file that tensors refer to. */
 struct pickled_storage {
     const char *key;
     enum dtype dtype;
@@ -71,12 +70,13 @@ struct pickled {
         } global;
         struct {
             struct pickled_storage *s;
-            uint64_t first; /* of a view, elements */
+            uint64_t first; /* of a view, in elements */
         } storage;
         struct {
             struct pickled_storage *s;
-            enum dtype dtype; /* the storage's, but where bytes are told another */
-            uint64_t first;   /* elements into the storage */
+            enum dtype
+                dtype;      /* the storage's, unless the tensor has a type of its own */
+            uint64_t first; /* elements into the storage */
             int ndim;
             uint64_t *shape, *stride;
         } tensor;
@@ -86,43 +86,43 @@ struct pickled {
 struct unpickle {
     const char *path;
     const unsigned char *begin, *p, *end;
-    const unsigned char *start; /* of the present pickle */
+    const unsigned char *start; /* of the current pickle */
     struct pickled **stack;
     size_t depth, stack_cap;
     struct pickled **memo;
     size_t memos, memo_cap;
-    struct pickled **lists; /* whose arrays are freed at the end */
+    struct pickled **lists; /* containers with arrays to be freed at the end */
     size_t nlists, lists_cap;
-    struct pickled_storage *storages[UNPICKLE_BUCKETS]; /* by the hash of their keys */
+    struct pickled_storage *storages[UNPICKLE_BUCKETS]; /* hash table by key */
     uint64_t grown;                                     /* bytes of the arrays above */
-    uint64_t read;   /* bytes of the pickles before the present one */
-    const char *why; /* what is wrong where an opcode fails, or NULL */
+    uint64_t read;                                      /* bytes of earlier pickles */
+    const char *why; /* cause of the last opcode's failure, or NULL */
     struct pool pool;
 };
 
-/* Begin with the N bytes at TEXT; PATH is for messages.  Both are borrowed. */
+/* Begins with the N bytes at TEXT; PATH is for messages.  Both are borrowed. */
 void unpickle_init(struct unpickle *m, const char *path, const unsigned char *text,
                    uint64_t n);
 void unpickle_clear(struct unpickle *m);
 
-/* Run the pickle at m->p up to its STOP, after which m->p stands; its value to *out.
- * What is malformed or refused is ERR_INPUT. */
+/* Runs the pickle at m->p up to its STOP and advances m->p past it; *out is its value.
+ * ERR_INPUT when it is malformed or refers to an unknown global. */
 MUST_CHECK int unpickle_run(struct unpickle *m, struct pickled **out, struct err *err);
 
-/* The bytes of pickles that have been read so far: what has been built of them takes no
- * more memory than mem_allowance of it, or the run fails. */
+/* Bytes of pickles read so far.  Memory of the values is limited to mem_allowance of
+ * it. */
 uint64_t unpickle_read(const struct unpickle *m);
 
-/* ERR_INPUT that tells the present byte and WHAT is wrong there. */
+/* Sets ERR_INPUT with the current offset and WHAT; returns -1. */
 int unpickle_fail(const struct unpickle *m, struct err *err, const char *what);
 
 struct pickled_storage *unpickle_storage(struct unpickle *m,
                                          const char *key); /* or NULL */
-/* Is V (which may be NULL) of that kind, that text? */
+/* Has V (which may be NULL) this kind, this text? */
 bool pickled_is(const struct pickled *v, enum pickled_kind kind);
 bool pickled_text_is(const struct pickled *v, const char *s);
 
-/* The next N bytes, or the next number of BYTES bytes; false when there are fewer. */
+/* Take the next N bytes, or a number of BYTES bytes; false at the end of the input. */
 bool unpickle_take(struct unpickle *m, uint64_t n, const unsigned char **bytes);
 bool unpickle_take_number(struct unpickle *m, int bytes, uint64_t *out);
 

@@ -1,4 +1,4 @@
-/* zip - finding the stored members of a zip archive */
+/* zip - locates the uncompressed members of a zip archive */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ struct archive {
     uint64_t size;
 };
 
-/* Are N bytes at OFFSET inside the archive? */
+/* Is the range of N bytes at OFFSET inside the archive? */
 static bool inside(const struct archive *a, uint64_t offset, uint64_t n)
 {
     return offset <= a->size && n <= a->size - offset;
@@ -47,7 +47,7 @@ static int malformed(const struct archive *a, const char *what, struct err *err)
     return err_set(err, ERR_INPUT, "%s: bad zip archive: %s", a->path, what);
 }
 
-/* Where the directory begins and how many members it has. */
+/* Finds the directory's offset and the number of members. */
 static int find_directory(const struct archive *a, uint64_t *offset, uint64_t *count,
                           struct err *err)
 {
@@ -74,7 +74,7 @@ static int find_directory(const struct archive *a, uint64_t *offset, uint64_t *c
     return 0;
 }
 
-/* Sizes and offset that do not fit their 32 bits stand in an extra field, in this
+/* Reads sizes and offset that do not fit 32 bits from the zip64 extra field, in this
  * order. */
 static bool read_extra(const unsigned char *p, size_t n, uint64_t *size,
                        uint64_t *packed, uint64_t *offset)
@@ -106,7 +106,7 @@ static bool read_extra(const unsigned char *p, size_t n, uint64_t *size,
     return true;
 }
 
-/* The member whose entry is at *at, which moves to the next one. */
+/* Reads the member whose entry is at *at, and advances *at. */
 static int read_member(const struct archive *a, struct zip *z, uint64_t *at,
                        struct zip_member *m, struct err *err)
 {

@@ -1,7 +1,7 @@
-/* zip - finding the stored members of a zip archive
+/* zip - locates the uncompressed members of a zip archive
  *
- * PyTorch keeps its tensors uncompressed in a zip archive (APPNOTE.TXT 6.3, zip64
- * included); only such members are known here, others are listed with stored false. */
+ * PyTorch stores tensors uncompressed in a zip archive (APPNOTE.TXT 6.3, including
+ * zip64).  Other members are listed with stored false. */
 #ifndef LIB_CKPT_ZIP_H
 #define LIB_CKPT_ZIP_H
 
@@ -25,8 +25,8 @@ struct zip {
     struct pool pool; /* private */
 };
 
-/* Read the directory of the archive in the SIZE bytes at DATA.  PATH is for messages;
- * ERR_INPUT when malformed. On failure *z needs no clearing. */
+/* Reads the directory of the archive in the SIZE bytes at DATA.  PATH is for messages;
+ * ERR_INPUT when malformed.  On failure *z needs no clearing. */
 MUST_CHECK int zip_read(struct zip *z, const char *path, const unsigned char *data,
                         uint64_t size, struct err *err);
 const struct zip_member *zip_find(const struct zip *z, const char *name);

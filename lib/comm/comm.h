@@ -20,6 +20,7 @@
 #ifndef LIB_COMM_COMM_H
 #define LIB_COMM_COMM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -133,9 +134,15 @@ struct comm *comm_self_open(void);
  * must be made before they are forked, and nothing is left when they are gone. */
 struct shm;
 MUST_CHECK int shm_open_group(struct shm **out, int nranks, struct err *err);
-void shm_close_group(struct shm *s);
+/* The same for independent processes of one user: each calls this with its RANK and a
+ * common NAME of less than 80 bytes.  Fails after LIMIT_S seconds of waiting for
+ * another rank; 0: without limit. */
+MUST_CHECK int shm_meet(struct shm **out, const char *name, int rank, int nranks,
+                        int limit_s, struct err *err);
+void shm_close_group(struct shm *s); /* NULL is allowed */
 /* End all waits of all ranks. */
 void shm_abort(struct shm *s);
+bool shm_is_aborted(const struct shm *s);
 /* Rank RANK's end; in its process. */
 struct comm *comm_shm_open(struct shm *s, int rank);
 

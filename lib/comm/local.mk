@@ -5,4 +5,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-self.c \
     %D%/comm-shm.c \
     %D%/comm.c %D%/comm.h \
+    %D%/meet.c \
     %D%/shm.c %D%/shm.h

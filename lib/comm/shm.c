@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/spin.h"
 
 enum {
+    LOOKS = 2000,         /* before giving up the processor */
+    YIELDS = 50,          /* turns given to others before sleeping */
     RING_LEAST = 1 << 18, /* bytes */
     RING_MOST = 1 << 24,
     RINGS_ALL = 1 << 28, /* of all rings, where they may be above the least */
-    SPINS = 2000,        /* looks before giving up the processor */
-    YIELDS = 50,         /* turns given to others before sleeping */
     SLEEP_NS = 50000000, /* a sleeper looks for an abort this often */
     NAP_NS = 500000,     /* and one with bytes to send moves them on this often */
 };
@@ -68,19 +69,27 @@ static bool layout(struct shm *s, int nranks)
            mem_add(&s->bytes, s->bytes, bytes);
 }
 
-int shm_open_group(struct shm **out, int nranks, struct err *err)
+int shm_map_group(struct shm **out, int fd, bool first, int nranks, struct err *err)
 {
     struct shm plan = { 0 }, *s;
+    int how = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
 
     if (!layout(&plan, nranks))
         return err_set(err, ERR_SYSTEM, "shared memory for %d ranks overflows", nranks);
-    s = mmap(NULL, plan.bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fd >= 0 && first && ftruncate(fd, (off_t)plan.bytes) < 0)
+        return err_errno(err, "shared memory for %d ranks", nranks);
+    s = mmap(NULL, plan.bytes, PROT_READ | PROT_WRITE, how, fd, 0);
     if (s == MAP_FAILED)
         return err_errno(err, "shared memory for %d ranks", nranks);
-    *s = plan;
+    if (first)
+        *s = plan;
     *out = s;
     return 0;
+}
+
+int shm_open_group(struct shm **out, int nranks, struct err *err)
+{
+    return shm_map_group(out, -1, true, nranks, err);
 }
 
 void shm_close_group(struct shm *s)
@@ -118,6 +127,11 @@ void shm_raise(struct post *p, uint32_t count)
     atomic_store(&p->count, count);
     if (atomic_load(&p->sleepers))
         wake(&p->count);
+}
+
+bool shm_is_aborted(const struct shm *s)
+{
+    return atomic_load(&s->aborted);
 }
 
 void shm_abort(struct shm *s)
@@ -179,13 +193,6 @@ void shm_push(struct end *e)
 
 /* ---- waiting ---- */
 
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void move_on(struct end *e)
 {
     shm_push(e);
@@ -196,16 +203,8 @@ static void move_on(struct end *e)
 int shm_wait(struct end *e, struct post *p, bool (*ready)(const void *arg),
              const void *arg, struct err *err)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (ready(arg))
-            return 0;
-        pause_briefly();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (ready(arg))
-            return 0;
-        sched_yield();
-    }
+    if (spin_until(LOOKS, YIELDS, ready, arg))
+        return 0;
     while (!ready(arg)) {
         uint32_t seen = atomic_load(&p->count);
         struct timespec nap = { .tv_nsec = SLEEP_NS };

@@ -41,6 +41,11 @@ struct end {
     struct shm_comm *groups;
 };
 
+/* Maps the memory of a group from FD, or anonymous memory if FD is -1; FIRST: and
+ * initialises it. */
+MUST_CHECK int shm_map_group(struct shm **out, int fd, bool first, int nranks,
+                             struct err *err);
+
 /* The counter of rank RANK (of the end's numbering, as everywhere here) on BOARD. */
 struct post *shm_post(struct shm *s, int board, int rank);
 /* Its slots, char[SHM_DEPTH][SHM_SLOT]. */

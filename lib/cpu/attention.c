@@ -14,8 +14,9 @@
 #include "lib/cpu/vec.h"
 
 enum {
-    BLOCK = 64,  /* queries */
-    STRETCH = 48 /* keys that one query's heads read before the next */
+    BLOCK = 64,   /* queries */
+    STRETCH = 48, /* keys that one query's heads read before the next, at most WIDE */
+    WIDE = 64     /* keys of a cache in another type that are f32 at a time */
 };
 
 /* Scale the scores, cap them unless CAP is 0, and return the largest. */
@@ -102,6 +103,7 @@ struct job {
     float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
     int64_t least; /* key - query of the first of the distances */
     size_t distances;
+    float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
 };
 
 /* The keys that the query at POSITION sees: from *first to *end, which may be no more
@@ -273,10 +275,72 @@ static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_
     return high > low ? high - low : 0;
 }
 
+/* WIDE's part of THREAD. */
+static float *wide_of(const struct job *j, int thread)
+{
+    size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
+
+    return j->wide
+               ? j->wide + (size_t)thread * WIDE * (dim > value_dim ? dim : value_dim)
+               : NULL;
+}
+
+/* DIM columns from FIRST on of N rows from ROW on of the cache P, to Y. */
+static void widen_rows(float *y, const struct buffer *p, size_t row, size_t n,
+                       size_t first, size_t dim)
+{
+    uint64_t bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
+
+    for (size_t i = 0; i < n; i++)
+        cpu_cached(y + i * dim, (const char *)p->data + (row + i) * bytes, first, dim,
+                   p);
+}
+
+/* The scores at SCORE, N to a query, of ROWS queries with the SOME keys in ROW and
+ * after. */
+static void score_keys(const struct job *j, float *score, size_t n, const float *q,
+                       size_t rows, size_t row, size_t some, size_t kv, float *wide)
+{
+    size_t dim = j->inst->attention.head_dim;
+
+    if (!j->step->cached_k) {
+        cpu_dots(score, n, q, j->q_stride, rows,
+                 j->step->k + row * j->k_stride + kv * dim, j->k_stride, some, dim);
+        return;
+    }
+    for (size_t i = 0; i < some; i += WIDE) {
+        size_t m = some - i < WIDE ? some - i : WIDE;
+
+        widen_rows(wide, j->step->cached_k, row + i, m, kv * dim, dim);
+        cpu_dots(score + i, n, q, j->q_stride, rows, wide, dim, m, dim);
+    }
+}
+
+/* Y of ROWS queries plus the SOME values in ROW and after by their weights. */
+static void add_values(const struct job *j, float *y, const float *score, size_t n,
+                       size_t rows, size_t row, size_t some, size_t kv, float *wide)
+{
+    size_t first = kv * j->inst->attention.value_cols;
+    size_t dim = j->inst->attention.value_dim;
+
+    if (!j->step->cached_v) {
+        cpu_add_weighted(y, j->y_stride, score, n, rows,
+                         j->step->v + row * j->v_stride + first, j->v_stride, dim,
+                         some);
+        return;
+    }
+    for (size_t i = 0; i < some; i += WIDE) {
+        size_t m = some - i < WIDE ? some - i : WIDE;
+
+        widen_rows(wide, j->step->cached_v, row + i, m, first, dim);
+        cpu_add_weighted(y, j->y_stride, score + i, n, rows, wide, dim, dim, m);
+    }
+}
+
 /* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
  * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
 static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score, size_t *first_key)
+                    size_t kv, float *score, float *wide, size_t *first_key)
 {
     size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
@@ -300,11 +364,8 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         size_t key, some = keys_in(&j->run[r], low, high, &key);
 
         if (some)
-            cpu_dots(score + (key - low), n, j->q + row * j->q_stride + head * dim,
-                     j->q_stride, rows,
-                     j->step->k + (j->run[r].row + key - j->run[r].key) * j->k_stride +
-                         kv * dim,
-                     j->k_stride, some, dim);
+            score_keys(j, score + (key - low), n, j->q + row * j->q_stride + head * dim,
+                       rows, j->run[r].row + key - j->run[r].key, some, kv, wide);
     }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -339,10 +400,10 @@ static void drop(const struct job *j, size_t row, size_t rows, size_t head,
 
 /* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score)
+                    size_t kv, float *score, float *wide)
 {
     size_t value_dim = j->inst->attention.value_dim, low = 0;
-    size_t n = weigh(j, row, rows, head, kv, score, &low);
+    size_t n = weigh(j, row, rows, head, kv, score, wide, &low);
     float *y = j->y + row * j->y_stride + head * value_dim;
 
     drop(j, row, rows, head, score, low, n);
@@ -352,11 +413,8 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
         size_t key, some = keys_in(&j->run[r], low, low + n, &key);
 
         if (some)
-            cpu_add_weighted(y, j->y_stride, score + (key - low), n, rows,
-                             j->step->v +
-                                 (j->run[r].row + key - j->run[r].key) * j->v_stride +
-                                 kv * j->inst->attention.value_cols,
-                             j->v_stride, value_dim, some);
+            add_values(j, y, score + (key - low), n, rows,
+                       j->run[r].row + key - j->run[r].key, some, kv, wide);
     }
 }
 
@@ -370,7 +428,7 @@ static void some_queries(void *arg, size_t task, int thread)
     size_t kv = head / (heads / j->inst->attention.kv_heads);
     float *score = j->score + (size_t)thread * j->block * j->step->keys;
 
-    queries(j, row, rows, head, kv, score);
+    queries(j, row, rows, head, kv, score, wide_of(j, thread));
 }
 
 /* ---- one query ---- */
@@ -432,20 +490,43 @@ static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t
     return 0;
 }
 
-/* Fetch BYTES of the N rows at P, STRIDE bytes after each other. */
-static void fetch(const float *p, size_t stride, size_t n, size_t bytes)
+/* Keys or values of a query alone: in P, STRIDE between rows, or in CACHED. */
+struct kept {
+    const float *p;
+    size_t stride;
+    const struct buffer *cached; /* or NULL */
+    float *wide;                 /* room for a stretch's columns of a head */
+};
+
+/* DIM columns from FIRST on of N rows from ROW on, *stride between them. */
+static const float *kept_rows(const struct kept *from, size_t row, size_t n,
+                              size_t first, size_t dim, size_t *stride)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < bytes; k += 64)
-            __builtin_prefetch((const char *)p + i * stride + k, 0, 2);
+    if (from->cached) {
+        widen_rows(from->wide, from->cached, row, n, first, dim);
+        *stride = dim;
+        return from->wide;
+    }
+    *stride = from->stride;
+    return from->p + row * from->stride + first;
+}
+
+/* Fetch them. */
+static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
+                  size_t dim)
+{
+    for (size_t i = 0; i < n && !from->cached; i++)
+        for (size_t k = 0; k < dim; k += VEC)
+            __builtin_prefetch(from->p + (row + i) * from->stride + first + k, 0, 2);
 }
 
 /* SCORE[heads of S], each a key's dot product with the query: stretch after stretch
  * of keys for all of the heads, so that memory is read about in order, and each KV head
  * once for all that share it.  The next stretch is fetched meanwhile. */
 static void score_alone(const struct job *j, const struct portion *s, struct walk w,
-                        float *score)
+                        float *score, float *wide)
 {
+    const struct kept keys = { j->step->k, j->k_stride, j->step->cached_k, wide };
     size_t dim = j->inst->attention.head_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
@@ -455,13 +536,13 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
         for (size_t kv = 0; kv < s->kvs; kv++) {
-            const float *k = j->step->k + (s->kv + kv) * dim;
+            size_t first = (s->kv + kv) * dim, apart;
+            const float *k = kept_rows(&keys, row, some, first, dim, &apart);
 
-            fetch(k + next_row * j->k_stride, j->k_stride * sizeof(*k), next,
-                  dim * sizeof(*k));
+            fetch(&keys, next_row, next, first, dim);
             cpu_dots(score + kv * s->heads * stride + (key - w.low), stride,
-                     j->q + (s->head + kv * group) * dim, dim, s->heads,
-                     k + row * j->k_stride, j->k_stride, some, dim);
+                     j->q + (s->head + kv * group) * dim, dim, s->heads, k, apart, some,
+                     dim);
         }
         some = next;
         key = next_key;
@@ -471,8 +552,9 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
 
 /* y of the heads of S += the values by their weights, likewise. */
 static void add_alone(const struct job *j, const struct portion *s, struct walk w,
-                      const float *score)
+                      const float *score, float *wide)
 {
+    const struct kept values = { j->step->v, j->v_stride, j->step->cached_v, wide };
     size_t dim = j->inst->attention.value_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
@@ -482,13 +564,13 @@ static void add_alone(const struct job *j, const struct portion *s, struct walk 
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
         for (size_t kv = 0; kv < s->kvs; kv++) {
-            const float *v = j->step->v + (s->kv + kv) * j->inst->attention.value_cols;
+            size_t first = (s->kv + kv) * j->inst->attention.value_cols, apart;
+            const float *v = kept_rows(&values, row, some, first, dim, &apart);
 
-            fetch(v + next_row * j->v_stride, j->v_stride * sizeof(*v), next,
-                  dim * sizeof(*v));
+            fetch(&values, next_row, next, first, dim);
             cpu_add_weighted(j->y + (s->head + kv * group) * dim, dim,
                              score + kv * s->heads * stride + (key - w.low), stride,
-                             s->heads, v + row * j->v_stride, j->v_stride, dim, some);
+                             s->heads, v, apart, dim, some);
         }
         some = next;
         key = next_key;
@@ -512,7 +594,7 @@ static void one_query(void *arg, size_t task, int thread)
     w.key = w.low;
     n = w.high > w.low ? w.high - w.low : 0;
     if (n)
-        score_alone(j, &s, w, score);
+        score_alone(j, &s, w, score, wide_of(j, thread));
     for (size_t kv = 0; kv < s.kvs; kv++)
         for (size_t i = 0; i < s.heads; i++) {
             size_t head = s.head + kv * group + i;
@@ -530,7 +612,7 @@ static void one_query(void *arg, size_t task, int thread)
             drop(j, 0, 1, head, own, w.low, n);
         }
     if (n)
-        add_alone(j, &s, w, score);
+        add_alone(j, &s, w, score, wide_of(j, thread));
 }
 
 /* Share out the heads of one query over THREADS. */
@@ -601,6 +683,15 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                   "attention scores", err);
     if (!j.score)
         goto out;
+    if (step->cached_k || step->cached_v) {
+        size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
+
+        j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
+                               (dim > value_dim ? dim : value_dim) * sizeof(float),
+                           "keys and values", err);
+        if (!j.wide)
+            goto out;
+    }
     if (step->rows == 1)
         cpu_parallel(d, portions(&j), one_query, &j);
     else
@@ -609,6 +700,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 out:
     free(j.run);
     free(j.score);
+    free(j.wide);
     free(j.bias);
     free(j.sink);
     return ret;
@@ -662,7 +754,7 @@ static void head_back(void *arg, size_t head, int thread)
     memset(own, 0, keys * both * sizeof(*own));
     for (size_t row = 0; row < j->step->rows; row += BLOCK) {
         size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
-        size_t low = 0, n = weigh(j, row, rows, head, kv, p, &low);
+        size_t low = 0, n = weigh(j, row, rows, head, kv, p, NULL, &low);
         const float *k = j->step->k + low * j->k_stride + kv * dim;
         const float *v =
             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;

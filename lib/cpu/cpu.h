@@ -81,14 +81,22 @@ struct attention_step {
     size_t keys, first_key; /* keys and values, and the position of the first */
     size_t key_row;         /* its row in K and V, or counted over the blocks */
     const float *k, *v;     /* [row][kv_heads*head_dim], [row][kv_heads*value_cols] */
-    const int32_t *block;   /* numbers of the blocks of k and v, or NULL */
-    size_t block_rows;      /* of each */
+    /* [row] of a cache in another type than f32, which K and V are then not; or NULL */
+    const struct buffer *cached_k, *cached_v;
+    const int32_t *block;       /* numbers of the blocks of k and v, or NULL */
+    size_t block_rows;          /* of each */
     const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
     const struct matrix *sinks; /* [heads], or NULL; see struct inst */
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: their numbers, where weights are dropped */
     uint64_t seed;
 };
+/* A row of the cache P, at TO, of X [P->cols]. */
+void cpu_cache_row(void *to, const float *x, const struct buffer *p);
+/* Y [N] = the columns from FIRST on of that row. */
+void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
+                const struct buffer *p);
+
 /* softmax(scale * q k^T, masked) v; 0 where no key is seen.  Fails only for want of
  * memory. */
 MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,

@@ -371,16 +371,21 @@ static size_t block_row(const struct ranges *r, const struct range *one, size_t 
 static int kernel_keep(struct device *d, const struct call *c, struct err *err)
 {
     size_t cols = c->x[0].cols;
+    struct buffer pool = c->y;
+    uint64_t bytes;
 
     (void)d;
     (void)err;
+    pool.cols = cols;
+    bytes = layout_cached_bytes(pool.dtype, cols, pool.width);
     for (size_t i = 0; i < c->range.n; i++) {
         const struct range *r = &c->range.v[i];
 
         for (int32_t k = 0; k < r->rows; k++)
-            memcpy(result(c) +
-                       block_row(&c->range, r, (size_t)(r->write_row + k)) * cols,
-                   source(c, 0) + (size_t)(r->row + k) * cols, cols * sizeof(float));
+            cpu_cache_row((char *)c->y.data +
+                              block_row(&c->range, r, (size_t)(r->write_row + k)) *
+                                  bytes,
+                          source(c, 0) + (size_t)(r->row + k) * cols, &pool);
     }
     return 0;
 }
@@ -388,6 +393,7 @@ static int kernel_keep(struct device *d, const struct call *c, struct err *err)
 static int kernel_cache_read(struct device *d, const struct call *c, struct err *err)
 {
     size_t cols = c->x[0].cols;
+    uint64_t bytes = layout_cached_bytes(c->x[0].dtype, cols, c->x[0].width);
     float *to = result(c);
 
     (void)d;
@@ -396,12 +402,18 @@ static int kernel_cache_read(struct device *d, const struct call *c, struct err 
         const struct range *r = &c->range.v[i];
 
         for (int32_t k = 0; k < r->keys; k++, to += cols)
-            memcpy(to,
-                   source(c, 0) +
-                       block_row(&c->range, r, (size_t)(r->key_row + k)) * cols,
-                   cols * sizeof(float));
+            cpu_cached(to,
+                       (const char *)c->x[0].data +
+                           block_row(&c->range, r, (size_t)(r->key_row + k)) * bytes,
+                       0, cols, &c->x[0]);
     }
     return 0;
+}
+
+/* Is B a cache in another type than f32? */
+static bool is_narrow(const struct buffer *b)
+{
+    return b->dtype == DTYPE_BF16 || b->dtype == DTYPE_I8;
 }
 
 static int kernel_attention(struct device *d, const struct call *c, struct err *err)
@@ -429,6 +441,10 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
             step.block = c->range.block + r->block;
             step.block_rows = c->range.block_rows;
         }
+        if (is_narrow(&c->x[1]))
+            step.cached_k = &c->x[1];
+        if (is_narrow(&c->x[2]))
+            step.cached_v = &c->x[2];
         if (c->lse)
             step.lse = c->lse + (size_t)r->row * inst->attention.heads;
         if (cpu_attention(d, result(c) + (size_t)r->row * c->y.cols,

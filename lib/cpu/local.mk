@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
     %D%/backend.c \
+    %D%/cached.c \
     %D%/cpu.h \
     %D%/dropout.c \
     %D%/elementwise.c \

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/spin.h"
 #include "lib/cpu/cpu.h"
 
 #ifdef _OPENMP
@@ -22,7 +23,7 @@
 #endif
 
 enum {
-    SPINS = 4000, /* looks before giving up the processor */
+    LOOKS = 4000, /* before giving up the processor */
     YIELDS = 20,  /* turns given to others before sleeping */
 };
 
@@ -55,27 +56,26 @@ static void alone(void)
 #endif
 }
 
-static inline void pause_briefly(void)
+struct change {
+    _Atomic uint32_t *word;
+    uint32_t seen;
+};
+
+static bool has_changed(const void *arg)
 {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    const struct change *c = arg;
+
+    return atomic_load_explicit(c->word, memory_order_acquire) != c->seen;
 }
 
 /* Wait until *word is no longer SEEN. */
 static void wait_while(_Atomic uint32_t *word, uint32_t seen,
                        _Atomic uint32_t *sleepers)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return;
-        pause_briefly();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return;
-        sched_yield();
-    }
+    const struct change change = { word, seen };
+
+    if (spin_until(LOOKS, YIELDS, has_changed, &change))
+        return;
     while (atomic_load(word) == seen) {
         if (!sleepers) {
             sched_yield();

@@ -1,4 +1,4 @@
-/* layout - what lies in device memory beside values, as C and CUDA both read it */
+/* layout - structures in device memory, shared by C and CUDA */
 #ifndef LIB_DEVICE_LAYOUT_H
 #define LIB_DEVICE_LAYOUT_H
 
@@ -14,28 +14,44 @@ struct matrix {
     uint64_t rows, cols;
 };
 
-/* Some queries of one sequence, the keys that they attend to, and where their own keys
- * are appended.  Keys follow each other in position; in a cache they lie in blocks. */
+/* Bytes of a row of COLS numbers in the KV cache: f32, bf16, or (I8) bytes after one
+ * f32 scale per WIDTH columns.  Rows begin at multiples of 4 bytes. */
+static inline uint64_t layout_cached_bytes(enum dtype dtype, uint64_t cols,
+                                           uint64_t width)
+{
+    uint64_t bytes = dtype == DTYPE_I8     ? cols + cols / width * sizeof(float)
+                     : dtype == DTYPE_BF16 ? cols * sizeof(uint16_t)
+                                           : cols * sizeof(float);
+
+    return (bytes + 3) / 4 * 4;
+}
+
+/* A run of queries of one sequence, the keys that they attend to, and where their own
+ * keys are appended in the KV cache.  Keys have consecutive positions; in the cache
+ * they lie in blocks. */
 struct range {
     int32_t row, rows; /* of the queries in their buffer */
     int32_t start;     /* position of the first query */
     int32_t keys;
     int32_t first_key; /* position of the first key */
-    int32_t key_row;   /* its row: of the buffer, or counted over the blocks */
-    int32_t write_row; /* row of the cache where the rows go, counted over the blocks */
-    int32_t block;     /* index into step_view.block of the first block; -1: a buffer */
+    int32_t key_row;   /* row of the first key in the buffer, or in the sequence's list
+                        * of cache blocks */
+    int32_t write_row; /* row of the cache where the new keys are written, counted the
+                        * same way */
+    int32_t block;     /* index into ranges.block of the sequence's first block; -1: the
+                        * keys are in a buffer */
 };
 
-/* Ranges of a step, in device memory. */
+/* The ranges of a step; the arrays are in device memory. */
 struct ranges {
     const struct range *v;
     size_t n;
-    const int32_t *block;        /* numbers of blocks */
-    size_t block_rows;           /* of a block */
-    size_t most_rows, most_keys; /* of one range */
+    const int32_t *block;        /* block tables: indices of cache blocks */
+    size_t block_rows;           /* rows of a block */
+    size_t most_rows, most_keys; /* largest of any range */
 };
 
-/* How a sequence's next token is drawn. */
+/* Sampling parameters of a sequence's next token. */
 struct draw {
     double temperature, top_p;
     uint64_t top_k; /* 0: all */

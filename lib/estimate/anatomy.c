@@ -1,16 +1,16 @@
-/* anatomy - what one rank holds and makes of a model, unit by unit
+/* anatomy - the per-layer cost model of one rank
  *
- * Which values the backward pass reads is a column of the table of operations (saved):
- * a product reads its input where its weight is trained, a product of two values both,
- * an activation and a norm their input (ReLU, tanh and the sigmoid their result),
- * attention q, k, v and its result (Dao 2023) or the scores; sums, rotations and
- * scalings read nothing.  For a GPT block this gives the 34 bytes per element of
- * Korthikanti et al. 2022, equation 1.
+ * The column "saved" of the table of operations says which values the backward pass
+ * reads: a product its input if its weight is trained; an elementwise product both
+ * factors; activations and norms their input (ReLU, tanh and sigmoid their result);
+ * attention q, k, v and its result (Dao 2023) or its scores; sums, rotations and
+ * scalings nothing.  For a GPT block this gives the 34 bytes per element of Korthikanti
+ * et al. 2022, equation 1.
  *
- * PyTorch, where each operation is run by itself, makes some of several, which keep
- * copies (struct op_torch): an RMS norm its input in f32 and what the weight
- * multiplies; an approximate GELU three values more.  A segment there is a view, which
- * keeps all of its value. */
+ * PyTorch in eager mode runs some operations as several, which save copies (struct
+ * op_torch): an RMS norm saves its input in f32 and the normalized value; an
+ * approximate GELU saves three more values.  A segment is a view there and keeps all of
+ * its value alive. */
 #include "lib/estimate/anatomy.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "lib/estimate/backward.h"
 #include "lib/reshard/outline.h"
 
-/* How a tensor takes part in training. */
+/* How a tensor takes part in training: with a gradient, with LoRA adapters, or not. */
 enum training { TRAINED, ADAPTED, FROZEN };
 
 struct builder {
@@ -31,14 +31,14 @@ struct builder {
     enum training *training; /* [ntensors] */
     const struct anatomy_options *opt;
     struct values values;
-    int at;        /* the instruction that is read */
-    bool *crossed; /* [nvalues]: counted as a border */
-    int products;  /* of the unit, so far */
-    bool *spared;  /* [nvalues]: is among its sparse */
-    int *cache_of; /* [nvalues]: index in its unit's caches, or -1 */
+    int at;        /* index of the current instruction */
+    bool *crossed; /* [nvalues]: counted in unit_kept.border */
+    int products;  /* number of products of the unit so far */
+    bool *spared;  /* [nvalues]: selective recomputation saves it (unit.sparse) */
+    int *cache_of; /* [nvalues]: index in its unit's cache, or -1 */
 };
 
-/* ---- names of tensors ---- */
+/* True if the N bytes at NAME are T's key, its name, or the name of its module. */
 
 /* Is NAME (N bytes) the family's word for T, its name, or the module that has it? */
 static bool is_called(const struct model_tensor *t, const char *name, size_t n)
@@ -53,7 +53,7 @@ static bool is_called(const struct model_tensor *t, const char *name, size_t n)
     return end && (size_t)(end - begin) == n && !memcmp(begin, name, n);
 }
 
-/* Set the training of every tensor that LIST names; LoRA adapts matrices alone. */
+/* Sets the training of every tensor that LIST names; LoRA adapts only matrices. */
 static int mark_named(struct builder *b, const char *option, const char *list,
                       enum training training, struct err *err)
 {
@@ -94,7 +94,7 @@ static int find_training(struct builder *b, const struct anatomy_options *opt,
     return 0;
 }
 
-/* ---- weights ---- */
+/* True for a tensor of one expert, or one whose first axis counts the experts. */
 
 /* Of one expert, or of all, which are its first axis. */
 static bool is_of_experts(const struct model *m, const struct model_tensor *t)
@@ -124,7 +124,8 @@ static struct common *find_common(struct anatomy *a, uint64_t read_by,
     return &a->common[a->ncommons++];
 }
 
-/* Elements of tensor I that this rank has, and rows + columns of its matrices. */
+/* Elements of tensor I on this rank; *rows and *sides (rows + columns) of its
+ * matrices. */
 static uint64_t local_elements(struct builder *b, size_t i, uint64_t *rows,
                                uint64_t *sides)
 {
@@ -165,12 +166,20 @@ static void add_weight(struct weight_sum *sum, const struct builder *b, size_t i
     }
 }
 
-/* Bytes of tensor I as stored, this rank's share of them. */
+/* Bytes of N elements of tensor I in the checkpoint, or unpacked; 0 without one. */
 static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
-                             const enum dtype *stored)
+                             const enum dtype *stored, bool unpacked)
 {
+    struct model_packing p;
     uint64_t bytes = 0;
 
+    if (stored && unpacked && model_kind(m, m->tensor[i].kind).companion_of >= 0)
+        return 0;
+    if (stored && unpacked && model_packing(m, i, &p) && p.part[PACKED_SCALES] >= 0)
+        return n *
+               (uint64_t)dtype_bits(model_unpacked(
+                   m, &p, stored[m->tensor[p.part[PACKED_SCALES]].source])) /
+               8;
     if (stored && m->tensor[i].source >= 0 &&
         !dtype_bytes(&bytes, stored[m->tensor[i].source], n))
         bytes = n * (uint64_t)dtype_bits(stored[m->tensor[i].source]) / 8;
@@ -199,7 +208,7 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
             if (n > b->a->largest)
                 b->a->largest = n;
         }
-        sum->bytes += stored_bytes(b->m, i, n, stored);
+        sum->bytes += stored_bytes(b->m, i, n, stored, b->opt && b->opt->unpacked);
         if (outline_has(b->m, i))
             add_weight(sum, b, i, n, rows, sides);
     }
@@ -240,7 +249,7 @@ static void make_units(struct builder *b)
     }
 }
 
-/* ---- values ---- */
+/* Counts V as input of unit U if another unit makes it. */
 
 /* Unit U reads V, and needs it where it is made again. */
 static void cross(struct builder *b, struct unit *u, int v)
@@ -251,7 +260,7 @@ static void cross(struct builder *b, struct unit *u, int v)
     u->kept.border += b->a->program->value[v].whole_cols;
 }
 
-/* The backward pass of unit U reads V. */
+/* Unit U saves V for its backward pass. */
 static void keep(struct builder *b, struct unit *u, int v)
 {
     v = values_storage(&b->values, v);
@@ -264,7 +273,7 @@ static void keep(struct builder *b, struct unit *u, int v)
     cross(b, u, v);
 }
 
-/* Where C has columns of VALUE, in f32 if WIDE. */
+/* The field of C for VALUE's placement; f32 copies if WIDE. */
 static uint64_t *place(struct columns *c, const struct value *value, bool wide)
 {
     if (value_is_cut(value))
@@ -272,7 +281,7 @@ static uint64_t *place(struct columns *c, const struct value *value, bool wide)
     return wide ? &c->wide_whole : &c->whole;
 }
 
-/* The instruction that is read keeps TIMES as much as V besides, in f32 if WIDE. */
+/* The current instruction saves TIMES copies of V, in f32 if WIDE. */
 static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool wide)
 {
     const struct value *value = &b->a->program->value[v];
@@ -282,15 +291,16 @@ static void copy(struct builder *b, struct unit *u, int v, uint64_t times, bool 
     *place(&u->kept.columns, value, wide) += n;
 }
 
-/* Does the backward pass read what INST saves for the gradient of a weight alone? */
+/* True for a product with a frozen weight: only the weight's gradient would read what
+ * it saves. */
 static bool reads_no_source(const struct builder *b, const struct inst *inst)
 {
     return op_table[inst->op].traffic == TRAFFIC_PRODUCT &&
            b->training[b->a->program->weight[inst->weight].tensor] == FROZEN;
 }
 
-/* An operation that works in f32 keeps its source so, and what the weight multiplies.
- */
+/* An operation that computes in f32 saves its source in f32, and the value that the
+ * weight multiplies. */
 static void keep_upcast(struct builder *b, struct unit *u, const struct inst *inst,
                         const struct op_torch *torch)
 {
@@ -308,8 +318,32 @@ static void keep_upcast(struct builder *b, struct unit *u, const struct inst *in
         cross(b, u, x);
 }
 
-/* Is V what an activation makes of a value that it saves itself?  A kernel of several
- * operations makes it again where it is read. */
+/* A norm that saves what differs from the mean does so for the variance and for the
+ * result, and what its weight multiplies, all in f32. */
+static void keep_centred(struct builder *b, struct unit *u, const struct inst *inst)
+{
+    int x = values_storage(&b->values, inst->src[0]);
+
+    copy(b, u, x, inst->weight >= 0 ? 3 : 2, b->opt->narrow);
+    if (b->values.keeper[x] < 0)
+        cross(b, u, x);
+}
+
+/* Attention's queries, keys and values as PyTorch copies them, COUNT of these sources,
+ * keys and values once for each head if SPREAD says so. */
+static void copy_heads(struct builder *b, struct unit *u, const struct inst *inst,
+                       int first, int count, bool spread, bool wide)
+{
+    uint64_t n = spread ? op_table[inst->op].scores(inst).spread : 0;
+
+    for (int k = first; k < first + count; k++)
+        copy(b, u, inst->src[k], 1, wide);
+    *(wide ? &b->values.copies[b->at].wide_cut : &b->values.copies[b->at].cut) += n;
+    *(wide ? &u->kept.columns.wide_cut : &u->kept.columns.cut) += n;
+}
+
+/* True if V is the result of an activation that saves its own source.  A fused kernel
+ * then recomputes V where it is read. */
 static bool is_made_again(const struct builder *b, int v)
 {
     int maker = b->values.producer[v];
@@ -319,10 +353,10 @@ static bool is_made_again(const struct builder *b, int v)
            op_table[inst->op].saved(inst) == 1 << 0;
 }
 
-/* Are the columns of Q's heads joined from two values: is a part of them rotated, are
- * they rotated as a part of a fused projection, or concatenated?  PyTorch's attention
- * gives its result in the order of the queries, head by head then, of which the product
- * wants a copy. */
+/* True if Q is concatenated from two tensors: only a part of each head is rotated, or Q
+ * is rotated as a view of a fused projection.  PyTorch's attention then returns its
+ * result in the memory order of Q, head by head, and the output projection needs a
+ * contiguous copy. */
 static bool is_joined(const struct builder *b, int q)
 {
     const struct program *p = b->a->program;
@@ -336,15 +370,53 @@ static bool is_joined(const struct builder *b, int q)
            (from >= 0 && op_table[p->inst[from].op].result == RESULT_PART);
 }
 
-/* What the derivative of INST reads, as the table says; the logits are counted with the
+/* What attention saves as copies; returns those that it then saves not as values. */
+static unsigned keep_heads(struct builder *b, struct unit *u, const struct inst *inst,
+                           const struct op_torch *torch)
+{
+    unsigned copied = 0;
+
+    if (torch->unfused && !b->opt->scores) {
+        copy_heads(b, u, inst, 0, 3, true, b->opt->narrow);
+        return 7 | SAVES_RESULT;
+    }
+    if (torch->spread && !b->opt->scores) {
+        copy_heads(b, u, inst, 1, 2, true, false);
+        return 6;
+    }
+    if (torch->scored && b->opt->scores && b->opt->narrow) {
+        copy_heads(b, u, inst, 0, 2, false, true);
+        copied = 3;
+    }
+    for (int k = 0; k < 3 && (b->opt->scores || torch->split); k++)
+        if (!(copied >> k & 1) &&
+            values_storage(&b->values, inst->src[k]) != inst->src[k]) {
+            copy(b, u, inst->src[k], 1, false); /* a product wants it in one piece */
+            copied |= 1U << k;
+        }
+    return copied;
+}
+
+/* Saves what the derivative of INST reads.  Logits are not counted here, but with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    struct op_torch torch = op_table[inst->op].torch(inst);
+    struct op_torch torch = torch_of(&b->a->torch, inst);
     unsigned saved = op_table[inst->op].saved(inst);
 
     if (torch.part || reads_no_source(b, inst))
         return;
+    if (torch.centred && b->opt->eager) {
+        keep_centred(b, u, inst);
+        return;
+    }
+    if (b->opt->eager && b->opt->narrow && b->values.routes[b->at] &&
+        b->a->torch.of[OP_ROUTE] & TORCH_WIDE) {
+        copy(b, u, inst->src[0], 1, true);
+        return;
+    }
+    if (b->opt->eager && op_table[inst->op].scores(inst).heads)
+        saved &= ~keep_heads(b, u, inst, &torch);
     if (torch.upcast && b->opt->eager) {
         keep_upcast(b, u, inst, &torch);
         return;
@@ -359,17 +431,22 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     }
     if (saved & SAVES_RESULT)
         keep(b, u, inst->dst);
-    if (b->opt->eager && op_table[inst->op].scores(inst).heads &&
-        is_joined(b, inst->src[0]))
+    if (b->opt->eager && op_table[inst->op].scores(inst).heads && !b->opt->scores &&
+        !torch.unfused && !torch.ordered && is_joined(b, inst->src[0]))
         copy(b, u, inst->dst, 1, false);
     if (b->opt->eager && torch.copies)
         copy(b, u, inst->dst, (uint64_t)torch.copies, false);
 }
 
-/* Scores are made of as many keys and values as there are heads. */
-static void keep_scores(struct builder *b, struct unit *u,
+/* With scores, keys and values are repeated for each query head. */
+static void keep_scores(struct builder *b, struct unit *u, const struct inst *inst,
                         const struct op_scores *scores)
 {
+    struct op_torch torch = torch_of(&b->a->torch, inst);
+
+    u->kept.narrow |= torch.narrow;
+    u->kept.unfused |= torch.unfused;
+    u->kept.spread = torch.spread || inst->attention.kv_heads == 1 ? 0 : scores->spread;
     u->kept.heads += scores->heads;
     u->kept.capped |= scores->capped;
     u->kept.window = scores->window;
@@ -379,7 +456,7 @@ static void keep_scores(struct builder *b, struct unit *u,
     }
 }
 
-/* What selective recomputation need not make again. */
+/* Notes the results that selective recomputation saves instead of recomputing. */
 static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 {
     int spared = op_table[inst->op].torch(inst).spared;
@@ -391,7 +468,8 @@ static void spare(struct builder *b, struct unit *u, const struct inst *inst)
         values_add(&u->sparse, &b->values, inst->dst);
 }
 
-/* The row sums over a dealt axis that end a block: what dropout acts on. */
+/* True for the row-parallel product that ends an attention or FFN block: dropout
+ * follows. */
 static bool ends_block(const struct builder *b, const struct inst *inst)
 {
     int inner = op_table[inst->op].inner;
@@ -415,14 +493,21 @@ static void add_cache(struct builder *b, struct unit *u, int value)
     b->cache_of[value] = u->ncaches - 1;
 }
 
-/* Attention reads the cached values K and V no further back than its window. */
-static void note_window(struct builder *b, const struct inst *inst)
+/* Attention reads cached keys and values by heads, no further back than its window. */
+static void note_reader(struct builder *b, const struct inst *inst)
 {
-    for (int k = 1; k < inst->nsrc; k++)
-        if (b->cache_of[inst->src[k]] >= 0)
-            values_unit(&b->values, inst->src[k])
-                ->cache[b->cache_of[inst->src[k]]]
-                .window = op_table[inst->op].scores(inst).window;
+    for (int k = 1; k < inst->nsrc; k++) {
+        int at = b->cache_of[inst->src[k]];
+        struct unit_cache *c;
+
+        if (at < 0)
+            continue;
+        c = &values_unit(&b->values, inst->src[k])->cache[at];
+        if (op_table[inst->op].scores(inst).window)
+            c->window = op_table[inst->op].scores(inst).window;
+        if (inst->op == OP_ATTENTION)
+            c->heads = inst->attention.kv_heads;
+    }
 }
 
 static void read_role(struct builder *b, struct unit *u, const struct inst *inst)
@@ -454,7 +539,7 @@ static void read_instruction(struct builder *b, const struct inst *inst)
     spare(b, u, inst);
     keep_saved(b, u, inst);
     if (scores.heads)
-        keep_scores(b, u, &scores);
+        keep_scores(b, u, inst, &scores);
     if (ends_block(b, inst))
         u->kept.masks += p->value[inst->dst].whole_cols;
     read_role(b, u, inst);
@@ -482,12 +567,13 @@ static void read_program(struct builder *b)
         read_instruction(b, &p->inst[b->at]);
     }
     for (int i = 0; i < p->ninsts; i++)
-        if (op_table[p->inst[i].op].scores(&p->inst[i]).window)
-            note_window(b, &p->inst[i]);
+        if (op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+            note_reader(b, &p->inst[i]);
     backward_find_worst(&b->values);
 }
 
-/* ---- opening ---- */
+/* Builds the program that ends in the loss, or in the family's outputs if the model has
+ * no logits. */
 
 /* The program that ends in the likelihood, or, where the model has no logits, in what
  * the family names. */
@@ -551,10 +637,11 @@ int anatomy_open(struct anatomy **out, const struct model *m, const struct mesh 
         goto out;
     small.pad_vocab = mesh->pad_vocab;
     if (cutter_open(&b.cutter, m, &small, at, err) < 0 ||
-        find_training(&b, opt, err) < 0 ||
+        find_training(&b, opt, err) < 0 || torch_read(&a->torch, m, err) < 0 ||
         build_program(a, &small, at, b.opt->training, err) < 0)
         goto out;
     a->causal = a->program->causal;
+    a->narrow_loss = a->torch.of[OP_ROW_STATS] & TORCH_NARROW;
     a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
     for (size_t i = 0; i < m->ntensors; i++)
         a->trained[i] = b.training[i] == TRAINED;

@@ -1,9 +1,9 @@
-/* anatomy - what one rank holds and makes of a model, unit by unit
+/* anatomy - the per-layer cost model of one rank
  *
  * A unit is a layer, or a section of the forward pass that is not repeated (embedding,
- * head).  For each the weights that this rank of a tp x ep mesh has are summed by
- * class, and from its instructions follow what a token leaves in the cache and which
- * values the backward pass reads again.  A stage of a pipeline is a range of units. */
+ * head).  For each unit the weights of this rank of a tp x ep mesh are summed by class;
+ * its instructions give the KV cache columns of a token and the activations saved for
+ * the backward pass.  A pipeline stage is a range of units. */
 #ifndef LIB_ESTIMATE_ANATOMY_H
 #define LIB_ESTIMATE_ANATOMY_H
 
@@ -15,58 +15,66 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/program.h"
+#include "lib/program/torch.h"
 
 enum weight_class {
-    WEIGHT_MATRIX, /* of a layer */
-    WEIGHT_EXPERT, /* of one expert: not replicated over ep */
-    WEIGHT_TABLE,  /* matrices outside layers: embeddings, head */
+    WEIGHT_MATRIX, /* matrices of layers, except experts' */
+    WEIGHT_EXPERT, /* weights of experts: not replicated over ep */
+    WEIGHT_TABLE,  /* matrices outside layers: embeddings, LM head */
     WEIGHT_VECTOR, /* norms and biases */
     WEIGHT_CLASSES
 };
 
-/* Tensors of one class, as far as this rank has them. */
+/* This rank's tensors of one class. */
 struct weight_sum {
     uint64_t elements;
-    uint64_t rows;          /* of matrices */
-    uint64_t bytes;         /* as stored; 0 where the model has no weights */
-    uint64_t trained;       /* elements that are trained */
-    uint64_t trained_sides; /* rows + columns of the trained matrices */
-    uint64_t adapted_sides; /* rows + columns of the matrices that LoRA adapts */
+    uint64_t rows;          /* rows of the matrices */
+    uint64_t bytes;         /* as stored; 0 if the model has no checkpoint */
+    uint64_t trained;       /* elements with a gradient */
+    uint64_t trained_sides; /* sum of rows + columns of the trained matrices */
+    uint64_t adapted_sides; /* the same of the matrices that get LoRA adapters */
 };
 
-/* What a token leaves in the cache of one layer. */
+/* One KV cache entry of a layer. */
 struct unit_cache {
-    uint64_t cols;   /* elements */
-    uint64_t window; /* tokens after which it is not read again; 0: never */
+    uint64_t cols;   /* elements per token on this rank */
+    uint64_t heads;  /* of these elements; 0: unknown */
+    uint64_t window; /* tokens that attention reads; 0: all */
 };
 
-/* Elements for each token. */
+/* Elements per token of a set of values, by placement. */
 struct columns {
-    uint64_t cut;                  /* of values that are cut over tp, or would be */
-    uint64_t whole;                /* of values that are whole on every rank, */
-    uint64_t gathered;             /* of them those that a product reads whose result is
-                                      cut */
-    uint64_t wide_cut, wide_whole; /* of copies in f32, which are not among them */
+    uint64_t cut;                  /* of values sharded over tp */
+    uint64_t whole;                /* of values replicated over tp */
+    uint64_t gathered;             /* the part of whole that column-parallel products
+                                      read: sequence parallelism gathers it */
+    uint64_t wide_cut, wide_whole; /* of further copies in f32 */
 };
 
-/* What the backward pass reads, each value counted in the unit that reads it first. */
+/* The saved activations; a value belongs to the unit that saves it first. */
 struct unit_kept {
     struct columns columns;
-    uint64_t border; /* elements that come from another unit, whole */
-    uint64_t masks;  /* elements that dropout acts on, outside attention; whole */
-    uint64_t heads;  /* attention heads: a score for each key, a sum for each row */
-    uint64_t window; /* keys that a row sees; 0: all */
-    bool capped;     /* scores are bent by a cap, which are values of their own */
+    uint64_t border; /* columns of its inputs from other units; unsharded */
+    uint64_t masks;  /* columns with a dropout mask outside attention; unsharded */
+    uint64_t heads;  /* attention heads on this rank */
+    uint64_t window; /* keys that a query sees; 0: all */
+    bool capped;     /* softcap: the scores before it are saved as well */
+    uint64_t spread; /* columns that keys and values have more when each head has its
+                        own, as where PyTorch's attention has a mask */
+    bool narrow;     /* the softmax is made in the type of the values */
+    bool unfused;    /* scores are kept in f32 also where a kernel would not */
 };
 
-/* Moments of a unit's backward pass: when most is there (attention's scores aside), as
- * values are or where those that are whole over tp are cut by tokens, and attention. */
+/* Moments of a unit's backward pass: when its activations and their gradients are
+ * largest, attention's scores aside, with replicated values in full (UNIT_WHOLE) or
+ * split by tokens as in sequence parallelism (UNIT_CUT); and the backward pass of
+ * attention. */
 enum unit_moment { UNIT_WHOLE, UNIT_CUT, UNIT_ATTENTION, UNIT_MOMENTS };
 
-/* What there is of a unit at such a moment. */
+/* What is live in a unit at that moment. */
 struct unit_worst {
-    struct columns columns; /* of values, gradients of values among them */
-    uint64_t made;          /* thousandths of its weights' gradients that were made */
+    struct columns columns; /* saved activations and gradients of activations */
+    uint64_t made;          /* thousandths of its weight gradients computed so far */
 };
 
 enum { UNIT_MAX_CACHES = 8 };
@@ -74,27 +82,27 @@ enum { UNIT_MAX_CACHES = 8 };
 struct unit {
     const char *section;
     int layer; /* or -1 */
-    int index; /* of its section, for common.read_by */
-    int depth; /* it stands on the stage of this layer, counted over all sections */
+    int index; /* of its section; see common.read_by */
+    int depth; /* layer, counted over all sections, with which it shares a stage */
     struct weight_sum weight[WEIGHT_CLASSES];
     struct unit_kept kept;
-    struct columns sparse; /* attention's results, those of every second product, */
-    struct columns sparse_kept; /* and which of them are read again */
+    struct columns sparse;      /* RECOMPUTE_PRODUCTS: the results that it saves, */
+    struct columns sparse_kept; /* those of them that are saved anyway */
     struct unit_worst worst[UNIT_MOMENTS];
-    uint64_t top, all; /* experts of a token, and of the unit */
+    uint64_t top, all; /* experts per token (top-k); experts in all */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;
-    int like; /* index of the first of the units before it that are all like it */
+    int like; /* first unit of the run of identical units that it is in */
 };
 
-/* Units that follow each other, one deeper than the other, and are all alike. */
+/* N consecutive identical units, each one layer deeper than the one before. */
 struct unit_run {
     int first, n;
 };
 
-/* Tensors that belong to no layer: they are on every stage that reads them. */
+/* Tensors outside layers: on every stage with a section that reads them. */
 struct common {
-    uint64_t read_by; /* bit per section; 0: the first stage */
+    uint64_t read_by; /* bit per section; 0: on the first stage */
     enum weight_class class;
     struct weight_sum sum;
 };
@@ -103,52 +111,55 @@ struct anatomy {
     const struct model *model;
     struct unit *unit;
     int nunits;
-    struct unit_run *run; /* all units, in order */
+    struct unit_run *run; /* covers all units, in order */
     int nruns;
-    int *first_unit; /* [nsections]: index of a section's first */
+    int *first_unit; /* [nsections]: index of the section's first unit */
     struct common *common;
     int ncommons;
-    uint64_t largest;        /* elements of the largest layer or common tensor */
-    uint64_t vocab;          /* this rank's columns of the logits; 0: it has none */
-    uint64_t caps;           /* operations on the logits that keep as much again */
-    struct program *program; /* of a whole forward pass that ends in the logits */
+    uint64_t largest;        /* elements of the largest unit or common tensor */
+    uint64_t vocab;          /* this rank's columns of the logits; 0: no logits */
+    uint64_t caps;           /* operations on the logits that save a copy of them */
+    struct program *program; /* of the forward pass of all layers, up to the loss */
     bool causal;
-    bool *trained; /* [ntensors of the model]: has a gradient of its own */
+    bool narrow_loss; /* PyTorch makes the loss in the type of the logits */
+    struct torch_words torch;
+    bool *trained; /* [ntensors of the model]: has a gradient (no LoRA, not frozen) */
 };
 
 struct anatomy_options {
-    bool training;       /* the lines that it runs */
-    bool lora;           /* only adapters are trained */
-    const char *targets; /* names of the tensors that LoRA adapts, with commas between;
-                            NULL: every matrix of a layer */
-    const char *freeze;  /* names of tensors that are not trained, or NULL */
-    bool eager;          /* each operation is run by itself, as PyTorch does */
-    bool narrow;         /* values have fewer bits than f32 */
-    bool scores;         /* attention keeps its scores */
+    bool training;       /* with the family's lines for training */
+    bool lora;           /* only LoRA adapters are trained */
+    const char *targets; /* comma-separated names of the tensors with adapters; NULL:
+                            all matrices of layers */
+    const char *freeze;  /* names of tensors without gradients, or NULL */
+    bool eager;          /* PyTorch's eager mode: one kernel per operation */
+    bool narrow;         /* activations have fewer bits than f32 */
+    bool scores;         /* attention saves its scores (no flash attention) */
+    bool unpacked;       /* quantised weights are unpacked when they are loaded */
 };
 
-/* The anatomy at COORD of MESH, of which only tp and ep count.  STORED[i] is the type
- * of input i of the model's binding, NULL where it has no weights; OPT may be NULL.  A
- * name in OPT that no tensor has is ERR_USAGE. */
+/* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]
+ * is the type of input i of the model's binding, NULL without a checkpoint.  OPT may be
+ * NULL. ERR_USAGE if a name in OPT is that of no tensor. */
 MUST_CHECK int anatomy_open(struct anatomy **out, const struct model *m,
                             const struct mesh *mesh, const int coord[MESH_NAXES],
                             const enum dtype *stored, const struct anatomy_options *opt,
                             struct err *err);
 void anatomy_close(struct anatomy *a);
 
-/* Forget A's program, where bytes of training alone are still asked for. */
+/* Frees A's program; the bytes of training need it no more. */
 void anatomy_drop_program(struct anatomy *a);
 
-/* The index of the unit that makes V, a value of A's program. */
+/* Index of the unit that makes V, a value of A's program. */
 int anatomy_unit(const struct anatomy *a, const struct value *v);
 
-/* Does a stage that runs the layers [FIRST, FIRST + COUNT) hold C? */
+/* True if a stage with the layers [FIRST, FIRST + COUNT) holds C. */
 bool anatomy_holds(const struct anatomy *a, const struct common *c, int first,
                    int count);
-/* Is unit U on that stage? */
+/* True if unit U is on that stage. */
 bool anatomy_runs(const struct unit *u, int first, int count);
 
-/* The parameters of M, tied ones counted once. */
+/* Number of parameters of M; tied ones count once. */
 uint64_t anatomy_params(const struct model *m);
 
 #endif

@@ -1,20 +1,21 @@
-/* backward - what there is of a unit's values while the backward pass is in it */
+/* backward - the peak of activations and their gradients in each unit's backward
+ * pass */
 #include "lib/estimate/backward.h"
 
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
 
-/* Gradients of a unit's values, as it is gone through from its end.  A sum hands its
- * own on: several values then share one. */
+/* The gradients of a unit's values, from its end to its beginning.  A sum passes its
+ * gradient on unchanged, so several values can share one. */
 struct gradients {
-    struct columns now; /* they, and what the unit keeps and still has to read */
-    uint64_t made;      /* elements of its weights' gradients */
-    int *owner;         /* [nvalues]: the value whose gradient it shares; -1: none */
-    int *shared;        /* [nvalues]: values that share that of this owner */
+    struct columns now; /* live gradients and saved activations not read yet */
+    uint64_t made;      /* elements of the weight gradients computed so far */
+    int *owner;         /* [nvalues]: value whose gradient it shares; -1: no gradient */
+    int *shared;        /* [nvalues]: number of values that share this one's gradient */
 };
 
-/* Whole values counted as their part of TP. */
+/* Elements of H, f32 copies counted twice, replicated values divided by TP. */
 static uint64_t weight_of(const struct columns *h, uint64_t tp)
 {
     return h->cut + h->whole / tp + 2 * (h->wide_cut + h->wide_whole / tp);
@@ -27,8 +28,8 @@ static void note_worst(struct unit_worst *worst, const struct columns *now,
         *worst = (struct unit_worst){ *now, made };
 }
 
-/* VALUE has a gradient from now on: OWNER's, or its own (which, for logits, is counted
- * with the loss). */
+/* VALUE has a gradient from now on: that of OWNER, which may be VALUE itself. Gradients
+ * of logits are counted with the loss. */
 static void begin_gradient(const struct values *v, struct gradients *g, int value,
                            int owner)
 {
@@ -49,7 +50,7 @@ static void end_gradient(const struct values *v, struct gradients *g, int value)
         values_drop(&g->now, v, owner);
 }
 
-/* What instruction I kept is read and no longer needed. */
+/* Frees what instruction I saved; its derivative is done. */
 static void let_go(struct values *v, struct gradients *g, int i)
 {
     const struct inst *inst = &v->a->program->inst[i];
@@ -82,9 +83,15 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
         begin_gradient(v, g, inst->src[k],
                        op->passes ? g->owner[inst->dst] : inst->src[k]);
     most = g->now;
-    if (v->eager)
+    if (v->eager) {
+        struct op_torch torch = torch_of(&v->a->torch, inst);
+        uint64_t n = values_columns(v, result);
+
         *(value_is_cut(result) ? &most.wide_cut : &most.wide_whole) +=
-            (uint64_t)op->torch(inst).gradients * values_columns(v, result);
+            (uint64_t)torch.gradients * n;
+        *(value_is_cut(result) ? &most.cut : &most.whole) +=
+            (uint64_t)torch.temporaries * n;
+    }
     if (inst->weight >= 0)
         g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
     note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);
@@ -95,13 +102,14 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
     let_go(v, g, i);
 }
 
-/* In thousandths. */
+/* PART of ALL in thousandths. */
 static uint64_t share_of(uint64_t part, uint64_t all)
 {
     return all ? (uint64_t)((double)part / (double)all * 1000) : 1000;
 }
 
-/* Go back through the unit whose last instruction is before END; returns its first. */
+/* Goes back through the unit that ends before instruction END; returns its first
+ * one. */
 static int go_back(struct values *v, struct gradients *g, int end)
 {
     const struct program *p = v->a->program;
@@ -114,7 +122,7 @@ static int go_back(struct values *v, struct gradients *g, int end)
         begin--;
         step_back(v, u, g, begin);
     }
-    for (int i = begin; i < end; i++) /* those of values of other units */
+    for (int i = begin; i < end; i++) /* gradients of other units' values */
         for (int k = 0; k < p->inst[i].nsrc; k++)
             if (g->owner[p->inst[i].src[k]] >= 0)
                 end_gradient(v, g, p->inst[i].src[k]);

@@ -1,14 +1,13 @@
-/* backward - what there is of a unit's values while the backward pass is in it
+/* backward - the peak of activations and their gradients in each unit's backward pass
  *
- * From its last instruction to its first what has been read is let go, while gradients
- * of values come and go. */
+ * Goes through a unit from its last instruction to its first.  Saved activations are
+ * freed after their last use; gradients of activations come and go. */
 #ifndef LIB_ESTIMATE_BACKWARD_H
 #define LIB_ESTIMATE_BACKWARD_H
 
 #include "lib/estimate/values.h"
 
-/* Set `worst` of V's units, whose `kept` is known.  What keeps
- * values is used up. */
+/* Sets unit.worst of all units of V, whose unit.kept is known.  Destroys V's keeper. */
 void backward_find_worst(struct values *v);
 
 #endif

@@ -1,19 +1,19 @@
-/* bubble - what a pipeline's order costs, simulated once for each shape */
+/* bubble - in-flight micro-batches and duration of pipeline schedules, cached */
 #include "lib/estimate/bubble.h"
 
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
 
-enum { ROUNDS = 5 }; /* that are simulated of a long step */
+enum { ROUNDS = 5 }; /* simulated rounds of a long schedule */
 
 struct bubble_table {
     enum order order;
     int ranks, micro_batches, chunks;
-    uint64_t *inflight; /* [ranks]; NULL: cannot be made */
+    uint64_t *inflight; /* [ranks]; NULL: the schedule does not exist */
 };
 
-/* The most chunks that each rank holds at once, as thousandths of its stages. */
+/* Most chunks in flight on each rank, in thousandths of CHUNKS. */
 static uint64_t *count_inflight(const struct action_table *t, int chunks)
 {
     uint64_t *out = xcalloc((size_t)t->ranks, sizeof(*out));
@@ -43,7 +43,7 @@ static size_t hash_of(const struct bubble_table *t)
     return (size_t)((h ^ h >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 20);
 }
 
-/* The slot of a table with T's numbers, or the one that is free for it. */
+/* The slot of the table with T's numbers, or the free slot for it. */
 static size_t *find_slot(const struct bubbles *b, const struct bubble_table *t)
 {
     size_t i = hash_of(t) & (b->nslots - 1);
@@ -58,7 +58,7 @@ static size_t *find_slot(const struct bubbles *b, const struct bubble_table *t)
     return &b->slot[i];
 }
 
-/* At most half of the slots are taken. */
+/* Keeps at least half of the slots free. */
 static void grow_slots(struct bubbles *b)
 {
     if (2 * b->n < b->nslots)
@@ -70,7 +70,7 @@ static void grow_slots(struct bubbles *b)
         *find_slot(b, &b->table[i]) = i + 1;
 }
 
-/* The table of exactly these numbers; borrowed until the next is made. */
+/* The table for these numbers; borrowed until the next one is made. */
 static const struct bubble_table *find_table(struct bubbles *b, enum order order,
                                              int ranks, int micro_batches, int chunks)
 {
@@ -92,13 +92,13 @@ static const struct bubble_table *find_table(struct bubbles *b, enum order order
     *t = wanted;
     if (order_make(&actions, order, ranks, micro_batches, chunks, &err) == 0) {
         t->inflight = count_inflight(&actions, chunks);
-        action_table_clear(&actions); /* few are simulated, which are made again */
+        action_table_clear(&actions); /* spans_new makes the few it simulates again */
     }
     return t;
 }
 
-/* As many of MICRO_BATCHES as are simulated: whole rounds are left out, but not where
- * all of them are in flight at once. */
+/* Number of micro-batches to simulate: without whole rounds in the middle, except for
+ * GPipe, where all micro-batches are in flight at once. */
 static int simulated(enum order order, int ranks, int micro_batches)
 {
     int most = ROUNDS * ranks;
@@ -114,8 +114,8 @@ const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,
         ->inflight;
 }
 
-/* The time from each rank's first start to its last end, in fresh memory; NULL when the
- * order cannot be made. */
+/* Time from each rank's first start to its last end: [RANKS], allocated.  NULL if the
+ * schedule does not exist. */
 static double *spans_new(struct bubbles *b, enum order order, int ranks,
                          int micro_batches, int chunks, const struct pipe_times *times)
 {
@@ -145,9 +145,9 @@ static double *spans_new(struct bubbles *b, enum order order, int ranks,
     return span;
 }
 
-/* A round adds to each rank's span what the last one added, but no less than its own
- * work: where stages differ a little, the busiest one may idle for many rounds before
- * all others wait for it. */
+/* A further round adds to each rank's time what the last simulated one did, but at
+ * least the rank's own work: if stages differ a little, the busiest rank may idle for
+ * many rounds until all others wait for it. */
 double bubbles_span(struct bubbles *b, enum order order, int ranks, int micro_batches,
                     int chunks, const struct pipe_times *times)
 {

@@ -1,16 +1,16 @@
-/* gpu - what is known of the devices that people have
+/* gpu - a table of accelerators
  *
  * Peak rates, memory rates and links: the makers' data sheets, as collected in Stas
  * Bekman's "Machine Learning Engineering" (compute/accelerator, network); products with
- * f32 sums, as training has them.  Achievable shares: its MAMF measurements where there
- * is one (A100 86.9 %, H100 80.3 %, B200 77.6 %, MI300X 51.4 %), 75 % where there is
- * none.  Attention, forwards, by its authors: 73 % on Ampere (Dao 2023), 740 of 989
- * TFLOP/s on Hopper (Shah et al. 2024), 1,605 of 2,250 on Blackwell (Zadouri et al.
- * 2026); elsewhere 84 % of what products reach, as on Ampere.  FlashAttention-2 does
- * not use Hopper's instructions: 335 TFLOP/s there and back on an H100 (Dao 2023), 38 %
- * there, and as many are taken for Blackwell.  Usable memory: what the driver reports
- * as the device's total.  An MI250X is two devices, each with half of all and a link to
- * the other. */
+ * f32 sums, as training uses them.  Achievable fractions: its MAMF measurements (A100
+ * 86.9 %, H100 80.3 %, B200 77.6 %, MI300X 51.4 %), 75 % for other devices.  Attention
+ * in the forward pass: by its authors, 73 % on Ampere (Dao 2023), 740 of 989 TFLOP/s on
+ * Hopper (Shah et al. 2024), 1,605 of 2,250 on Blackwell (Zadouri et al. 2026); other
+ * devices 84 % of what products reach, as on Ampere.  FlashAttention-2 does not use
+ * Hopper's instructions: 335 TFLOP/s for both passes on an H100 (Dao 2023), 38 % in the
+ * forward pass; the same number of TFLOP/s is assumed for Blackwell.  Usable memory:
+ * the total that the driver reports.  An MI250X is two devices, each with half of
+ * everything and a link to the other. */
 #include "lib/estimate/gpu.h"
 
 #include <ctype.h>
@@ -23,8 +23,8 @@
 #define PCIE4 (31 * G)
 #define PCIE5 (63 * G)
 
-/* Of FP8's peak large products reach two thirds on an H100, where those of bf16 reach
- * 80 % ("Machine Learning Engineering", MAMF). */
+/* On an H100 large FP8 products reach two thirds of the peak, bf16 products 80 %
+ * ("Machine Learning Engineering", MAMF). */
 static const double NARROW_SHARE = 0.82;
 
 static const char mle[] = "Machine Learning Engineering, compute/accelerator";
@@ -140,7 +140,7 @@ const struct gpu gpu_table[] = {
 /* clang-format on */
 const size_t gpu_count = sizeof(gpu_table) / sizeof(*gpu_table);
 
-/* The letters and digits of TEXT in small letters, the makers' names left out. */
+/* TEXT's letters and digits in lower case, without the makers' names. */
 static void simplify(char out[64], const char *text)
 {
     static const char *const makers[] = { "nvidia", "amd", "instinct", "tesla",

@@ -1,24 +1,23 @@
-/* habits - what a framework has in memory besides what the closed forms count
+/* habits - memory that a framework uses beyond the closed forms
  *
- * Megatron-LM: gradients are added up in f32 buffers that exist throughout (DDP config
- * grad_reduce_in_fp32), and are reduced where they lie; the loss (cross_entropy.py) has
+ * Megatron-LM: gradients accumulate in f32 buffers that live throughout (DDP config
+ * grad_reduce_in_fp32) and are reduced in place; the loss (cross_entropy.py) holds the
  * logits in f32 and their exponentials.
  *
- * torchtitan: FSDP2 does not reshard after the forward pass where there are stages, and
- * reduces gradients, which it adds up in the type of the reduction (f32), after the
- * last micro-batch (torch.distributed.fsdp, _fsdp_param.py).  DTensor's products keep
- * the input that they gathered.  torch.distributed.pipelining keeps each stage's
- * outputs until their backward pass and makes one buffer for each message of a step
- * (stage.py). The loss runs operation by operation: the logits in f32, their logarithms
- * and two gradients; over vocabulary shards (loss_parallel) the exponentials besides.
- * What its tables show is what PyTorch's allocator has reserved: a tenth more of values
- * and messages than it gives out, as is fitted to tables 1 to 3 of its benchmarks of
- * December 2024 (mean error 1 %; tables 4 to 6 were not looked at for it).
+ * torchtitan: with pipeline stages, FSDP2 does not reshard after the forward pass, and
+ * reduces gradients after the last micro-batch; until then they accumulate in the type
+ * of the reduction, f32 (torch.distributed.fsdp, _fsdp_param.py).  DTensor's products
+ * save their gathered input.  torch.distributed.pipelining keeps each stage's outputs
+ * until their backward pass, and one buffer for each message of a step (stage.py).  The
+ * loss runs in eager mode: logits in f32, their logarithms and two gradients; with
+ * loss_parallel also the exponentials.  Its tables show memory reserved by PyTorch's
+ * allocator: 10 % more activations and messages than allocated.  This number is fitted
+ * to tables 1 to 3 of its benchmarks of December 2024 (mean error 1 %; tables 4 to 6
+ * were not used).
  *
- * DeepSpeed: its memory estimators (runtime/zero) count 4 bytes of gradients in f32
- * beside the optimizer's 12; reduce_bucket_size and allgather_bucket_size are 5e8
- * elements, stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and 3.
- */
+ * DeepSpeed: its memory estimators (runtime/zero) count 4 bytes of f32 gradient beside
+ * the optimizer's 12; reduce_bucket_size and allgather_bucket_size are 5e8 elements,
+ * stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and ZeRO-3. */
 #include "lib/estimate/habits.h"
 
 const char *const framework_names[FRAMEWORKS + 1] = { "none",       "megatron",

@@ -1,7 +1,7 @@
-/* measured - a device by what was measured on it
+/* measured - rates of a device, fitted to measurements
  *
- * Seconds are linear in what is looked for: a part's operations times the seconds of
- * each, its bytes times theirs, its instructions times theirs.  A token is bound by the
+ * Time is linear in the unknowns: FLOPs times seconds per FLOP, bytes times seconds per
+ * byte, instructions times seconds per instruction.  A decoded token is bound by the
  * weights that it reads, as in steptime.c. */
 #include "lib/estimate/measured.h"
 
@@ -17,20 +17,19 @@
 
 enum { VERSION = 1, MAX_BYTES = 1 << 20, ROUNDS = 20000 };
 
-/* What is looked for: seconds of an operation or byte, after those of each type of
- * product. */
+/* The unknowns: seconds per FLOP for each type of product, then these. */
 enum { ATTENTION = GPU_RATES, VALUES, WEIGHTS, INSTRUCTION, UNKNOWNS };
 
-/* How much a rate that is off by its whole counts, beside a step that is; without
- * measured attention half of what products reach is taken, as elsewhere. */
+/* Weight of a rate's deviation from its probe, relative to that of a step; and
+ * attention's assumed fraction of the products' rate if it was not measured. */
 static const double PULL = 0.02, ATTENTION_SHARE = 0.5;
-/* No product is faster than the probe of products, attention among them; caches may be
- * so much faster than memory. */
+/* Lower limits, as fractions of the probes' seconds: products and attention are no
+ * faster than the probe of products; caches may be ten times as fast as memory. */
 static const double CACHED = 0.1;
-/* Seconds of an instruction that count as much as a rate that is off by its whole. */
+/* Seconds of an instruction whose deviation counts as 100 %. */
 static const double INSTRUCTION_SCALE = 1e-6;
 
-/* Sums of least squares, in units of what is likely. */
+/* Normal equations, in units of the probes' values. */
 struct normal {
     double a[UNKNOWNS][UNKNOWNS], b[UNKNOWNS], unit[UNKNOWNS], least[UNKNOWNS];
 };
@@ -44,8 +43,8 @@ static void add_equation(struct normal *s, const double x[UNKNOWNS], double y)
     }
 }
 
-/* The least squares of which nothing is below its least, to OUT, by coordinates: the
- * matrix has full rank, for each unknown has an equation of its own. */
+/* Solves the least squares with lower limits, by coordinate descent.  The matrix has
+ * full rank: each unknown has an equation of its own. */
 static void solve(const struct normal *s, double out[UNKNOWNS])
 {
     double x[UNKNOWNS] = { 0 };
@@ -63,9 +62,9 @@ static void solve(const struct normal *s, double out[UNKNOWNS])
         out[i] = x[i] * s->unit[i];
 }
 
-/* ---- of calibrations ---- */
+/* ---- calibrations ---- */
 
-/* The type of C's products, or -1. */
+/* The type of C's products, or -1 if unknown. */
 static int rate_of(const struct calibration *c)
 {
     static const struct {
@@ -79,8 +78,8 @@ static int rate_of(const struct calibration *c)
     return -1;
 }
 
-/* What parts [BEGIN, END) of C ask, of a step or a TOKEN, to X; returns the seconds
- * that were measured. */
+/* Sets X to the work of parts [BEGIN, END) of C, for a step or for a TOKEN; returns the
+ * measured seconds. */
 static double sum_parts(double x[UNKNOWNS], const struct calibration *c, int begin,
                         int end, bool token)
 {
@@ -112,7 +111,7 @@ static double total(const double x[UNKNOWNS], const double each[UNKNOWNS])
     return sum;
 }
 
-/* C's equations, each as a share of its whole step. */
+/* Adds C's equations, divided by the time of the whole step. */
 static void add_calibration(struct normal *s, const struct calibration *c)
 {
     const int end[] = { 0, 1, c->nlayers + 1, c->nlayers + 2 };
@@ -131,8 +130,8 @@ static void add_calibration(struct normal *s, const struct calibration *c)
     }
 }
 
-/* The seconds that W takes forwards at EACH, with products as C has them: all, and of
- * attention alone. */
+/* Predicted seconds of W's forward pass at EACH, with products of C's type; *attention
+ * is the part of attention. */
 static double forward(const struct calibration *c, const struct calibrated_work *w,
                       const double each[UNKNOWNS], double *attention)
 {
@@ -145,8 +144,8 @@ static double forward(const struct calibration *c, const struct calibrated_work 
     return total(x, each) + *attention;
 }
 
-/* What the backward passes of the N calibrations C took, as a multiple of what EACH
- * says: the mean of those that were measured; 0 where none was. */
+/* Mean ratio of measured and predicted time of the backward passes of the N
+ * calibrations C; 0 if none was measured. */
 static double backward(const struct calibration *c, size_t n,
                        const double each[UNKNOWNS])
 {
@@ -254,7 +253,7 @@ bool measured_may_be_called(const char *name)
     return n > 0 && n < sizeof(((struct measured *)NULL)->name);
 }
 
-/* The number KEY of OBJ above 0, or, where it MAY, from 0 or null. */
+/* The number KEY of OBJ, above 0; if MAY, from 0, and null or absence is 0. */
 static int number(double *out, const struct json_doc *doc, const struct json *obj,
                   const char *key, bool may, struct err *err)
 {

@@ -1,10 +1,10 @@
 /* memory - the bytes that each rank of a layout needs, by category
  *
- * ZeRO: Rajbhandari et al. 2020; its shard group is dp x ep x sp, but for experts,
- * which are not replicated over ep.  Activations: Korthikanti et al. 2022.  Optimizer
- * states: Adam 8 bytes, in 8 bits 2 with a scale for each 2,048 (Dettmers et al. 2022),
- * Adafactor a row and a column of each matrix (Shazeer and Stern 2018), Muon a momentum
- * for matrices of layers and Adam for the rest (Jordan 2024). */
+ * ZeRO: Rajbhandari et al. 2020; the shard group is dp x ep x sp, for experts, which
+ * are not replicated over ep, dp x sp.  Activations: Korthikanti et al. 2022. Optimizer
+ * states per element: Adam 8 bytes; 8-bit Adam 2, and a scale for each 2,048 elements
+ * (Dettmers et al. 2022); Adafactor a row and a column per matrix (Shazeer and Stern
+ * 2018); Muon a momentum for matrices of layers, Adam for the rest (Jordan 2024). */
 #include "lib/estimate/memory.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "moment
 const char *const recompute_names[] = { "none", "selective", "full", "products", NULL };
 const char *const offload_names[] = { "none", "optimizer", "params", NULL };
 
-enum { BUCKET_BYTES = 25 << 20 }; /* of gradients: PyTorch DDP's default */
+enum { BUCKET_BYTES = 25 << 20 }; /* gradient bucket: PyTorch DDP's default */
 
 static uint64_t weight_bytes(const struct memory_options *o, const struct weight_sum *w,
                              int class)
@@ -41,7 +41,7 @@ static uint64_t weight_bytes(const struct memory_options *o, const struct weight
                    : weight_type_bytes(o->other, w->elements, w->rows);
 }
 
-/* Bytes of optimizer state for N trained elements of CLASS, master weights aside. */
+/* Bytes of optimizer state for N trained elements of CLASS, without master weights. */
 static uint64_t state_bytes(struct tally *s, const struct memory_options *o, int class,
                             uint64_t n, uint64_t sides)
 {
@@ -66,7 +66,8 @@ static uint64_t state_bytes(struct tally *s, const struct memory_options *o, int
     return 0;
 }
 
-/* Weights, gradients and optimizer of one class: to OUT, and what is on the host. */
+/* Adds weights, gradients and optimizer states of one class to OUT, offloaded ones to
+ * HOST. */
 static void add_states(struct tally out[MEMORY_CATEGORIES], struct tally *host,
                        const struct memory_options *o, const struct weight_sum *w,
                        int class)
@@ -117,12 +118,14 @@ static void add_cache(struct tally *out, const struct anatomy *a,
             tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
             tally_add3(out, (uint64_t)p->slice[i].n, tokens,
                        tally_times(out, u->cache[k].cols, o->kv_bytes));
+            tally_add3(out, (uint64_t)p->slice[i].n, tokens,
+                       tally_times(out, u->cache[k].heads, o->kv_scale));
         }
     }
 }
 
-/* Tokens that a rank has in a step of inference.  What sees tokens behind it, as an
- * encoder, takes whole sequences. */
+/* Tokens of a rank in a step of inference.  Models without a causal mask, such as
+ * encoders, take whole sequences. */
 static uint64_t step_tokens(struct tally *over, const struct memory_options *o,
                             bool causal)
 {
@@ -138,7 +141,7 @@ static uint64_t step_tokens(struct tally *over, const struct memory_options *o,
     return some < all ? some : all;
 }
 
-/* One step of inference: the block that the program's values share. */
+/* One step of inference: the arena of the program's values; logits are listed apart. */
 static void add_step(struct tally *activations, struct tally *logits,
                      const struct anatomy *a, const struct memory_options *o, bool last)
 {
@@ -149,7 +152,7 @@ static void add_step(struct tally *activations, struct tally *logits,
         [ROWS_WANTED] = o->micro_batch,
         [ROWS_ONE] = 1,
         [ROWS_SOURCE] = step_tokens(activations, o, false),
-        [ROWS_CHOSEN] = 1 /* as many come as are sent */
+        [ROWS_CHOSEN] = 1 /* balanced: a rank's experts get as many rows as it sends */
     };
 
     if (!program_arena(a->program, most, offset, &bytes))
@@ -157,7 +160,7 @@ static void add_step(struct tally *activations, struct tally *logits,
     else
         tally_add(activations,
                   tally_times(activations, bytes / sizeof(float), o->compute_bytes));
-    if (last) { /* which have a place in that block, too */
+    if (last) { /* the logits are in the arena, too: do not count them twice */
         uint64_t within =
             tally_times(logits, o->micro_batch * a->vocab, o->compute_bytes);
 
@@ -167,9 +170,10 @@ static void add_step(struct tally *activations, struct tally *logits,
     free(offset);
 }
 
-/* Messages of a stage that there are at once: one comes in while another goes out.  Or
- * all that it sends and has not gone back through, and room for all that it receives
- * but for those that are counted as what its layers save. */
+/* Number of message buffers of a stage.  Two: one message comes in while another goes
+ * out. With keeps_messages: every message that it sends and whose backward pass is not
+ * done, and a buffer for every message that it receives, except those that its layers
+ * save as their input. */
 static uint64_t messages_at_once(const struct memory_options *o, int stage)
 {
     uint64_t chunks = (uint64_t)(o->chunks > 1 ? o->chunks : 1);
@@ -203,21 +207,21 @@ static void add_messages(struct tally *out, const struct anatomy *a,
                part_columns(o, border), o->compute_bytes);
 }
 
-/* Elements of gathered weights and their gradients, of a stage that has N elements. */
+/* Elements of gathered weights and their gradients on a stage with N elements. */
 static uint64_t gathered_elements(const struct anatomy *a,
                                   const struct memory_options *o, uint64_t n)
 {
     struct habits h = habits_of(o);
 
     if (h.keeps_stage && o->mesh.size[MESH_PP] > 1)
-        return n +
-               a->largest; /* a unit's gradients before they are added to f32 ones */
-    if (h.live) {          /* and a bucket of gradients */
+        return n + a->largest; /* a unit's gradients before they are added to the f32
+                                  ones */
+    if (h.live) {              /* and a bucket of gradients */
         uint64_t live = h.live > a->largest ? h.live : a->largest;
 
         return (live < n ? live : n) + (h.bucket < n ? h.bucket : n);
     }
-    return 2 * a->largest; /* the gathered (or fetched) unit and its gradients */
+    return 2 * a->largest; /* the gathered unit and its gradients */
 }
 
 static void add_comm(struct tally *out, const struct anatomy *a,
@@ -227,7 +231,7 @@ static void add_comm(struct tally *out, const struct anatomy *a,
     struct habits h = habits_of(o);
     uint64_t all = 0, each = o->other->block_bytes;
 
-    if (!o->train) /* what comes in has its place among the values of the step */
+    if (!o->train) /* received values are part of the arena */
         return;
     for (int c = 0; c < WEIGHT_CLASSES; c++)
         all += weights[c].elements;
@@ -238,15 +242,16 @@ static void add_comm(struct tally *out, const struct anatomy *a,
     if (o->zero == 3)
         tally_add3(out, gathered_elements(a, o, all), 1,
                    o->compute_bytes < each ? o->compute_bytes : each);
-    else if (h.bucket) /* one of gradients, and one of weights where they are gathered
-                        */
+    else if (h.bucket) /* one of gradients, and one of weights where they are
+                        * gathered */
         tally_add3(out, h.bucket < all ? h.bucket : all, o->zero ? 2 : 1, each);
     else if (!h.buffers)
         tally_add(out, BUCKET_BYTES);
 }
 
-/* Itself and what caps keep, and a copy in f32 in which the loss and its gradient are
- * made; PyTorch makes the likelihoods and two gradients in f32. */
+/* The logit, the copies that softcaps save, and an f32 copy for the loss and its
+ * gradient. PyTorch in eager mode makes the log-probabilities and two gradients in
+ * f32. */
 uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o)
 {
     uint64_t value = o->compute_bytes * (1 + a->caps);
@@ -256,11 +261,11 @@ uint64_t memory_of_logit(const struct anatomy *a, const struct memory_options *o
     if (habits_of(o).of_logit)
         return value + habits_of(o).of_logit;
     if (o->eager)
-        return value + 3 * sizeof(float);
+        return value + 3 * (a->narrow_loss ? o->compute_bytes : sizeof(float));
     return value + (o->compute_bytes < sizeof(float) ? sizeof(float) : 0);
 }
 
-/* OUT->peak at MOMENT, when what is lost between allocations is known, and its sum. */
+/* Completes OUT->peak at MOMENT with the fragmentation, and sets the total. */
 static bool settle(struct rank_memory *out, const struct memory_options *o,
                    enum memory_moment moment)
 {
@@ -278,9 +283,10 @@ static bool settle(struct rank_memory *out, const struct memory_options *o,
     return !total.over;
 }
 
-/* Training has two moments: the loss, when all values are there that are read again
- * and, of a single micro-batch, no gradients; and the worst of the backward pass.  (The
- * optimizer's step has no more than the end of that.) */
+/* Training has two candidates for the peak: the loss, when all saved activations are
+ * live and, with a single micro-batch, no gradients; and the largest sum of the
+ * backward pass. (The optimizer step needs no more than the end of the backward
+ * pass.) */
 static bool settle_training(struct rank_memory *out, const struct memory_options *o,
                             const struct training *t)
 {
@@ -352,7 +358,7 @@ bool memory_of_stage(struct rank_memory *out, const struct anatomy *a,
 
 /* ---- a whole layout ---- */
 
-/* Do the ranks at A and B hold equally much of every dealt symbol? */
+/* True if ranks A and B hold equally many units of every symbol. */
 static bool same_share(const struct model *m, const struct share *a,
                        const struct share *b)
 {
@@ -376,8 +382,8 @@ static struct rank_memory *find_kind(struct memory_estimate *e,
     return &e->kind[e->nkinds++];
 }
 
-/* Add the ranks at tensor and expert coordinate COORD, COPIES of each, on all stages.
- */
+/* Adds the ranks at tensor and expert coordinate COORD on all stages, COPIES of
+ * each. */
 static int add_stages(struct memory_estimate *e, const struct anatomy *a,
                       const struct memory_options *o, const int coord[MESH_NAXES],
                       uint64_t copies, struct err *err)
@@ -411,6 +417,7 @@ struct anatomy_options memory_anatomy(const struct memory_options *o)
         .eager = o->eager,
         .narrow = o->compute_bytes < sizeof(float),
         .scores = !o->flash,
+        .unpacked = o->framework == FRAMEWORK_TP_RUN,
     };
 }
 
@@ -442,7 +449,7 @@ const struct anatomy *anatomies_at(struct anatomies *all, const struct model *m,
     return a;
 }
 
-/* Does the rank at A hold as much as that at B of every dealt symbol? */
+/* True if rank A holds at least as many units of every symbol as rank B. */
 static bool covers(const struct model *m, const struct share *a, const struct share *b)
 {
     for (int i = 0; i < m->scope.n; i++)
@@ -456,7 +463,7 @@ int anatomies_all(struct anatomies *all, const struct model *m,
 {
     int tp = o->mesh.size[MESH_TP], ranks = tp * o->mesh.size[MESH_EP], n = 0, ret = 0;
     struct share **share = xcalloc((size_t)ranks, sizeof(*share));
-    int *rank = xcalloc((size_t)ranks, sizeof(*rank)); /* [n]: whose they are */
+    int *rank = xcalloc((size_t)ranks, sizeof(*rank)); /* [n]: rank of share[n] */
 
     for (int i = 0; i < ranks; i++) {
         const int coord[MESH_NAXES] = { [MESH_TP] = i % tp, [MESH_EP] = i / tp };

@@ -1,4 +1,4 @@
-/* part - the part of a model, of its states and of a batch that one rank has */
+/* part - one rank's part of the layers, the training states and the batch */
 #include "lib/estimate/part.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct part part_of(const struct anatomy *a, const struct memory_options *o, int
     return p;
 }
 
-/* Of RUN, whose first unit is at DEPTH, that which is in [FROM, TO). */
+/* Adds the units of RUN whose depth is in [FROM, TO). */
 static void add_slice(struct part *p, const struct anatomy *a,
                       const struct unit_run *run, int from, int to)
 {
@@ -124,7 +124,7 @@ uint64_t part_gradients(struct tally *s, const struct memory_options *o, int cla
     uint64_t each = whole && o->grad_bytes < 4 ? 4 : o->grad_bytes;
     uint64_t n = tally_times(s, part_trained(s, o, w), each);
 
-    if (whole) /* of all micro-batches, before they are reduced */
+    if (whole) /* accumulated over micro-batches before they are reduced */
         return n;
     return o->zero >= 2 ? tally_part(n, part_group(o, class)) : n;
 }

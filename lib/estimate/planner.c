@@ -1,4 +1,4 @@
-/* planner - which layouts of a cluster fit, and how fast they would be */
+/* planner - searches the layouts of a cluster for the fastest ones that fit */
 #include "lib/estimate/planner.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ const char *const planner_codes[RULES] = {
     [RULE_EXPERTS] = "experts",   [RULE_KEPT] = "kept_axes",
 };
 
-/* What is tried of a mesh and micro-batch. */
+/* Choices tried for a mesh and micro-batch. */
 enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64 };
 
 struct orders {
@@ -39,7 +39,7 @@ struct orders {
     int n;
 };
 
-/* Of one number, ascending. */
+/* The divisors of a number, ascending. */
 struct divisors {
     uint64_t *v;
     size_t n;
@@ -51,17 +51,17 @@ struct search {
     struct planner_result *out;
     struct bubbles bubbles;
     struct training_cache known;
-    struct anatomies ranks;        /* of the present tp and ep */
-    const struct profile *profile; /* of their rank 0 */
-    const int *run;                /* [nlayers] of theirs, as of runs_new */
-    struct anatomies *taken;       /* all of them */
+    struct anatomies ranks;        /* of the current tp and ep */
+    const struct profile *profile; /* of rank 0 of these */
+    const int *run;                /* [nlayers]: see runs_new */
+    struct anatomies *taken;       /* [nprofiles]: those of every tp and ep tried */
     struct profile **profiles;
     int **runs;
     size_t nprofiles;
-    struct planned *found; /* all that fit */
+    struct planned *found; /* all layouts that fit */
     size_t n, cap;
     int nlayers;
-    struct divisors devices, sizes; /* of the devices, and of the batch */
+    struct divisors devices, sizes; /* of the number of devices; of the batch */
 };
 
 void planner_options_init(struct planner_options *o)
@@ -77,7 +77,7 @@ static void reject(struct search *s, enum planner_rule rule)
 
 /* ---- one layout ---- */
 
-/* What one stage's ranks have: tp may deal heads unevenly. */
+/* Checks one stage's ranks; they differ if tp does not divide the heads. */
 static bool stage_fits(const struct search *s, struct memory_options *o, int stage,
                        struct planned *p)
 {
@@ -95,8 +95,8 @@ static bool stage_fits(const struct search *s, struct memory_options *o, int sta
     return true;
 }
 
-/* For each depth the first of those before it whose layers are all like its own, of
- * every rank; what stands between sections ends such a run. */
+/* For each depth the first layer of the run of identical layers it is in, on every
+ * rank; a section between stacks ends a run. */
 static int *runs_new(const struct anatomies *ranks, int ndepths)
 {
     int *run = xcalloc((size_t)ndepths + 1, sizeof(*run));
@@ -119,15 +119,15 @@ static int *runs_new(const struct anatomies *ranks, int ndepths)
     return run;
 }
 
-/* Are all layers from FIRST to LAST alike? */
+/* True if all layers from FIRST to LAST are identical. */
 static bool alike(const struct search *s, int first, int last)
 {
     return first <= last && s->run[first] == s->run[last];
 }
 
-/* Has STAGE no more of anything than the one before it: layers like its, as many or
- * fewer, for as many micro-batches or fewer?  The first has what stands before and
- * after the layers. */
+/* True if STAGE is dominated by the stage before it: identical layers, no more of them,
+ * no more micro-batches in flight.  Never for the first stages, which also have the
+ * sections before and after the layers. */
 static bool is_less(const struct search *s, const struct memory_options *o, int stage)
 {
     struct part now, before;
@@ -148,9 +148,9 @@ static bool is_less(const struct search *s, const struct memory_options *o, int 
     return true;
 }
 
-/* The largest rank's bytes.  Mostly those of the first stage, which holds most
- * micro-batches, or the last, which has the logits: they tell soonest what is too
- * large.  But stages between may have other layers. */
+/* Sets P's memory to the largest rank's; false if a rank does not fit.  The first stage
+ * (most micro-batches in flight) and the last (logits) are checked first, as they are
+ * usually the largest. */
 static bool memory_fits(const struct search *s, struct memory_options *o,
                         struct planned *p)
 {
@@ -185,7 +185,7 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->chunks = p->order.chunks;
 }
 
-/* False when it does not fit. */
+/* Adds the layout to s->found; false if it does not fit. */
 static bool try_one(struct search *s, const struct memory_options *layout,
                     const struct pipe_order *order)
 {
@@ -215,7 +215,7 @@ static bool keeps(int kept, int value)
     return kept < 0 || kept == value;
 }
 
-/* May ORDER have so many CHUNKS, with EACH layers on a stage? */
+/* True if ORDER can have CHUNKS chunks, with EACH layers on a stage. */
 static bool suits(const struct search *s, enum order order, int chunks, int pp,
                   int each)
 {
@@ -226,9 +226,9 @@ static bool suits(const struct search *s, enum order order, int chunks, int pp,
     return chunks == order_chunks(order);
 }
 
-/* Orders of PP stages: those that fill the bubble in different ways.  What GPipe takes
- * 1f1b takes as well, with less memory, passes in pairs hide what is EXCHANGED, and no
- * order matters without stages. */
+/* The schedules to try for PP stages.  GPipe needs as much time as 1f1b and more
+ * memory; schedules that pair passes are for hiding all-to-alls (EXCHANGES); without
+ * stages one schedule is enough. */
 static void find_orders(const struct search *s, int pp, bool exchanges,
                         struct orders *out)
 {
@@ -247,8 +247,8 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
     }
 }
 
-/* All ZeRO stages and recomputations of one mesh, micro-batch and order.  FULL are
- * those that a smaller micro-batch was too large for. */
+/* Tries all ZeRO stages and recomputations of a mesh, micro-batch and schedule.  FULL
+ * marks those for which a smaller micro-batch did not fit. */
 static void try_states(struct search *s, struct memory_options *o,
                        const struct pipe_order *order, bool full[STAGES][WAYS])
 {
@@ -332,7 +332,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
     }
 }
 
-/* All of REST ranks over sp, dp and pp. */
+/* Tries all splits of REST ranks over sp, dp and pp. */
 static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 {
     for (size_t i = 0; i < s->devices.n; i++) {
@@ -364,7 +364,7 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
     }
 }
 
-/* What ranks of MESH's tp and ep have, for as long as the search lasts. */
+/* Makes the anatomies of MESH's tp and ep; they live until the end of the search. */
 static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
 {
     struct memory_options o = s->o->start;
@@ -416,7 +416,7 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
     return 0;
 }
 
-/* Can experts of the model be dealt? */
+/* True if the model's experts can be sharded. */
 static bool has_experts(const struct model *m)
 {
     const int size[MESH_NAXES] = { [MESH_EP] = 2 };
@@ -437,7 +437,7 @@ static void find_divisors(struct divisors *out, uint64_t of)
         out->v = xgrow(out->v, &cap, out->n + 1, sizeof(*out->v));
         out->v[out->n++] = d;
     }
-    for (size_t i = out->n; i-- > 0;) { /* and their partners */
+    for (size_t i = out->n; i-- > 0;) { /* the cofactors */
         uint64_t d = of / out->v[i];
 
         if (d == out->v[i])
@@ -447,7 +447,7 @@ static void find_divisors(struct divisors *out, uint64_t of)
     }
 }
 
-/* Do the axes that are kept leave a whole number of devices to the others? */
+/* True if the fixed axes leave a whole number of devices to the others. */
 static bool kept_divide(const struct planner_options *o)
 {
     int rest = o->gpus;
@@ -491,7 +491,7 @@ static int try_all(struct search *s, struct err *err)
 
 /* ---- the fastest ---- */
 
-/* Faster first; of equals the one that needs less of everything. */
+/* Faster first; of equals the one that needs less. */
 static int compare_plans(const void *a, const void *b)
 {
     const struct planned *x = a, *y = b;
@@ -507,7 +507,7 @@ static int compare_plans(const void *a, const void *b)
     return memcmp(x->mesh.size, y->mesh.size, sizeof(x->mesh.size));
 }
 
-/* Put P where it belongs among the *N best of at most MOST. */
+/* Inserts P into the *N best, sorted, of at most MOST. */
 static void insert(struct planned *best, size_t *n, size_t most,
                    const struct planned *p)
 {
@@ -520,7 +520,7 @@ static void insert(struct planned *best, size_t *n, size_t most,
     best[i] = *p;
 }
 
-/* Make P's time, which is a bound, what it is; false when its order cannot be made. */
+/* Replaces P's bound by its simulated time; false if its schedule does not exist. */
 static bool simulate(struct search *s, struct planned *p)
 {
     struct memory_options o = s->o->start;
@@ -539,8 +539,8 @@ static bool simulate(struct search *s, struct planned *p)
     return true;
 }
 
-/* Simulate what was found, the smallest bound first, until no bound is below the time
- * of the last that is wanted. */
+/* Simulates the layouts by ascending bound, until no bound is below the time of the
+ * last one wanted. */
 static void find_fastest(struct search *s)
 {
     size_t most = (size_t)s->o->top < s->n ? (size_t)s->o->top : s->n;
@@ -577,7 +577,7 @@ static bool differs(const struct planned *a, const struct planned *b,
         return a->recompute != b->recompute;
     case CHOICE_SIZE:
         return a->micro_batch != b->micro_batch;
-    case CHOICE_ORDER: /* where there is any */
+    case CHOICE_ORDER: /* only between pipelines */
         return a->mesh.size[MESH_PP] > 1 && b->mesh.size[MESH_PP] > 1 &&
                (a->order.order != b->order.order || a->order.chunks != b->order.chunks);
     default:
@@ -585,7 +585,7 @@ static bool differs(const struct planned *a, const struct planned *b,
     }
 }
 
-/* For each choice of the best the fastest that chooses otherwise. */
+/* For each choice of the best layout, finds the fastest one that differs in it. */
 static void find_others(struct search *s)
 {
     const struct planned *best = s->out->plan;

@@ -1,9 +1,10 @@
-/* planner - which layouts of a cluster fit, and how fast they would be
+/* planner - searches the layouts of a cluster for the fastest ones that fit
  *
- * Every layout over tp, sp, ep, dp and pp that uses all devices is tried with every
- * ZeRO stage, recomputation, size of micro-batch and order of the pipeline that makes
- * sense, but for what its options keep.  What fits is timed (steptime.h) from below;
- * then those that may be among the fastest are simulated, until no other can be. */
+ * Tries every layout over tp, sp, ep, dp and pp that uses all devices, with every ZeRO
+ * stage, recomputation, micro-batch size and pipeline schedule that makes sense, except
+ * those that the options fix.  Each layout that fits gets a lower bound of its time
+ * (steptime.h); then pipelines are simulated in the order of their bounds, until no
+ * other layout can be among the fastest. */
 #ifndef LIB_ESTIMATE_PLANNER_H
 #define LIB_ESTIMATE_PLANNER_H
 
@@ -14,15 +15,14 @@ struct planner_options {
     uint64_t gpu_memory; /* bytes */
     int gpus;
     uint64_t global_batch;       /* sequences of a step */
-    struct memory_options start; /* types, sequence, optimizer: what is not searched */
-    int top;                     /* layouts that are wanted */
-    /* What is kept instead of searched: 0, or -1 of the enumerations, where nothing is
-     */
+    struct memory_options start; /* what is not searched: types, sequence, optimizer */
+    int top;                     /* number of layouts to return */
+    /* Fixed choices; 0, or -1 for zero, recompute and order: search. */
     int size[MESH_NAXES];
     uint64_t micro_batch;
     int zero, recompute, order, chunks;
 };
-/* Nothing kept. */
+/* Fixes nothing. */
 void planner_options_init(struct planner_options *o);
 
 /* A layout that fits. */
@@ -30,20 +30,20 @@ struct planned {
     struct mesh mesh;
     int zero;
     enum recompute recompute;
-    bool sequence_parallel; /* values that are whole over tp are cut by tokens */
+    bool sequence_parallel; /* Megatron's: values replicated over tp are split by
+                             * tokens */
     struct pipe_order order;
     uint64_t micro_batch, micro_batches;
-    uint64_t memory;  /* of the largest rank */
-    uint64_t states;  /* of it those of the optimizer */
-    struct step step; /* the whole batch trained, or one token for each sequence */
-    double tokens;    /* a second, of all devices */
-    double
-        utilisation; /* the model's FLOPs as a share of all devices' peak; training */
-    const struct profile *profile; /* private, as is: */
-    bool simulated;                /* or needs no simulation */
+    uint64_t memory;    /* bytes of the largest rank */
+    uint64_t states;    /* bytes of the largest rank's optimizer states */
+    struct step step;   /* one training step; or one token for each sequence */
+    double tokens;      /* tokens/s of all devices */
+    double utilisation; /* MFU: model FLOPs / peak of all devices; training */
+    const struct profile *profile; /* private */
+    bool simulated;                /* private: step is exact, not a bound */
 };
 
-/* What a layout is a choice of. */
+/* The choices that make a layout. */
 enum planner_choice {
     CHOICE_TP,
     CHOICE_SP,
@@ -51,41 +51,42 @@ enum planner_choice {
     CHOICE_PP,
     CHOICE_ZERO,
     CHOICE_RECOMPUTE,
-    CHOICE_SIZE, /* of a micro-batch */
+    CHOICE_SIZE, /* micro-batch size */
     CHOICE_ORDER,
     CHOICES
 };
 
-/* Why layouts were passed over. */
+/* Why layouts were rejected. */
 enum planner_rule {
-    RULE_MODEL,     /* the model cannot be cut so */
-    RULE_NODE,      /* tp would leave the node */
-    RULE_BATCH,     /* the batch does not divide */
-    RULE_ZERO,      /* ZeRO with pipelines, or without replicas */
-    RULE_MEMORY,    /* too large */
-    RULE_SEQUENCE,  /* the sequence does not divide */
-    RULE_SCHEDULE,  /* an order that the numbers do not suit */
-    RULE_RECOMPUTE, /* what would be recomputed is not kept */
+    RULE_MODEL,     /* the model cannot be sharded so */
+    RULE_NODE,      /* tp would cross nodes */
+    RULE_BATCH,     /* the batch is not divisible */
+    RULE_ZERO,      /* ZeRO in a pipeline, or without replicas */
+    RULE_MEMORY,    /* does not fit */
+    RULE_SEQUENCE,  /* the sequence is not divisible */
+    RULE_SCHEDULE,  /* the schedule does not exist for these numbers */
+    RULE_RECOMPUTE, /* what would be recomputed is not saved */
     RULE_EXPERTS,   /* ep without experts */
-    RULE_KEPT,      /* axes that do not divide the devices */
+    RULE_KEPT,      /* the fixed axes do not divide the devices */
     RULES
 };
 extern const char *const planner_rules[RULES];
-/* Their names in output that programs read, which stay as they are. */
+/* Their names in JSON, which do not change. */
 extern const char *const planner_codes[RULES];
 
 struct planner_result {
-    struct planned *plan; /* the fastest, best first: as many as were wanted */
+    struct planned *plan; /* the fastest, best first; at most .top */
     size_t n;
-    struct planned other[CHOICES]; /* the fastest that chooses otherwise than the best;
-                                      seconds 0: none that fits does */
+    struct planned other[CHOICES]; /* the fastest with another choice than the best;
+                                      step seconds 0: none fits */
     uint64_t tried, rejected[RULES], fit;
-    uint64_t evaluated; /* layouts whose bytes were summed: what a smaller micro-batch
-                           was too large for is not summed again */
-    uint64_t simulated; /* pipelines */
+    uint64_t evaluated; /* layouts whose memory was estimated.  A layout is skipped if a
+                           smaller micro-batch did not fit already */
+    uint64_t simulated; /* number of pipelines simulated */
 };
 
-/* Search.  0, or -1 with *err set; no layout that fits is n = 0.  The caller clears. */
+/* Searches.  0, with n = 0 if nothing fits; -1 with *err set.  The caller clears
+ * *out. */
 MUST_CHECK int planner_search(struct planner_result *out, const struct model *m,
                               const struct planner_options *o, struct err *err);
 void planner_result_clear(struct planner_result *r);

@@ -1,4 +1,4 @@
-/* reversed - the memory that tp-run train needs, by the program that it runs */
+/* reversed - the memory of tp-run train, from the program that it runs */
 #include "lib/estimate/reversed.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
 
-enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* of memory_options.inflight */
+enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
 bool reversed_applies(const struct memory_options *o)
 {
@@ -20,7 +20,7 @@ bool reversed_applies(const struct memory_options *o)
            o->mesh.size[MESH_EP] == 1;
 }
 
-/* Micro-batches that stage S has in flight. */
+/* Micro-batches in flight on stage S. */
 static uint64_t in_flight(const struct memory_options *o, int s)
 {
     return o->inflight ? (o->inflight[s] + WHOLE_STAGE - 1) / WHOLE_STAGE : 1;

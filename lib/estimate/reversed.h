@@ -1,15 +1,16 @@
-/* reversed - the memory that tp-run train needs, by the program that it runs
+/* reversed - the memory of tp-run train, from the program that it runs
  *
- * The other estimates of training follow from what a derivative has to read.  tp-run's
- * is the plan itself: the derivative as instructions, and where their values lie. */
+ * For other frameworks the estimate adds up what a derivative must read.  tp-run's
+ * memory is known exactly: its program with the derivative, and the arena of its
+ * values. */
 #ifndef LIB_ESTIMATE_REVERSED_H
 #define LIB_ESTIMATE_REVERSED_H
 
 #include "lib/estimate/memory.h"
 
-/* Does O say what tp-run train can do, and nothing besides? */
+/* True if O asks for exactly what tp-run train does. */
 bool reversed_applies(const struct memory_options *o);
-/* As memory_estimate, of such O.  ERR_NO where M cannot be trained. */
+/* As memory_estimate, for such O.  ERR_NO if M cannot be trained. */
 MUST_CHECK int reversed_estimate(struct memory_estimate *e, const struct model *m,
                                  const struct memory_options *o, struct err *err);
 

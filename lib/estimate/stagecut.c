@@ -1,4 +1,4 @@
-/* stagecut - layers over the stages of a pipeline by the bytes that their ranks need */
+/* stagecut - splits layers into pipeline stages by memory */
 #include "lib/estimate/stagecut.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 
 struct cut {
     const struct anatomy *a;
-    struct memory_options o; /* its mesh's stages are these: */
+    struct memory_options o; /* its mesh.stages is count */
     int *count;
     int nlayers;
 };
 
-/* Bytes of stage S with N layers, those before it being cut. */
+/* Bytes of stage S with N layers, given the layers of the stages before it. */
 static uint64_t bytes_of(struct cut *c, int s, int n)
 {
     struct rank_memory r;
@@ -23,7 +23,8 @@ static uint64_t bytes_of(struct cut *c, int s, int n)
     return memory_of_stage(&r, c->a, &c->o, s) ? r.total : UINT64_MAX;
 }
 
-/* Do all stages have at most LIMIT bytes, each with as many layers as that allows? */
+/* True if all stages have at most LIMIT bytes, when each takes as many layers as
+ * possible. */
 static bool fits(struct cut *c, uint64_t limit)
 {
     int pp = c->o.mesh.size[MESH_PP], rest = c->nlayers;
@@ -65,7 +66,7 @@ int stagecut_memory(int *count, const struct anatomy *a, const struct memory_opt
                        "memory is balanced where a stage is one range of layers");
     memset(count, 0, sizeof(*count) * (size_t)pp);
     c.o.mesh.stages = count;
-    while (low < high) { /* HIGH fits, what is below LOW does not */
+    while (low < high) { /* high fits; nothing below low does */
         uint64_t middle = low + (high - low) / 2;
 
         if (fits(&c, middle))

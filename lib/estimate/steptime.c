@@ -1,13 +1,14 @@
-/* steptime - how long a step of a layout would take
+/* steptime - the time of one step of a layout
  *
- * Sums over n ranks in a ring move 2 (n-1)/n of the bytes in 2 (n-1) hops, gathers and
- * scatters half of that.  A backward pass is two forward passes, of the input's and of
- * the weights' gradients, attention's more; what is recomputed is done once more.
- * ZeRO-3 gathers weights forwards and back for every micro-batch and scatters
- * gradients, ZeRO-2 scatters gradients for every micro-batch, the others exchange them
- * once (Rajbhandari et al. 2020, section 7).  A shared sequence is exchanged by heads
- * (Jacobs et al. 2023) or passed on in a ring (Liu et al. 2023), whichever takes less
- * time. */
+ * A ring all-reduce over n ranks moves 2 (n-1)/n of the bytes in 2 (n-1) hops,
+ * all-gather and reduce-scatter half of that.  A backward pass costs two forward
+ * passes, for the gradients of inputs and of weights, attention a little more;
+ * recomputation costs one more forward pass.  ZeRO-3 gathers weights in the forward and
+ * the backward pass of every micro-batch and reduce-scatters gradients; ZeRO-2
+ * reduce-scatters gradients for every micro-batch; the others reduce once per step
+ * (Rajbhandari et al. 2020, section 7). Sequence ranks exchange heads (Ulysses, Jacobs
+ * et al. 2023) or pass keys and values round a ring (Liu et al. 2023), whichever is
+ * faster. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -16,20 +17,20 @@
 
 #include "lib/base/mem.h"
 
-/* Optimizer states are read and written, and gradients and weights besides. */
+/* States are read and written, gradients read, weights written. */
 const double step_update_passes = 2.5;
-/* Attention backwards multiplies five matrices where it multiplies two forwards, at 63
- * against 73 % of an A100's peak (Dao 2023, section 4.1). */
+/* The backward pass of attention has five products instead of two, at 63 instead of 73
+ * % of an A100's peak (Dao 2023, section 4.1). */
 static const double ATTENTION_BACK = 2.5 * 73 / 63;
 double step_back(double plain, double attention)
 {
     return 2 * plain + ATTENTION_BACK * attention;
 }
 
-/* Of gradients in one collective, as Megatron's buckets. */
+/* Gradient bytes per collective, like Megatron's buckets. */
 enum { MESSAGE_BYTES = 100 << 20 };
 
-/* What rank R of PP does in ORDER: to *all, and of it that which is recomputed. */
+/* Work of rank R of PP under ORDER: *all, and *again, what is recomputed. */
 static void rank_work(const struct profile *p, const struct pipe_order *order, int pp,
                       int r, struct work *all, struct work *again)
 {
@@ -47,7 +48,8 @@ static void rank_work(const struct profile *p, const struct pipe_order *order, i
         work_add_layers(all, p->all, first, count);
         work_add_layers(again, p->again, first, count);
     }
-    if (fold == FOLD_TWICE) { /* half of the micro-batches come to each of the two */
+    if (fold ==
+        FOLD_TWICE) { /* each of the two stages gets half of the micro-batches */
         work_add(all, all, -0.5);
         work_add(again, again, -0.5);
     }
@@ -55,20 +57,20 @@ static void rank_work(const struct profile *p, const struct pipe_order *order, i
 
 /* ---- collectives ---- */
 
-/* Seconds of summing BYTES over N devices of a node in COUNT sums. */
+/* Seconds of COUNT all-reduces of BYTES in all over N devices of a node. */
 static double sum_seconds(const struct machine *m, double bytes, int n, double count)
 {
     return n < 2 ? 0 : 2.0 * (n - 1) * (bytes / n / m->link + count * m->link_latency);
 }
 
-/* Seconds of gathering BYTES from N devices of a node in COUNT gathers. */
+/* Seconds of COUNT all-gathers of BYTES in all over N devices of a node. */
 static double collect_seconds(const struct machine *m, double bytes, int n,
                               double count)
 {
     return n < 2 ? 0 : (n - 1) * (bytes / n / m->link + count * m->link_latency);
 }
 
-/* Seconds of W's collectives over tp for TOKENS. */
+/* Seconds of W's collectives over tp for TOKENS tokens. */
 static double tensor_seconds(const struct machine *m, const struct memory_options *o,
                              const struct work *w, double tokens)
 {
@@ -82,16 +84,16 @@ struct reach {
     double rate, latency;
 };
 
-/* Of a group whose ranks are within SPREAD neighbouring devices. */
+/* The link of a group whose ranks span SPREAD neighbouring devices. */
 static struct reach reach_of(const struct machine *m, int spread)
 {
     return spread <= m->per_node ? (struct reach){ m->link, m->link_latency }
                                  : (struct reach){ m->net, m->net_latency };
 }
 
-/* Seconds of gathering or scattering BYTES in COUNT collectives over N ranks, of which
- * neighbours are STRIDE devices apart.  The rings of a node's devices each carry their
- * part to the other nodes and round the node at once: what is slower counts. */
+/* Seconds of COUNT all-gathers or reduce-scatters of BYTES in all over N ranks, STRIDE
+ * devices apart.  Each device of a node has a ring to the other nodes, while the node's
+ * devices exchange their parts; the slower of the two counts. */
 static double gather_seconds(const struct machine *m, int n, int stride, double bytes,
                              double count)
 {
@@ -106,17 +108,17 @@ static double gather_seconds(const struct machine *m, int n, int stride, double 
            count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
 }
 
-/* What is left of SECONDS of exchange beside WORK seconds of products. */
+/* Communication of SECONDS that WORK seconds of products do not hide. */
 static double exposed(const struct machine *m, double seconds, double work)
 {
     return seconds - m->hidden * (seconds < work ? seconds : work);
 }
 
-/* Seconds of sending TOKENS of W to their experts, over EP ranks of which neighbours
- * are STRIDE devices apart.  Between nodes a token goes once to each node that has one
- * of its experts, in the mean so many of N as balls of TOP fall into different ones,
- * and on from there to the others (DeepSeek-AI 2024, section 3.2.2): the slower of the
- * two counts.  Where the choice is limited to some groups of experts N is that part. */
+/* Seconds of dispatching TOKENS of W to their experts over EP ranks, STRIDE devices
+ * apart. A token crosses the network once for each node that has one of its experts,
+ * then goes on inside the node (DeepSeek-AI 2024, section 3.2.2); the slower of the two
+ * counts.  The number of nodes is the mean number of different bins of N that TOP balls
+ * hit; N is smaller if the router is limited to some groups of experts. */
 static double routed_seconds(const struct profile *p, const struct machine *m,
                              const struct work *w, double tokens, int ep, int stride)
 {
@@ -134,8 +136,8 @@ static double routed_seconds(const struct profile *p, const struct machine *m,
     return (within > between ? within : between) + (ep - 1) * w->routes * over.latency;
 }
 
-/* Seconds of passing TOKENS of W over sp and ep, forwards; attention takes ATTENTION
- * seconds meanwhile. */
+/* Seconds of communication over sp and ep for TOKENS of W in the forward pass.  A ring
+ * over sp overlaps with ATTENTION seconds of attention. */
 static double exchange_seconds(const struct profile *p, const struct machine *m,
                                const struct memory_options *o, const struct work *w,
                                double tokens, double attention)
@@ -155,23 +157,23 @@ static double exchange_seconds(const struct profile *p, const struct machine *m,
         if (p->least >= sp && heads < seconds)
             seconds = heads;
     }
-    if (ep > 1) /* to the experts and back */
+    if (ep > 1) /* dispatch and combine */
         seconds += 2 * routed_seconds(p, m, w, tokens, ep, tp * sp);
     return seconds;
 }
 
 /* ---- training ---- */
 
-/* Of one rank and micro-batch. */
+/* Seconds of one rank and one micro-batch. */
 struct rank_times {
-    double forward, back;                     /* compute of the two passes */
-    double sums, exchange;                    /* of a forward pass */
-    double again, again_sums, again_exchange; /* of what is recomputed */
-    double weight; /* compute that gives the weights' gradients */
+    double forward, back;                     /* compute of both passes */
+    double sums, exchange;                    /* collectives of a forward pass */
+    double again, again_sums, again_exchange; /* recomputation */
+    double weight; /* compute of the weight gradients, part of back */
 };
 
-/* Seconds of W for TOKENS but for attention: no product is hidden behind what it
- * reads and writes, so that small ones and short rows take longer. */
+/* Seconds of W for TOKENS without attention.  Memory traffic is not hidden behind
+ * products, so small products and short rows take longer. */
 static double plain_seconds(const struct machine *m, const struct memory_options *o,
                             const struct work *w, double tokens)
 {
@@ -183,14 +185,14 @@ static double plain_seconds(const struct machine *m, const struct memory_options
            w->instructions * m->instruction;
 }
 
-/* What a rank does, and what that takes. */
+/* A rank's work and its times. */
 struct rank_known {
     struct work all, again;
     struct rank_times t;
     double flops;
 };
 
-/* Of a rank whose work is in K. */
+/* Fills in k->t and k->flops from the work in K. */
 static void find_times(struct rank_known *k, const struct profile *p,
                        const struct machine *m, const struct memory_options *o)
 {
@@ -222,7 +224,7 @@ static void find_times(struct rank_known *k, const struct profile *p,
     k->t = t;
 }
 
-/* Of rank R; K is that of the rank before it, whose work is mostly the same. */
+/* Times of rank R.  K holds those of the previous rank, whose work is usually equal. */
 static struct rank_times rank_times(struct rank_known *k, const struct profile *p,
                                     const struct machine *m,
                                     const struct memory_options *o,
@@ -253,7 +255,7 @@ static double input_of(const struct rank_times *t)
            t->again_exchange;
 }
 
-/* Elements of a stage's weights, experts aside, or those of them that are TRAINED. */
+/* Weight elements of a stage without experts; TRAINED: only trained ones. */
 static double stage_weights(const struct profile *p, int first, int count, bool trained)
 {
     const struct work *end = &p->all[first + count], *begin = &p->all[first];
@@ -266,7 +268,7 @@ static double stage_weights(const struct profile *p, int first, int count, bool 
     return n;
 }
 
-/* Elements of the experts of COUNT layers from FIRST; of those that are TRAINED. */
+/* Expert elements of COUNT layers from FIRST; TRAINED: only trained ones. */
 static double stage_experts(const struct profile *p, int first, int count, bool trained)
 {
     const struct work *from = &p->all[first], *to = &p->all[first + count];
@@ -275,9 +277,9 @@ static double stage_experts(const struct profile *p, int first, int count, bool 
                    : to->experts - from->experts;
 }
 
-/* Seconds of gathering or scattering a stage's weights, or what is TRAINED of them,
- * over all that have them, BYTES each, in MESSAGES collectives at least: experts are
- * not replicated over ep. */
+/* Seconds of gathering or scattering a stage's weights (TRAINED: trained ones) over
+ * their replicas, BYTES per element, in MESSAGES collectives; 0: as many as buckets.
+ * Experts are not replicated over ep. */
 static double spread_seconds(const struct profile *p, const struct machine *m,
                              const struct memory_options *o, bool trained,
                              uint64_t bytes, double messages)
@@ -301,8 +303,8 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
            gather_seconds(m, some, tp * ep, experts, more);
 }
 
-/* Seconds of exchanging weights and gradients over the replicas in one step, that
- * which T's products do not hide. */
+/* Seconds per step of communicating weights and gradients over the replicas, as far as
+ * products do not hide it. */
 static double data_seconds(const struct profile *p, const struct machine *m,
                            const struct memory_options *o, const struct rank_times *t)
 {
@@ -312,7 +314,7 @@ static double data_seconds(const struct profile *p, const struct machine *m,
 
     if (n < 2)
         return 0;
-    if (o->zero == 3) { /* one for each layer, and for what is before and after */
+    if (o->zero == 3) { /* a collective per layer, and for the sections at both ends */
         int first, count;
 
         mesh_stage(&o->mesh, p->depths, 0, &first, &count);
@@ -333,7 +335,7 @@ static double data_seconds(const struct profile *p, const struct machine *m,
     }
 }
 
-/* Passes in pairs: what one of them exchanges goes on while the other multiplies. */
+/* Paired passes: communication of one pass overlaps with the products of the other. */
 static void hide_exchanges(struct rank_times *t)
 {
     double work = t->forward + t->back + t->again;
@@ -344,9 +346,9 @@ static void hide_exchanges(struct rank_times *t)
     t->again_exchange *= left;
 }
 
-/* The span of the pipeline, or, without BUBBLES, what it is at least: the busiest
- * rank's own work, and where a backward pass is not split also the way of the first
- * micro-batch to a rank and of the last one back from it. */
+/* Duration of the pipeline.  Without BUBBLES a lower bound: the busiest rank's own
+ * work; if the backward pass is not split, plus the time until the first micro-batch
+ * reaches the rank and the last one returns from it. */
 static double pipe_span(const struct memory_options *o, const struct pipe_order *order,
                         const struct pipe_times *times, struct bubbles *bubbles)
 {
@@ -430,9 +432,9 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
     *flops += tokens * (w.products + w.attention -
                         w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
-    /* an expert is read when any token of the ranks that share it chooses it */
+    /* an expert's weights are read if any token of the ep ranks chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
-    /* what products read: of a table of embeddings that is no head a token has a row */
+    /* bytes that products read; an embedding table is read one row per token */
     elements = w.matrices / (double)o->compute_bytes - (1 - touched) * w.experts;
     read = (elements * (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
@@ -441,7 +443,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     t.forward = read > t.forward ? read : t.forward;
     t.forward += w.instructions * m->instruction;
     t.sums = tensor_seconds(m, o, &w, tokens);
-    if (sp > 1) { /* parts of each head's result are summed */
+    if (sp > 1) { /* partial results of each head are reduced */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
 
         t.exchange = 2.0 * (sp - 1) *
@@ -456,8 +458,8 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     return t;
 }
 
-/* Micro-batches follow one another through the stages: a round takes as long as one of
- * them needs for all stages, or all of them for the slowest stage. */
+/* Micro-batches follow one another through the stages.  A round takes the time of one
+ * micro-batch through all stages, or of all micro-batches on the slowest stage. */
 static void time_inference(struct step *out, const struct profile *p,
                            const struct machine *m, const struct memory_options *o)
 {

@@ -1,4 +1,4 @@
-/* tally - a sum of sizes that remembers overflow */
+/* tally - a sum of sizes with an overflow flag */
 #include "lib/estimate/tally.h"
 
 #include "lib/base/mem.h"

@@ -1,6 +1,6 @@
-/* tally - a sum of sizes that remembers overflow
+/* tally - a sum of sizes with an overflow flag
  *
- * Begin with zero; once `over` is set `v` means nothing. */
+ * Starts as { 0 }; after an overflow .over is true and .v is meaningless. */
 #ifndef LIB_ESTIMATE_TALLY_H
 #define LIB_ESTIMATE_TALLY_H
 
@@ -12,12 +12,12 @@ struct tally {
     bool over;
 };
 
-/* A * B; an overflow is noted in S, which is not changed otherwise. */
+/* Returns A * B; on overflow sets s->over.  Does not change s->v. */
 uint64_t tally_times(struct tally *s, uint64_t a, uint64_t b);
 void tally_add(struct tally *s, uint64_t a);
 /* S += A * B * C */
 void tally_add3(struct tally *s, uint64_t a, uint64_t b, uint64_t c);
-/* The largest of PARTS equal parts of N. */
+/* N / PARTS, rounded up: the largest of PARTS nearly equal parts. */
 uint64_t tally_part(uint64_t n, uint64_t parts);
 
 #endif

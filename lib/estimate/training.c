@@ -1,4 +1,4 @@
-/* training - what a stage has of values and gradients while it trains */
+/* training - activations and gradients of a pipeline stage during training */
 #include "lib/estimate/training.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void add_columns(struct tally *out, const struct memory_options *o,
                sizeof(float));
 }
 
-/* EACH bytes for each score of U; heads are dealt over sp for attention. */
+/* Adds EACH bytes per score of U; for attention, heads are split over sp. */
 static void add_scores(struct tally *out, const struct memory_options *o,
                        const struct unit *u, uint64_t each)
 {
@@ -29,30 +29,31 @@ static void add_scores(struct tally *out, const struct memory_options *o,
     tally_add(out, tally_part(pairs, (uint64_t)o->mesh.size[MESH_SP]));
 }
 
-/* Of a score the backward pass reads the probability, what dropout leaves of it and its
- * mask; PyTorch makes probabilities in f32 and has them once more as values, and scores
- * are values of a cap besides. */
+/* Saved bytes per score: the probability, and with dropout its result and mask. PyTorch
+ * in eager mode computes probabilities in f32 and saves a narrower copy; with a softcap
+ * also the scores. */
 static uint64_t kept_of_score(const struct memory_options *o, const struct unit *u)
 {
-    uint64_t value = o->compute_bytes, kept = o->eager ? 4 : value;
+    uint64_t value = o->compute_bytes;
+    uint64_t kept = o->eager && !u->kept.narrow ? 4 : value;
 
     if (o->dropout)
         kept += value + 1;
-    else if (o->eager && value < 4)
+    else if (o->eager && value < kept)
         kept += value;
     return kept + (o->eager && u->kept.capped ? value : 0);
 }
 
-/* When the softmax is gone through there are two gradients beside the probability. */
+/* At the softmax's backward pass two gradients are live beside the probability. */
 static uint64_t worst_of_score(const struct memory_options *o, const struct unit *u)
 {
-    uint64_t wide = o->eager ? 4 : o->compute_bytes;
+    uint64_t wide = o->eager && !u->kept.narrow ? 4 : o->compute_bytes;
 
     return 3 * wide + (o->eager && u->kept.capped ? o->compute_bytes : 0);
 }
 
-/* What the backward pass reads of U besides its values: masks, and of attention sums or
- * scores. */
+/* Adds what U saves besides values: dropout masks; with flash attention the log-sum-exp
+ * of each row and head, else the scores. */
 static void add_rest(struct tally *out, const struct memory_options *o,
                      const struct unit *u, uint64_t of_score)
 {
@@ -62,13 +63,17 @@ static void add_rest(struct tally *out, const struct memory_options *o,
         add_scores(out, o, u, of_score);
         return;
     }
+    if (o->eager && u->kept.unfused) {
+        add_scores(out, o, u, sizeof(float));
+        return;
+    }
     tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
     if (o->eager && u->kept.window &&
-        u->kept.window < o->seq) /* PyTorch's has a mask */
-        tally_add3(out, part_tokens(out, o), o->seq, o->compute_bytes);
+        u->kept.window < o->seq) /* PyTorch makes a mask for a window */
+        tally_add3(out, part_tokens(out, o), o->seq + u->kept.spread, o->compute_bytes);
 }
 
-/* All that the backward pass reads of U. */
+/* Adds all activations that U's backward pass reads. */
 static void add_kept(struct tally *out, const struct memory_options *o,
                      const struct unit *u, bool scores)
 {
@@ -89,7 +94,7 @@ static bool made_again(const struct memory_options *o, const struct unit *u)
            (o->recompute == RECOMPUTE_FULL || o->recompute == RECOMPUTE_PRODUCTS);
 }
 
-/* What U saves in the forward pass. */
+/* Adds what U saves in the forward pass. */
 static void add_saved(struct tally *out, const struct memory_options *o,
                       const struct unit *u)
 {
@@ -105,7 +110,7 @@ static void add_saved(struct tally *out, const struct memory_options *o,
     }
 }
 
-/* What there is of U at moment K. */
+/* Bytes of U at moment K of its backward pass. */
 static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
                          const struct unit *u, enum unit_moment k)
 {
@@ -161,7 +166,7 @@ static bool is_known(const struct training_known *k, const struct memory_options
            !memcmp(k->mesh.size, o->mesh.size, sizeof(k->mesh.size));
 }
 
-/* As bytes_of for A's unit I, which is asked where O's cache does not know. */
+/* bytes_of for A's unit I, from O's cache if there is one. */
 static struct unit_bytes known_bytes(struct tally *over, const struct memory_options *o,
                                      const struct anatomy *a, int i)
 {
@@ -193,8 +198,9 @@ bool training_has_gradients(const struct memory_options *o)
            (o->zero < 2 && part_replicas(o, WEIGHT_MATRIX) > 1);
 }
 
-/* Bytes of gradients of common tensors that unit U makes, to *FIRST those of which MADE
- * tells none, and to *MORE the others, which PyTorch has beside them to be added. */
+/* Adds the gradients of common tensors that unit U computes: to *FIRST those not in
+ * MADE yet, to *MORE the others, which PyTorch holds beside the first until they are
+ * added. */
 static void add_common_gradients(struct tally *first, struct tally *more, bool *made,
                                  const struct training *t, const struct unit *u)
 {
@@ -254,7 +260,7 @@ void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
         for (int k = slice->n - 1; k >= 0; k--) {
             uint64_t now = gradients;
 
-            /* the others make as much of common tensors as that before them */
+            /* all other units of the run add the same as the one before */
             if (k >= slice->n - 2 || slice->first + k == 0) {
                 working = (struct tally){ .v = u->working };
                 add_common_gradients(&sofar, &working, made, t,

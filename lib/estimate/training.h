@@ -1,30 +1,30 @@
-/* training - what a stage has of values and gradients while it trains
+/* training - activations and gradients of a pipeline stage during training
  *
- * The forward pass saves values, in the schedule's many micro-batches at once.  The
- * backward pass goes through the units from the last: at each there are the values that
- * those before it saved, its own, made again if need be, gradients of values, and those
- * of the weights so far. */
+ * The forward pass saves activations of all micro-batches in flight.  The backward pass
+ * goes through the units from the last to the first.  At each unit these are live:
+ * activations saved by earlier units, its own, recomputed if need be, gradients of
+ * activations, and the weight gradients computed so far. */
 #ifndef LIB_ESTIMATE_TRAINING_H
 #define LIB_ESTIMATE_TRAINING_H
 
 #include "lib/estimate/part.h"
 
-/* Of a unit, in bytes. */
+/* Bytes of a unit. */
 struct unit_bytes {
-    uint64_t saved;     /* in the forward pass */
-    uint64_t again;     /* made again in the backward pass */
-    uint64_t working;   /* and what there is besides at its worst moment; */
-    uint64_t gradients; /* of weights, in all, */
-    uint64_t made;      /* and until then */
+    uint64_t saved;     /* saved by the forward pass */
+    uint64_t again;     /* recomputed in the backward pass */
+    uint64_t working;   /* temporary buffers at the peak of its backward pass */
+    uint64_t gradients; /* weight gradients */
+    uint64_t made;      /* weight gradients computed by the time of that peak */
 };
 
-/* Units' bytes in layouts of a search that differ in what a unit's do not depend on:
- * the order of the pipeline, the stage.  Their anatomies outlive it, and options that
- * are no part of a layout stay as they are. */
+/* A cache of unit_bytes for a search: layouts that differ only in schedule and stage
+ * have the same.  The anatomies must outlive it; options that are not part of a layout
+ * must not change. */
 enum { TRAINING_CACHE = 64 };
 struct training_cache {
     struct training_known {
-        const struct unit *unit; /* NULL: nothing */
+        const struct unit *unit; /* NULL: unused */
         struct mesh mesh;
         uint64_t micro_batch;
         int zero;
@@ -39,24 +39,23 @@ struct training {
     const struct anatomy *a;
     const struct memory_options *o;
     const struct part *part;
-    struct unit_bytes *unit; /* [slices of part]: of each unit of it */
-    uint64_t saved;          /* of all micro-batches in flight */
-    uint64_t again, working; /* the most that a unit makes again, and of gradients of
-                                values */
+    struct unit_bytes *unit; /* [slices of part]: of each unit of the slice */
+    uint64_t saved;          /* by all micro-batches in flight */
+    uint64_t again, working; /* largest of any unit */
 };
 
-/* Fill *T for stage STAGE, whose part is P; A, O and P outlive it. */
+/* Fills *t for stage STAGE with part P; A, O and P must outlive *t. */
 void training_open(struct training *t, struct tally *over, const struct anatomy *a,
                    const struct memory_options *o, const struct part *p, int stage);
 void training_close(struct training *t);
 
-/* Set activations, gradients (of GRADIENTS bytes in all) and what is working of PEAK to
- * what there is at the worst moment of the backward pass. */
+/* Sets activations, gradients and temporary buffers in PEAK to their bytes at the
+ * largest sum of the backward pass.  GRADIENTS is the bytes of all gradients. */
 void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
                    const struct training *t, uint64_t gradients);
 
-/* Are there gradients before it?  They outlive a micro-batch, or lie in buffers in
- * which replicas sum them. */
+/* True if gradients exist before the first backward pass: they accumulate over
+ * micro-batches, or lie in buffers in which replicas reduce them. */
 bool training_has_gradients(const struct memory_options *o);
 
 #endif

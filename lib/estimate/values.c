@@ -1,4 +1,4 @@
-/* values - the values of a forward pass, and what keeps them for the backward pass */
+/* values - the values of a forward pass and the instructions that save them */
 #include "lib/estimate/values.h"
 
 #include <stdlib.h>
@@ -17,7 +17,19 @@ static void mark_logits(struct values *v, int value)
     }
 }
 
-/* Mark the sources of INST that a column-parallel product reads. */
+/* Marks the product that makes the scores by which INST chooses experts. */
+static void mark_router(struct values *v, const struct inst *inst)
+{
+    const struct program *p = v->a->program;
+    int i = inst->op == OP_ROUTE ? v->producer[inst->src[0]] : -1;
+
+    while (i >= 0 && op_table[p->inst[i].op].traffic != TRAFFIC_PRODUCT)
+        i = p->inst[i].nsrc ? v->producer[p->inst[i].src[0]] : -1;
+    if (i >= 0)
+        v->routes[i] = true;
+}
+
+/* Marks the source of INST if INST is a column-parallel product. */
 static void mark_gathered(struct values *v, const struct inst *inst)
 {
     const struct program *p = v->a->program;
@@ -36,6 +48,7 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
     v->keeper = xmalloc(sizeof(*v->keeper) * (size_t)(p->nvalues + 1));
     v->logits = xcalloc((size_t)p->nvalues + 1, sizeof(*v->logits));
     v->gathered = xcalloc((size_t)p->nvalues + 1, sizeof(*v->gathered));
+    v->routes = xcalloc((size_t)p->ninsts + 1, sizeof(*v->routes));
     v->copies = xcalloc((size_t)p->ninsts + 1, sizeof(*v->copies));
     for (int i = 0; i < p->nvalues; i++)
         v->producer[i] = v->keeper[i] = -1;
@@ -44,8 +57,10 @@ void values_open(struct values *v, struct anatomy *a, bool eager)
         if (op_table[p->inst[i].op].role == ROLE_LOSS)
             mark_logits(v, p->inst[i].src[0]);
     }
-    for (int i = 0; i < p->ninsts; i++)
+    for (int i = 0; i < p->ninsts; i++) {
         mark_gathered(v, &p->inst[i]);
+        mark_router(v, &p->inst[i]);
+    }
 }
 
 void values_close(struct values *v)
@@ -53,6 +68,7 @@ void values_close(struct values *v)
     free(v->producer);
     free(v->keeper);
     free(v->copies);
+    free(v->routes);
     free(v->logits);
     free(v->gathered);
 }
@@ -104,7 +120,7 @@ uint64_t values_columns(const struct values *v, const struct value *value)
     return values_of_experts(v, value->mixture, value->cols);
 }
 
-/* What VALUE adds to a sum. */
+/* The elements of VALUE, by placement. */
 static struct columns columns_of(const struct values *v, int value)
 {
     const struct value *its = &v->a->program->value[value];

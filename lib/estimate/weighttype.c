@@ -1,9 +1,9 @@
-/* weighttype - how weights may be held in memory
+/* weighttype - types of weights in memory
  *
  * ggml's: the block structures of ggml-common.h.  GPTQ and AWQ: groups of 128 with an
- * f16 scale and a 4-bit zero.  nf4: blocks of 64 with an f32 scale (Dettmers et al.
- * 2023), nf4-dq the same with its scales in 8 bits.  int8: a row has an f32 scale
- * (Dettmers et al. 2022).  mx: OCP Microscaling, blocks of 32 with one byte. */
+ * f16 scale and a 4-bit zero point.  nf4: blocks of 64 with an f32 scale (Dettmers et
+ * al. 2023); nf4-dq: the same with 8-bit scales.  int8: an f32 scale per row (Dettmers
+ * et al. 2022). mx: OCP Microscaling, blocks of 32 with a one-byte scale. */
 #include "lib/estimate/weighttype.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* work - what one token costs a rank of a model, summed over layers */
+/* work - the cost of one token on a rank, summed over layers */
 #include "lib/estimate/work.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "lib/base/mem.h"
 
-/* Attention's scores are written, read and written by the softmax, and read. */
+/* Scores are written, read and written by the softmax, and read. */
 enum { SCORE_PASSES = 4 };
 
 void work_add(struct work *to, const struct work *w, double sign)
@@ -24,7 +24,7 @@ void work_add_layers(struct work *to, const struct work *sums, int first, int co
     work_add(to, &sums[first], -1);
 }
 
-/* ---- of a unit ---- */
+/* ---- units ---- */
 
 static struct work unit_work(const struct unit *u, const struct memory_options *o)
 {
@@ -57,14 +57,14 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
     return w;
 }
 
-/* ---- of instructions ---- */
+/* ---- instructions ---- */
 
 struct reader {
     struct profile *p;
     const struct program *program;
     const struct memory_options *o;
-    struct cost_step step; /* a mean row of a sequence */
-    int *last; /* [nunits]: the last instruction whose sources are read again */
+    struct cost_step step; /* the mean row of a sequence */
+    int *last;             /* [nunits]: last instruction that saves something */
 };
 
 struct cost_step work_step(const struct program *p, const struct memory_options *o)
@@ -78,7 +78,7 @@ struct cost_step work_step(const struct program *p, const struct memory_options 
     return s;
 }
 
-/* Is no value of INST cut over tp? */
+/* True if neither the result nor the first source of INST is sharded over tp. */
 static bool is_whole(const struct program *p, const struct inst *inst)
 {
     const struct value *to = &p->value[inst->dst], *from = &p->value[inst->src[0]];
@@ -86,7 +86,7 @@ static bool is_whole(const struct program *p, const struct inst *inst)
     return to->cols == to->whole_cols && from->cols == from->whole_cols;
 }
 
-/* What INST moves, and does on every rank. */
+/* Adds the bytes that INST moves, and the products that every rank repeats. */
 static void add_moves(struct work *w, const struct reader *r, const struct inst *inst,
                       const struct cost *c)
 {
@@ -112,7 +112,7 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->repeated += c->products;
 }
 
-/* Other collectives are what inference does where training exchanges tokens. */
+/* Adds a collective over tp.  exchange_seconds (steptime.c) covers ep and sp. */
 static void add_collective(struct work *w, const struct reader *r,
                            const struct inst *inst)
 {
@@ -186,7 +186,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
     free(r.last);
 }
 
-/* ---- of a model ---- */
+/* ---- the model ---- */
 
 struct profile *profile_new(const struct anatomy *a, const struct memory_options *o)
 {

@@ -1,54 +1,53 @@
-/* work - what one token costs a rank of a model, summed over layers
+/* work - the cost of one token on a rank, summed over layers
  *
- * Operations, bytes and collectives are those of cost.h.  Each instruction reads its
- * sources and writes its result once, and the backward pass does the same twice, for
- * the input's and for the weights' gradients: so it is where operations run one after
- * another.  What PyTorch has for free (struct op_torch) moves nothing. */
+ * FLOPs, bytes and collectives come from cost.h.  Each instruction reads its sources
+ * and writes its result once; the backward pass moves twice as much, for the gradients
+ * of inputs and of weights.  This models operations that run one after another.
+ * Operations that cost PyTorch nothing (op_torch.free) move nothing. */
 #ifndef LIB_ESTIMATE_WORK_H
 #define LIB_ESTIMATE_WORK_H
 
 #include "lib/estimate/memory.h"
 #include "lib/program/cost.h"
 
-/* Of one token going forward, over some layers. */
+/* One token's forward pass, summed over some layers. */
 struct work {
-    double products, repeated;  /* operations with weights, and of those what every rank
-                                   of tp does */
-    double frozen;              /* of the products those whose weight is not trained */
-    double attention;           /* operations with keys and values */
-    double cut, whole;          /* bytes moved: of values that are cut over tp or that a
-                                   product has, and of others */
-    double scores;              /* attention's, where they are kept */
-    double reduced, reductions; /* bytes summed over tp, in so many sums */
-    double gathered, gathers;   /* bytes gathered from all of tp, in so many times */
+    double products, repeated; /* FLOPs of products with weights; the part that every tp
+                                  rank repeats */
+    double frozen;             /* FLOPs of products whose weight is not trained */
+    double attention;          /* FLOPs of products with keys and values */
+    double cut, whole;         /* bytes moved: of values sharded over tp or touched by a
+                                  product; of other values */
+    double scores;             /* bytes of attention's scores, if they are stored */
+    double reduced, reductions; /* bytes and number of all-reduces over tp */
+    double gathered, gathers;   /* bytes and number of all-gathers over tp */
     double heads, keys, layers; /* bytes of queries and results; of keys and values;
-                                   layers with attention */
-    double routed, routes;      /* bytes of a token that go to experts, so many times */
-    double cached;              /* bytes of a whole sequence's keys and values */
-    double weights, experts;    /* elements, and those of experts */
-    double trained, trained_experts; /* of them those with gradients, and adapters' */
-    double matrices;     /* bytes of weights moved, however many the tokens */
-    double instructions; /* but for those that PyTorch has for free */
+                                   number of layers with attention */
+    double routed, routes;   /* bytes dispatched to experts, and number of dispatches */
+    double cached;           /* KV cache bytes of a whole sequence */
+    double weights, experts; /* weight elements outside experts; of experts */
+    double trained, trained_experts; /* those with gradients, adapters included */
+    double matrices;     /* weight bytes read, independent of the number of tokens */
+    double instructions; /* number of instructions that PyTorch runs as kernels */
 };
 enum { WORK_FIELDS = sizeof(struct work) / sizeof(double) };
 
-/* A model's costs at one anatomy, as sums so that those of any stage are a difference.
- * The anatomy must outlive it. */
+/* The costs of a model for one anatomy, as prefix sums: a stage is a difference.  The
+ * anatomy must outlive it. */
 struct profile {
     const struct anatomy *a;
-    struct work *all;   /* [depths + 1]: sums over what stands before a layer */
-    struct work *again; /* the same of what full recomputation makes again: repeated
-                           layers up to the last values that their backward pass reads,
-                           as PyTorch's checkpoints stop there */
+    struct work *all;   /* [depths + 1]: sum over everything before a layer */
+    struct work *again; /* the same for full recomputation: layers up to their last
+                           saved value, where PyTorch's checkpoint stops recomputing */
     int depths;
-    double border; /* bytes of a token between two layers */
-    double least;  /* heads of any layer on this rank */
-    double chosen; /* share of all experts that a token goes to */
-    double top;    /* experts of a token */
-    double reach;  /* share of the groups of experts that they are chosen from */
+    double border; /* bytes per token at a stage boundary */
+    double least;  /* fewest heads of any layer on this rank */
+    double chosen; /* fraction of all experts that a token uses */
+    double top;    /* experts per token (top-k) */
+    double reach;  /* fraction of the expert groups that the router may choose from */
 };
 
-/* The step that a profile of P is a mean row of. */
+/* The step whose mean row a profile of P describes. */
 struct cost_step work_step(const struct program *p, const struct memory_options *o);
 
 struct profile *profile_new(const struct anatomy *a, const struct memory_options *o);
@@ -56,7 +55,7 @@ void profile_free(struct profile *p);
 
 /* TO += SIGN * W. */
 void work_add(struct work *to, const struct work *w, double sign);
-/* TO += what layers [FIRST, FIRST + COUNT) of SUMS, one of a profile's, cost. */
+/* TO += cost of the layers [FIRST, FIRST + COUNT); SUMS is profile.all or .again. */
 void work_add_layers(struct work *to, const struct work *sums, int first, int count);
 
 #endif

@@ -5,10 +5,16 @@
  * sum and a weighted sum of values, which are made smaller when a larger score comes
  * (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
  *
- * For few queries a block takes one query of a head, and its warps take keys by turns.
- * For many it takes 32 queries and reads keys and values once for all of them, 32 at a
- * time (Dao et al. 2022, "FlashAttention", section 3.1), in f32. */
-#include "lib/gpu/device.cuh"
+ * For few queries of a sequence, a block handles one query of a head, and its warps
+ * take turns at the keys.  Keys are processed in chunks of CHUNK, and the results of
+ * chunks are added in order.  If there are too few queries for all multiprocessors,
+ * each chunk has a block of its own and a second kernel adds the results
+ * ("flash-decoding"), by the same operations: a query has the same bits either way.
+ *
+ * For many queries, a block handles 32 and reads keys and values once for all of them,
+ * 32 at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu
+ * does. The choice depends on the number of a sequence's own queries only. */
+#include "lib/gpu/score.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
 /* The tiled kernel: queries and keys of a tile, columns at most; from how many queries.
@@ -21,159 +27,231 @@ enum {
     LANES = 8, /* that share a pair of queries */
     MANY = 8
 };
+/* Keys of a chunk; number of query heads from which chunks are not distributed. */
+#ifdef __CUDACC__
+enum { CHUNK = 512, ENOUGH = 512 };
+#else
+enum { CHUNK = 16, ENOUGH = 8 };
+#endif
 
-/* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
- * of two p below N, then every other one of 2p heads (Press et al. 2022). */
-static __device__ double slope_of(uint64_t head, uint64_t n)
+/* ---- few queries ---- */
+
+/* The maximum and the sum of exponentials over some keys. */
+struct total {
+    float max, sum;
+};
+
+/* Adds PART to *all.  *f and *g are the factors of the values of each. */
+static __device__ inline void fold(struct total *all, struct total part, float *f,
+                                   float *g)
 {
-    uint64_t power = 1;
+    float most = part.max > all->max ? part.max : all->max;
 
-    while (power * 2 <= n)
-        power *= 2;
-    if (head < power)
-        return exp2(-8.0 * (double)(head + 1) / (double)power);
-    return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
+    *f = all->sum > 0 ? expf(all->max - most) : 1;
+    *g = part.sum > 0 ? expf(part.max - most) : 0;
+    all->sum = fmaf(all->sum, *f, part.sum * *g);
+    all->max = most;
 }
 
-static __device__ float alibi_slope(const struct attention *a, uint64_t head)
-{
-    uint64_t per = a->heads / a->kv_heads;
-    uint64_t global =
-        (a->group_start + head / per) * a->per_group + a->within_start + head % per;
+/* A query's head. */
+struct query {
+    const float *q;
+    uint64_t head, kv;
+    int64_t position, first, end; /* of it, and the keys that it sees */
+    float slope;
+};
 
-    return (float)(slope_of(global, a->all_heads) * a->alibi);
+static __device__ inline struct query query_of(const struct attention &a,
+                                               struct range one, const float *q,
+                                               int64_t i, float slope)
+{
+    struct query o;
+
+    o.head = blockIdx.y;
+    o.kv = o.head / (a.heads / a.kv_heads);
+    o.q = q + ((one.row + i) * a.heads + o.head) * a.head_dim;
+    o.position = one.start + i;
+    o.slope = slope;
+    visible(&a, one, o.position, &o.first, &o.end);
+    return o;
 }
 
-/* The bucket of a key at DISTANCE from its query (Raffel et al. 2020, section 2.1). */
-static __device__ uint64_t bucket_of(int64_t distance, const struct attention *a)
+/* Processes chunk CHUNK_AT by this block.  Returns the total; the values and totals of
+ * the warps are in shared memory until the next barrier. */
+static __device__ struct total attend_chunk(float *acc, struct total *of_warp,
+                                            const float *k, const float *v,
+                                            const struct attention &a,
+                                            const struct ranges &r, struct range one,
+                                            struct query o, int64_t chunk)
 {
-    uint64_t buckets = a->bias.rows, base = 0, exact, away;
-    float f;
+    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    float *own = acc + warp * a.value_dim;
+    struct total mine = { -INFINITY, 0 }, all = { -INFINITY, 0 };
+    int64_t low = chunk * CHUNK, high = low + CHUNK;
 
-    if (!a->causal) {
-        buckets /= 2;
-        base = distance > 0 ? buckets : 0;
-        away = (uint64_t)(distance < 0 ? -distance : distance);
-    } else {
-        away = distance < 0 ? (uint64_t)-distance : 0;
+    low = (o.first > low ? o.first : low) + warp;
+    high = o.end < high ? o.end : high;
+    for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
+        own[d] = 0;
+    for (int64_t t = low; t < high; t += WARPS) {
+        int64_t row = block_row(r, one, one.key_row + t);
+        const float *kt = k + (row * a.kv_heads + o.kv) * a.head_dim;
+        const float *vt = v + (row * a.kv_heads + o.kv) * a.value_cols;
+        float s = 0, f, p;
+
+        for (uint64_t d = lane; d < a.head_dim; d += GPU_WARP)
+            s = fmaf(o.q[d], kt[d], s);
+        s = score_of(&a, warp_sum(s), o.head, o.slope, one.first_key + t - o.position);
+        if (s == -INFINITY)
+            continue;
+        fold(&mine, { s, 1 }, &f, &p);
+        for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
+            own[d] = fmaf(p, vt[d], own[d] * f);
     }
-    exact = buckets / 2;
-    if (away < exact)
-        return base + away;
-    f = logf((float)away / (float)exact) / (float)log((double)a->far / (double)exact) *
-        (float)(buckets - exact);
-    away = exact + (uint64_t)(f > 0 ? f : 0);
-    return base + (away < buckets - 1 ? away : buckets - 1);
+    if (lane == 0)
+        of_warp[warp] = mine;
+    __syncthreads();
+    for (unsigned w = 0; w < WARPS; w++) {
+        float f, g;
+
+        fold(&all, of_warp[w], &f, &g);
+    }
+    return all;
 }
 
-/* A product's score: scaled, with what depends on the distance added, and capped. */
-static __device__ float score_of(const struct attention *a, float product,
-                                 uint64_t head, float slope, int64_t distance)
+/* Column D of the values of the whole block, whose total is ALL. */
+static __device__ inline float chunk_value(const float *acc,
+                                           const struct total *of_warp,
+                                           struct total all, const struct attention &a,
+                                           uint64_t d)
 {
-    float s = product * (float)a->scale + slope * (float)distance;
+    float sum = 0;
 
-    if (a->bias.data)
-        s += widen(a->bias.dtype, a->bias.data,
-                   bucket_of(distance, a) * a->bias.cols + a->bias_first + head);
-    if (a->softcap > 0)
-        s = (float)a->softcap * tanhf(s / (float)a->softcap);
-    return s;
+    for (unsigned w = 0; w < WARPS && all.max > -INFINITY; w++)
+        sum = fmaf(acc[w * a.value_dim + d], expf(of_warp[w].max - all.max), sum);
+    return sum;
 }
 
-/* The score that HEAD has of its own, -INFINITY: none. */
-static __device__ float sink_of(const struct attention *a, uint64_t head)
+/* The initial total of a head: its sink, or nothing. */
+static __device__ inline struct total total_of(const struct attention &a, uint64_t head)
 {
-    uint64_t per = a->heads / a->kv_heads;
+    float sink = sink_of(&a, head);
 
-    if (!a->sinks.data)
-        return -INFINITY;
-    return widen(a->sinks.dtype, a->sinks.data,
-                 (a->sink_group + head / per) * a->sink_per + a->sink_within +
-                     head % per);
+    return { sink, sink > -INFINITY ? 1.0f : 0.0f };
 }
 
-/* The keys that the query at POSITION sees: from *first to *end, counted from the
- * range's first key. */
-static __device__ void visible(const struct attention *a, struct range r,
-                               int64_t position, int64_t *first, int64_t *end)
+static __device__ inline void put_lse(float *lse, uint64_t row, struct total all)
 {
-    int64_t low = r.first_key, high = low + r.keys, window = (int64_t)a->window;
-
-    if (a->causal && position + 1 < high)
-        high = position + 1;
-    if (window && position + 1 - window > low)
-        low = position + 1 - window;
-    if (window && !a->causal && position + window < high)
-        high = position + window;
-    *first = low - r.first_key;
-    *end = high > low ? high - r.first_key : *first;
+    if (lse && threadIdx.x == 0)
+        lse[row] = all.sum > 0 ? all.max + logf(all.sum) : -INFINITY;
 }
 
 static __global__ void attention_kernel(float *y, float *lse, const float *q,
                                         const float *k, const float *v,
-                                        struct attention a, struct ranges r)
+                                        struct attention a, struct ranges r,
+                                        int64_t fewer)
 {
     SHARED(float, acc, WARPS *GPU_VALUE_DIM);
-    SHARED(float, most, WARPS);
-    SHARED(float, total, WARPS);
+    SHARED(float, value, GPU_VALUE_DIM);
+    SHARED(struct total, of_warp, WARPS);
     struct range one = r.v[blockIdx.z];
-    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
-    uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
-    float *own = acc + warp * a.value_dim;
-    float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
-    float sink = sink_of(&a, head);
+    float slope = a.alibi != 0 ? alibi_slope(&a, blockIdx.y) : 0;
 
+    if (one.rows >= fewer)
+        return;
     for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
-        const float *qi = q + ((one.row + i) * a.heads + head) * a.head_dim;
-        float *yi = y + ((one.row + i) * a.heads + head) * a.value_dim;
-        int64_t position = one.start + i, first, end;
-        float max = -INFINITY, sum = 0;
+        struct query o = query_of(a, one, q, i, slope);
+        struct total all = total_of(a, o.head);
+        uint64_t row = (uint64_t)(one.row + i) * a.heads + o.head;
 
-        for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
-            own[d] = 0;
-        visible(&a, one, position, &first, &end);
-        for (int64_t t = first + warp; t < end; t += WARPS) {
-            int64_t row = block_row(r, one, one.key_row + t);
-            const float *kt = k + (row * a.kv_heads + kv) * a.head_dim;
-            const float *vt = v + (row * a.kv_heads + kv) * a.value_cols;
-            float s = 0, bigger, f, p;
+        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
+            value[d] = 0;
+        for (int64_t c = o.first / CHUNK; c * CHUNK < o.end; c++) {
+            struct total part = attend_chunk(acc, of_warp, k, v, a, r, one, o, c);
+            float f, g;
 
-            for (uint64_t d = lane; d < a.head_dim; d += GPU_WARP)
-                s = fmaf(qi[d], kt[d], s);
-            s = score_of(&a, warp_sum(s), head, slope, one.first_key + t - position);
-            bigger = s > max ? s : max;
-            if (bigger == -INFINITY)
-                continue;
-            f = expf(max - bigger);
-            p = expf(s - bigger);
-            sum = sum * f + p;
-            for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
-                own[d] = own[d] * f + p * vt[d];
-            max = bigger;
+            fold(&all, part, &f, &g);
+            for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
+                value[d] = fmaf(value[d], f, chunk_value(acc, of_warp, part, a, d) * g);
+            __syncthreads();
         }
-        if (lane == 0) {
-            most[warp] = max;
-            total[warp] = sum;
-        }
-        __syncthreads();
-        max = sink;
-        for (unsigned w = 0; w < WARPS; w++)
-            max = most[w] > max ? most[w] : max;
-        sum = sink > -INFINITY ? expf(sink - max) : 0;
-        for (unsigned w = 0; w < WARPS && max > -INFINITY; w++)
-            sum += total[w] * expf(most[w] - max);
-        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x) {
-            float all = 0;
+        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
+            y[row * a.value_dim + d] = all.sum > 0 ? value[d] / all.sum : 0;
+        put_lse(lse, row, all);
+    }
+}
 
-            for (unsigned w = 0; w < WARPS && max > -INFINITY; w++)
-                all += acc[w * a.value_dim + d] * expf(most[w] - max);
-            yi[d] = sum > 0 ? all / sum : 0;
+/* Partial result of a query's head and chunk: maximum, sum, values. */
+static __device__ inline float *part_at(float *part, const struct attention &a,
+                                        uint64_t row, uint64_t chunks, uint64_t chunk)
+{
+    return part + (row * chunks + chunk) * (a.value_dim + 2);
+}
+
+static __global__ void chunk_kernel(float *part, const float *q, const float *k,
+                                    const float *v, struct attention a, struct ranges r,
+                                    int64_t fewer, int64_t chunks)
+{
+    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
+    SHARED(struct total, of_warp, WARPS);
+    struct range one = r.v[blockIdx.z];
+    float slope = a.alibi != 0 ? alibi_slope(&a, blockIdx.y) : 0;
+
+    if (one.rows >= fewer)
+        return;
+    for (int64_t i = blockIdx.x; i < one.rows * chunks; i += gridDim.x) {
+        struct query o = query_of(a, one, q, i / chunks, slope);
+        int64_t c = i % chunks;
+        uint64_t row = (uint64_t)(one.row + i / chunks) * a.heads + o.head;
+        float *to = part_at(part, a, row, (uint64_t)chunks, (uint64_t)c);
+        struct total all;
+
+        if (c < o.first / CHUNK || c * CHUNK >= o.end)
+            continue;
+        all = attend_chunk(acc, of_warp, k, v, a, r, one, o, c);
+        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
+            to[2 + d] = chunk_value(acc, of_warp, all, a, d);
+        if (threadIdx.x == 0) {
+            to[0] = all.max;
+            to[1] = all.sum;
         }
-        if (lse && threadIdx.x == 0)
-            lse[(one.row + i) * a.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
         __syncthreads();
     }
 }
+
+/* Adds the chunks of each query's head in order. */
+static __global__ void combine_kernel(float *y, float *lse, float *part,
+                                      struct attention a, struct ranges r,
+                                      int64_t fewer, int64_t chunks)
+{
+    struct range one = r.v[blockIdx.z];
+
+    if (one.rows >= fewer)
+        return;
+    for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
+        struct query o = query_of(a, one, NULL, i, 0);
+        uint64_t row = (uint64_t)(one.row + i) * a.heads + o.head;
+        struct total all = total_of(a, o.head);
+
+        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x) {
+            float value = 0;
+
+            all = total_of(a, o.head);
+            for (int64_t c = o.first / CHUNK; c * CHUNK < o.end; c++) {
+                const float *from =
+                    part_at(part, a, row, (uint64_t)chunks, (uint64_t)c);
+                float f, g;
+
+                fold(&all, { from[0], from[1] }, &f, &g);
+                value = fmaf(value, f, from[2 + d] * g);
+            }
+            y[row * a.value_dim + d] = all.sum > 0 ? value / all.sum : 0;
+        }
+        put_lse(lse, row, all);
+    }
+}
+
+/* ---- many queries ---- */
 
 /* Rows of a tile in shared memory, in float4: one more than the columns need, so that
  * lanes that read rows read other banks. */
@@ -228,7 +306,7 @@ static __device__ inline float pair_sum(float v)
  * beside it. */
 static __global__ void tiled_kernel(float *y, float *lse, const float *q,
                                     const float *k, const float *v, struct attention a,
-                                    struct ranges r)
+                                    struct ranges r, int64_t least)
 {
     enum { EACH = KEYS / LANES, PARTS = TILED_DIM / (4 * LANES) };
     SHARED(float4, qs, QUERIES * STRIDE);
@@ -240,6 +318,8 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
     float sink = sink_of(&a, head);
 
+    if (one.rows < least)
+        return;
     for (int64_t at = blockIdx.x * (int64_t)QUERIES; at < one.rows;
          at += gridDim.x * (int64_t)QUERIES) {
         int64_t first[2], end[2], low, high, none;
@@ -372,7 +452,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
     }
 }
 
-/* Can the tiled kernel do it? */
+/* Can sequences of many queries be tiled? */
 static bool fits_tiles(const float *y, const float *q, const float *k, const float *v,
                        const struct attention *a, const struct ranges *r)
 {
@@ -383,18 +463,58 @@ static bool fits_tiles(const float *y, const float *q, const float *k, const flo
            (a->head_dim | a->value_dim | a->value_cols) % 4 == 0;
 }
 
+static size_t chunks_of(const struct ranges *r)
+{
+    return (r->most_keys + CHUNK - 1) / CHUNK;
+}
+
+extern "C" uint64_t gpu_attention_part(struct attention a, struct ranges r,
+                                       uint64_t queries)
+{
+    if (chunks_of(&r) < 2 || r.most_rows >= MANY ||
+        r.n * r.most_rows * a.heads >= ENOUGH)
+        return 0;
+    return queries * a.heads * chunks_of(&r) * (a.value_dim + 2);
+}
+
+/* Sequences of fewer than FEWER queries. */
+static void attend_few(float *y, float *lse, const float *q, const float *k,
+                       const float *v, const struct attention &a,
+                       const struct ranges &r, int64_t fewer, float *part, void *stream)
+{
+    int64_t chunks = (int64_t)chunks_of(&r);
+    dim3 grid(gpu_blocks(r.most_rows, 1), (unsigned)a.heads, (unsigned)r.n);
+
+    if (!part) {
+        LAUNCH(attention_kernel, grid, GPU_THREADS, stream, y, lse, q, k, v, a, r,
+               fewer);
+        return;
+    }
+    LAUNCH(chunk_kernel,
+           dim3(gpu_blocks(r.most_rows * (uint64_t)chunks, 1), (unsigned)a.heads,
+                (unsigned)r.n),
+           GPU_THREADS, stream, part, q, k, v, a, r, fewer, chunks);
+    LAUNCH(combine_kernel, grid, GPU_THREADS, stream, y, lse, part, a, r, fewer,
+           chunks);
+}
+
 extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,
                               const float *v, struct attention a, struct ranges r,
-                              void *stream)
+                              float *part, void *stream)
 {
-    if (a.heads && r.n && fits_tiles(y, q, k, v, &a, &r))
+    bool tiled = fits_tiles(y, q, k, v, &a, &r);
+
+    if (!a.heads || !r.n || !r.most_rows)
+        return;
+    if (tiled && a.narrow)
+        gpu_attention_cores(y, lse, q, k, v, a, r, MANY, stream);
+    else if (tiled)
         LAUNCH(tiled_kernel,
                dim3(gpu_blocks(r.most_rows, QUERIES), (unsigned)a.heads, (unsigned)r.n),
-               TILED_THREADS, stream, y, lse, q, k, v, a, r);
-    else if (a.heads && r.n && r.most_rows)
-        LAUNCH(attention_kernel,
-               dim3(gpu_blocks(r.most_rows, 1), (unsigned)a.heads, (unsigned)r.n),
-               GPU_THREADS, stream, y, lse, q, k, v, a, r);
+               TILED_THREADS, stream, y, lse, q, k, v, a, r, (int64_t)MANY);
+    if (!tiled || r.n > 1)
+        attend_few(y, lse, q, k, v, a, r, tiled ? (int64_t)MANY : INT64_MAX, part,
+                   stream);
 }
 
 /* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted

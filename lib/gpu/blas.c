@@ -195,6 +195,7 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
         return 0;
     cudaFree(b->parts);
     b->room = 0;
+    d->rooms++;
     b->parts = backend_cuda.alloc(d, parts, "a product's rows in bf16", err);
     if (!b->parts)
         return -1;

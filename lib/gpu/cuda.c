@@ -155,6 +155,7 @@ static int open_ring(struct device *d, struct err *err)
 
 static int start(struct device *d, int local, struct err *err)
 {
+    struct cudaDeviceProp p;
     int n = 0;
 
     CUDA_TRY(d, cudaGetDeviceCount(&n), "looking for GPUs", err);
@@ -165,6 +166,8 @@ static int start(struct device *d, int local, struct err *err)
                        n, local + 1);
     d->number = local;
     CUDA_TRY(d, cudaSetDevice(local), "starting", err);
+    CUDA_TRY(d, cudaGetDeviceProperties(&p, local), "starting", err);
+    d->has_bf16 = p.major >= 8;
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
              "a stream", err);
     if (open_ring(d, err) < 0)
@@ -181,6 +184,7 @@ static void cuda_close(struct device *d)
         cudaStreamSynchronize(d->stream);
     nccl_close(d);
     blas_close(d->blas);
+    cudaFree(d->room);
     for (int i = 0; i < CUDA_RING; i++) {
         if (d->ring[i].free)
             cudaEventDestroy(d->ring[i].free);
@@ -236,6 +240,19 @@ static void cuda_release(struct device *d, void *memory)
     cudaFree(memory);
 }
 
+void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    if (bytes <= d->room_bytes)
+        return d->room;
+    cuda_release(d, d->room);
+    d->room_bytes = 0;
+    d->rooms++;
+    d->room = allocate(d, bytes + bytes / 2, what, err);
+    if (d->room)
+        d->room_bytes = bytes + bytes / 2;
+    return d->room;
+}
+
 static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
                    struct err *err)
 {
@@ -279,6 +296,75 @@ static int copy_within(struct device *d, void *to, const void *from, size_t byte
     return 0;
 }
 
+/* ---- recording ---- */
+
+struct recording {
+    cudaGraphExec_t exec;
+    int rooms; /* of the device when it was made: kernels have its addresses */
+};
+
+/* Cannot the driver record, or not these calls?  Then steps are launched one by one. */
+static bool is_unrecordable(cudaError_t e)
+{
+    return e >= cudaErrorStreamCaptureUnsupported &&
+           e <= cudaErrorStreamCaptureWrongThread;
+}
+
+static int record(struct device *d, struct err *err)
+{
+    cudaError_t e;
+
+    if (d->records_not)
+        return 0;
+    e = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
+    d->records_not = is_unrecordable(e);
+    if (d->records_not) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    CUDA_TRY(d, e, "recording a step", err);
+    return 1;
+}
+
+static int recorded(struct device *d, struct recording **out, struct err *err)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t e = cudaStreamEndCapture(d->stream, &graph);
+
+    *out = NULL;
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiate(&exec, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    d->records_not = is_unrecordable(e);
+    if (d->records_not) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    CUDA_TRY(d, e, "recording a step", err);
+    *out = xcalloc(1, sizeof(**out));
+    (*out)->exec = exec;
+    (*out)->rooms = d->rooms;
+    return 0;
+}
+
+static int replay(struct device *d, const struct recording *r, struct err *err)
+{
+    if (r->rooms != d->rooms)
+        return 0;
+    CUDA_TRY(d, cudaGraphLaunch(r->exec, d->stream), "running a step", err);
+    return 1;
+}
+
+static void forget(struct device *d, struct recording *r)
+{
+    (void)d;
+    if (r)
+        cudaGraphExecDestroy(r->exec);
+    free(r);
+}
+
 const struct backend backend_cuda = {
     .name = "cuda",
     .host_memory = false,
@@ -293,6 +379,10 @@ const struct backend backend_cuda = {
     .copy_out = copy_out,
     .copy = copy_within,
     .wait = cuda_wait,
+    .record = record,
+    .recorded = recorded,
+    .replay = replay,
+    .forget = forget,
     .kernel = cuda_kernels,
     .exchange = &nccl_exchange,
 };

@@ -19,7 +19,12 @@ struct device {
         char *memory;     /* page-locked; NULL: not yet used */
         cudaEvent_t free; /* when what it holds has gone */
     } ring[CUDA_RING];
-    int next;          /* of the ring */
+    int next;      /* of the ring */
+    bool has_bf16; /* its tensor cores multiply bf16 */
+    void *room;    /* of cuda_room */
+    uint64_t room_bytes;
+    int rooms;         /* that there have been, of this and of blas */
+    bool records_not;  /* it has been tried */
     struct blas *blas; /* NULL: our own kernels make all products */
     struct nccl *nccl; /* NULL: other ranks are reached through the host */
 };
@@ -27,6 +32,10 @@ struct device {
 /* The TURN-th look, from 0, at what others do has seen nothing: look again at once at
  * first, and now and then later. */
 void cuda_pause(int turn);
+
+/* Returns BYTES of scratch memory, shared by all operations; NULL with *err set on
+ * failure. */
+void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
 
 /* Set *err: WHAT has failed with status E; returns -1. */
 int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err);

@@ -42,17 +42,19 @@ static __device__ inline int32_t end_row(struct span s, unsigned expert)
 }
 
 /* Where row ROW of a range lies, counted over its blocks where it has some. */
-static __device__ inline int64_t block_row(struct ranges r, struct range one, int64_t row)
+static __device__ inline int64_t block_row(struct ranges r, struct range one,
+                                           int64_t row)
 {
-    int64_t size = (int64_t)r.block_rows;
+    /* rows are int32_t, and a GPU divides 64 bits slowly */
+    uint32_t size = (uint32_t)r.block_rows, at = (uint32_t)row;
 
     if (one.block < 0)
         return row;
-    return r.block[one.block + row / size] * size + row % size;
+    return r.block[one.block + at / size] * (int64_t)size + at % size;
 }
 
 /* This block's rows, one after another. */
-#define EACH_ROW(t, s) \
+#define EACH_ROW(t, s)                                                         \
     for (int64_t t = first_row(s, 0) + (int64_t)blockIdx.x; t < end_row(s, 0); \
          t += gridDim.x)
 
@@ -68,8 +70,18 @@ static __device__ inline float widen_f16(uint16_t h)
 
     if ((h & 0x7c00u) == 0x7c00u) /* infinity, NaN */
         return __uint_as_float(sign | mag | 0x7f800000u);
-    return __uint_as_float(sign |
-                           __float_as_uint(__uint_as_float(mag) * 5.192296858534828e33f));
+    return __uint_as_float(
+        sign | __float_as_uint(__uint_as_float(mag) * 5.192296858534828e33f));
+}
+
+/* To nearest even; a NaN stays one. */
+static __device__ inline uint16_t narrow_bf16(float x)
+{
+    uint32_t u = __float_as_uint(x);
+
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
 /* Element I of memory of type T. */
@@ -96,7 +108,8 @@ static __device__ inline double warp_sum(double v)
 }
 
 /* The sum over a block of some whole warps, which all its threads get.  PART is its
- * shared memory, a number for each warp, free before and in use until the next barrier. */
+ * shared memory, a number for each warp, free before and in use until the next barrier.
+ */
 static __device__ inline double block_sum(double v, double *part)
 {
     v = warp_sum(v);

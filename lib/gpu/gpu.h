@@ -120,14 +120,22 @@ struct attention {
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal;
+    bool narrow;        /* products to sixteen bits will do (cores.cu) */
     struct matrix bias; /* data NULL: none */
     uint64_t bias_first;
     struct matrix sinks; /* the same: a score of its own for each head */
     uint64_t sink_group, sink_within, sink_per;
 };
-/* y = softmax(scale q k^T, masked) v; LSE or NULL */
+/* y = softmax(scale q k^T, masked) v; LSE or NULL.  PART is of as many floats as
+ * gpu_attention_part says for QUERIES rows of queries, NULL where it says 0. */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
-                   struct attention a, struct ranges r, void *stream);
+                   struct attention a, struct ranges r, float *part, void *stream);
+uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t queries);
+/* The same on tensor cores, for sequences of at least LEAST queries; heads have at most
+ * 128 columns, a multiple of 4, and addresses are aligned to 16 bytes. */
+void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
+                         const float *v, struct attention a, struct ranges r,
+                         uint64_t least, void *stream);
 /* Attention by distance (relate.cu). */
 struct relation {
     uint64_t heads, dim;

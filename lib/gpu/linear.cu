@@ -267,16 +267,6 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
-/* To nearest even; a NaN stays one. */
-static __device__ uint16_t narrow_bf16(float x)
-{
-    uint32_t u = __float_as_uint(x);
-
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
-}
-
 /* hi = x, lo = x - hi; of an infinity only hi */
 static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
                                          uint64_t n)

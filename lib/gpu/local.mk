@@ -2,11 +2,12 @@
 # compiled by nvcc where that is, and by g++ for the tests (tests/emu).
 gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
     %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h
-gpu_headers = %D%/device.cuh %D%/gpu.h
+gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/score.cuh
 gpu_kernels = \
     %D%/attention.cu \
     %D%/cache.cu \
     %D%/columns.cu \
+    %D%/cores.cu \
     %D%/elementwise.cu \
     %D%/embedding.cu \
     %D%/linear.cu \

@@ -1,4 +1,4 @@
-/* axis - one axis of a tensor or value, written as the size it has */
+/* axis - one axis of a tensor or value, as a product of named sizes */
 #include "lib/model/axis.h"
 
 #include <ctype.h>
@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/scan.h"
 
 /* ---- parsing: sum := term ('+' term)*; term := [name ':'] factor ('*' factor)*;
  * factor := number | symbol ['.outer(' number ')' | '.inner'] | '(' sum ')' ---- */
 
 struct parser {
-    const char *text, *p;
+    struct scan in;
     const struct axis_scope *scope;
-    int depth;
-    struct err *err;
 };
 
-/* A sum under construction: its leaves, laid out from offset 0, and its size. */
+/* A sum being parsed: its leaves, laid out from offset 0, and its size. */
 struct sum {
     struct leaf *leaf;
     size_t n, cap;
@@ -26,36 +25,6 @@ struct sum {
 };
 
 static int parse_sum(struct parser *ps, struct sum *out);
-
-static int fail(struct parser *ps, const char *at, const char *what)
-{
-    return err_set(ps->err, ERR_INPUT, "column %d: %s", (int)(at - ps->text) + 1, what);
-}
-
-static void skip_space(struct parser *ps)
-{
-    while (*ps->p == ' ')
-        ps->p++;
-}
-
-static bool take(struct parser *ps, char c)
-{
-    skip_space(ps);
-    if (*ps->p != c)
-        return false;
-    ps->p++;
-    return true;
-}
-
-static size_t word_length(const char *p)
-{
-    size_t n = 0;
-
-    if (isalpha((unsigned char)*p) || *p == '_')
-        while (isalnum((unsigned char)p[n]) || p[n] == '_')
-            n++;
-    return n;
-}
 
 static int find_symbol(const struct axis_scope *scope, const char *name, size_t len)
 {
@@ -66,17 +35,17 @@ static int find_symbol(const struct axis_scope *scope, const char *name, size_t 
     return -1;
 }
 
-/* Multiply SUM by a digit that varies faster: every leaf gets it as its last digit. */
+/* Multiplies SUM by digit D: it becomes the last, fastest digit of every leaf. */
 static int sum_append(struct parser *ps, const char *at, struct sum *sum,
                       struct digit d)
 {
     if (!mem_mul(&sum->size, sum->size, d.size))
-        return fail(ps, at, "the size overflows");
+        return scan_fail(&ps->in, at, "the size overflows");
     for (size_t i = 0; i < sum->n; i++) {
         struct leaf *l = &sum->leaf[i];
 
         if (l->n == AXIS_MAX_DIGITS)
-            return fail(ps, at, "too many factors");
+            return scan_fail(&ps->in, at, "too many factors");
         for (int k = 0; k < l->n; k++)
             l->digit[k].stride *= d.size;
         l->base *= d.size;
@@ -93,7 +62,8 @@ static int append_symbol(struct parser *ps, const char *at, struct sum *sum, int
 
     if (s->group >= 0) {
         if (div != 1 || size != s->value)
-            return fail(ps, at, "a symbol dealt in groups has no outer digit");
+            return scan_fail(&ps->in, at,
+                             "a symbol dealt in groups has no outer digit");
         if (append_symbol(ps, at, sum, s->group, ps->scope->sym[s->group].value, 1) < 0)
             return -1;
         return append_symbol(ps, at, sum, s->within, ps->scope->sym[s->within].value,
@@ -106,8 +76,8 @@ static int append_symbol(struct parser *ps, const char *at, struct sum *sum, int
 
 static int parse_symbol(struct parser *ps, struct sum *sum)
 {
-    const char *at = ps->p;
-    size_t len = word_length(at);
+    const char *at = ps->in.p;
+    size_t len = scan_word(&ps->in, 0);
     int sym = find_symbol(ps->scope, at, len);
     uint64_t outer;
     char *end;
@@ -117,26 +87,27 @@ static int parse_symbol(struct parser *ps, struct sum *sum)
 
         snprintf(what, sizeof(what), "'%.*s' is no symbol with a whole value",
                  (int)(len < 48 ? len : 48), at);
-        return fail(ps, at, what);
+        return scan_fail(&ps->in, at, what);
     }
-    ps->p += len;
-    if (*ps->p != '.')
+    ps->in.p += len;
+    if (*ps->in.p != '.')
         return append_symbol(ps, at, sum, sym, ps->scope->sym[sym].value, 1);
-    if (!strncmp(ps->p, ".inner(", 7) || !strncmp(ps->p, ".outer(", 7)) {
-        bool inner = ps->p[1] == 'i';
+    if (!strncmp(ps->in.p, ".inner(", 7) || !strncmp(ps->in.p, ".outer(", 7)) {
+        bool inner = ps->in.p[1] == 'i';
         uint64_t value = ps->scope->sym[sym].value;
 
-        outer = strtoull(ps->p + 7, &end, 10);
-        if (end == ps->p + 7 || *end != ')' || !outer || value % outer)
-            return fail(ps, ps->p, "expected .outer(N) or .inner(N) with a divisor N");
-        ps->p = end + 1;
+        outer = strtoull(ps->in.p + 7, &end, 10);
+        if (end == ps->in.p + 7 || *end != ')' || !outer || value % outer)
+            return scan_fail(&ps->in, ps->in.p,
+                             "expected .outer(N) or .inner(N) with a divisor N");
+        ps->in.p = end + 1;
         return inner ? append_symbol(ps, at, sum, sym, value / outer, 1)
                      : append_symbol(ps, at, sum, sym, outer, value / outer);
     }
-    return fail(ps, ps->p, "expected .outer(N) or .inner(N)");
+    return scan_fail(&ps->in, ps->in.p, "expected .outer(N) or .inner(N)");
 }
 
-/* Multiply SUM by the sum INNER, which varies faster: the leaves are crossed. */
+/* Multiplies SUM, one leaf, by the sum INNER, which varies faster. */
 static int sum_cross(struct parser *ps, const char *at, struct sum *sum,
                      const struct sum *inner)
 {
@@ -144,11 +115,11 @@ static int sum_cross(struct parser *ps, const char *at, struct sum *sum,
     int ret = -1;
 
     if (!mem_mul(&out.size, sum->size, inner->size)) {
-        fail(ps, at, "the size overflows");
+        scan_fail(&ps->in, at, "the size overflows");
         goto out;
     }
     if (sum->n != 1) {
-        fail(ps, at, "one product holds two sums");
+        scan_fail(&ps->in, at, "one product holds two sums");
         goto out;
     }
     for (size_t i = 0; i < inner->n; i++) {
@@ -159,7 +130,7 @@ static int sum_cross(struct parser *ps, const char *at, struct sum *sum,
         l = &out.leaf[out.n++];
         *l = *tail;
         if (head->n + tail->n > AXIS_MAX_DIGITS) {
-            fail(ps, at, "too many factors");
+            scan_fail(&ps->in, at, "too many factors");
             goto out;
         }
         for (int k = 0; k < head->n; k++) {
@@ -183,35 +154,35 @@ static int parse_factor(struct parser *ps, struct sum *term)
 {
     const char *at;
 
-    skip_space(ps);
-    at = ps->p;
+    scan_space(&ps->in);
+    at = ps->in.p;
     if (isdigit((unsigned char)*at)) {
         char *end;
         uint64_t n = strtoull(at, &end, 10);
 
-        ps->p = end;
+        ps->in.p = end;
         if (!n || n > UINT64_C(1) << 48)
-            return fail(ps, at, "a factor must be at least 1");
-        /* 1 as a factor says nothing; in a segment it stands for "one element" */
+            return scan_fail(&ps->in, at, "a factor must be at least 1");
+        /* 1 adds no digit: "q:1" is a segment of one element per outer index */
         return n == 1 ? 0
                       : sum_append(ps, at, term,
                                    (struct digit){
                                        .sym = -1, .size = n, .stride = 1, .div = 1 });
     }
-    if (word_length(at))
+    if (scan_word(&ps->in, 0))
         return parse_symbol(ps, term);
-    if (take(ps, '(')) {
+    if (scan_take(&ps->in, '(')) {
         struct sum inner = { 0 };
         int ret = parse_sum(ps, &inner);
 
-        if (ret == 0 && !take(ps, ')'))
-            ret = fail(ps, ps->p, "expected ')'");
+        if (ret == 0 && !scan_take(&ps->in, ')'))
+            ret = scan_fail(&ps->in, ps->in.p, "expected ')'");
         if (ret == 0)
             ret = sum_cross(ps, at, term, &inner);
         free(inner.leaf);
         return ret;
     }
-    return fail(ps, at, "expected a number, a symbol or '('");
+    return scan_fail(&ps->in, at, "expected a number, a symbol or '('");
 }
 
 static int parse_term(struct parser *ps, struct sum *out)
@@ -224,44 +195,44 @@ static int parse_term(struct parser *ps, struct sum *out)
     char segment[sizeof(term.leaf->segment)] = "";
     int ret = -1;
 
-    skip_space(ps);
-    at = ps->p;
+    scan_space(&ps->in);
+    at = ps->in.p;
     term.leaf[0].size = 1;
-    len = word_length(at);
+    len = scan_word(&ps->in, 0);
     if (len && at[len] == ':') {
         if (len >= sizeof(segment)) {
-            fail(ps, at, "the segment's name is too long");
+            scan_fail(&ps->in, at, "the segment's name is too long");
             goto out;
         }
         memcpy(segment, at, len);
-        ps->p += len + 1;
+        ps->in.p += len + 1;
     }
     do {
         if (parse_factor(ps, &term) < 0)
             goto out;
-    } while (take(ps, '*'));
+    } while (scan_take(&ps->in, '*'));
     for (size_t i = 0; i < term.n; i++) {
         struct leaf *l = &term.leaf[i];
 
         if (*segment && *l->segment) {
-            fail(ps, at, "a segment inside a segment");
+            scan_fail(&ps->in, at, "a segment inside a segment");
             goto out;
         }
         if (*segment)
             memcpy(l->segment, segment, sizeof(segment));
         if (!mem_add(&l->base, l->base, out->size)) {
-            fail(ps, at, "the size overflows");
+            scan_fail(&ps->in, at, "the size overflows");
             goto out;
         }
         if (out->n == AXIS_MAX_LEAVES) {
-            fail(ps, at, "too many segments");
+            scan_fail(&ps->in, at, "too many segments");
             goto out;
         }
         out->leaf = xgrow(out->leaf, &out->cap, out->n + 1, sizeof(*out->leaf));
         out->leaf[out->n++] = *l;
     }
     if (!mem_add(&out->size, out->size, term.size)) {
-        fail(ps, at, "the size overflows");
+        scan_fail(&ps->in, at, "the size overflows");
         goto out;
     }
     ret = 0;
@@ -272,25 +243,24 @@ out:
 
 static int parse_sum(struct parser *ps, struct sum *out)
 {
-    if (++ps->depth > 8)
-        return fail(ps, ps->p, "nested too deeply");
+    if (scan_enter(&ps->in, 8) < 0)
+        return -1;
     do {
         if (parse_term(ps, out) < 0)
             return -1;
-    } while (take(ps, '+'));
-    ps->depth--;
+    } while (scan_take(&ps->in, '+'));
+    ps->in.depth--;
     return 0;
 }
 
 int axis_parse(struct axis *out, const char *text, const struct axis_scope *scope,
                struct err *err)
 {
-    struct parser ps = { .text = text, .p = text, .scope = scope, .err = err };
+    struct parser ps = { scan_start(text, strlen(text), err), scope };
     struct sum sum = { 0 };
 
     if (parse_sum(&ps, &sum) < 0 ||
-        (skip_space(&ps),
-         *ps.p && fail(&ps, ps.p, "expected '*', '+' or the end") < 0)) {
+        scan_end(&ps.in, "expected '*', '+' or the end") < 0) {
         free(sum.leaf);
         return -1;
     }
@@ -298,7 +268,7 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
         for (size_t k = 0; sum.n > 1 && k < i; k++)
             if (!strcmp(sum.leaf[i].segment, sum.leaf[k].segment)) {
                 free(sum.leaf);
-                return fail(&ps, text, "the segments need different names");
+                return scan_fail(&ps.in, text, "the segments need different names");
             }
     *out = (struct axis){ .text = xstrdup(text),
                           .size = sum.size,
@@ -308,7 +278,7 @@ int axis_parse(struct axis *out, const char *text, const struct axis_scope *scop
     return 0;
 }
 
-/* ---- what can be asked ---- */
+/* ---- queries ---- */
 
 static const struct leaf *find_leaf(const struct axis *a, const char *segment)
 {
@@ -318,8 +288,8 @@ static const struct leaf *find_leaf(const struct axis *a, const char *segment)
     return NULL;
 }
 
-/* Join neighbouring digits of one symbol that count on from each other, outer(4) and
- * inner(4): they stand apart only where a segment's name came between them. */
+/* Joins neighbouring digits of one symbol that continue each other, outer(4) and
+ * inner(4): only a segment's name between them kept them apart. */
 static void join_digits(struct leaf *l)
 {
     int n = 0;
@@ -442,18 +412,18 @@ void axis_print(struct str *out, const struct axis *a, const struct axis_scope *
 
 /* ---- runs ---- */
 
-/* A leaf read unit by unit: one loop for each dealt symbol over the
- * units of its share, then one for each free digit. */
+/* One level of the loop nest that visits a leaf unit by unit: first a loop for each
+ * sharded symbol over the units of this rank, then one for each other digit. */
 struct loop {
-    int sym;               /* dealt symbol, or -1 for a free digit */
-    uint64_t start, count; /* units or values */
+    int sym;               /* sharded symbol; -1: the loop is over DIGIT */
+    uint64_t start, count; /* units, or values of the digit */
     bool owned;
     const struct leaf *leaf;
-    const struct digit *digit; /* the free digit */
+    const struct digit *digit; /* if sym is -1 */
 };
 
-/* Is group symbol SYM accompanied in L by the units within its groups?  Then no two
- * parts hold the same element, whoever owns the group. */
+/* Has L, besides the group symbol SYM, a digit for the units within a group?  Then no
+ * element lies on two ranks, whichever rank owns the group. */
 static bool has_within(const struct leaf *l, const struct axis_scope *scope, int sym)
 {
     for (int i = 0; i < scope->n; i++)
@@ -497,7 +467,7 @@ static int make_loops(struct loop *loop, const struct leaf *l,
     return n;
 }
 
-/* Offset in the axis that iteration I of the loop contributes. */
+/* Offset in the axis of the loop's iteration I. */
 static uint64_t loop_offset(const struct loop *loop, uint64_t i)
 {
     uint64_t unit = loop->start + i, offset = 0;
@@ -527,7 +497,7 @@ static void add_run(struct runs *out, size_t *cap, uint64_t start, uint64_t coun
     out->v[out->n++] = (struct run){ start, count, owned };
 }
 
-/* True when the loop's iterations are consecutive blocks of BLOCK elements. */
+/* True if the iterations are consecutive blocks of BLOCK elements. */
 static bool is_dense(const struct loop *loop, uint64_t block)
 {
     int digits = 0;
@@ -574,7 +544,7 @@ static void element_runs(struct runs *out, const struct axis *a,
         }
         if (empty)
             continue;
-        /* innermost loops over consecutive elements become one block */
+        /* merge the innermost loops over consecutive elements into one block */
         while (n > 0 && is_dense(&loop[n - 1], block)) {
             base += loop_offset(&loop[n - 1], 0);
             block *= loop[n - 1].count;
@@ -591,7 +561,7 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The same in the order of the axis: a block may lie across segments. */
+/* The runs of elements in the order of the axis; a run may cross segments. */
 static void ordered_elements(struct runs *out, const struct axis *a,
                              const struct axis_scope *scope, const struct share *share)
 {
@@ -607,7 +577,7 @@ static void ordered_elements(struct runs *out, const struct axis *a,
     runs_clear(&r);
 }
 
-/* Elements of the leaves: the axis' own when it is not divided. */
+/* Elements of the leaves; more than a->size if the axis is divided into blocks. */
 static uint64_t elements(const struct axis *a)
 {
     uint64_t n = 0;

@@ -1,11 +1,11 @@
-/* axis - one axis of a tensor or value, written as the size it has
+/* axis - one axis of a tensor or value, as a product of named sizes
  *
  * "heads*head_dim", "q:heads*head_dim + k:kv_heads*head_dim", "heads*(q:1 + k:1 +
- * v:1)*head_dim": factors in memory order, segments named.  An axis is kept as leaves,
- * one per segment, in memory order; a leaf is a row of digits (mixed radix) with their
- * strides.  A symbol that is dealt in groups is written by its digits: heads =
- * kv_heads*group, so equal axes look equal. An axis is immutable and owned by the table
- * that made it. */
+ * v:1)*head_dim": factors in memory order, outermost first; segments have names.  An
+ * axis is stored as leaves, one per segment, in memory order.  A leaf is a mixed-radix
+ * number: digits with sizes and strides.  A symbol that is sharded in groups is
+ * replaced by its digits (heads = kv_heads*group), so that equal axes compare equal. An
+ * axis does not change after it is made. */
 #ifndef LIB_MODEL_AXIS_H
 #define LIB_MODEL_AXIS_H
 
@@ -20,37 +20,35 @@
 enum { AXIS_MAX_DIGITS = 8, AXIS_MAX_LEAVES = 64 };
 
 struct digit {
-    int sym;         /* index of its symbol; -1 for a plain number */
-    uint64_t size;   /* values it takes */
-    uint64_t stride; /* elements of the axis between two values */
-    uint64_t div;    /* digit = (unit / div) % size; 1 but for a symbol's outer digit */
+    int sym;         /* index of its symbol; -1: a plain number */
+    uint64_t size;   /* number of values */
+    uint64_t stride; /* elements of the axis from one value to the next */
+    uint64_t div;    /* digit = (unit / div) % size; 1 except for symbol.outer(n) */
 };
 
 struct leaf {
-    char segment[32]; /* "" when the axis has one unnamed part */
-    uint64_t base;    /* offset of its first element */
+    char segment[32]; /* "" if the axis has one unnamed leaf */
+    uint64_t base;    /* offset of its first element in the axis */
     uint64_t size;    /* product of its digits' sizes */
     int n;
     struct digit digit[AXIS_MAX_DIGITS]; /* outermost first */
 };
 
 struct axis {
-    char *text; /* as written in the family */
-    uint64_t
-        size; /* elements: the sum of the leaves, divided by the block, rounded up */
-    uint64_t block; /* elements of the leaves that one element stands for; 1, but for
-                       the scales and packed values of quantised weights */
+    char *text;    /* as the family file has it */
+    uint64_t size; /* elements: sum of the leaves' sizes divided by block, rounded up */
+    uint64_t block; /* elements of the leaves per element of the axis: above 1 for
+                       scales and packed values of quantized weights */
     int n;
     struct leaf *leaf;
 };
 
-/* What an axis expression may refer to: symbols by name, with their values, and how
- * they are dealt.  Filled by the model (see model.h). */
+/* The symbols that an axis may name.  lib/model fills it (model.h). */
 struct axis_symbol {
     const char *name;
     uint64_t value;
-    bool dealt;        /* some mesh axis deals it */
-    int group, within; /* symbols of its digits when dealt in groups, else -1, -1 */
+    bool dealt;        /* sharded over some mesh axis: the family's "deal" names it */
+    int group, within; /* sharded in groups: symbols of its two digits; else -1, -1 */
 };
 
 struct axis_scope {
@@ -58,55 +56,54 @@ struct axis_scope {
     int n;
 };
 
-/* Parse TEXT.  On failure *err says the column within TEXT: "column 7: cause"; *out
- * untouched. */
+/* Parses TEXT.  On failure *err is "column 7: cause", counted in TEXT, and *out is
+ * untouched.  The caller releases *out with axis_clear. */
 MUST_CHECK int axis_parse(struct axis *out, const char *text,
                           const struct axis_scope *scope, struct err *err);
-/* Make an axis of one unnamed leaf with the digits of A's segment SEGMENT; false if it
- * has none. */
+/* Sets *out to an axis of one unnamed leaf, with the digits of A's segment SEGMENT;
+ * false if A has no such segment. */
 bool axis_segment(struct axis *out, const struct axis *a, const char *segment);
-/* Make A's axis in blocks of BLOCK elements, the last of which may be shorter. */
+/* Sets *out to A divided into blocks of BLOCK elements; the last one may be shorter. */
 void axis_divide(struct axis *out, const struct axis *a, uint64_t block);
-/* True when the share of a part is whole blocks. */
+/* True if the shard consists of whole blocks. */
 bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
                      const struct share *share);
 void axis_copy(struct axis *out, const struct axis *a);
 void axis_clear(struct axis *a);
 
-/* Same leaves: segments and digits (symbol and size), in order. */
+/* True if the leaves are equal: segments, and digits by symbol and size, in order. */
 bool axis_equal(const struct axis *a, const struct axis *b);
 
-/* The dealt symbol in A that PART cuts, or -1: the first digit whose symbol is
- * dealt. */
+/* The symbol along which A is sharded: that of its first digit with a sharded symbol;
+ * -1 if there is none. */
 int axis_dealt(const struct axis *a, const struct axis_scope *scope);
 
-/* A run of consecutive elements of an axis that a part holds. */
+/* Consecutive elements of an axis that a rank holds. */
 struct run {
-    uint64_t start, count; /* elements of the whole axis */
-    bool owned;            /* this part is the one that counts */
+    uint64_t start, count; /* elements of the full axis */
+    bool owned;            /* the primary replica of these elements */
 };
 
 struct runs {
     struct run *v;
     size_t n;
-    uint64_t count; /* elements held: the sum of the counts */
+    uint64_t count; /* elements in all runs */
 };
 
-/* The runs of A held by a part whose share of symbol i is SHARE[i] (the whole range
- * where it is not cut), as programs have them in memory: segment by segment, in each
- * unit by unit, then the rest.  The caller releases with runs_clear. */
+/* The runs of A on a rank that holds the units SHARE[i] of symbol i, in the order in
+ * which programs keep them in memory: segment by segment, in each segment unit by unit,
+ * in each unit the other digits.  The caller releases *out with runs_clear. */
 void axis_runs(struct runs *out, const struct axis *a, const struct axis_scope *scope,
                const struct share *share);
-/* The same in the order of the axis, as files have them. */
+/* The same in the order of the axis, as files store them. */
 void axis_ordered_runs(struct runs *out, const struct axis *a,
                        const struct axis_scope *scope, const struct share *share);
-/* Elements the part holds of A or (SEGMENT not NULL) of that segment: axis_runs'
- * count. */
+/* Elements of A, or of its segment SEGMENT if not NULL, on that rank: runs.count. */
 uint64_t axis_count(const struct axis *a, const char *segment,
                     const struct axis_scope *scope, const struct share *share);
 void runs_clear(struct runs *r);
 
-/* Write A's normal form ("kv_heads*group*head_dim") for messages. */
+/* Appends A's digits ("kv_heads*group*head_dim") for messages. */
 void axis_print(struct str *out, const struct axis *a, const struct axis_scope *scope);
 
 #endif

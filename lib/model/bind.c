@@ -1,5 +1,5 @@
-/* bind - tensor names: patterns, the tensors they stand for, and a checkpoint's own
- * names */
+/* bind - tensor names: expands name patterns and matches a checkpoint's names to
+ * them */
 #include "lib/model/bind.h"
 
 #include <ctype.h>
@@ -107,7 +107,7 @@ int bind_pattern(struct model *m, struct tensor_def *d, struct err *err)
     return 0;
 }
 
-/* Match NAME against PATTERN, a capture standing for a number without leading zeros. */
+/* Matches NAME against PATTERN; a capture matches a number without leading zeros. */
 static bool match_name(const char *pattern, const char *name, uint64_t value[2])
 {
     int slot = 0;
@@ -156,7 +156,7 @@ static uint64_t capture_count(const struct model *m, const struct tensor_def *d,
     return d->capture[slot] < 0 ? 1 : m->scope.sym[d->capture[slot]].value;
 }
 
-/* The tensor of D with these captures, or -1. */
+/* Index of D's tensor with these values of its captures, or -1. */
 static long tensor_index(const struct model *m, const struct tensor_def *d,
                          const uint64_t value[2])
 {
@@ -208,8 +208,8 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
         t->tied = (int)tensor_index(m, &m->state->def[d->tied_def], value);
 }
 
-/* Number D's tensors from FIRST on, layer by layer; those of a layer in which it does
- * not exist are left out. */
+/* Numbers D's tensors from FIRST on, layer by layer, without the layers in which its
+ * "when" does not hold. */
 static int number_tensors(struct model *m, struct tensor_def *d, size_t first,
                           struct err *err)
 {
@@ -221,8 +221,8 @@ static int number_tensors(struct model *m, struct tensor_def *d, size_t first,
     for (uint64_t i = 0; i < outer; i++) {
         bool exists = true;
 
-        if (d->section >= 0 && model_when(m, d->when, d->entry->doc, d->when_json,
-                                          (int)i, false, &exists, err) < 0)
+        if (d->section >= 0 &&
+            model_when(m, d->entry->doc, d->when, (int)i, false, &exists, err) < 0)
             return -1;
         d->start[i] = exists ? first + d->count : SIZE_MAX;
         d->count += exists ? (size_t)inner : 0;
@@ -318,7 +318,7 @@ long model_find(const struct model *m, const char *name)
     return t >= 0 && !strcmp(m->tensor[t].name, name) ? t : -1;
 }
 
-/* Which of the alternatives of D's stack NAME is, or -1. */
+/* Index of the alternative of D's stack that NAME matches, or -1. */
 static int match_stack(const struct tensor_def *d, const char *name, uint64_t value[2])
 {
     char **alternative = NULL;
@@ -375,7 +375,7 @@ struct model_piece *model_unstack(const struct model *m, const char *name, int n
     return NULL;
 }
 
-/* Match with '*' standing for any run of characters. */
+/* Matches NAME against GLOB, in which '*' matches any characters. */
 static bool match_glob(const char *glob, const char *name)
 {
     const char *star = NULL, *back = NULL;
@@ -399,7 +399,7 @@ static bool match_glob(const char *glob, const char *name)
     return !*glob;
 }
 
-/* GLOB with the value of "{symbol}" in its place. */
+/* GLOB with "{symbol}" replaced by the symbol's value. */
 static char *fill_numbers(const struct model *m, const char *glob)
 {
     struct str out = { 0 };
@@ -471,8 +471,8 @@ static int check_shape(const struct model *m, const struct model_tensor *t,
     return -1;
 }
 
-/* The tensor that IN is, companions of quantised weights among them; -1 when a carried
- * tensor or none, -2 with *err set. */
+/* Index of the tensor that IN is, or of the companion of a quantized weight; -1: a
+ * carried tensor or an unknown one; -2 with *err set. */
 static long match_input(struct model *m, const struct model_input *in, struct err *err)
 {
     long t = bind_match(m, in->name);
@@ -483,8 +483,8 @@ static long match_input(struct model *m, const struct model_input *in, struct er
     return more ? bind_match(m, in->name) : t;
 }
 
-/* Is T, or what stands for it when it is quantised, among the inputs?  What belongs to
- * values that are stored plainly need not be. */
+/* Is T in the checkpoint, or the packed tensor that replaces it?  A companion need not
+ * be stored if its weight is stored plainly. */
 static bool is_stored(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
@@ -498,8 +498,8 @@ static bool is_stored(const struct model *m, size_t t)
            m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
 }
 
-/* Definitions that are tied or not as the file has them: stored, D is a tensor of its
- * own; missing, it is what it would be tied to. */
+/* Decides whether tensors "tied by file" are tied: a stored one is a tensor of its own,
+ * a missing one is tied. */
 static int tie_by_file(struct model *m, struct tensor_def *d, struct err *err)
 {
     struct tensor_def *to;

@@ -1,7 +1,7 @@
-/* deal - which units of a symbol each rank is dealt */
+/* deal - which units of a sharded symbol each rank holds */
 #include "lib/model/deal.h"
 
-/* N things over PARTS in order, the first N % PARTS parts taking one more. */
+/* N units over PARTS ranks; the first N % PARTS ranks get one more. */
 static struct share even(uint64_t n, int parts, int part)
 {
     uint64_t each = n / (uint64_t)parts, more = n % (uint64_t)parts, p = (uint64_t)part;
@@ -43,8 +43,8 @@ void deal_groups(uint64_t groups, uint64_t per_group, int parts, int part,
         *group = even(groups, parts, part);
         return;
     }
-    /* more parts than groups: deal the parts over the groups, then the group's
-     * units over its parts */
+    /* more ranks than groups: divide the ranks among the groups, then the units of a
+     * group among its ranks */
     for (uint64_t g = 0; g < groups; g++) {
         struct share members = even((uint64_t)parts, (int)groups, (int)g);
 

@@ -1,4 +1,4 @@
-/* expr - the small expressions of family files: symbols, conditions, arguments */
+/* expr - the expressions of family files: symbols, conditions, options */
 #include "lib/model/expr.h"
 
 #include <ctype.h>
@@ -6,21 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One pass: parse and evaluate together.  Where a branch is not taken it is parsed with
- * .skip set, which looks nothing up. */
+#include "lib/base/scan.h"
+
+/* Parses and evaluates in one pass.  A branch that is not taken is parsed with .skip
+ * above 0 and looks nothing up. */
 struct reader {
-    const char *text, *p, *end;
+    struct scan in;
     const struct expr_env *env;
-    int skip, depth;
-    struct err *err;
+    int skip;
 };
 
 static int parse_ternary(struct reader *r, struct expr_value *out);
-
-static int fail(struct reader *r, const char *at, const char *what)
-{
-    return err_set(r->err, ERR_INPUT, "column %d: %s", (int)(at - r->text) + 1, what);
-}
 
 static struct expr_value null_value(void)
 {
@@ -92,47 +88,26 @@ static bool values_equal(const struct expr_value *a, const struct expr_value *b)
     return true;
 }
 
-static void skip_space(struct reader *r)
-{
-    while (r->p < r->end && *r->p == ' ')
-        r->p++;
-}
-
-/* Take the operator OP when it is next; one that is the start of a longer one is
- * not. */
+/* Consumes the operator OP if it is next and is not the start of a longer one. */
 static bool take(struct reader *r, const char *op)
 {
-    size_t n = strlen(op), left;
+    const char *at = r->in.p;
+    char next;
 
-    skip_space(r);
-    left = (size_t)(r->end - r->p);
-    if (left < n || memcmp(r->p, op, n))
+    if (!scan_take_text(&r->in, op))
         return false;
-    if (n == 1 && left > 1 &&
-        ((*op == '?' && r->p[1] == '?') || (*op == '!' && r->p[1] == '=') ||
-         (strchr("<>", *op) && r->p[1] == '=')))
-        return false;
-    r->p += n;
-    return true;
-}
-
-static size_t word_length(const struct reader *r)
-{
-    const char *p = r->p;
-
-    if (p < r->end && (isalpha((unsigned char)*p) || *p == '_'))
-        while (p < r->end && (isalnum((unsigned char)*p) || *p == '_'))
-            p++;
-    return (size_t)(p - r->p);
+    next = scan_peek(&r->in, 0);
+    if (op[1] || !((*op == '?' && next == '?') || (*op == '!' && next == '=') ||
+                   (strchr("<>", *op) && next == '=')))
+        return true;
+    r->in.p = at;
+    return false;
 }
 
 static bool take_word(struct reader *r, const char *word)
 {
-    skip_space(r);
-    if (word_length(r) != strlen(word) || memcmp(r->p, word, strlen(word)))
-        return false;
-    r->p += strlen(word);
-    return true;
+    scan_space(&r->in);
+    return scan_word(&r->in, 0) == strlen(word) && scan_take_text(&r->in, word);
 }
 
 /* ---- functions ---- */
@@ -167,19 +142,19 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
         if (strlen(functions[i].name) == len && !memcmp(functions[i].name, at, len))
             f = &functions[i];
     if (!f)
-        return fail(r, at,
-                    "no function of that name (min max sqrt pow floor ceil log "
-                    "len ends given)");
+        return scan_fail(&r->in, at,
+                         "no function of that name (min max sqrt pow floor ceil log "
+                         "len ends given)");
     do {
         if (n == 2)
-            return fail(r, r->p, "too many arguments");
+            return scan_fail(&r->in, r->in.p, "too many arguments");
         if (parse_ternary(r, &arg[n++]) < 0)
             return -1;
     } while (take(r, ","));
     if (!take(r, ")"))
-        return fail(r, r->p, "expected ')'");
+        return scan_fail(&r->in, r->in.p, "expected ')'");
     if (n != f->nargs)
-        return fail(r, at, "wrong number of arguments");
+        return scan_fail(&r->in, at, "wrong number of arguments");
     *out = null_value();
     if (r->skip)
         return 0;
@@ -208,18 +183,18 @@ static int parse_literal(struct reader *r, struct expr_value *out)
     size_t n = 0;
     char *end;
 
-    while (r->p + n < r->end && n + 1 < sizeof(digits) &&
-           (isdigit((unsigned char)r->p[n]) || r->p[n] == '.' ||
-            tolower(r->p[n]) == 'e' ||
-            (n && strchr("+-", r->p[n]) && tolower(r->p[n - 1]) == 'e'))) {
-        digits[n] = r->p[n];
+    while (r->in.p + n < r->in.end && n + 1 < sizeof(digits) &&
+           (isdigit((unsigned char)r->in.p[n]) || r->in.p[n] == '.' ||
+            tolower(r->in.p[n]) == 'e' ||
+            (n && strchr("+-", r->in.p[n]) && tolower(r->in.p[n - 1]) == 'e'))) {
+        digits[n] = r->in.p[n];
         n++;
     }
     digits[n] = '\0';
     *out = number(strtod(digits, &end));
     if (end != digits + n)
-        return fail(r, r->p, "not a number");
-    r->p += n;
+        return scan_fail(&r->in, r->in.p, "not a number");
+    r->in.p += n;
     return 0;
 }
 
@@ -228,32 +203,32 @@ static int parse_primary(struct reader *r, struct expr_value *out)
     const char *at;
     size_t len;
 
-    skip_space(r);
-    at = r->p;
-    if (at == r->end)
-        return fail(r, at, "an operand is missing");
+    scan_space(&r->in);
+    at = r->in.p;
+    if (at == r->in.end)
+        return scan_fail(&r->in, at, "an operand is missing");
     if (isdigit((unsigned char)*at) || *at == '.')
         return parse_literal(r, out);
     if (*at == '\'') {
-        const char *close = memchr(at + 1, '\'', (size_t)(r->end - at - 1));
+        const char *close = memchr(at + 1, '\'', (size_t)(r->in.end - at - 1));
 
         if (!close)
-            return fail(r, at, "the word has no closing quote");
+            return scan_fail(&r->in, at, "the word has no closing quote");
         *out = (struct expr_value){ .kind = EXPR_WORD,
                                     .word = at + 1,
                                     .len = (size_t)(close - at - 1) };
-        r->p = close + 1;
+        r->in.p = close + 1;
         return 0;
     }
     if (take(r, "(")) {
         if (parse_ternary(r, out) < 0)
             return -1;
-        return take(r, ")") ? 0 : fail(r, r->p, "expected ')'");
+        return take(r, ")") ? 0 : scan_fail(&r->in, r->in.p, "expected ')'");
     }
-    len = word_length(r);
+    len = scan_word(&r->in, 0);
     if (!len)
-        return fail(r, at, "expected a number, a name, a 'word' or '('");
-    r->p += len;
+        return scan_fail(&r->in, at, "expected a number, a name, a 'word' or '('");
+    r->in.p += len;
     if (take(r, "("))
         return call(r, at, len, out);
     *out = null_value();
@@ -262,26 +237,26 @@ static int parse_primary(struct reader *r, struct expr_value *out)
     else if (len == 5 && !memcmp(at, "false", 5))
         *out = boolean(false);
     else if (!(len == 4 && !memcmp(at, "null", 4)) && !r->skip)
-        return r->env->lookup(r->env->arg, at, len, out, r->err);
+        return r->env->lookup(r->env->arg, at, len, out, r->in.err);
     return 0;
 }
 
-/* The member of an object that the word at the reader's position names. */
+/* Replaces *out by its member named by the word at the reader's position. */
 static int parse_member(struct reader *r, struct expr_value *out)
 {
-    size_t len = word_length(r);
+    size_t len = scan_word(&r->in, 0);
     const cJSON *member = NULL;
 
     if (!len)
-        return fail(r, r->p, "expected a key after '.'");
+        return scan_fail(&r->in, r->in.p, "expected a key after '.'");
     if (out->kind != EXPR_NULL &&
         !(out->kind == EXPR_JSON && cJSON_IsObject(out->json)))
-        return fail(r, r->p, "a key of what is no object");
+        return scan_fail(&r->in, r->in.p, "a key of what is no object");
     if (out->kind == EXPR_JSON)
         cJSON_ArrayForEach(
             member, out->json) if (member->string && strlen(member->string) == len &&
-                                   !memcmp(member->string, r->p, len)) break;
-    r->p += len;
+                                   !memcmp(member->string, r->in.p, len)) break;
+    r->in.p += len;
     *out = member ? expr_from_json(member) : null_value();
     return 0;
 }
@@ -293,16 +268,16 @@ static int parse_postfix(struct reader *r, struct expr_value *out)
     for (;;) {
         struct expr_value index;
 
-        if (r->p < r->end && *r->p == '.') {
-            r->p++;
+        if (r->in.p < r->in.end && *r->in.p == '.') {
+            r->in.p++;
             if (parse_member(r, out) < 0)
                 return -1;
-        } else if (r->p < r->end && *r->p == '[') {
-            r->p++;
+        } else if (r->in.p < r->in.end && *r->in.p == '[') {
+            r->in.p++;
             if (parse_ternary(r, &index) < 0)
                 return -1;
             if (!take(r, "]"))
-                return fail(r, r->p, "expected ']'");
+                return scan_fail(&r->in, r->in.p, "expected ']'");
             if (out->kind == EXPR_JSON && cJSON_IsArray(out->json) &&
                 is_numeric(&index) && index.number >= 0 &&
                 index.number < cJSON_GetArraySize(out->json))
@@ -319,8 +294,8 @@ static int parse_unary(struct reader *r, struct expr_value *out)
 {
     int ret;
 
-    if (++r->depth > 64)
-        return fail(r, r->p, "nested too deeply");
+    if (scan_enter(&r->in, 64) < 0)
+        return -1;
     if (take(r, "!")) {
         ret = parse_unary(r, out);
         if (ret == 0)
@@ -332,7 +307,7 @@ static int parse_unary(struct reader *r, struct expr_value *out)
     } else {
         ret = parse_postfix(r, out);
     }
-    r->depth--;
+    r->in.depth--;
     return ret;
 }
 
@@ -495,8 +470,8 @@ static int parse_ternary(struct reader *r, struct expr_value *out)
     struct expr_value yes, no;
     bool condition;
 
-    if (++r->depth > 64)
-        return fail(r, r->p, "nested too deeply");
+    if (scan_enter(&r->in, 64) < 0)
+        return -1;
     if (parse_default(r, out) < 0)
         return -1;
     if (take(r, "?")) {
@@ -506,30 +481,27 @@ static int parse_ternary(struct reader *r, struct expr_value *out)
             return -1;
         r->skip -= !condition;
         if (!take(r, ":"))
-            return fail(r, r->p, "expected ':'");
+            return scan_fail(&r->in, r->in.p, "expected ':'");
         r->skip += condition;
         if (parse_ternary(r, &no) < 0)
             return -1;
         r->skip -= condition;
         *out = condition ? yes : no;
     }
-    r->depth--;
+    r->in.depth--;
     return 0;
 }
 
 int expr_eval(struct expr_value *out, const char *text, size_t n,
               const struct expr_env *env, struct err *err)
 {
-    struct reader r = {
-        .text = text, .p = text, .end = text + n, .env = env, .err = err
-    };
+    struct reader r = { .in = scan_start(text, n, err), .env = env };
     struct expr_value v;
 
     if (parse_ternary(&r, &v) < 0)
         return -1;
-    skip_space(&r);
-    if (r.p != r.end)
-        return fail(&r, r.p, "expected an operator or the end");
+    if (scan_end(&r.in, "expected an operator or the end") < 0)
+        return -1;
     *out = v;
     return 0;
 }

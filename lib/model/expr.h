@@ -1,12 +1,12 @@
-/* expr - the small expressions of family files: symbols, conditions, arguments
+/* expr - the expressions of family files: symbols, conditions, options
  *
- *   a ? b : c     a ?? b (b when a is null)     || && !
+ *   a ? b : c     a ?? b (b if a is null)     || && !
  *   == != < <= > >= in     + - * / %     a.key  a[i]     f(x)
  *
- * on numbers, 'words', true, false, null, and the lists and objects of a config.json.
- * A key that the config lacks is null; arithmetic with null is null; null is false.
- * Functions: min max sqrt pow floor ceil log len, ends(word, 'end'), and given('key'):
- * does the config have KEY, if only as null? */
+ * Values are numbers, 'words', true, false, null, and the lists and objects of a
+ * config.json.  A key that the config lacks is null; arithmetic with null gives null;
+ * null is false.  Functions: min max sqrt pow floor ceil log len; ends(word, 'end');
+ * given('key'): true if the config has the key, even as null. */
 #ifndef LIB_MODEL_EXPR_H
 #define LIB_MODEL_EXPR_H
 
@@ -26,8 +26,8 @@ struct expr_value {
     const cJSON *json; /* EXPR_JSON: an array or object, borrowed */
 };
 
-/* Where identifiers get their values.  The function returns 0 with *out set (null for
- * what is not there), or -1 with *err set. */
+/* Looks up identifiers.  lookup returns 0 with *out set (null for an unknown name), or
+ * -1 with *err set; given is the function of the language. */
 struct expr_env {
     int (*lookup)(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
@@ -35,11 +35,11 @@ struct expr_env {
     void *arg;
 };
 
-/* Evaluate the N bytes at TEXT.  An error says "column C: cause", C counted in TEXT. */
+/* Evaluates the N bytes at TEXT.  An error is "column C: cause", counted in TEXT. */
 MUST_CHECK int expr_eval(struct expr_value *out, const char *text, size_t n,
                          const struct expr_env *env, struct err *err);
 
-/* A JSON value as an expression's value. */
+/* Converts a JSON value; words and JSON are borrowed from it. */
 struct expr_value expr_from_json(const cJSON *json);
 bool expr_is_true(const struct expr_value *v);
 bool expr_word_is(const struct expr_value *v, const char *word);

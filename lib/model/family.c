@@ -1,4 +1,4 @@
-/* family - family files: read, inherited, flattened */
+/* family - family files: reading, inheritance, flattening */
 #include "lib/model/family.h"
 
 #include <ctype.h>
@@ -25,9 +25,9 @@ struct library_item {
 struct family_library {
     struct library_item *item; /* user's first, then the built-in ones */
     size_t n, cap;
-    const char **name; /* sorted, without the hidden ones */
+    const char **name; /* sorted; each name once */
     size_t nnames;
-    char **fault; /* of files that are no families */
+    char **fault; /* errors of skipped files */
     size_t nfaults, faults_cap;
 };
 
@@ -49,7 +49,7 @@ static int add_item(struct family_library *lib, const char *file, const char *te
     item.name = xstrdup(name);
     lib->item = xgrow(lib->item, &lib->cap, lib->n + 1, sizeof(*lib->item));
     lib->item[lib->n++] = item;
-    /* a document keeps its name by pointer, which stays where it is */
+    /* the document borrows item.file, whose address does not change */
     return 0;
 fail:
     free(item.file);
@@ -57,7 +57,7 @@ fail:
     return -1;
 }
 
-/* What is wrong with a file is a fault of the library, not the end of it. */
+/* A bad file is recorded and skipped; it does not stop the library from opening. */
 static void add_fault(struct family_library *lib, const struct err *err)
 {
     lib->fault =
@@ -205,6 +205,18 @@ int family_error(const struct json_doc *doc, const struct json *j, size_t offset
                    (unsigned)(j->col + (j->type == JSON_STRING) + offset), what);
 }
 
+int family_place(const struct json_doc *doc, const struct json *j, size_t offset,
+                 const struct err *cause, struct err *err)
+{
+    struct err e = *cause;
+
+    if (e.column)
+        return family_error(doc, j, offset + e.column - 1, err, "%s", e.text);
+    if (err)
+        *err = e;
+    return -1;
+}
+
 const struct family_entry *family_get(const struct family_table *t, const char *key)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -223,7 +235,7 @@ static void table_remove(struct family_table *t, const char *key)
     t->n = n;
 }
 
-/* Fold the members of OBJ into T: a new name is added, a known one replaced, null
+/* Merges the members of OBJ into T: a new key is added, a known one replaced, null
  * deletes. */
 static int table_merge(struct family_table *t, const struct json_doc *doc,
                        const struct json *obj, struct err *err)
@@ -269,7 +281,7 @@ static int carry_merge(struct family_table *t, const struct json_doc *doc,
     return 0;
 }
 
-/* TEXT with B for each A, or NULL where it has none; released with the pool. */
+/* TEXT with every A replaced by B, in memory of POOL; NULL if TEXT has no A. */
 static char *replaced(struct pool *pool, const char *text, const char *a, const char *b)
 {
     struct str out = { 0 };
@@ -288,13 +300,13 @@ static char *replaced(struct pool *pool, const char *text, const char *a, const 
     return copy;
 }
 
-/* In the names of T's tensors put TO for each PART; *used when there was any. */
+/* Replaces PART by TO in the names of T's tensors; sets *used if any had it. */
 static void rename_in(struct family_table *t, struct pool *pool, const char *part,
                       const char *to, bool *used)
 {
     for (size_t i = 0; i < t->n; i++) {
         const struct json *j = t->v[i].json;
-        /* this family's own copy of what it extends: nobody else reads it */
+        /* the parent's document was parsed for this family alone, so it may change */
         struct json *name = (struct json *)(j->type == JSON_ARRAY ? j->first : j);
         const char *text =
             json_string(name) ? replaced(pool, name->text, part, to) : NULL;
@@ -309,7 +321,7 @@ static void rename_in(struct family_table *t, struct pool *pool, const char *par
     }
 }
 
-/* "names": parts of the parents' tensor names, and what stands for each here. */
+/* "names": parts of the parents' tensor names and their replacements. */
 static int names_replace(struct family *f, struct json_doc *doc, struct err *err)
 {
     const struct json *names = json_get(doc->root, "names");
@@ -337,9 +349,9 @@ static void line_clear(struct family_line *l)
     free(l->text);
 }
 
-/* Take "name = text" from the string J; or, when NAME is given, "text" alone. */
+/* Parses "name = text" from the string J; if NAME is given, "text" alone. */
 static int line_parse(struct family_line *out, const struct json_doc *doc,
-                      const struct json *j, const char *name, const char *when,
+                      const struct json *j, const char *name, const struct json *when,
                       struct err *err)
 {
     const char *text, *p;
@@ -360,7 +372,7 @@ static int line_parse(struct family_line *out, const struct json_doc *doc,
     return 0;
 }
 
-/* A line as it stands in a list (NAME NULL) or as an override of NAME: a string, or an
+/* Reads a line of a list (NAME NULL) or an override of line NAME: a string, or an
  * object with "line", "when", "needs" and "lacks". */
 static int line_read(struct family_line *out, const struct json_doc *doc,
                      const struct json *j, const char *name, struct err *err)
@@ -385,7 +397,7 @@ static int line_read(struct family_line *out, const struct json_doc *doc,
         return json_error(doc, lacks, err, "expected the name of a tensor");
     if (!json_get(j, "line"))
         return json_error(doc, j, err, "no \"line\"");
-    if (line_parse(out, doc, json_get(j, "line"), name, json_string(when), err) < 0)
+    if (line_parse(out, doc, json_get(j, "line"), name, when, err) < 0)
         return -1;
     out->needs = json_string(needs);
     out->lacks = json_string(lacks);
@@ -421,8 +433,8 @@ static void delete_lines(struct family_section *s, const char *name)
     s->n = n;
 }
 
-/* Put the lines of the list J, told apart by their "when", where line AT of their name
- * stands. */
+/* Replaces the lines called J->key by those of the list J, which differ by their
+ * "when". AT is the position of the first of them. */
 static int override_choice(struct family_section *s, const struct json_doc *doc,
                            const struct json *j, size_t at, struct err *err)
 {
@@ -441,8 +453,8 @@ static int override_choice(struct family_section *s, const struct json_doc *doc,
     return 0;
 }
 
-/* "name": replacement, a list of them told apart by their "when", null, or { "line":
- * ..., "after": ... } for a line that is new. */
+/* An override "name": a line; a list of lines that differ by their "when"; null, which
+ * deletes; or { "line": ..., "after": ... }, which adds a line. */
 static int override_line(struct family_section *s, const struct json_doc *doc,
                          const struct json *j, struct err *err)
 {
@@ -463,7 +475,7 @@ static int override_line(struct family_section *s, const struct json_doc *doc,
         return -1;
     if (after) {
         while ((size_t)at + 1 < s->n && !strcmp(s->line[at + 1].name, s->line[at].name))
-            at++; /* behind all lines of a choice */
+            at++; /* after the last of several lines of this name */
         insert_line(s, (size_t)at + 1, l);
         return 0;
     }
@@ -524,7 +536,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
                                          "captures",    "deal",    "rope",
                                          "tensors",     "carry",   "forward",
                                          "part_config", "config",  "parallelformers",
-                                         "names",       NULL };
+                                         "names",       "torch",   NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -552,6 +564,7 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         { "tensors", offsetof(struct family, tensors) },
         { "part_config", offsetof(struct family, part_config) },
         { "config", offsetof(struct family, config) },
+        { "torch", offsetof(struct family, torch) },
     };
     const struct json *forward = json_get(doc->root, "forward");
 
@@ -578,7 +591,7 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
     return 0;
 }
 
-/* Load TEXT and, first, what it extends; fold each into F. */
+/* Loads TEXT, after the families that it extends, and merges each into F. */
 static int load_chain(struct family *f, const struct family_library *lib,
                       const char *file, const char *text, struct err *err)
 {
@@ -634,7 +647,7 @@ int family_read(struct family **out, const struct family_library *lib, const cha
     char *text;
     int ret;
 
-    if (!fs_exists(file))
+    if (!fs_may_exist(file))
         return err_set(err, ERR_INPUT, "%s: no such family file", file);
     if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
         return -1;
@@ -649,7 +662,7 @@ void family_free(struct family *f)
 {
     struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
                                       &f->rope,        &f->tensors,  &f->carry,
-                                      &f->part_config, &f->config };
+                                      &f->part_config, &f->config,   &f->torch };
 
     if (!f)
         return;
@@ -745,6 +758,7 @@ static int item_matches(const struct library_item *item, const cJSON *config,
                             .given = config_given,
                             .arg = (void *)config };
     struct expr_value v;
+    struct err e;
     bool found = false;
 
     for (const struct json *j = types ? types->first : NULL; j; j = j->next)
@@ -753,8 +767,8 @@ static int item_matches(const struct library_item *item, const cJSON *config,
         return found;
     if (!json_string(when))
         return json_error(&item->doc, when, err, "expected a condition");
-    if (expr_eval(&v, when->text, when->n, &env, err) < 0)
-        return err_prefix(err, "%s:%u", item->file, (unsigned)when->line);
+    if (expr_eval(&v, when->text, when->n, &env, &e) < 0)
+        return family_place(&item->doc, when, 0, &e, err);
     return expr_is_true(&v);
 }
 
@@ -805,7 +819,7 @@ static void print_line(struct str *out, const struct family_line *l)
     str_add_json(out, text);
     if (l->when) {
         str_add(out, ", \"when\": ");
-        str_add_json(out, l->when);
+        str_add_json(out, l->when->text);
     }
     if (l->needs) {
         str_add(out, ", \"needs\": ");
@@ -845,6 +859,8 @@ void family_print(struct str *out, const struct family *f)
         print_table(out, "part_config", &f->part_config);
     if (f->config.n)
         print_table(out, "config", &f->config);
+    if (f->torch.n)
+        print_table(out, "torch", &f->torch);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
         str_add(out, i ? ", " : "");

@@ -1,9 +1,9 @@
-/* family - family files: read, inherited, flattened
+/* family - family files: reading, inheritance, flattening
  *
- * A family file describes one architecture (shardutils-family(5)).  A library is the
- * built-in families and those a user adds; a family is one of them with what it extends
- * folded in.  Every entry remembers the file, line and column it came from, so that
- * later errors can name them. */
+ * A family file describes one architecture (shardutils-family(5)).  A library holds the
+ * built-in families and those of the user.  A struct family is one of them, merged with
+ * the families that it extends.  Every entry keeps its file, line and column for error
+ * messages. */
 #ifndef LIB_MODEL_FAMILY_H
 #define LIB_MODEL_FAMILY_H
 
@@ -15,7 +15,7 @@
 #include "lib/base/json.h"
 #include "lib/base/str.h"
 
-/* One named thing of a family and where it stands. */
+/* A named member of a family and the place where it is defined. */
 struct family_entry {
     const char *key;
     const struct json *json;
@@ -27,53 +27,55 @@ struct family_table {
     size_t n, cap;
 };
 
-/* "name = text", applied when WHEN (NULL: always) is true, and there is the tensor
- * NEEDS (NULL: none). */
+/* "name = text".  It applies if WHEN (NULL: always) is true, the model has the tensor
+ * NEEDS and lacks the tensor LACKS (NULL: no such condition). */
 struct family_line {
     char *name, *text;
-    const char *when, *needs, *lacks;
+    const char *needs, *lacks;
+    const struct json *when; /* the condition, a string; NULL: always */
     const struct json *json; /* the string that holds the line */
     const struct json_doc *doc;
-    int skip; /* bytes of the string before TEXT, for columns */
+    int skip; /* bytes of the string before TEXT; for columns of errors */
 };
 
 struct family_section {
-    const char *name; /* a capture's name: repeated over its values */
+    const char *name; /* if it is a capture's name, the lines repeat over its values */
     struct family_line *line;
     size_t n, cap;
 };
 
 struct family {
     const char *name, *summary;
-    const struct json *example; /* a config.json to check the family with, or NULL */
-    const struct json *types;   /* values of model_type that its file serves, or NULL */
-    const struct json *policies; /* parallelformers' names of such models, or NULL */
+    const struct json *example;  /* a config.json for checks of the family, or NULL */
+    const struct json *types;    /* the model_type values that it matches, or NULL */
+    const struct json *policies; /* parallelformers' names of these models, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
-    struct family_table config; /* keys that are not read, and their values */
+    struct family_table config; /* config keys that it does not read: accepted values */
+    struct family_table torch;  /* operations that PyTorch has otherwise */
     struct family_section *section;
     size_t nsections;
-    bool own;                   /* from a user's file, not built in */
+    bool own;                   /* from a user's file */
     struct family_state *state; /* private: the documents behind the pointers */
 };
 
 struct family_library;
 
-/* The built-in families and every *.json in the directories and files of PATH
- * (colon-separated, or NULL). A user's family hides a built-in one of its name.  A file
- * that cannot be read or is no family is passed over, and told by the next function. */
+/* Opens the built-in families and every *.json in the directories and files of PATH
+ * (colon-separated, or NULL).  A user's family hides a built-in one of the same name. A
+ * file that cannot be read, or is not a family, is skipped; see
+ * family_library_fault. */
 MUST_CHECK int family_library_open(struct family_library **out, const char *path,
                                    struct err *err);
 void family_library_free(struct family_library *lib);
-/* Why the I'th file of the path that was passed over is none: "FILE:LINE:COL: cause";
- * NULL when there are no more. */
+/* The error of the I'th skipped file: "FILE:LINE:COL: cause"; NULL after the last. */
 const char *family_library_fault(const struct family_library *lib, size_t i);
 size_t family_library_count(const struct family_library *lib);
 const char *family_library_name(const struct family_library *lib,
                                 size_t i); /* sorted */
 
-/* The family called NAME, the one that CONFIG asks for (CONFIG_NAME is for messages),
- * or the one in FILE.  Unknown names and model types are ERR_INPUT and name the nearest
- * known. */
+/* The family called NAME, the family that matches CONFIG (CONFIG_NAME is its file name
+ * for messages), or the family in FILE.  An unknown name or model_type is ERR_INPUT;
+ * for a name the message suggests the nearest one. */
 MUST_CHECK int family_find(struct family **out, const struct family_library *lib,
                            const char *name, struct err *err);
 MUST_CHECK int family_match(struct family **out, const struct family_library *lib,
@@ -81,22 +83,27 @@ MUST_CHECK int family_match(struct family **out, const struct family_library *li
                             struct err *err);
 MUST_CHECK int family_read(struct family **out, const struct family_library *lib,
                            const char *file, struct err *err);
-/* A family from TEXT, which is copied; FILE is its name for messages. */
+/* Parses TEXT, which is copied; FILE is its name in messages. */
 MUST_CHECK int family_parse(struct family **out, const struct family_library *lib,
                             const char *file, const char *text, struct err *err);
 void family_free(struct family *f);
 
-/* Append the flattened family as JSON: itself a family file that extends nothing. */
+/* Appends the flattened family as JSON: a family file that extends nothing. */
 void family_print(struct str *out, const struct family *f);
 
 const struct family_entry *family_get(const struct family_table *t, const char *key);
 
-/* ERR_INPUT "FILE:LINE:COL: " and the cause, at byte OFFSET of the entry's string. */
+/* The error CAUSE of reading the string J from byte OFFSET on: with a column it becomes
+ * "FILE:LINE:COL: cause"; one that has its place already stays as it is.  Returns -1.
+ */
+int family_place(const struct json_doc *doc, const struct json *j, size_t offset,
+                 const struct err *cause, struct err *err);
+/* Sets ERR_INPUT "FILE:LINE:COL: cause" for byte OFFSET of the string J; returns -1. */
 int family_error(const struct json_doc *doc, const struct json *j, size_t offset,
                  struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* The families compiled in; the list ends with .name NULL. */
+/* The families that are compiled in; .name NULL ends the list. */
 struct family_builtin {
     const char *name; /* "llama.json" */
     const char *text;

@@ -1,4 +1,4 @@
-/* keys - what becomes of each key of a config.json */
+/* keys - checks every key of a config.json */
 #include "lib/model/keys.h"
 
 #include <ctype.h>
@@ -10,18 +10,18 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
-/* Keys that change no output of a forward pass, in any family. */
+/* Keys that change no output of the forward pass of any family. */
 static const char *const harmless[] = {
     /* names and versions */
     "_*", "model_type", "architectures", "auto_map", "name_or_path", "tokenizer_class",
     "transformers_version", "transformers.js_config", "prefix", "task_specific_params",
     "finetuning_task", "problem_type", "*_token", "language",
-    /* types and ways to compute the same */
+    /* data types and implementations of the same result */
     "dtype", "torch_dtype", "use_bfloat16", "torchscript", "use_cache",
     "attn_implementation", "gradient_checkpointing*", "chunk_size_feed_forward",
     "pretraining_tp", "ep_size", "base_model_*_plan", "slow_but_exact",
     "*softmax_in_fp32", "reorder_and_upcast_attn", "fp32_attention", "init_device",
-    /* what is returned */
+    /* outputs */
     "return_dict*", "output_attentions", "output_hidden_states", "output_router_logits",
     "output_scores", "output_past", "id2label", "label2id", "num_labels",
     "is_encoder_decoder", "keys_to_ignore_at_inference",
@@ -29,7 +29,7 @@ static const char *const harmless[] = {
     "*dropout*", "*pdrop*", "*layerdrop*", "initializer_*", "init_*",
     "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "*aux_loss*",
     "seq_aux", "rescale_prenorm_residual", "use_mup", "label_smoothing",
-    /* ids of tokens, and generation (generate has its own check) */
+    /* token ids and generation (generate checks these itself) */
     "*_token_id", "max_length", "min_length", "max_new_tokens", "do_sample",
     "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
     "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
@@ -37,7 +37,7 @@ static const char *const harmless[] = {
     "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "num_return_sequences",
     "remove_invalid_values", "exponential_decay_length_penalty", "forced_bos_token_id",
     "forced_eos_token_id", "generation_config",
-    /* the head of GPT2DoubleHeadsModel, which has no part in the others */
+    /* the additional head of GPT2DoubleHeadsModel */
     "summary_*"
 };
 
@@ -79,7 +79,7 @@ static void paths_clear(struct paths *p)
 struct scan {
     const struct family *f;
     struct paths *out;
-    int depth; /* symbols within symbols */
+    int depth; /* nesting of symbols in symbols */
 };
 
 static bool is_word(char c)
@@ -90,7 +90,7 @@ static bool is_word(char c)
 static void scan_text(struct scan *s, const char *text, const char *self,
                       const char *members, bool is_line);
 
-/* The name NAME, followed by ".member.member" (MEMBERS, LEN bytes), was met. */
+/* Handles NAME, followed by ".member.member" in MEMBERS. */
 static void scan_name(struct scan *s, const char *name, const char *self,
                       const char *members, bool is_line)
 {
@@ -106,7 +106,7 @@ static void scan_name(struct scan *s, const char *name, const char *self,
         paths_add(s->out, str_dupf("%s%s", name, members));
         return;
     }
-    /* members of an object that the symbol stands for */
+    /* the symbol stands for an object: the members are members of its definition */
     if (*members && json_string(e->json) && s->depth < 8) {
         s->depth++;
         scan_text(s, e->json->text, name, members, false);
@@ -114,7 +114,7 @@ static void scan_name(struct scan *s, const char *name, const char *self,
     }
 }
 
-/* Find the names in TEXT, the definition of SELF (or NULL).  MEMBERS is appended to
+/* Finds the names in TEXT, the definition of SELF (or NULL), and appends MEMBERS to
  * each. */
 static void scan_text(struct scan *s, const char *text, const char *self,
                       const char *members, bool is_line)
@@ -159,7 +159,7 @@ static void scan_text(struct scan *s, const char *text, const char *self,
     }
 }
 
-/* Every path that F's expressions can read, whichever branch is taken. */
+/* Every config path that F's expressions may read, in any branch. */
 static void find_paths(struct paths *out, const struct family *f)
 {
     struct scan s = { .f = f, .out = out };
@@ -181,7 +181,7 @@ static void find_paths(struct paths *out, const struct family *f)
 
             scan_text(&s, l->text, NULL, "", true);
             if (l->when)
-                scan_text(&s, l->when, NULL, "", false);
+                scan_text(&s, l->when->text, NULL, "", false);
         }
 }
 
@@ -203,7 +203,7 @@ static bool is_below(const char *path, const char *object)
     return !strncmp(path, object, n) && path[n] == '.';
 }
 
-/* Is PATH read as a whole; are members of it read or listed? */
+/* Is PATH itself read?  (has_members: are members of it read or listed?) */
 static bool is_read(const struct check *c, const char *path)
 {
     for (size_t i = 0; i < c->read.n; i++)
@@ -242,7 +242,7 @@ static bool values_equal(const struct json *a, const cJSON *b)
     case JSON_OBJECT:
         break;
     }
-    /* only empty ones are of use as defaults */
+    /* of lists and objects only empty ones occur as defaults */
     return !a->n && (a->type == JSON_ARRAY ? cJSON_IsArray(b) : cJSON_IsObject(b)) &&
            !b->child;
 }
@@ -257,7 +257,7 @@ static enum keys_need what_changes(const struct family_entry *e)
                                               : KEYS_NUMBERS;
 }
 
-/* Does the entry E accept VALUE?  1, 0, or -1 with *err set. */
+/* Does entry E accept VALUE?  1, 0, or -1 with *err set. */
 static int accepts(const struct check *c, const struct family_entry *e,
                    const cJSON *value)
 {
@@ -266,9 +266,7 @@ static int accepts(const struct check *c, const struct family_entry *e,
     bool yes;
 
     if (json_string(is))
-        return model_when(c->m, is->text, e->doc, is, -1, false, &yes, c->err) < 0
-                   ? -1
-                   : yes;
+        return model_when(c->m, e->doc, is, -1, false, &yes, c->err) < 0 ? -1 : yes;
     if (!is || is->type != JSON_ARRAY || !is->first)
         return family_error(e->doc, e->json, 0, c->err,
                             "expected a list of values, or a condition");
@@ -305,24 +303,12 @@ static int refuse(struct check *c, const struct family_entry *e, const char *pat
 
 static int check_object(struct check *c, const cJSON *object, const char *prefix);
 
-/* Does the family say what the model's packed weights are? */
-static bool unpacks(const struct model *m)
-{
-    bool found = false;
-
-    for (size_t i = 0; i < m->state->ndefs; i++)
-        found |= m->state->def[i].packs != NULL;
-    return found;
-}
-
-/* quant.c reads it, whatever the family; only what a family unpacks is run. */
+/* The method's settings, whatever the family. */
 static int check_quantization(struct check *c, const char *path)
 {
-    if (c->need == KEYS_NUMBERS && !unpacks(c->m))
-        return err_set(c->err, ERR_INPUT,
-                       "%s: %s is set: quantised weights cannot be run",
-                       c->m->state->config_name, path);
-    return quant_check_config(c->m, has_members(c, path), c->err);
+    if (quant_check_config(c->m, has_members(c, path), c->err) < 0)
+        return -1;
+    return c->need == KEYS_NUMBERS ? quant_check_settings(c->m, c->ignored, c->err) : 0;
 }
 
 static int check_key(struct check *c, const cJSON *value, const char *path)

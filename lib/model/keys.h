@@ -1,9 +1,9 @@
-/* keys - what becomes of each key of a config.json
+/* keys - checks every key of a config.json
  *
- * A family reads the keys that its expressions name.  Its "config" table lists keys
- * that it does not read and the values they may have; another value of theirs is
- * refused.  A common list holds keys that change no result, such as dropouts.  What
- * is left is reported, so that the caller can warn. */
+ * A key is known if the family's expressions read it, if the family's "config" table
+ * lists it with the values that it accepts, or if it is in a common list of keys that
+ * change no result (dropout rates, names).  A listed key with another value is an
+ * error; unknown keys are reported, so that the caller can warn. */
 #ifndef LIB_MODEL_KEYS_H
 #define LIB_MODEL_KEYS_H
 
@@ -16,19 +16,19 @@ struct model;
 
 /* What the caller needs to be right; each includes the one before. */
 enum keys_need {
-    KEYS_CUTS,    /* tensors and where they are cut */
-    KEYS_COSTS,   /* also FLOPs and caches */
-    KEYS_NUMBERS, /* also every output of the model */
-    KEYS_NOTHING  /* of a key: it may have any value, but a warning names it */
+    KEYS_CUTS,    /* tensors and their shards */
+    KEYS_COSTS,   /* also FLOPs and KV caches */
+    KEYS_NUMBERS, /* also every output */
+    KEYS_NOTHING  /* only of a key: any value is accepted, with a warning */
 };
 
-/* Check the config that M was made from.  A key whose value changes what NEED names is
- * ERR_INPUT with key, value and default.  Appended to IGNORED, with ", " between: keys
- * that nobody knows, and those whose values change only what NEED leaves out. */
+/* Checks the config of M.  ERR_INPUT with key, value and default if the value of a key
+ * changes what NEED asks for.  Appends to IGNORED, separated by ", ", unknown keys and
+ * keys whose value changes only what NEED does not ask for. */
 MUST_CHECK int keys_check(const struct model *m, enum keys_need need,
                           struct str *ignored, struct err *err);
 
-/* Does the common list hold KEY? */
+/* True if KEY is in the common list. */
 bool keys_is_harmless(const char *key);
 
 #endif

@@ -1,4 +1,4 @@
-/* model - a family bound to one config.json: symbols, deals, tensors */
+/* model - a family applied to one config.json: symbols, tensors, shards */
 #include "lib/model/model.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
-/* Units of a symbol that are dealt one by one: the parts of a tensor can be as many. */
+/* Most units of a sharded symbol: a tensor can have as many shards. */
 enum { MAX_DEALT = 1 << 22 };
 
 /* ---- evaluation ---- */
@@ -21,32 +21,16 @@ enum { MAX_DEALT = 1 << 22 };
 struct eval {
     struct model_state *s;
     int layer;
-    const char *self; /* the symbol being defined: its name means the config key */
-    bool training;    /* the lines that training runs are wanted */
-    bool *by_layer;   /* set when the value depends on the layer */
+    const char *self; /* the symbol being defined; its name then means the config key */
+    bool training;    /* value of "training" */
+    bool *by_layer;   /* set if the value depends on the layer */
 };
 
 static int lookup(void *arg, const char *name, size_t len, struct expr_value *out,
                   struct err *err);
 static bool given(void *arg, const char *name, size_t len);
 
-/* "FILE:LINE:COL: cause" from *err's "column C: cause". */
-static int place_error(const struct json_doc *doc, const struct json *j,
-                       struct err *err)
-{
-    char what[sizeof(err->text)];
-    unsigned column = 1;
-    int used = 0;
-
-    if (!err)
-        return -1;
-    memcpy(what, err->text, sizeof(what));
-    if (sscanf(what, "column %u: %n", &column, &used) != 1 || !used)
-        return -1;
-    return family_error(doc, j, column - 1, err, "%s", what + used);
-}
-
-/* A symbol's value; one that depends on the layer is made anew each time. */
+/* Evaluates symbol I; the value is cached unless it depends on the layer. */
 static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_layer,
                        struct expr_value *out, struct err *err)
 {
@@ -56,6 +40,7 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
         .s = s, .layer = layer, .self = d->entry->key, .by_layer = &varies
     };
     struct expr_env env = { .lookup = lookup, .given = given, .arg = &e };
+    struct err cause;
 
     if (d->state == SYMBOL_BUSY)
         return family_error(d->entry->doc, d->entry->json, 0, err,
@@ -65,10 +50,10 @@ static int eval_symbol(struct model_state *s, size_t i, int layer, bool *by_laye
             return family_error(d->entry->doc, d->entry->json, 0, err,
                                 "expected an expression");
         d->state = SYMBOL_BUSY;
-        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env, err) <
-            0) {
+        if (expr_eval(&d->value, d->entry->json->text, d->entry->json->n, &env,
+                      &cause) < 0) {
             d->state = SYMBOL_NEW;
-            return place_error(d->entry->doc, d->entry->json, err);
+            return family_place(d->entry->doc, d->entry->json, 0, &cause, err);
         }
         d->state = varies ? SYMBOL_NEW : SYMBOL_DONE;
         *by_layer |= varies;
@@ -136,17 +121,18 @@ int model_eval(const struct model *m, const char *text, size_t n, int layer,
     return evaluate(m, text, n, layer, false, out, err);
 }
 
-int model_when(const struct model *m, const char *when, const struct json_doc *doc,
-               const struct json *j, int layer, bool training, bool *out,
+int model_when(const struct model *m, const struct json_doc *doc,
+               const struct json *when, int layer, bool training, bool *out,
                struct err *err)
 {
     struct expr_value v;
+    struct err cause;
 
     *out = true;
     if (!when)
         return 0;
-    if (evaluate(m, when, strlen(when), layer, training, &v, err) < 0)
-        return place_error(doc, j, err);
+    if (evaluate(m, when->text, when->n, layer, training, &v, &cause) < 0)
+        return family_place(doc, when, 0, &cause, err);
     *out = expr_is_true(&v);
     return 0;
 }
@@ -169,7 +155,7 @@ uint64_t model_context(const struct model *m)
     return model_number(m, "context", &n) && n >= 1 && n < 0x1p53 ? (uint64_t)n : 0;
 }
 
-/* ---- scope and deals ---- */
+/* ---- scope and sharded symbols ---- */
 
 static int find_symbol(const struct axis_scope *scope, const char *name)
 {
@@ -179,7 +165,7 @@ static int find_symbol(const struct axis_scope *scope, const char *name)
     return -1;
 }
 
-/* The symbols whose values can be sizes, and room for the digits of groups. */
+/* Fills the scope with symbols that can be sizes, and makes room for group digits. */
 static int make_scope(struct model *m, struct err *err)
 {
     struct model_state *s = m->state;
@@ -206,7 +192,7 @@ static int make_scope(struct model *m, struct err *err)
     return 0;
 }
 
-/* Is KEY a name, and no member of M's config? */
+/* True if KEY is a plain name that the config lacks. */
 static bool is_missing(const struct model *m, const char *key)
 {
     size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -216,9 +202,7 @@ static bool is_missing(const struct model *m, const char *key)
            !cJSON_GetObjectItemCaseSensitive(m->state->config, key);
 }
 
-/* Does a capture name SYMBOL, or an axis of a tensor that every model of the family
- * has?
- */
+/* True if SYMBOL counts a capture, or occurs in an axis of a tensor without "when". */
 static bool is_axis(const struct model *m, const char *symbol)
 {
     const struct family_table *t = &m->state->family->tensors;
@@ -246,8 +230,8 @@ static bool is_axis(const struct model *m, const char *symbol)
     return false;
 }
 
-/* The other keys that the config lacks and the family's tensors need, so that all are
- * told at once. */
+/* Appends to *err the other keys that the tensors need and the config lacks, so that
+ * the user sees all at once. */
 static void add_other_keys(const struct model *m, const struct family_entry *told,
                            struct err *err)
 {
@@ -266,8 +250,8 @@ static void add_other_keys(const struct model *m, const struct family_entry *tol
     str_clear(&all);
 }
 
-/* The scope's symbol NAME that a deal or capture needs; its absence is told as a
- * missing config key. */
+/* Index in the scope of symbol NAME, which a shard rule or capture E needs.  If it has
+ * no value, the error names the missing config key. */
 static int need_symbol(const struct model *m, const char *name,
                        const struct family_entry *e, int *out, struct err *err)
 {
@@ -396,7 +380,7 @@ static int make_sections(struct model *m, struct err *err)
 
 /* ---- tensors ---- */
 
-/* Which sections' lines name KEY. */
+/* Bit i is set if a line of section i names KEY. */
 static uint64_t readers(const struct family *f, const char *key)
 {
     uint64_t sections = 0;
@@ -416,7 +400,7 @@ static uint64_t readers(const struct family *f, const char *key)
     return sections;
 }
 
-/* The options object that ends a tensor's list. */
+/* Reads the options object at the end of a tensor's list. */
 static int read_options(struct tensor_def *d, const struct json *o,
                         const char **tied_to, const struct json **tied_when,
                         bool *by_file, struct err *err)
@@ -425,8 +409,7 @@ static int read_options(struct tensor_def *d, const struct json *o,
 
     for (const struct json *j = o->first; j; j = j->next) {
         if (!strcmp(j->key, "when") && json_string(j)) {
-            d->when = j->text;
-            d->when_json = j;
+            d->when = j;
         } else if (!strcmp(j->key, "optional")) {
             d->optional = json_is_true(j);
         } else if (!strcmp(j->key, "tied") && json_string(j)) {
@@ -450,7 +433,7 @@ static int read_options(struct tensor_def *d, const struct json *o,
                    json_string(j)) {
             d->packs = j;
         } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
-                   !json_string(j)) { /* these are lib/train's to read */
+                   !json_string(j)) { /* lib/train reads these two */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }
@@ -466,8 +449,8 @@ static struct tensor_def *find_def(struct model_state *s, const char *key, size_
     return NULL;
 }
 
-/* When TEXT names a symbol of the family that got no value, say so: the config lacks
- * it. */
+/* Fails if TEXT names a symbol of the family that has no value: the config lacks its
+ * key. */
 static int missing_symbol(const struct model *m, const struct family_entry *e,
                           const char *text, struct err *err)
 {
@@ -484,19 +467,18 @@ static int missing_symbol(const struct model *m, const struct family_entry *e,
     return 0;
 }
 
-/* Does a tensor of D exist, in some layer at least? */
+/* Sets *out if D's "when" holds in some layer. */
 static int exists_anywhere(const struct model *m, const struct tensor_def *d, bool *out,
                            struct err *err)
 {
     *out = false;
     for (int layer = -1; layer < m->state->nlayers && !*out; layer++)
-        if (model_when(m, d->when, d->entry->doc, d->when_json, layer, false, out,
-                       err) < 0)
+        if (model_when(m, d->entry->doc, d->when, layer, false, out, err) < 0)
             return -1;
     return 0;
 }
 
-/* D is stored in the place of another tensor's values, or belongs to those. */
+/* D holds the packed values, or their scales, of another tensor. */
 static int read_packing(struct model_state *s, struct tensor_def *d, struct err *err)
 {
     struct tensor_def *of = find_def(s, d->packs->text, strlen(d->packs->text));
@@ -505,14 +487,15 @@ static int read_packing(struct model_state *s, struct tensor_def *d, struct err 
         return family_error(d->entry->doc, d->packs, 0, err,
                             "'%s' is no tensor above this one", d->packs->text);
     d->companion_of = (int)(of - s->def);
-    d->optional = true; /* or the values are stored plainly: see is_stored */
+    d->optional = true; /* absent if the values are stored plainly: see is_stored */
     d->read_by = of->read_by;
-    if (!strcmp(d->packs->key, "mxfp4"))
+    d->role = strcmp(d->packs->key, "mxfp4") ? PACKED_SCALES : PACKED_VALUES;
+    if (d->role == PACKED_VALUES)
         of->replaced_by = (int)s->ndefs;
     return 0;
 }
 
-/* D is read by no line: it is stored on the stages of another tensor. */
+/* No line reads D; it is stored on the stages of another tensor. */
 static int read_beside(struct model_state *s, struct tensor_def *d, struct err *err)
 {
     const struct tensor_def *of = find_def(s, d->beside->text, strlen(d->beside->text));
@@ -530,6 +513,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
     struct tensor_def *d = &s->def[s->ndefs];
     const struct json *j = e->json->first, *tied_when = NULL;
     const char *tied_to = NULL;
+    struct err cause;
     bool exists, tied, by_file = false;
 
     *d = (struct tensor_def){ .entry = e,
@@ -551,8 +535,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         return -1;
     if (!exists)
         return 0;
-    if (model_when(m, tied_when ? tied_when->text : NULL, e->doc, tied_when, -1, false,
-                   &tied, err) < 0)
+    if (model_when(m, e->doc, tied_when, -1, false, &tied, err) < 0)
         return -1;
     if (tied_to && (tied || by_file)) {
         struct tensor_def *to = find_def(s, tied_to, strlen(tied_to));
@@ -572,9 +555,10 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
         if (!json_string(j) || d->ndim == MODEL_MAX_DIMS)
             return family_error(e->doc, j, 0, err, "expected at most %d axes",
                                 MODEL_MAX_DIMS);
-        if (axis_parse(&d->axis[d->ndim], j->text, &m->scope, err) < 0)
-            return missing_symbol(m, e, j->text, err) < 0 ? -1
-                                                          : place_error(e->doc, j, err);
+        if (axis_parse(&d->axis[d->ndim], j->text, &m->scope, &cause) < 0)
+            return missing_symbol(m, e, j->text, err) < 0
+                       ? -1
+                       : family_place(e->doc, j, 0, &cause, err);
         d->ndim++;
     }
     return bind_pattern(m, d, err);
@@ -649,7 +633,7 @@ int model_open(struct model **out, const char *name, const char *config,
     if (family_library_open(&lib, path, err) < 0)
         goto out;
     if ((!family_file ? family_match(&f, lib, json, name, err)
-         : !fs_exists(family_file) && !strchr(family_file, '/') &&
+         : !fs_may_exist(family_file) && !strchr(family_file, '/') &&
                  !str_ends(family_file, ".json")
              ? family_find(&f, lib, family_file, err)
              : family_read(&f, lib, family_file, err)) < 0)
@@ -728,7 +712,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
         for (size_t k = 0; k < s->family->tensors.n; k++)
             if (strlen(s->family->tensors.v[k].key) == len &&
                 !memcmp(s->family->tensors.v[k].key, key, len))
-                return -1; /* defined, but its "when" does not hold */
+                return -1; /* defined, but its "when" is false */
         return -2;
     }
     while (d->tied_def >= 0)
@@ -737,7 +721,7 @@ long model_tensor_at(const struct model *m, const char *key, size_t len, int lay
     return i >= 0 && d->optional && m->carry && m->tensor[i].source < 0 ? -1 : i;
 }
 
-/* ---- what others see of the state ---- */
+/* ---- accessors ---- */
 
 const struct family *model_family(const struct model *m)
 {
@@ -764,24 +748,6 @@ const struct model_section *model_sections(const struct model *m, int *n)
 size_t model_kinds(const struct model *m)
 {
     return m->state->ndefs;
-}
-
-bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales)
-{
-    const struct tensor_def *of = &m->state->def[m->tensor[t].kind];
-    bool found[2] = { false, false };
-
-    for (size_t i = 0; i < m->state->ndefs; i++) {
-        const struct tensor_def *d = &m->state->def[i];
-        bool is_blocks;
-
-        if (!d->packs || d->companion_of != m->tensor[t].kind || d->count != of->count)
-            continue;
-        is_blocks = !strcmp(d->packs->key, "mxfp4");
-        *(is_blocks ? blocks : scales) = d->first + (t - of->first);
-        found[is_blocks] = true;
-    }
-    return found[0] && found[1];
 }
 
 struct model_kind model_kind(const struct model *m, int kind)

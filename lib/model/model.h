@@ -1,9 +1,8 @@
-/* model - a family bound to one config.json: symbols, tensors, cuts
+/* model - a family applied to one config.json: symbols, tensors, shards
  *
- * What every program knows about a model comes from here.  A model is made from a
- * family and a config (model_open), then, where there are weights, bound to the tensors
- * that a checkpoint really has (model_bind).  It is read-only afterwards and may be
- * shared. */
+ * All programs take their facts about a model from here.  model_open makes a model from
+ * a family and a config; model_bind then matches it to the tensors of a checkpoint, if
+ * there is one.  Afterwards a model is read-only and may be shared by threads. */
 #ifndef LIB_MODEL_MODEL_H
 #define LIB_MODEL_MODEL_H
 
@@ -26,58 +25,59 @@ struct json_doc;
 
 enum { MODEL_MAX_DIMS = 8 };
 
-/* One logical tensor: "wq" of layer 3. */
+/* One logical tensor, such as "wq" of layer 3. */
 struct model_tensor {
-    const char *key;  /* the family's word: "wq" */
+    const char *key;  /* the family's name: "wq" */
     const char *name; /* in the checkpoint: "model.layers.3.self_attn.q_proj.weight" */
     int ndim;
     const struct axis
-        *axis[MODEL_MAX_DIMS]; /* outermost first; sizes are the file's shape */
-    int kind;                  /* of its definition, for model_kind */
-    int layer;                 /* value of the repeated section's capture, or -1 */
-    int section;               /* repeated section that its capture names, or -1 */
-    int expert;                /* value of the expert capture, or -1 */
-    int tied;      /* index of the tensor it is tied to, or -1; a tied tensor need
+        *axis[MODEL_MAX_DIMS]; /* outermost first; the sizes are the shape in files */
+    int kind;                  /* index of its definition, for model_kind */
+    int layer;                 /* layer in its repeated section, or -1 */
+    int section;               /* index of its repeated section, or -1 */
+    int expert;                /* index of its expert, or -1 */
+    int tied;      /* index of the tensor that it is tied to, or -1; a tied tensor need
                       not be stored */
     bool optional; /* may be missing from the checkpoint */
-    int source;    /* after model_bind: index of the input, -1 when not stored */
+    int source;    /* after model_bind: index of the input, or -1: not stored */
 };
 
 struct model {
-    const char *family;      /* name: "llama" */
-    struct axis_scope scope; /* symbols with whole numbers for values */
+    const char *family;      /* name of the family: "llama" */
+    struct axis_scope scope; /* symbols whose value is a whole number from 1 */
     struct model_tensor *tensor;
     size_t ntensors;
-    int *carry; /* after model_bind: inputs that are kept but not used */
+    int *carry; /* after model_bind: inputs that are copied along but not used */
     size_t ncarry;
     struct model_state *state; /* private */
 };
 
-/* Find the family for CONFIG (the text of a config.json; NAME is its file name for
- * messages) among the built-in families and those found on PATH (a colon-separated list
- * of directories and files, or NULL), or take FAMILY_FILE when not NULL, and bind it.
- * Errors: an unknown model_type (ERR_INPUT, names the nearest), a missing key (names
- * key and family). */
+/* Opens the model of CONFIG, the text of a config.json; NAME is its file name in
+ * messages. The family is FAMILY_FILE (a file or a family's name) if not NULL; else the
+ * one that matches CONFIG, among the built-in families and those on PATH (a
+ * colon-separated list of directories and files, or NULL).  ERR_INPUT for an unknown
+ * model_type or a missing
+ * key. */
 MUST_CHECK int model_open(struct model **out, const char *name, const char *config,
                           const char *family_file, const char *path, struct err *err);
-/* The same from a manifest's flattened family text. */
+/* The same with the flattened family of a manifest. */
 MUST_CHECK int model_open_flat(struct model **out, const char *name, const char *config,
                                const char *family_text, struct err *err);
-/* The same of family F, which it takes ownership of, also on failure. */
+/* The same with family F, which it takes ownership of, also on failure. */
 MUST_CHECK int model_open_family(struct model **out, const char *name,
                                  const char *config, struct family *f, struct err *err);
 void model_free(struct model *m);
 
-/* The family that M is of; its file as one JSON text is model_family_text. */
+/* M's family. */
 const struct family *model_family(const struct model *m);
-/* The config that M is made of, and the name it is called by in messages. */
+/* M's config, and the name it has in messages. */
 const struct cJSON *model_config(const struct model *m);
 const char *model_config_name(const struct model *m);
 
-/* The flattened family as JSON text, for the manifest.  Borrowed. */
+/* M's flattened family as JSON text, for the manifest.  Borrowed. */
 const char *model_family_text(const struct model *m);
 
-/* What a checkpoint holds. */
+/* A tensor of a checkpoint. */
 struct model_input {
     const char *name;
     enum dtype dtype;
@@ -85,53 +85,52 @@ struct model_input {
     const uint64_t *shape;
 };
 
-/* Match the N inputs to tensors: sets .name and .source of each tensor and the carry
- * list.  A tensor that no rule matches, a missing one, or a wrong shape is ERR_INPUT
- * and names it. */
+/* Matches the N inputs to M's tensors; sets .name and .source of each tensor, and the
+ * carry list.  ERR_INPUT names a tensor that no pattern matches, that is missing, or
+ * that has a wrong shape. */
 MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t n,
                           struct err *err);
 
-/* The tensor called NAME (as bound), or -1. */
+/* Index of the tensor called NAME, as bound, or -1. */
 long model_find(const struct model *m, const char *name);
 
-/* Evaluate TEXT of the family (N bytes) with symbols, then config keys; LAYER is the
- * value of "layer" when at least 0.  On failure *err has "column C: cause" only. */
+/* Evaluates the N bytes of TEXT.  Names are symbols, then config keys; "layer" is LAYER
+ * if that is at least 0.  On failure err->column counts within TEXT: see family_place.
+ */
 MUST_CHECK int model_eval(const struct model *m, const char *text, size_t n, int layer,
                           struct expr_value *out, struct err *err);
 
-/* True when WHEN (NULL: always) holds; "training" in it is TRAINING.  J and DOC say
- * where it stands. */
-MUST_CHECK int model_when(const struct model *m, const char *when,
-                          const struct json_doc *doc, const struct json *j, int layer,
-                          bool training, bool *out, struct err *err);
+/* Sets *out to the condition WHEN, a string of DOC (NULL: true); "training" in it has
+ * the value TRAINING. */
+MUST_CHECK int model_when(const struct model *m, const struct json_doc *doc,
+                          const struct json *when, int layer, bool training, bool *out,
+                          struct err *err);
 
-/* The tensor KEY of layer LAYER (-1 outside repeated sections) and EXPERT (-1 where
- * none is meant), tied ones resolved to what they are tied to; -1 when the model has no
- * such tensor (or it is bound and an optional one is not stored), -2 when the family
- * has no such key, -3 when it is one of many. */
+/* Index of the tensor KEY in layer LAYER (-1: not of a layer) and of EXPERT (-1: not of
+ * an expert); for a tied tensor the tensor that it is tied to.  -1 if this model lacks
+ * it, or it is optional and not stored; -2 if the family has no such key; -3 if KEY
+ * needs a layer or expert that is not given. */
 long model_tensor_at(const struct model *m, const char *key, size_t len, int layer,
                      int expert);
 
-/* A number from the config through the family's SYMBOL; false when there is none. */
+/* The number that SYMBOL has for the config; false if it has none. */
 bool model_number(const struct model *m, const char *symbol, double *out);
-/* Largest number of tokens the model is made for (symbol "context"), 0 when
- * unbounded. */
+/* Most tokens that the model can read (symbol "context"); 0: no limit. */
 uint64_t model_context(const struct model *m);
 
-/* Refuse a mesh that this model cannot be cut to, with the reason (ERR_NO; "tp 9: llama
+/* ERR_NO, with the reason, if the model cannot be sharded over MESH ("tp 9: the model
  * has 8 heads"). */
 MUST_CHECK int model_check_mesh(const struct model *m, const struct mesh *mesh,
                                 struct err *err);
 
-/* The pipeline stage that runs layer LAYER of the repeated section SECTION, or the
- * section itself (LAYER -1).  What comes before all layers is on the first stage, what
- * comes after them on the last, what lies between two stacks with the layer before it.
- */
+/* The pipeline stage of layer LAYER of the repeated section SECTION, or of a section
+ * that is not repeated (LAYER -1).  A section before all layers is on the first stage,
+ * one after all layers on the last; one between two stacks is with the layer before
+ * it. */
 int model_stage(const struct model *m, const struct mesh *mesh, int section, int layer);
-/* The part of the model that a line of SECTION and LAYER belongs to, as a pipeline is
- * cut: 0 before all layers, 1 to N the layers of all stacks, N + 1 after them; a
- * section between stacks belongs to the layer before it, SECTION -1 to what comes last.
- */
+/* Position of SECTION and LAYER for the partition of a pipeline: 0 before all layers, 1
+ * to N the layers of all stacks, N + 1 after them.  A section between stacks has the
+ * position of the layer before it; SECTION -1 has N + 1. */
 int model_part(const struct model *m, int section, int layer);
 int model_layers(const struct model *m); /* N */
 
@@ -139,82 +138,118 @@ int model_layers(const struct model *m); /* N */
 struct model_section {
     const char *name;
     bool repeated;
-    int count; /* layers; 1 when not repeated */
-    int depth; /* layers of the repeated sections before it */
+    int count; /* layers; 1 if not repeated */
+    int depth; /* layers in the repeated sections before it */
 };
 
-/* M's sections, *N of them; N may be NULL. */
+/* M's sections; *N is their number, N may be NULL. */
 const struct model_section *model_sections(const struct model *m, int *n);
 
-/* A definition of tensors: all of one name pattern. */
+/* A definition of the family: the tensors of one name pattern. */
 struct model_kind {
     const struct family_entry *entry;
     const char *pattern;
-    size_t first;      /* of its tensors, which follow each other */
-    uint64_t read_by;  /* bit per section whose lines name it */
-    bool tied;         /* to those of another */
-    bool replaced;     /* another stands for it where the weights are quantised */
-    long companion_of; /* first tensor of the quantised weight it belongs to, or -1 */
+    size_t first;      /* index of its first tensor; the others follow it */
+    uint64_t read_by;  /* bit i: lines of section i name it */
+    bool tied;         /* its tensors are tied to those of another definition */
+    bool replaced;     /* quantized: another tensor is stored in its place */
+    long companion_of; /* first tensor of the quantized weight that it belongs to, or
+                        * -1 */
 };
 
 size_t model_kinds(const struct model *m);
 struct model_kind model_kind(const struct model *m, int kind);
 
-/* One of the tensors that a stack has for each expert. */
+/* A tensor of one expert inside a tensor that stacks all experts. */
 struct model_piece {
-    char *name;                   /* fresh */
-    uint64_t expert, first, rows; /* rows of the expert's that are its own */
+    char *name;                   /* allocated */
+    uint64_t expert, first, rows; /* its rows of the expert's part of the stack */
 };
 
-/* The tensors that NAME, of SHAPE, has one after the other for each expert: *n, by
- * expert, of which the names and the array are the caller's to free.  NULL: it is no
- * such stack. */
+/* The tensors that the stack NAME of shape SHAPE holds, *n of them, by expert.  The
+ * caller frees the names and the array.  NULL if NAME is not a stack of the family. */
 struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
                                   const uint64_t *shape, size_t *n);
 
-/* Is tensor T stored in MXFP4, as the family says?  Then *blocks and *scales are the
- * tensors that its values are packed in. */
-bool model_packing(const struct model *m, size_t t, size_t *blocks, size_t *scales);
+/* What a companion of a quantised weight holds. */
+enum model_packed {
+    PACKED_VALUES, /* its quantised values; without one the weight holds them */
+    PACKED_SCALES,
+    PACKED_ZEROS,  /* zero points */
+    PACKED_GROUPS, /* the group of each input column (g_idx) */
+    PACKED_FORMAT, /* bitsandbytes' weight_format: only 0, row-major, is known */
+    PACKED_NROLES,
+    PACKED_OTHER = PACKED_NROLES /* nothing of the values: scales of activations */
+};
 
-/* The mesh axis over which symbol SYM of M's scope is dealt, or -1. */
+/* The packings that unpack.h reads; see packing.c for their sources. */
+enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_MXFP4 };
+
+/* How the checkpoint stores a quantised weight. */
+struct model_packing {
+    enum model_form form;
+    long part[PACKED_NROLES]; /* tensors of the model, by role; -1: none */
+    int bits;                 /* per value in a word of 32 bits */
+    bool zero_less_one;       /* zero points are stored minus 1 */
+    double scale;             /* a further factor of all values */
+};
+
+/* The method in M's quantization_config; NULL without one. */
+const char *model_quantised(const struct model *m);
+/* True if the checkpoint stores tensor T of the bound M quantised; then sets *out. */
+bool model_packing(const struct model *m, size_t t, struct model_packing *out);
+/* The type to which a weight packed as P, with scales of type SCALES, is unpacked: bf16
+ * for MXFP4, which is exact; otherwise the config's type, or SCALES without one,
+ * limited to f32, f16 and bf16. */
+enum dtype model_unpacked(const struct model *m, const struct model_packing *p,
+                          enum dtype scales);
+/* The weight type that M's config names; false, with *out unchanged, when it names
+ * none. */
+bool model_config_dtype(const struct model *m, enum dtype *out);
+/* Checks that T, packed as P, has all tensors that its values need, is not stored
+ * twice, and is not among the modules that the config excludes.  ERR_INPUT if not. */
+MUST_CHECK int model_check_packing(const struct model *m, size_t t,
+                                   const struct model_packing *p, struct err *err);
+
+/* The mesh axis over which symbol SYM of M's scope is sharded, or -1. */
 int model_dealt_over(const struct model *m, int sym);
 
-/* Each symbol's share for the part at COORD: an array of m->scope.n.  The caller frees
- * it. */
+/* The units of each symbol on the rank at COORD: an array of m->scope.n, which the
+ * caller frees. */
 struct share *model_shares(const struct model *m, const struct mesh *mesh,
                            const int coord[MESH_NAXES]);
 
-/* The order of a part's elements along each axis. */
+/* The order of a shard's elements along each axis. */
 enum slice_order {
-    SLICE_ORIGINAL,     /* that of the original: rank files */
-    SLICE_CUTS_BY_UNIT, /* where the mesh cuts the tensor, segment by segment and in
-                          each unit by unit: rank files of version 1 */
-    SLICE_BY_UNIT       /* so in every tensor: programs in memory */
+    SLICE_ORIGINAL,     /* as in the original tensor: shard files */
+    SLICE_CUTS_BY_UNIT, /* in sharded tensors segment by segment and, in each, unit by
+                           unit: shard files of format version 1 */
+    SLICE_BY_UNIT       /* the same in every tensor: programs in memory */
 };
 
-/* What the part at COORD of MESH stores of a tensor.  The part's elements are the
- * product of the axes' runs, row-major in that order, and its stored shape is each
- * axis' count, that of the first with its padding. */
+/* The shard of a tensor on the rank at COORD of MESH.  Its elements are the product of
+ * the axes' runs, row-major in that order.  Its stored shape is the count of each axis,
+ * plus the padding in the first. */
 struct slice {
-    bool held; /* false: nothing of it is stored there (another pipeline stage, expert)
-                */
-    bool primary; /* no other part differing only along mesh axes that do not cut it
-                     comes before: replicas are not primary.  An element is owned when
-                     the slice is primary and all its runs are owned */
-    bool cut;     /* some axis is cut by this mesh */
+    bool held;    /* false: another pipeline stage or another expert's rank stores it */
+    bool primary; /* the primary replica: no rank before it, which differs only along
+                     mesh axes that do not shard the tensor, has the same shard.  An
+                     element is owned if the slice is primary and its runs are owned */
+    bool cut;     /* some axis is sharded on this mesh */
     int ndim;
     const struct runs *runs[MODEL_MAX_DIMS]; /* borrowed from the cutter */
-    uint64_t pad; /* rows of zeros that follow along the first axis */
+    uint64_t pad; /* rows of zeros after the others, along the first axis */
 };
 
-/* A cutter answers for one mesh and one part; it caches runs per axis, so that a model
- * of 100,000 tensors needs little. */
+/* A cutter computes the slices of one rank of a mesh.  It caches the runs of each
+ * definition, so 100,000 tensors cost little memory. */
 struct cutter;
 MUST_CHECK int cutter_open(struct cutter **out, const struct model *m,
                            const struct mesh *mesh, const int coord[MESH_NAXES],
                            struct err *err);
 void cutter_free(struct cutter *c);
-/* Choose the order before the first slice is asked for; it is ORIGINAL until then. */
+/* Sets the order; call it before the first cutter_slice.  The default is
+ * SLICE_ORIGINAL. */
 void cutter_set_order(struct cutter *c, enum slice_order order);
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out);
 

@@ -1,4 +1,4 @@
-/* partconfig - the config.json under which a part opens as a model of its own */
+/* partconfig - config.json with which one rank's shard opens as a model of its own */
 #include "lib/model/partconfig.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/model/state.h"
 
-/* The member of the family's keys that is a condition, not a key of a config.json. */
+/* The member of "part_config" that is a condition. */
 static const char WHEN[] = "when";
 
 static bool is_key(const struct family_entry *e)
@@ -26,7 +26,7 @@ static int parse_shape(struct axis *out, const struct model *m,
     if (!json_string(e->json))
         return family_error(e->doc, e->json, 0, err, "expected a shape");
     if (axis_parse(out, e->json->text, &m->scope, &cause) < 0)
-        return family_error(e->doc, e->json, 0, err, "%s", cause.text);
+        return family_place(e->doc, e->json, 0, &cause, err);
     return 0;
 }
 
@@ -36,7 +36,7 @@ static int check_when(bool *holds, const struct model *m, const struct family_en
 {
     if (!json_string(e->json))
         return family_error(e->doc, e->json, 0, err, "expected a condition");
-    return model_when(m, e->json->text, e->doc, e->json, -1, false, holds, err);
+    return model_when(m, e->doc, e->json, -1, false, holds, err);
 }
 
 int partconfig_check(const struct model *m, struct err *err)
@@ -59,8 +59,8 @@ int partconfig_check(const struct model *m, struct err *err)
     return 0;
 }
 
-/* Append CONFIG with the N numbers VALUE in the place of, or after, what it has under
- * the family's keys. */
+/* Appends CONFIG with the numbers VALUE under the family's keys; keys that it lacks are
+ * added at the end. */
 static void print_config(struct str *out, const struct json *config,
                          const struct family_table *keys, const uint64_t *value)
 {
@@ -88,9 +88,9 @@ static void print_config(struct str *out, const struct json *config,
     str_add(out, "\n}\n");
 }
 
-/* PART is a model with the part's config.json: does the family let it be, and has it
- * the shapes that CUTTER's part of M stores?  This finds dealt symbols that the
- * family's keys leave out. */
+/* Checks PART, the model with the rank's config.json: the family's condition, and that
+ * its shapes are those of the rank's slices.  They differ if "part_config" lacks a
+ * sharded symbol. */
 static int check_part(const struct model *m, const struct model *part,
                       struct cutter *cutter, struct err *err)
 {
@@ -125,7 +125,7 @@ static bool deals_vocabulary(const struct model *m)
     return false;
 }
 
-/* Has a weight scales and the like beside it, of its quantisation? */
+/* True if a weight has companions (scales, zeros). */
 static bool is_quantised(const struct model *m)
 {
     for (size_t i = 0; i < m->state->ndefs; i++)
@@ -134,7 +134,7 @@ static bool is_quantised(const struct model *m)
     return false;
 }
 
-/* What no config.json can say whatever its keys are. */
+/* What no config.json can express, whatever its keys. */
 static int check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
 {
     if (mesh->size[MESH_EP] > 1)
@@ -156,7 +156,7 @@ static int check_mesh(const struct model *m, const struct mesh *mesh, struct err
     return 0;
 }
 
-/* Fill VALUE with what the part has under each key. */
+/* Sets VALUE[i] to the rank's count for key i. */
 static int count_keys(uint64_t *value, const struct model *m, const struct mesh *mesh,
                       const int coord[MESH_NAXES], struct err *err)
 {

@@ -1,9 +1,9 @@
-/* quant - the companions of quantised weights: scales, zeros, packed values
+/* quant - the companions of quantized weights: scales, zero points, packed values
  *
- * FP8 blocks: as DeepSeek-V3's checkpoints have them.  GPTQ: Frantar et al. 2022, in
- * AutoGPTQ's layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers
- * et al. 2022; compressed-tensors: the library of that name, its formats
- * "float-quantized" and "pack-quantized", whose settings are those of config_groups. */
+ * FP8 blocks: as in DeepSeek-V3's checkpoints.  GPTQ: Frantar et al. 2022, AutoGPTQ's
+ * layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers et al.
+ * 2022; compressed-tensors: that library's formats "float-quantized" and
+ * "pack-quantized", with the settings in config_groups. */
 #include "lib/model/quant.h"
 
 #include <stdlib.h>
@@ -13,14 +13,15 @@
 #include "lib/base/str.h"
 #include "lib/model/bind.h"
 
-/* Along which of the weight's axes an axis lies, and by what it is divided. */
+/* The axis of the weight that a companion's axis follows, and its divisor. */
 enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
 enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
 
 struct companion {
-    const char *method; /* with "/" and a strategy where it is for that alone */
+    const char *method; /* "method/strategy" if for one strategy only */
     const char *suffix;
-    bool replaces; /* it stands for the weight, which is not stored */
+    enum model_packed role;
+    bool replaces; /* stored in place of the weight */
     int ndim;
     struct {
         enum along along;
@@ -31,60 +32,127 @@ struct companion {
 static const struct companion companions[] = {
     { "fp8",
       "weight_scale_inv",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
     { "fp8",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
-    { "fp8", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "gptq", "qweight", true, 2, { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
-    { "gptq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
-    { "gptq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
-    { "gptq", "g_idx", false, 1, { { ALONG_IN, BY_ONE } } },
-    { "awq", "qweight", true, 2, { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
-    { "awq", "qzeros", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
-    { "awq", "scales", false, 2, { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "fp8", "weight_scale", PACKED_SCALES, false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "weight_scale", PACKED_SCALES, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", PACKED_OTHER, false, 1, { { ALONG_NONE, BY_ONE } } },
+    { "fp8", "input_scale", PACKED_OTHER, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "gptq",
+      "qweight",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
+    { "gptq",
+      "qzeros",
+      PACKED_ZEROS,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "gptq",
+      "scales",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+    { "gptq", "g_idx", PACKED_GROUPS, false, 1, { { ALONG_IN, BY_ONE } } },
+    { "awq",
+      "qweight",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
+    { "awq",
+      "qzeros",
+      PACKED_ZEROS,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+    { "awq",
+      "scales",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
     { "compressed-tensors",
       "weight_packed",
+      PACKED_VALUES,
       true,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } } },
     { "compressed-tensors/group",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
     { "compressed-tensors/block",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
     { "compressed-tensors/channel",
       "weight_scale",
+      PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "weight_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "weight_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "input_scale", false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "compressed-tensors", "input_scale", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "input_scale",
+      PACKED_OTHER,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "input_scale",
+      PACKED_OTHER,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
     { "compressed-tensors/group",
       "weight_zero_point",
+      PACKED_ZEROS,
       false,
       2,
       { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } } },
-    { "compressed-tensors", "weight_shape", false, 1, { { ALONG_NONE, BY_PAIR } } },
-    { "bitsandbytes", "SCB", false, 1, { { ALONG_OUT, BY_ONE } } },
-    { "bitsandbytes", "weight_format", false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "compressed-tensors",
+      "weight_shape",
+      PACKED_OTHER,
+      false,
+      1,
+      { { ALONG_NONE, BY_PAIR } } },
+    { "bitsandbytes", "SCB", PACKED_SCALES, false, 1, { { ALONG_OUT, BY_ONE } } },
+    { "bitsandbytes",
+      "weight_format",
+      PACKED_FORMAT,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } } },
 };
 
-static const cJSON *setting(const struct model *m, const char *key)
+const cJSON *quant_setting(const struct model *m, const char *key)
 {
     const cJSON *q =
         cJSON_GetObjectItemCaseSensitive(m->state->config, "quantization_config");
@@ -92,15 +160,15 @@ static const cJSON *setting(const struct model *m, const char *key)
     return key ? cJSON_GetObjectItemCaseSensitive(q, key) : q;
 }
 
-/* The same of the weights: compressed-tensors has a group of targets with settings of
- * their own, and other names for them. */
-static const cJSON *weight_setting(const struct model *m, const char *key,
-                                   const char *grouped)
+/* The setting for weights: compressed-tensors keeps it in a group of targets, under the
+ * name GROUPED. */
+const cJSON *quant_weight_setting(const struct model *m, const char *key,
+                                  const char *grouped)
 {
-    const cJSON *groups = setting(m, "config_groups");
+    const cJSON *groups = quant_setting(m, "config_groups");
 
     if (!groups)
-        return setting(m, key);
+        return quant_setting(m, key);
     return cJSON_GetObjectItemCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(groups->child, "weights"), grouped);
 }
@@ -112,19 +180,19 @@ static uint64_t number(const cJSON *j, uint64_t otherwise)
                : otherwise;
 }
 
-/* Elements of the weight's axis, N long, that one element of the companion's stands
- * for. */
+/* Elements of the weight's axis of size N per element of the companion's axis. */
 static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
 {
-    const cJSON *blocks = weight_setting(m, "weight_block_size", "block_structure"),
-                *group = weight_setting(m, "group_size", "group_size");
-    uint64_t bits = number(weight_setting(m, "bits", "num_bits"), 4);
+    const cJSON *blocks =
+                    quant_weight_setting(m, "weight_block_size", "block_structure"),
+                *group = quant_weight_setting(m, "group_size", "group_size");
+    uint64_t bits = number(quant_weight_setting(m, "bits", "num_bits"), 4);
 
     switch (by) {
     case BY_ONE:
     case BY_PAIR:
         break;
-    case BY_PACK: /* values of so many bits in a word of 32 */
+    case BY_PACK: /* values of that many bits in a 32-bit word */
         return bits <= 32 ? 32 / bits : 1;
     case BY_GROUP: /* -1: one group */
         return number(group, n);
@@ -149,8 +217,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Units are dealt in such numbers that cuts fall on whole blocks, where that can be
- * said of one dealt symbol. */
+/* Raises the grain of A's sharded symbols so that shards are whole blocks; not possible
+ * for symbols sharded in groups. */
 static void raise_grain(struct model *m, const struct axis *a, uint64_t block)
 {
     for (int i = 0; i < a->n; i++)
@@ -182,7 +250,7 @@ static int make_axis(struct model *m, struct axis *out, const struct tensor_def 
     return 0;
 }
 
-/* The base's name patterns with SUFFIX in the place of "weight". */
+/* The base's name patterns with SUFFIX instead of "weight". */
 static void make_names(struct tensor_def *d, const struct tensor_def *base,
                        const char *suffix)
 {
@@ -202,6 +270,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = (int)base;
+    d->role = c->role;
     d->tied_def = d->file_def = -1;
     d->optional = true;
     d->ndim = c->ndim;
@@ -218,15 +287,14 @@ static int add_definition(struct model *m, size_t base, const struct companion *
 
 /* ---- matching ---- */
 
-/* "bitsandbytes" in 4 bits flattens a weight and its scales: no cut of them is exact.
- */
+/* bitsandbytes in 4 bits flattens a weight, so a shard of it is not a range. */
 int quant_check(const struct model *m, const struct model_input *in, size_t n,
                 struct err *err)
 {
-    const cJSON *method = setting(m, "quant_method");
+    const cJSON *method = quant_setting(m, "quant_method");
     size_t i = 0;
 
-    if (!cJSON_IsTrue(setting(m, "load_in_4bit")) ||
+    if (!cJSON_IsTrue(quant_setting(m, "load_in_4bit")) ||
         (cJSON_IsString(method) && strcmp(method->valuestring, "bitsandbytes") != 0))
         return 0;
     while (i < n && !strstr(in[i].name, ".quant_state.") &&
@@ -238,7 +306,7 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
                             in[i].name);
 }
 
-/* Does C belong to METHOD?  It may name a strategy of it, after a slash. */
+/* Is C for METHOD?  C's method may be followed by "/strategy". */
 static bool is_method(const struct companion *c, const char *method)
 {
     size_t n = strcspn(c->method, "/");
@@ -246,21 +314,26 @@ static bool is_method(const struct companion *c, const char *method)
     return !strncmp(c->method, method, n) && !method[n];
 }
 
+const char *quant_method(const struct model *m)
+{
+    const cJSON *method = quant_setting(m, "quant_method");
+
+    return cJSON_IsString(method) ? method->valuestring
+           : quant_setting(m, "load_in_8bit") || quant_setting(m, "load_in_4bit")
+               ? "bitsandbytes"
+               : "unnamed";
+}
+
 int quant_check_config(const struct model *m, bool known, struct err *err)
 {
-    /* layouts in which the methods' tools store what is described above */
+    /* layouts described in the table above */
     static const struct {
         const char *method, *key, *layout[3];
     } layouts[] = {
         { "awq", "version", { "gemm", "GEMM" } },
         { "gptq", "checkpoint_format", { "gptq", "gptq_v2" } },
     };
-    const cJSON *method = setting(m, "quant_method");
-    /* the first files of bitsandbytes do not name it */
-    const char *name = cJSON_IsString(method) ? method->valuestring
-                       : setting(m, "load_in_8bit") || setting(m, "load_in_4bit")
-                           ? "bitsandbytes"
-                           : "unnamed";
+    const char *name = quant_method(m);
 
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
         known |= is_method(&companions[i], name);
@@ -271,7 +344,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
             "stored is not known (fp8, compressed-tensors, gptq, awq, bitsandbytes)",
             m->state->config_name, name);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
-        const cJSON *key = setting(m, layouts[i].key);
+        const cJSON *key = quant_setting(m, layouts[i].key);
         bool found = strcmp(layouts[i].method, name) != 0 || !cJSON_IsString(key);
 
         for (int k = 0; !found && layouts[i].layout[k]; k++)
@@ -290,7 +363,8 @@ uint64_t quant_index_group(const struct model *m, size_t t)
 {
     const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
 
-    if (d->companion_of < 0 || d->ndim != 1 || cJSON_IsTrue(setting(m, "desc_act")) ||
+    if (d->companion_of < 0 || d->ndim != 1 ||
+        cJSON_IsTrue(quant_setting(m, "desc_act")) ||
         !str_ends(m->tensor[t].name, ".g_idx"))
         return 0;
     return divisor(m, BY_GROUP, d->axis[0].size);
@@ -299,7 +373,7 @@ uint64_t quant_index_group(const struct model *m, size_t t)
 static bool fits(const struct model *m, const struct companion *c, const char *method,
                  const char *suffix, int ndim)
 {
-    const cJSON *strategy = weight_setting(m, "strategy", "strategy");
+    const cJSON *strategy = quant_weight_setting(m, "strategy", "strategy");
     size_t n = strcspn(c->method, "/");
 
     if (!is_method(c, method))
@@ -312,7 +386,7 @@ static bool fits(const struct model *m, const struct companion *c, const char *m
 
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 {
-    const cJSON *method = setting(m, "quant_method");
+    const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
     char *weight;
     long t;
@@ -324,8 +398,8 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     free(weight);
     if (t < 0 || m->tensor[t].ndim != 2)
         return 0;
-    if (setting(m, "config_groups") && setting(m, "config_groups")->child &&
-        setting(m, "config_groups")->child->next)
+    if (quant_setting(m, "config_groups") && quant_setting(m, "config_groups")->child &&
+        quant_setting(m, "config_groups")->child->next)
         return err_set(err, ERR_INPUT,
                        "tensor %s: weights quantised in more than one of config_groups "
                        "are not known",
@@ -344,7 +418,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 
 int quant_check_cut(const struct model *m, const struct share *share, struct err *err)
 {
-    bool reordered = cJSON_IsTrue(setting(m, "desc_act"));
+    bool reordered = cJSON_IsTrue(quant_setting(m, "desc_act"));
 
     for (size_t i = 0; i < m->state->ndefs; i++) {
         const struct tensor_def *d = &m->state->def[i];

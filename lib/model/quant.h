@@ -1,41 +1,56 @@
-/* quant - the companions of quantised weights: scales, zeros, packed values
+/* quant - the companions of quantized weights: scales, zero points, packed values
  *
- * A quantised checkpoint stores, beside a weight or in its place, tensors whose axes
- * are the weight's divided by a block.  What config.json's quantization_config says is
- * enough to describe them, for any family; they are then cut with their weights, on
- * whole blocks, or the cut is refused. */
+ * A quantized checkpoint stores further tensors beside a weight or in its place; their
+ * axes are the weight's axes divided by a block.  The quantization_config of
+ * config.json describes them for any family.  They are sharded with their weights, on
+ * whole blocks; other shards are refused. */
 #ifndef LIB_MODEL_QUANT_H
 #define LIB_MODEL_QUANT_H
+
+#include <cjson/cJSON.h>
 
 #include "lib/model/model.h"
 #include "lib/model/state.h"
 
-/* When IN is a companion of a weight of M, add the tensors it is one of (one for each
- * layer and expert) and return 1; 0 when it is none; -1 with *err set when its kind
- * cannot be cut. */
+/* The value of KEY in M's quantization_config, or (KEY NULL) that object; NULL without
+ * one. */
+const cJSON *quant_setting(const struct model *m, const char *key);
+/* The setting for weights: KEY, or GROUPED in the weights of the first config group. */
+const cJSON *quant_weight_setting(const struct model *m, const char *key,
+                                  const char *grouped);
+/* The method; "unnamed" if there is none.  Early bitsandbytes files do not name it. */
+const char *quant_method(const struct model *m);
+
+/* If IN is a companion of a weight of M, adds its definition and tensors (one for each
+ * layer and expert) and returns 1; returns 0 if it is not; -1 with *err set if its
+ * layout is unknown. */
 MUST_CHECK int quant_extend(struct model *m, const struct model_input *in,
                             struct err *err);
 
-/* ERR_INPUT when M's N tensors are quantised in a way that none of them can be cut:
- * bitsandbytes in 4 bits. */
+/* ERR_INPUT if the N inputs are quantized in a way that cannot be sharded: bitsandbytes
+ * in 4 bits. */
 MUST_CHECK int quant_check(const struct model *m, const struct model_input *in,
                            size_t n, struct err *err);
 
-/* Rows to a group when tensor T of M says of each row which group it is in (GPTQ's
- * g_idx), the groups being in the order of the rows; else 0. */
+/* Rows per group if tensor T holds the group of each row (GPTQ's g_idx), with the
+ * groups in the order of the rows; else 0. */
 uint64_t quant_index_group(const struct model *m, size_t t);
 
-/* Refuse a quantization_config (ERR_INPUT) whose weights are stored in no form known
- * here: another method, or one of its other layouts.  KNOWN: the family itself
- * describes how its method stores them. */
+/* ERR_INPUT if quantization_config has an unknown method or layout.  KNOWN: the family
+ * itself describes how the weights are stored. */
 MUST_CHECK int quant_check_config(const struct model *m, bool known, struct err *err);
 
-/* Refuse the cut of a part whose share of symbol i is SHARE[i] when it falls inside a
- * block (ERR_NO, naming the tensor). */
+/* ERR_NO, naming the tensor, if a rank with the units SHARE[i] of symbol i would hold a
+ * part of a block. */
 MUST_CHECK int quant_check_cut(const struct model *m, const struct share *share,
                                struct err *err);
 
-/* Room that the definitions need for companions: as many again for each. */
+/* Refuses (ERR_INPUT) settings that change values in an unknown way; adds the names of
+ * unknown settings to IGNORED. */
+MUST_CHECK int quant_check_settings(const struct model *m, struct str *ignored,
+                                    struct err *err);
+
+/* Most companions per definition. */
 enum { QUANT_MAX_COMPANIONS = 6 };
 
 #endif

@@ -1,4 +1,4 @@
-/* shard - what each part of a mesh stores of a model's tensors */
+/* shard - what each rank of a mesh stores of a model's tensors */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
-static const char VOCAB[] = "vocab"; /* the symbol that is padded, or kept whole */
+static const char VOCAB[] =
+    "vocab"; /* the symbol that --pad-vocab, --keep-vocab mean */
 
 enum { PAD_MAX = 1 << 24 };
 
-/* Can the tensors that are cut along the vocabulary be padded?  They can where it is
- * the whole of their first axis. */
+/* Padding needs tensors whose first axis is the vocabulary alone. */
 static int check_padding(const struct model *m, const struct mesh *mesh,
                          struct err *err)
 {
@@ -44,7 +44,7 @@ static int check_padding(const struct model *m, const struct mesh *mesh,
     return 0;
 }
 
-/* The stages' layers must be all there are. */
+/* The layers of all stages must add up to those of the model. */
 static int check_stages(const struct model *m, const struct mesh *mesh, struct err *err)
 {
     int64_t sum = 0;
@@ -57,14 +57,14 @@ static int check_stages(const struct model *m, const struct mesh *mesh, struct e
                    (long long)sum, m->state->nlayers);
 }
 
-/* The keys of config.json that give the symbol NAME, where the name says less to a
- * person ("moe_intermediate_size" for expert_ffn): *n bytes; 0 where it does not. */
+/* The config keys that define symbol NAME, if they tell a user more than the name
+ * ("moe_intermediate_size" for expert_ffn): *n bytes; NULL and 0 if not. */
 static const char *telling(const struct model *m, const char *name, int *n)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz_0123456789/* ";
     const struct family_entry *e = family_get(&m->state->family->symbols, name);
     const char *text = e ? json_string(e->json) : NULL;
-    size_t len = text ? strcspn(text, "?") : 0; /* ?? and what is taken without a key */
+    size_t len = text ? strcspn(text, "?") : 0; /* up to ??, the default */
 
     *n = 0;
     if (!len || strspn(text, plain) < len || strstr(text, name))
@@ -155,9 +155,10 @@ struct cutter {
     struct mesh mesh;
     int coord[MESH_NAXES];
     struct share *share;
-    bool (*cut)[MESH_NAXES]; /* [ndefs]: mesh axes that cut the definition's tensors */
-    struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: made when first asked for */
-    bool *known;                         /* [ndefs] */
+    bool (
+        *cut)[MESH_NAXES]; /* [ndefs]: mesh axes that shard the definition's tensors */
+    struct runs (*runs)[MODEL_MAX_DIMS]; /* [ndefs]: filled on first use */
+    bool *known;                         /* [ndefs]: runs are filled */
     enum slice_order order;
 };
 
@@ -172,7 +173,7 @@ int model_dealt_over(const struct model *m, int sym)
     return -1;
 }
 
-/* The same for the cutter's mesh, which may keep the vocabulary whole. */
+/* The same on the cutter's mesh, which may not shard the vocabulary. */
 static int over_axis(const struct cutter *c, int sym)
 {
     if (sym >= 0 && c->mesh.keep_vocab && !strcmp(c->model->scope.sym[sym].name, VOCAB))
@@ -281,7 +282,8 @@ int model_stage(const struct model *m, const struct mesh *mesh, int section, int
     return stage;
 }
 
-/* Does the part's stage run a line of section I (of layer LAYER, or of any when -1)? */
+/* Does the rank's stage run a line of section I, of layer LAYER, or of any layer if
+ * -1? */
 static bool runs_section(const struct cutter *c, int i, int layer)
 {
     const struct model_state *s = c->model->state;
@@ -302,7 +304,7 @@ static bool on_stage(const struct cutter *c, const struct model_tensor *t)
         return true;
     if (t->section >= 0)
         return runs_section(c, t->section, t->layer);
-    if (!d->read_by) /* a stored copy of a tied tensor, say: with the first stage */
+    if (!d->read_by) /* such as a stored copy of a tied tensor: on the first stage */
         return c->coord[MESH_PP] == 0;
     for (int i = 0; i < c->model->state->nsections; i++)
         if (d->read_by >> i & 1 && runs_section(c, i, -1))
@@ -310,7 +312,7 @@ static bool on_stage(const struct cutter *c, const struct model_tensor *t)
     return false;
 }
 
-/* Is an earlier stage holding T too? */
+/* Does an earlier stage hold T, too? */
 static bool earlier_stage(struct cutter *c, const struct model_tensor *t)
 {
     int stage = c->coord[MESH_PP];
@@ -325,7 +327,7 @@ static bool earlier_stage(struct cutter *c, const struct model_tensor *t)
     return found;
 }
 
-/* Rows of padding after the part's own of a tensor whose first axis is A. */
+/* Rows of padding in a tensor whose first axis is A. */
 static uint64_t padding_of(const struct cutter *c, const struct axis *a,
                            const struct runs *runs)
 {
@@ -337,7 +339,7 @@ static uint64_t padding_of(const struct cutter *c, const struct axis *a,
            runs->count;
 }
 
-/* Do the runs come in the order of the axis, without a gap? */
+/* True if the runs are in the order of the axis, without gaps. */
 static bool in_order(const struct runs *r)
 {
     uint64_t next = 0;

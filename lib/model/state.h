@@ -1,4 +1,4 @@
-/* state - what the files of lib/model share of a bound model; private to them */
+/* state - the internals of a model; private to lib/model */
 #ifndef LIB_MODEL_STATE_H
 #define LIB_MODEL_STATE_H
 
@@ -6,47 +6,48 @@
 #include "lib/model/family.h"
 #include "lib/model/model.h"
 
-/* A tensor of the family: all tensors of one name pattern. */
+/* A definition of the family: all tensors of one name pattern. */
 struct tensor_def {
     const struct family_entry *entry;
     const char *pattern;
-    const char *when; /* NULL: always */
-    const struct json *when_json;
+    const struct json *when; /* the condition, a string; NULL: always */
     int ndim;
     struct axis axis[MODEL_MAX_DIMS];
-    int tied_def; /* -1: not tied */
-    int file_def; /* what it is tied to in a file that does not store it, or -1 */
+    int tied_def; /* definition that it is tied to; -1: not tied */
+    int file_def; /* "tied by file": tied to it if a file does not store it; or -1 */
     bool optional;
-    int companion_of; /* definition whose quantised weight it belongs to, or -1 */
-    int replaced_by;  /* definition of what stands for it when quantised, or -1 */
-    const struct json *beside; /* a tensor whose stage it shares, as no line reads it */
-    const struct json *packs; /* the family's word for what this is of another's values:
-                                 "mxfp4" or "scales", whose text names it; or NULL */
-    const char *stack; /* pattern of the tensor that has this one and those of the same
-                          stack for all experts, in files of torch.save; or NULL */
-    char **name;       /* patterns with the alternatives written out */
+    int companion_of; /* definition of the quantized weight that it belongs to, or -1 */
+    int replaced_by;  /* definition stored in its place when quantized, or -1 */
+    const struct json
+        *beside;              /* no line reads it: the tensor with which it is stored */
+    const struct json *packs; /* "mxfp4" or "scales": the tensor whose packed values or
+                                 scales it holds; or NULL */
+    enum model_packed role;   /* of a companion */
+    const char *stack; /* pattern of the tensor that stacks it for all experts, in files
+                          of torch.save; or NULL */
+    char **name;       /* [nnames] the pattern's alternatives, expanded */
     size_t nnames;
-    int capture[2]; /* symbols of its captures in order of appearance, -1 */
+    int capture[2]; /* symbols that count its captures, in order; -1: none */
     const char *capture_name[2];
-    int section;         /* that its capture repeats, or -1 */
-    size_t first, count; /* its tensors in model.tensor */
-    size_t *start;       /* [values of the first capture]: the first with that value, or
-                            SIZE_MAX where its "when" does not hold */
-    uint64_t read_by;    /* bit per section whose lines name it */
+    int section;         /* the section that its capture repeats, or -1 */
+    size_t first, count; /* range of its tensors in model.tensor */
+    size_t *start;       /* [values of the first capture]: first tensor with that value;
+                            SIZE_MAX if "when" does not hold there */
+    uint64_t read_by;    /* bit i: lines of section i name it */
 };
 
-/* One symbol's definition, evaluated once. */
+/* A symbol's definition and its value. */
 struct symbol_def {
     const struct family_entry *entry;
     struct expr_value value;
     enum { SYMBOL_NEW, SYMBOL_BUSY, SYMBOL_DONE } state;
 };
 
-/* How a symbol is dealt. */
+/* A sharded symbol (an entry of "deal"). */
 struct deal_def {
-    int sym; /* in the scope; the whole symbol ("heads") */
+    int sym; /* index in the scope */
     enum mesh_axis over;
-    int group, within; /* in the scope, or -1 */
+    int group, within; /* sharded in groups: indices of its digits; or -1 */
     uint64_t grain;
 };
 
@@ -61,7 +62,7 @@ struct model_state {
     int ndeals;
     struct model_section *section;
     int nsections;
-    int nlayers; /* of all repeated sections */
+    int nlayers; /* in all repeated sections */
     struct tensor_def *def;
     size_t ndefs;
 };

@@ -59,7 +59,7 @@ bool canvas_can_draw(const char *path)
 #ifdef HAVE_CAIRO
 #include <cairo/cairo.h>
 
-/* Every function of cairo that is used here: X(name). */
+/* The functions of cairo that are used here: X(name). */
 #define FUNCTIONS(X)                     \
     X(cairo_create)                      \
     X(cairo_destroy)                     \
@@ -86,8 +86,8 @@ bool canvas_can_draw(const char *path)
     X(cairo_text_extents)                \
     X(cairo_font_extents)
 
-/* The two that make surfaces are in headers of their own, which a build need not have.
- */
+/* The two functions that create surfaces are declared in headers of their own, which
+ * may be missing at build time. */
 typedef cairo_surface_t *make_surface(cairo_write_func_t write, void *arg, double width,
                                       double height);
 

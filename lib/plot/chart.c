@@ -1,4 +1,4 @@
-/* chart - axes with round ticks, and what stands between them */
+/* chart - a plot frame with axes, ticks, points, lines and bars */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ void chart_fit(struct chart_axis *a, double v)
     a->fitted = true;
 }
 
-/* The distance between ticks: 1, 2 or 5 times a power of ten, five or so of them. */
+/* Distance between ticks: 1, 2 or 5 times a power of ten; gives about five ticks. */
 static double step_of(const struct chart_axis *a)
 {
     double rough = (a->max - a->min) / (a->most ? a->most : 5),
@@ -102,7 +102,7 @@ void chart_number(char out[32], double v)
     snprintf(out, 32, "%.6g", v);
 }
 
-/* A tick at V, with its line across the frame. */
+/* Draws a tick at V and its grid line across the frame. */
 static void tick(const struct chart *c, bool vertical, double v)
 {
     const struct chart_axis *a = vertical ? &c->ay : &c->ax;
@@ -130,7 +130,7 @@ static void ticks(const struct chart *c, bool vertical)
     size_t n = chart_ticks(at, a), every = 1;
     double longest = vertical ? TEXT : 0;
 
-    /* Of names, as many as there is room for. */
+    /* Names are skipped evenly when there is no room for all. */
     for (size_t i = 0; i < a->nnames && !vertical; i++)
         longest = fmax(longest, canvas_text_width(c->canvas, TEXT, a->names[i]) + 4);
     if (a->names && n > 0)

@@ -1,7 +1,7 @@
-/* chart - axes with round ticks, and what stands between them
+/* chart - a plot frame with axes, ticks, points, lines and bars
  *
- * Fill an axis with chart_fit, settle it, then chart_begin draws frame, ticks and
- * labels; points and lines are given in the units of the axes. */
+ * Call chart_fit for each value of an axis, then chart_settle; chart_begin draws frame,
+ * ticks and labels.  Points and lines are given in the units of the axes. */
 #ifndef LIB_PLOT_CHART_H
 #define LIB_PLOT_CHART_H
 
@@ -12,23 +12,24 @@
 
 struct chart_axis {
     const char *label;
-    bool log;     /* base 10; values that are not above 0 are left out */
+    bool log;     /* base 10; values <= 0 are not drawn */
     bool integer; /* ticks at whole numbers */
-    int most;     /* ticks where there is little room, about; 0 for five */
-    char **names; /* [nnames]: what 0, 1, ... are called, or none; borrowed */
+    int most;     /* approximate number of ticks; 0: five */
+    char **names; /* [nnames]: labels of the values 0, 1, ..., or NULL; borrowed */
     size_t nnames;
     double min, max; /* private until chart_settle */
     bool fitted;
 };
 
-/* Make room for V; what is not finite (or not above 0 on a log axis) needs none. */
+/* Extends the axis to include V, unless V is not finite (or not positive on a log
+ * axis). */
 void chart_fit(struct chart_axis *a, double v);
-/* Round the ends outward to ticks; an axis that was given nothing is 0 to 1. */
+/* Extends both ends to round ticks; an axis without values becomes [0, 1]. */
 void chart_settle(struct chart_axis *a);
 
-/* Where V lies between the ends of a settled axis, 0 to 1. */
+/* Position of V between the ends of a settled axis, from 0 to 1. */
 double chart_fraction(const struct chart_axis *a, double v);
-/* The round values of a settled axis at which to say which it is; returns how many. */
+/* The ticks of a settled axis; returns their number. */
 enum { CHART_TICKS = 64 };
 size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a);
 void chart_number(char out[32], double v);
@@ -40,25 +41,26 @@ struct chart {
     double legend; /* private: where the next entry goes */
 };
 
-/* Draw title (NULL: none), frame, ticks and labels of C, whose axes are settled. */
+/* Draws title (NULL: none), frame, ticks and labels of C; its axes are settled. */
 void chart_begin(struct chart *c, const char *title);
-/* Where a value is drawn; false when it is outside the frame. */
+/* Converts a value to a position; false when it is outside the frame. */
 bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py);
 void chart_point(const struct chart *c, double vx, double vy, double radius,
                  struct colour colour);
-/* Both ends are inside, or nothing is drawn. */
+/* Draws nothing unless both ends are inside the frame. */
 void chart_line(const struct chart *c, double x0, double y0, double x1, double y1,
                 double width, struct colour colour);
 /* Add NAME to the legend, right above the frame. */
 void chart_legend(struct chart *c, const char *name, struct colour colour);
 
-/* A horizontal bar for each of N names, value written behind it, longest 1. */
+/* A horizontal bar for each of N names with its value behind it; the longest value is
+ * 1. */
 void chart_bars(struct canvas *canvas, const char *title, double width,
                 const char *const *names, const double *values, size_t n);
-/* A bar of shades that ends at X, Y, and what its ends mean on either side. */
+/* A bar of shades that ends at X, Y, with the labels of its two ends. */
 void chart_shades(struct canvas *canvas, double x, double y, const char *pale,
                   const char *deep);
-/* The height chart_bars needs. */
+/* The height that chart_bars needs. */
 double chart_bars_height(size_t n);
 
 #endif

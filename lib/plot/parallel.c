@@ -1,6 +1,6 @@
-/* parallel - parallel coordinates: an upright axis for each column, a line for each row
+/* parallel - parallel coordinates: a vertical axis for each column, a line for each row
  *
- * Where a row has nothing, its line passes below the axis, at "none". */
+ * Where a row has no value, its line passes below the axis, at "none". */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,14 +17,14 @@ static double axis_x(size_t i)
     return LEFT + APART * (double)i;
 }
 
-/* Where V is on axis A; NaN lies below it. */
+/* Position of V on axis A; NaN lies below the axis. */
 static double place(const struct parallel_axis *a, double v)
 {
     return isnan(v) ? TOP + HIGH + BELOW
                     : TOP + HIGH * (1 - chart_fraction(&a->scale, v));
 }
 
-/* How good the row with the last column V is. */
+/* Rank of a row by its last column V: 0 worst, 1 best. */
 static double goodness(const struct parallel *p, double v)
 {
     double f = chart_fraction(&p->axes[p->naxes - 1].scale, v);
@@ -43,7 +43,8 @@ static int compare_ranked(const void *a, const void *b)
 
     if (x->good != y->good)
         return x->good < y->good ? -1 : 1;
-    return x->row > y->row ? -1 : x->row < y->row; /* of equals, the first is best */
+    return x->row > y->row ? -1
+                           : x->row < y->row; /* of equal rows, the first is best */
 }
 
 static void draw_row(struct canvas *canvas, const struct parallel *p, size_t row,
@@ -56,7 +57,7 @@ static void draw_row(struct canvas *canvas, const struct parallel *p, size_t row
                     place(&p->axes[i + 1], v[i + 1]), width, colour);
 }
 
-/* The worst first, so that the better lie above. */
+/* Draws the worst rows first, so that better ones lie on top. */
 static void draw_rows(struct canvas *canvas, const struct parallel *p)
 {
     struct ranked *r = xcalloc(p->nrows + 1, sizeof(*r));
@@ -72,7 +73,7 @@ static void draw_rows(struct canvas *canvas, const struct parallel *p)
     free(r);
 }
 
-/* Text at a tick of the axis at X, on a ground of its own. */
+/* Draws a tick's text at X on a white background. */
 static void draw_tick(struct canvas *canvas, double x, double y, const char *text)
 {
     double width = canvas_text_width(canvas, TEXT, text);
@@ -94,7 +95,8 @@ static void draw_choices(struct canvas *canvas, double x, const struct parallel_
         draw_tick(canvas, x, place(a, (double)i), a->choices[i]);
 }
 
-/* The names, neighbours in two rows when one is too long for its room. */
+/* Draws the axis names; in two alternating rows when one is wider than the distance of
+ * the axes. */
 static void draw_names(struct canvas *canvas, const struct parallel *p)
 {
     double longest = 0;
@@ -130,7 +132,7 @@ static void draw_axis(struct canvas *canvas, const struct parallel *p, size_t i)
         draw_tick(canvas, x, place(a, NAN), "none");
 }
 
-/* The shades, along the last axis. */
+/* Draws the colour scale beside the last axis. */
 static void draw_scale(struct canvas *canvas, const struct parallel *p)
 {
     const int steps = 54;

@@ -1,7 +1,7 @@
-/* parallel - parallel coordinates: an upright axis for each column, a line for each row
+/* parallel - parallel coordinates: a vertical axis for each column, a line for each row
  *
- * The last column tells how good a row is: the better, the darker its line, and the
- * best stands out. */
+ * The last column is the objective: a better row has a darker line, and the best row is
+ * emphasised. */
 #ifndef LIB_PLOT_PARALLEL_H
 #define LIB_PLOT_PARALLEL_H
 
@@ -12,7 +12,8 @@
 
 struct parallel_axis {
     struct chart_axis scale; /* settled, with a label */
-    char **choices;          /* [nchoices]: the names of 0, 1, ..., or none; borrowed */
+    char **choices;          /* [nchoices]: labels of the values 0, 1, ..., or NULL;
+                              * borrowed */
     size_t nchoices;
 };
 
@@ -20,12 +21,12 @@ struct parallel {
     const char *title;
     const struct parallel_axis *axes; /* [naxes] */
     size_t naxes;
-    const double *rows; /* [nrows][naxes]; NaN, but in the last column, for nothing */
+    const double *rows; /* [nrows][naxes]; NaN: no value (not in the last column) */
     size_t nrows;
     bool high_is_good; /* of the last column */
 };
 
-/* The size of its picture. */
+/* Size of the picture, in points. */
 double parallel_width(const struct parallel *p);
 double parallel_height(const struct parallel *p);
 void parallel_draw(struct canvas *canvas, const struct parallel *p);

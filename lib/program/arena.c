@@ -1,8 +1,8 @@
-/* arena - where each value of a program lies in one block of memory
+/* arena - offsets of all values of a program in one block of memory
  *
- * A value lives from the instruction that makes it to the last that reads it; two
- * values share room when their lives do not meet.  First fit, in the order of the
- * instructions. */
+ * A value is live from the instruction that makes it to the last one that reads it.
+ * Two values may share memory if they are never live together.  First fit, in the order
+ * of the instructions. */
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
@@ -10,11 +10,11 @@
 
 struct block {
     uint64_t start, size;
-    int last; /* instruction after which it is free */
+    int last; /* the memory is free after this instruction */
 };
 
 struct blocks {
-    struct block *v; /* by start */
+    struct block *v; /* sorted by start */
     size_t n, cap;
 };
 
@@ -28,7 +28,7 @@ static void free_before(struct blocks *b, int inst)
     b->n = n;
 }
 
-/* The lowest gap of SIZE bytes. */
+/* Allocates SIZE bytes in the lowest gap that holds them; returns their offset. */
 static uint64_t take(struct blocks *b, uint64_t size, int last)
 {
     uint64_t start = 0;
@@ -73,7 +73,8 @@ static bool value_bytes(const struct program *p, const struct value *v,
     return true;
 }
 
-/* Give value V its place at instruction I; *total is the arena's end so far. */
+/* Places value V, made by instruction I; *total is the end of the arena so far.  False
+ * on overflow. */
 static bool place(struct blocks *live, const struct program *p, int v, int i,
                   const uint64_t most[ROWS_KINDS], uint64_t *offset, uint64_t *total)
 {

@@ -1,18 +1,19 @@
-/* border - a program cut at the borders of a pipeline stage */
+/* border - cuts a program down to one pipeline stage */
 #include "lib/program/border.h"
 
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
 
-/* Where the instructions run and how far their values are read. */
+/* The pipeline stages that make and read the values. */
 struct stages {
-    int *runs; /* [ninsts]: in the order of instructions it never falls */
-    int *made; /* [nvalues]: of the instruction that makes it */
-    int *read; /* [nvalues]: last stage that reads it, at least made */
+    int *runs; /* [ninsts]: stage of the instruction; never falls */
+    int *made; /* [nvalues]: stage that makes it; -1: no instruction does */
+    int *read; /* [nvalues]: last stage that reads it; at least made */
 };
 
-/* Does every stage that reads what INST makes make it itself? */
+/* Each stage that reads the result of INST makes it itself: it needs no activation of
+ * another stage (cached rows, rotary angles). */
 static bool is_local(const struct inst *inst)
 {
     return inst->op == OP_KEEP || (inst->nsrc == 0 && inst->weight < 0);
@@ -81,7 +82,7 @@ void border_cut(struct program *p)
     p->import = xcalloc((size_t)p->nvalues + 1, sizeof(*p->import));
     p->export = xcalloc((size_t)p->nvalues + 1, sizeof(*p->export));
     for (int v = 0; v < p->nvalues; v++)
-        s.made[v] = s.read[v] = -1; /* nobody makes it */
+        s.made[v] = s.read[v] = -1;
     place(&s, p);
     for (int i = 0; i < p->ninsts; i++)
         if (is_local(&p->inst[i]))

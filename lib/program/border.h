@@ -1,16 +1,16 @@
-/* border - a program cut at the borders of a pipeline stage
+/* border - cuts a program down to one pipeline stage
  *
- * Of the whole forward pass a stage runs the instructions of its sections and layers
- * (model_stage).  What it reads and does not make is imported from the stage before it,
- * and what it holds that a later stage reads is exported to the next, also when it only
- * passes through.  A cached value is made on every stage that reads it, from the rows
- * that were kept. */
+ * A stage runs the instructions of its sections and layers (model_stage).  It receives
+ * from the previous stage the values that it reads but does not make (p->import), and
+ * sends to the next stage the values that any later stage reads (p->export).  A value
+ * that only passes through is in both lists.  A cached value is never sent: each stage
+ * that reads it makes it from the rows in its own cache. */
 #ifndef LIB_PROGRAM_BORDER_H
 #define LIB_PROGRAM_BORDER_H
 
 #include "lib/program/program.h"
 
-/* Reduce the whole program *P to what the stage at P's coordinate runs. */
+/* Reduces the program *P of the whole model to the stage at P's pp coordinate. */
 void border_cut(struct program *p);
 
 #endif

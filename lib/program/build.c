@@ -1,4 +1,4 @@
-/* build - a program under construction: values with types and places */
+/* build - a program under construction: values with types and placements */
 #include "lib/program/build.h"
 
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include "lib/base/mem.h"
 
-/* The family's symbol that stands at TEXT, or NULL. */
+/* The symbol of the family whose name begins at TEXT, or NULL. */
 static const struct family_entry *symbol_at(const struct model *m, const char *text)
 {
     char name[64];
@@ -28,7 +28,7 @@ int build_error(struct builder *b, size_t at, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    if (symbol && json_string(symbol->json)) /* whose key may be missing or wrong */
+    if (symbol && json_string(symbol->json)) /* the config may lack its key */
         return family_error(b->line->doc, b->line->json, (size_t)b->line->skip + at,
                             b->err, "%s: '%s' (%s): %s", model_config_name(b->m),
                             symbol->key, json_string(symbol->json), what);
@@ -97,7 +97,7 @@ struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
     return inst;
 }
 
-/* Does T have what all experts have, which are its first axis? */
+/* True inside experts() for a tensor whose first axis counts all experts. */
 static bool is_of_experts(const struct builder *b, const struct model_tensor *t)
 {
     const struct leaf *l = t->ndim > 1 ? &t->axis[0]->leaf[0] : NULL;
@@ -141,7 +141,7 @@ int build_weight(struct builder *b, size_t tensor)
     }
     w.experts = t->expert >= 0 || stacked ? b->nexperts : 0;
     w.slice = stacked;
-    do { /* the tensors, or slices, of the next experts follow */
+    do { /* add the weights of this rank's next experts, too: they are consecutive */
         p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
                           sizeof(*p->weight));
         p->weight[p->nweights++] = w;
@@ -154,8 +154,8 @@ int build_weight(struct builder *b, size_t tensor)
 
 /* ---- conversions ---- */
 
-/* Where the element at offset START of A lies in the whole value: whole values are kept
- * in storage order (segment, unit, rest) like their parts. */
+/* Position of element START in the full value, which lies in storage order (segment,
+ * unit, rest) like the shards; *left is the number of elements that follow it there. */
 static uint64_t whole_position(const struct runs *whole, uint64_t start, uint64_t *left)
 {
     uint64_t position = 0;
@@ -173,7 +173,7 @@ static uint64_t whole_position(const struct runs *whole, uint64_t start, uint64_
     return 0;
 }
 
-/* A part's runs, as places in the whole value. */
+/* The runs of rank PART's columns, as positions in the full value. */
 static struct runs part_places(const struct builder *b, const struct axis *a, int part)
 {
     int coord[MESH_NAXES];
@@ -250,16 +250,17 @@ int build_gather(struct builder *b, const struct axis *a)
     return p->ngathers++;
 }
 
-/* ---- sums that are the same on any mesh ---- */
+/* ---- deterministic sums ---- */
 
-enum { DEPTH = 3 }; /* of the tree of a sum: for so many times 2 ranks */
+enum { DEPTH = 3 }; /* levels of a sum's tree: enough for 2^3 ranks */
 
-/* A node of the tree: columns of some units, which lie in groups.  Units and groups are
- * what the ranks deal; the halves of a node have the groups of ranks that halve them,
- * the first one more where they are odd, and those of a group its units. */
+/* A node of the tree: a range of columns, as groups of units of columns.  Ranks get
+ * whole groups (KV heads), or whole units of one group (query heads).  The halves of a
+ * node split its groups, the first half one more if their number is odd; the halves of
+ * a single group split its units. */
 struct node_of {
-    uint64_t start, groups, per_group, unit; /* unit: columns */
-    int depth;                               /* of what may be below it */
+    uint64_t start, groups, per_group, unit; /* unit: columns of a unit */
+    int depth;                               /* most levels below this node */
 };
 
 static uint64_t node_cols(const struct node_of *n)
@@ -299,7 +300,7 @@ static void add_leaves(struct sum_tree *t, const struct node_of *n)
     t->leaf[t->n - 1].adds++;
 }
 
-/* The columns that PART of G owns are one range: *count of them. */
+/* True if the columns that rank PART owns are one range, or none: *count of them. */
 static bool owned_range(const struct gather *g, int part, uint64_t *start,
                         uint64_t *count)
 {
@@ -313,8 +314,8 @@ static bool owned_range(const struct gather *g, int part, uint64_t *start,
     return !owned || r->n == 1;
 }
 
-/* Do parts FIRST to FIRST + N have N's columns as subtrees, which the tree by which
- * ranks are summed (comm.h) joins?  RANK's goes to *tree. */
+/* True if the columns of ranks FIRST to FIRST + N - 1 are subtrees of NODE, which the
+ * tree of an all-reduce (comm.h) joins.  Adds the leaves of RANK's subtree to *tree. */
 static bool has_subtrees(const struct gather *g, const struct node_of *node, int first,
                          int n, int rank, struct sum_tree *tree)
 {
@@ -348,7 +349,7 @@ static bool has_subtrees(const struct gather *g, const struct node_of *node, int
            has_subtrees(g, &half[1], first + half_n, n - half_n, rank, tree);
 }
 
-/* All of A; false where no mesh cuts it over the tensor group. */
+/* Sets *root to all columns of A; false if no symbol of A is sharded over tp. */
 static bool root_of(const struct builder *b, const struct axis *a, struct node_of *root)
 {
     uint64_t *count[] = { &root->groups, &root->per_group };
@@ -397,7 +398,7 @@ int build_tree(struct builder *b, const struct axis *a, int *tree)
     return 0;
 }
 
-/* A value of V's columns, made of FROM. */
+/* Emits OP with source FROM; the result has V's columns and rows. */
 static int convert(struct builder *b, int v, int from, enum op op, enum place place,
                    int gather)
 {
@@ -414,7 +415,7 @@ static int convert(struct builder *b, int v, int from, enum op op, enum place pl
     return out;
 }
 
-/* Cut V, whole: all ranks' columns, then each where it belongs. */
+/* All-gathers the sharded V, then puts the columns of all ranks in order. */
 static int gather_columns(struct builder *b, int v)
 {
     int gather = build_gather(b, &b->type[v].col), all;
@@ -587,7 +588,10 @@ static int get_option(struct builder *b, const struct node *call, const char *na
             memcmp(n->text, name, n->len))
             continue;
         if (model_eval(b->m, n->expr, n->expr_len, b->layer, out, &e) < 0)
-            return build_error(b, n->at + (size_t)(n->expr - n->text), "%s", e.text);
+            return family_place(b->line->doc, b->line->json,
+                                (size_t)b->line->skip + n->at +
+                                    (size_t)(n->expr - n->text),
+                                &e, b->err);
     }
     return 0;
 }

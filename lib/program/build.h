@@ -1,8 +1,9 @@
-/* build - a program under construction: values with types and places
+/* build - a program under construction: values with types and placements
  *
- * Every value has a column axis (its type) and a place over the tensor group: whole on
- * every rank, cut along a dealt symbol of that axis, or partial (a sum over the ranks
- * still to be made).  Conversions are made once per value and remembered. */
+ * Every value has a column axis (its type) and a placement over the tensor group:
+ * replicated, sharded along a symbol of that axis that the family deals, or partial
+ * (each rank has a term of a sum that is not reduced yet).  A conversion between
+ * placements is an instruction; it is emitted once per value and reused. */
 #ifndef LIB_PROGRAM_BUILD_H
 #define LIB_PROGRAM_BUILD_H
 
@@ -13,27 +14,27 @@
 
 struct type {
     struct axis col;
-    int whole; /* the value that is this one made whole, or -1 */
-    int cut;   /* and made cut, or -1 */
-    int taken; /* and reduced to the wanted rows, or -1 */
+    int whole; /* the same value replicated, or -1: not built yet */
+    int cut;   /* the same value sharded, or -1 */
+    int taken; /* its output rows (OP_TAKE), or -1 */
 };
 
 enum operand_kind {
     OPERAND_VALUE,
     OPERAND_WEIGHT,
     OPERAND_NUMBER,
-    OPERAND_WORD,  /* silu, causal: a symbol's word or a bare name */
-    OPERAND_ROPE,  /* index of a rotary table */
+    OPERAND_WORD,  /* silu, causal: the word that a symbol has, or a bare name */
+    OPERAND_ROPE,  /* a rotary table */
     OPERAND_INDEX, /* ids, positions, token_types, source, source_positions */
-    OPERAND_ABSENT /* a tensor that this model does not have */
+    OPERAND_ABSENT /* a tensor that this model lacks, or a symbol that is null */
 };
 
 struct operand {
     enum operand_kind kind;
-    size_t at; /* byte of the line, for messages */
-    int index; /* value, rope or enum index */
+    size_t at; /* byte offset in the line, for messages */
+    int index; /* of the value or the rotary table; or an enum index */
     size_t tensor;
-    char segment[32]; /* of the tensor's first axis; "": all of it */
+    char segment[32]; /* segment of the tensor's first axis; "": the whole tensor */
     double number;
     char word[32];
 };
@@ -42,102 +43,110 @@ struct operand {
 struct binding {
     const char *name;
     int value;
-    int depth;     /* sections entered when it was made: 0 outlives a layer */
-    bool assigned; /* in this section or layer */
+    int depth;     /* 0: lives on after its layer; 1: local to a layer or experts() */
+    bool assigned; /* assigned in the current section or layer */
 };
 
 struct builder {
     struct program *p;
     const struct model *m;
     const struct program_options *opt;
-    struct share *share; /* of this rank */
+    struct share *share; /* [symbols]: this rank's units of each sharded symbol */
     struct type *type;   /* [p->nvalues] */
     int *weight_of;      /* [model->ntensors]: index into p->weight plus 1, or 0 */
     size_t value_cap, type_cap, inst_cap, weight_cap, gather_cap, line_cap, mixture_cap,
         tree_cap;
     struct binding *bind;
     size_t nbind, bind_cap;
-    int section, layer; /* being built */
-    int mixture;        /* the experts whose line is being built, or -1 */
-    int expert;         /* the first of this rank, inside their line; else -1 */
-    int experts;        /* the symbol that counts them all, inside their line */
-    uint64_t nexperts;  /* of this rank */
+    int section, layer; /* being built; -1: none */
+    int mixture;        /* index into p->mixture inside experts(), else -1 */
+    int expert;         /* inside experts(): first expert of this rank; else -1 */
+    int experts;        /* inside experts(): the symbol that counts all experts */
+    uint64_t nexperts;  /* number of experts of this rank */
     struct expert_view {
         size_t tensor;
         struct model_tensor t;
-    } * *view; /* [nviews]: tensors of all experts as one of them has them */
+    } * *view; /* [nviews]: tensors with an axis of experts, seen as one expert's */
     size_t nviews, view_cap;
-    int *angles;       /* [rope][ROWS_KINDS]: value, or -1 */
-    size_t first_bind; /* names before it are out of sight */
-    bool last_section; /* rows may be taken */
+    int *angles;       /* [rope][ROWS_KINDS]: value of OP_ANGLES, or -1 */
+    size_t first_bind; /* names before this one are not visible */
+    bool last_section; /* OP_TAKE may be inserted here */
     const struct family_line *line;
     struct err *err;
 };
 
-/* "FILE:LINE:COL: cause" at byte AT of the present line; returns -1. */
+/* Sets *b->err to "FILE:LINE:COL: cause" for byte AT of the current line; returns
+ * -1. */
 int build_error(struct builder *b, size_t at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* True when the mesh cuts values along A. */
+/* True if the mesh shards a symbol of A, over any mesh axis. */
 bool build_cuts(const struct builder *b, const struct axis *a);
-/* The tree by which this rank makes its part of a sum over A, *tree: 0 where no mesh
- * cuts A, or nothing is asked of it.  ERR_INPUT where the ranks of this mesh have no
- * subtrees of the whole sum's. */
+/* Sets *tree to the number, from 1, of the tree by which this rank sums its part of A
+ * (program.tree); 0 if no tree is needed: sums need not be deterministic, or no symbol
+ * of A is sharded over tp on any mesh.  ERR_INPUT if the shards of this mesh are no
+ * subtrees of the tree over all of A. */
 int build_tree(struct builder *b, const struct axis *a, int *tree);
-/* A new value of column axis COL (copied), and its instruction, of whose other fields
- * the caller fills what the op needs.  The pointer is valid until the next call. */
+/* Emits an instruction OP and its result, a new value with column axis COL (copied).
+ * The caller fills in sources, weights and the fields of OP.  The pointer is valid
+ * until the next call. */
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
                         enum place place, enum rows rows);
-/* The same with N columns, whole on every rank, of dtype DTYPE. */
+/* The same for a result with N columns of type DTYPE, replicated. */
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
                               enum dtype dtype, enum rows rows);
-/* The gather that describes how A lies over the ranks; equal ones are shared. */
+/* Index of the struct gather for the columns A; equal ones are shared. */
 int build_gather(struct builder *b, const struct axis *a);
-/* The sum of V, partial, over the ranks of OVER. */
+/* Emits the all-reduce of V, partial, over the mesh axis OVER; returns its result. */
 int build_sum(struct builder *b, int v, enum mesh_axis over);
-/* V of all ranks of the tensor group, one rank's rows after the other's. */
+/* Emits the all-gather of V over the tensor group: the rows of one rank after those of
+ * another, COLS columns in all. */
 int build_collect(struct builder *b, int v, uint64_t cols);
-/* V, of which each rank of the sequence group has made the rows it has, on all. */
+/* The rows of V from all ranks of the sequence group; each rank has zeros for the rows
+ * of other ranks.  V itself if sp is 1. */
 int build_shared_rows(struct builder *b, int v);
-/* The value V in the place wanted: a conversion is inserted where it is not. */
+/* V replicated or sharded; emits a conversion if V is placed otherwise.  build_cut
+ * returns a replicated value if the mesh shards no symbol of V's columns. */
 int build_whole(struct builder *b, int v);
 int build_cut(struct builder *b, int v);
-/* The tensor as the present line has it; see build_need_weight. */
+/* The tensor as the current line sees it; see build_need_weight. */
 const struct model_tensor *build_tensor(struct builder *b, size_t tensor);
-/* The weight as an instruction names it; adds it to the program. */
+/* Index into p->weight of the tensor; adds it, and those of this rank's other experts,
+ * on first use. */
 int build_weight(struct builder *b, size_t tensor);
 
-/* INST's value as an operand. */
+/* Sets OUT to the result of INST. */
 void build_operand(struct operand *out, const struct inst *inst);
-/* "WHAT: X and Y differ" at byte AT of the line; returns -1. */
+/* Sets *b->err to "WHAT: X and Y differ" for byte AT of the line; returns -1. */
 int build_type_error(struct builder *b, size_t at, const char *what,
                      const struct axis *x, const struct axis *y);
-/* Refuse an operand that is no value that may be read here. */
+/* Fails if O is not a value, or is a cached one, which only attention may read. */
 int build_need_value(struct builder *b, const struct operand *o);
-/* The tensor of an operand, which must have NDIM axes; NULL with *b->err set when not.
- * Inside the experts' line one whose first axis counts the experts stands for that of
- * one of them, without that axis. */
+/* The tensor of operand O, which must have NDIM axes; NULL with *b->err set if not.
+ * Inside experts() a tensor whose first axis counts all experts is seen as the tensor
+ * of one expert, without that axis. */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
-/* The same, of a tensor that is a vector: of one axis, *over, or of two of which the
- * first has one element. */
+/* The same for a vector: a tensor of one axis, *over, or of two axes if the first has
+ * size 1. */
 const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
                                              const struct axis **over);
-/* An instruction of one value X that keeps its type and rows; X is first placed as the
- * table of operations says. */
+/* Emits an instruction with the one source X; the result has X's type and rows.  X is
+ * converted first to a placement that the table of operations allows. */
 struct inst *build_unary(struct builder *b, enum op op, int x);
 
-/* Options of a call.  A number, or OTHERWISE when it is not given. */
+/* The option NAME of CALL as a number; OTHERWISE if it is not given. */
 int build_number_option(struct builder *b, const struct node *call, const char *name,
                         double otherwise, double *out);
-/* Refuse options that are not among the NULL-terminated KNOWN; NULL: any. */
+/* Fails if CALL has an option that is not in the NULL-terminated KNOWN; KNOWN NULL: no
+ * option is allowed. */
 int build_check_options(struct builder *b, const struct node *call,
                         const char *const *known);
 
-/* True when the value has the rows of all tokens, of the text or of the source. */
+/* True if the value has a row for every token of the text, or of the source. */
 bool build_has_all_rows(const struct builder *b, const struct operand *o);
 
-/* The rules of the table of operations: rules.c, heads.c, mixture.c. */
+/* The columns "call" of the table of operations: in rules.c, heads.c, mixture.c. */
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
@@ -145,17 +154,18 @@ build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_first;
 build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
 build_rule apply_route;
-/* experts(route, name = rows : line) */
+/* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);
 
-/* The rate that a dropout whose family's rate is RATE has in this program. */
+/* The dropout rate in this program for a rate RATE in the family file. */
 double build_drop_rate(const struct builder *b, double rate);
-/* A number for the place AT of the present line in this layer. */
+/* A hash of the model's section, the layer, the line's name and AT: the seed of one
+ * dropout. */
 uint64_t build_site(const struct builder *b, size_t at);
 
-/* A call by the table of operations. */
+/* Evaluates a call of an operation.  0, or -1 with *b->err set. */
 int rules_call(struct builder *b, const struct node *call, struct operand *out);
-/* Evaluate a tree to an operand.  0, or -1 with *b->err set. */
+/* Evaluates a tree to an operand.  0, or -1 with *b->err set. */
 int eval_tree(struct builder *b, const struct node *n, struct operand *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* check - is a family sound? */
+/* check - checks of a family file */
 #include "lib/program/check.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include "lib/base/mem.h"
 #include "lib/model/partconfig.h"
 #include "lib/program/program.h"
+#include "lib/program/torch.h"
 
-/* A name that is a symbol, a tensor or a rotary table may not be another of them
- * too. */
+/* Symbols, tensors and rotary tables share one name space. */
 static int check_names(const struct family *f, struct err *err)
 {
     const struct family_table *tables[] = { &f->symbols, &f->tensors, &f->rope };
@@ -38,7 +38,8 @@ static void print_shape(struct str *out, const struct model_tensor *t,
     str_addc(out, ']');
 }
 
-/* "wq  model.layers.0...  [heads*head_dim, hidden] = [64, 64]: [32, 64] [32, 64]" */
+/* Adds "wq  model.layers.0...  [heads*head_dim, hidden] = [64, 64]: [32, 64] [32,
+ * 64]" */
 static void report_tensor(struct str *out, const struct model *m, size_t i,
                           struct cutter *const part[2])
 {
@@ -81,7 +82,7 @@ out:
     return ret;
 }
 
-/* Every line types and is placed, on every rank and with every kind of end. */
+/* Builds the programs of all ranks: every line must have a type and a placement. */
 static int check_programs(const struct model *m, const struct mesh *mesh,
                           struct err *err)
 {
@@ -104,7 +105,7 @@ static int check_programs(const struct model *m, const struct mesh *mesh,
     return 0;
 }
 
-/* A family without lines is described to be cut, not to be run. */
+/* False for a family without lines: its checkpoints can be sharded, but not run. */
 static bool is_run(const struct model *m)
 {
     const struct family *f = model_family(m);
@@ -135,7 +136,7 @@ int model_check_lines(const struct model *m, struct err *err)
     return is_run(m) ? check_programs(m, &mesh, err) : 0;
 }
 
-/* A manifest holds the family as one text: that is a family too. */
+/* A manifest stores the family, with all that it extends, as one text: opens that. */
 static int check_flat(const struct model *m, const char *config, struct err *err)
 {
     struct model *flat;
@@ -150,6 +151,7 @@ int family_check(struct str *report, struct family *f, struct err *err)
 {
     struct str config = { 0 };
     struct model *m = NULL;
+    struct torch_words words;
     struct mesh mesh;
     int ret = -1;
 
@@ -163,8 +165,8 @@ int family_check(struct str *report, struct family *f, struct err *err)
     json_print(&config, f->example);
     if (model_open_family(&m, f->name, str_text(&config), f, err) < 0)
         goto out;
-    if (partconfig_check(m, err) < 0 || model_check_lines(m, err) < 0 ||
-        (is_run(m) && check_read(m, err) < 0))
+    if (partconfig_check(m, err) < 0 || torch_read(&words, m, err) < 0 ||
+        model_check_lines(m, err) < 0 || (is_run(m) && check_read(m, err) < 0))
         goto out;
     mesh_one(&mesh);
     mesh.size[MESH_TP] = mesh.nranks = 2;

@@ -1,4 +1,4 @@
-/* check - is a family sound? */
+/* check - checks of a family file */
 #ifndef LIB_PROGRAM_CHECK_H
 #define LIB_PROGRAM_CHECK_H
 
@@ -7,15 +7,14 @@
 #include "lib/model/family.h"
 #include "lib/model/model.h"
 
-/* Bind F to its example configuration, build its program for every rank at tp 1 and 2,
- * and append to REPORT one line for each tensor of the family: its shape and what each
- * rank of two stores.  Checks what a shape's size alone cannot show: that every line
- * types, that every tensor is read, and that a name means one thing.  Takes ownership
- * of F. */
+/* Opens family F on its example configuration and builds the program of every rank at
+ * tp 1 and tp 2.  Fails if a line has no type, no line reads a tensor, or a name stands
+ * for two things.  Appends to REPORT one line per tensor: its axes, its shape, and what
+ * each of two ranks stores.  Takes ownership of F. */
 MUST_CHECK int family_check(struct str *report, struct family *f, struct err *err);
 
-/* Does every line of M's family type for M, on one rank?  ERR_INPUT names file, line
- * and column. */
+/* Builds M's program on one rank, to see that every line has a type.  ERR_INPUT names
+ * file, line and column. */
 MUST_CHECK int model_check_lines(const struct model *m, struct err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* cost - what a program costs a rank: the table of operations, folded */
+/* cost - FLOPs, bytes and collectives of a program, summed from the table of
+ * operations */
 #include "lib/program/cost.h"
 
 #include <math.h>
@@ -33,7 +34,7 @@ static bool multiplies(const struct inst *inst)
     return op_table[inst->op].traffic == TRAFFIC_PRODUCT;
 }
 
-/* Of the rows of mixture M those that go to this rank's experts. */
+/* Rows of mixture M that this rank's experts get, if all experts get as many. */
 static double chosen_rows(const struct mixture *m, const struct cost_step *s)
 {
     double senders = s->senders > 0 ? s->senders : 1;
@@ -51,7 +52,7 @@ double cost_rows(const struct program *p, const struct value *value,
                                         : chosen_rows(m, s);
     if (value->kept && !s->whole)
         return s->keys;
-    if (value->rows == ROWS_TABLE) /* once a step, in which a text is one of rows */
+    if (value->rows == ROWS_TABLE) /* once per sequence */
         return s->rows[ROWS_ONE] * (double)p->table;
     return s->rows[value->rows];
 }
@@ -74,7 +75,7 @@ double cost_keys(const struct inst *inst, const struct cost_step *s)
         window = s->keys;
     if (s->dense || !s->whole || !scores.causal || s->keys <= 0)
         return window;
-    /* row i of n sees the least of i and the window */
+    /* row i of n sees min(i, window) keys; this is the mean over i */
     return window - window * window / (2 * s->keys);
 }
 
@@ -106,8 +107,8 @@ static double weight_bytes(const struct program *p, const struct inst *inst,
     return each * cost_weights(p, inst, rows);
 }
 
-/* The rows that INST works on: those of its result, or of its sources where that is the
- * gradient of a weight. */
+/* Rows that INST works on: rows of its result, or of its first source if the result is
+ * the gradient of a weight. */
 static double worked_rows(const struct program *p, const struct inst *inst,
                           const struct cost_step *s)
 {
@@ -116,7 +117,7 @@ static double worked_rows(const struct program *p, const struct inst *inst,
     return cost_rows(p, &p->value[v], s);
 }
 
-/* Source K of INST, or, for -1, its result: of the cache only what is appended. */
+/* Source K of INST; -1: its result.  OP_KEEP writes only the rows that it appends. */
 static const struct value *moved_value(const struct program *p, const struct inst *inst,
                                        int k)
 {
@@ -142,7 +143,7 @@ struct cost cost_of(const struct program *p, const struct inst *inst,
 
         if (k < 1 || !copies)
             *(v->cols < v->whole_cols ? &c.sharded : &c.whole) +=
-                cost_bytes(p, v, s) * (v->gradient ? 2 : 1); /* read, and written */
+                cost_bytes(p, v, s) * (v->gradient ? 2 : 1); /* += reads it as well */
     }
     return c;
 }

@@ -1,66 +1,65 @@
-/* cost - what a program costs a rank: the table of operations, folded
+/* cost - FLOPs, bytes and collectives of a program, summed from the table of operations
  *
- * FLOPs are those of products (2 for a multiplication and addition) and of attention's
- * two products; bytes moved are those of each source that an instruction reads and of
- * the result that it writes.  A row is sent to all experts equally often: the rows of
- * experts are counted in the mean. */
+ * FLOPs are counted for products with weights and for the two products of attention, 2
+ * for each multiply-add.  Bytes moved are the sources that an instruction reads and the
+ * result that it writes.  The router is assumed to be balanced: each expert gets the
+ * mean number of rows. */
 #ifndef LIB_PROGRAM_COST_H
 #define LIB_PROGRAM_COST_H
 
 #include "lib/program/program.h"
 
-/* A step, as far as costs depend on it. */
+/* What a cost depends on in a step. */
 struct cost_step {
-    double rows[ROWS_KINDS]; /* of each kind; that of ROWS_CHOSEN is not read */
-    double keys;             /* cached at the end of the step */
-    bool whole; /* the step is a whole sequence of KEYS tokens, or a mean row of one:
-                   where attention is causal, a row sees half of them */
-    bool dense; /* keys that a row may not see are worked on, too, as PyTorch does that
-                   keeps scores */
-    double senders;      /* ranks of ep with rows of their own; 0: all have the same */
-    double value_bytes;  /* of an element of values in f32; others have their type's */
-    double weight_bytes; /* of an element of weights */
-    const enum dtype *stored; /* [nweights]: their types instead; or NULL */
+    double rows[ROWS_KINDS]; /* rows of each kind; ROWS_SENT, ROWS_CHOSEN are derived */
+    double keys;             /* keys in the cache at the end of the step */
+    bool whole; /* the step is a sequence of KEYS tokens without cached ones, or its
+                   average row: a causal row sees half of the keys in the mean */
+    bool dense; /* masked scores are computed, too, as by eager attention in PyTorch */
+    double senders; /* ranks of ep, if each has rows of its own; 0: all have equal */
+    double value_bytes;  /* per element of values in f32; other types: their size */
+    double weight_bytes; /* per element of a weight, if STORED is NULL */
+    const enum dtype *stored; /* [nweights]: types of the weights; or NULL */
 };
 
-/* The step of which values take 4 bytes: a mean token of a sequence of TOKENS; and all
- * of them, of which one row is wanted. */
+/* Steps with values and weights in f32: the average token of a sequence of TOKENS, and
+ * a prompt of TOKENS with one output row. */
 struct cost_step cost_token(double tokens);
 struct cost_step cost_prompt(double tokens);
 
 struct cost {
-    double products;       /* FLOPs with weights */
-    double attention;      /* and with keys and values */
-    double sharded, whole; /* bytes moved of values that are cut over tp, of others */
-    double weights;        /* bytes of products' weights read, each once a step */
+    double products;       /* FLOPs of products with weights */
+    double attention;      /* FLOPs of products with keys and values */
+    double sharded, whole; /* bytes moved of values sharded over tp; of all others */
+    double weights;        /* bytes of weights read by products, each once per step */
 };
 
-/* What a rank sends and receives for one kind of collective over one group. */
+/* One rank's traffic in one kind of collective over one mesh axis. */
 struct cost_collective {
     double count;
-    double bytes; /* of the results */
+    double bytes; /* size of the results */
 };
 
-/* Rows of VALUE in step S: of one that is kept, those that are attended to. */
+/* Rows of VALUE in step S; of a cached value the rows that attention reads. */
 double cost_rows(const struct program *p, const struct value *value,
                  const struct cost_step *s);
 double cost_bytes(const struct program *p, const struct value *value,
                   const struct cost_step *s);
-/* Keys that a row of attention INST sees in the mean. */
+/* Keys that a query of attention INST sees in the mean. */
 double cost_keys(const struct inst *inst, const struct cost_step *s);
-/* Elements of the weights that product INST reads for ROWS rows of its tokens: of the
- * experts those that some row is sent to. */
+/* Weight elements that product INST reads for ROWS tokens; of the experts only those
+ * that get a row, in the mean. */
 double cost_weights(const struct program *p, const struct inst *inst, double rows);
 
-/* The cost of instruction INST, and of all of P. */
+/* Cost of instruction INST; of all instructions of P. */
 struct cost cost_of(const struct program *p, const struct inst *inst,
                     const struct cost_step *s);
 struct cost cost_program(const struct program *p, const struct cost_step *s);
 void cost_add(struct cost *sum, const struct cost *c);
 
-/* The axis over which collective INST goes. */
+/* The mesh axis of collective INST. */
 enum mesh_axis cost_over(const struct inst *inst);
-/* P's collectives, by kind and axis, are added to OUT. */
+/* Adds P's collectives to OUT, by kind and mesh axis. */
 void cost_collectives(struct cost_collective out[COLLECTIVE_KINDS][MESH_NAXES],
                       const struct program *p, const struct cost_step *s);
 

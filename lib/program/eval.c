@@ -1,7 +1,7 @@
-/* eval - a line's tree becomes values: sums, products, names and segments
+/* eval - evaluates the tree of a line: sums, products, names and segments
  *
- * A sum is flattened: its partial terms are added first and reduced once, then the
- * whole ones and the biases. */
+ * A sum is flattened: its partial terms are added first and all-reduced once, then the
+ * replicated terms and the biases are added. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static bool word_is(const struct node *n, const char *word)
     return strlen(word) == n->len && !memcmp(n->text, word, n->len);
 }
 
-/* *n, or what it drops elements of, where it drops none. */
+/* Replaces *n by the argument of dropout() if its rate is 0 in this program. */
 static int skip_dropout(struct builder *b, const struct node **n)
 {
     struct operand rate;
@@ -48,7 +48,7 @@ static int skip_dropout(struct builder *b, const struct node **n)
     return 0;
 }
 
-/* The terms of a sum, those of nested sums among them; absent tensors drop out. */
+/* The terms of a sum and of the sums nested in it, without absent tensors. */
 static int eval_terms(struct builder *b, const struct node *sum, struct terms *t)
 {
     for (const struct node *next = sum->kid; next; next = next->next) {
@@ -71,7 +71,7 @@ static int eval_terms(struct builder *b, const struct node *sum, struct terms *t
             return build_error(b, k->at, "only values and bias tensors can be added");
         if (o.kind == OPERAND_VALUE && build_need_value(b, &o) < 0)
             return -1;
-        /* what is known whole already is not summed over the ranks again */
+        /* reuse the all-reduced value if there is one */
         if (o.kind == OPERAND_VALUE && place_of(b, &o) == PLACE_PARTIAL &&
             type_of(b, &o)->whole >= 0)
             o.index = type_of(b, &o)->whole;
@@ -94,7 +94,7 @@ static int emit_pair(struct builder *b, enum op op, int x, int y, enum place pla
     return inst->dst;
 }
 
-/* Same columns and rows, or an error. */
+/* Fails unless X and Y have equal columns and rows. */
 static int check_pair(struct builder *b, const struct operand *x,
                       const struct operand *y, const char *what)
 {
@@ -106,7 +106,7 @@ static int check_pair(struct builder *b, const struct operand *x,
     return 0;
 }
 
-/* Add weight vectors to the value X, in its place. */
+/* Adds the bias vectors among the terms T to X, sharded as X is. */
 static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -120,7 +120,7 @@ static int add_vectors(struct builder *b, const struct terms *t, int x, int *out
         if (!axis_equal(&b->type[x].col, over))
             return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col, over);
         if (b->p->value[x].place == PLACE_WHOLE)
-            x = build_cut(b, x); /* a vector that is cut goes with a cut value */
+            x = build_cut(b, x); /* a sharded bias needs a sharded value */
         inst = build_unary(b, OP_ADD_VECTOR, x);
         inst->weight = build_weight(b, t->v[i].tensor);
         x = inst->dst;
@@ -129,7 +129,7 @@ static int add_vectors(struct builder *b, const struct terms *t, int x, int *out
     return 0;
 }
 
-/* Partial terms are added first and reduced once, then the others. */
+/* See the top of this file. */
 static int eval_sum(struct builder *b, const struct node *n, struct operand *out)
 {
     struct terms t = { 0 };
@@ -187,8 +187,8 @@ static bool is_column(const struct builder *b, const struct operand *o)
     return type_of(b, o)->col.size == 1;
 }
 
-/* Each row of the one by the only number that the other has in it: linear in the rows,
- * so what is partial stays partial. */
+/* Scales each row by a one-column value.  Linear in the rows, so partial rows give a
+ * partial result. */
 static int multiply_rows(struct builder *b, struct operand *x, const struct operand *y)
 {
     int rows = is_column(b, x) ? y->index : x->index;
@@ -268,7 +268,7 @@ static int eval_product(struct builder *b, const struct node *n, struct operand 
 
 /* ---- names ---- */
 
-/* In the last section, rows that are not wanted are dropped on the way in. */
+/* In the last section, a value with a row per token is reduced to its output rows. */
 static int take_rows(struct builder *b, int v)
 {
     struct inst *inst;

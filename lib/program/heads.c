@@ -1,15 +1,15 @@
-/* heads - operations head by head: attention, and what a compressed cache needs for it
+/* heads - operations on heads: attention, and products of each head for latent
+ * attention
  *
- * DeepSeek-V2 (2024), section 2.1: the cache holds one latent for all heads.  Instead
- * of making keys and values of it again at each step, a head's queries are taken to the
- * latent, and its result back, by its own rows of one tensor. */
+ * DeepSeek-V2 (2024), section 2.1: the KV cache holds one latent vector for all heads.
+ * Rather than expanding it to keys and values at each step, each head projects its
+ * queries into the latent space, and its result back, by its own rows of one tensor. */
 #include <math.h>
 #include <string.h>
 
 #include "lib/program/build.h"
 
-/* The axis of X's heads with columns of another kind: the digits OF are what its last
- * ones become. */
+/* X's axis with the columns of each head replaced: digit OF instead of the last one. */
 static void head_axis(struct axis *out, const struct axis *x, const struct digit *of)
 {
     struct leaf *l;
@@ -25,7 +25,8 @@ static void head_axis(struct axis *out, const struct axis *x, const struct digit
     l->size = out->size = stride;
 }
 
-/* The columns of one head, NULL where there are none or ranks deal them. */
+/* The digit that counts the columns of a head; NULL if there is none or it is
+ * sharded. */
 static const struct digit *last_digit(const struct builder *b, const struct axis *a)
 {
     const struct leaf *l = &a->leaf[0];
@@ -42,7 +43,7 @@ static bool same_digits(const struct leaf *x, const struct leaf *y, int n)
     return true;
 }
 
-/* Are the head digits of A and B, all but the last, the same? */
+/* True if A and B have the same digits before the last: the same heads. */
 static bool same_heads(const struct axis *a, const struct axis *b)
 {
     const struct leaf *x = &a->leaf[0], *y = &b->leaf[0];
@@ -54,8 +55,9 @@ static bool same_heads(const struct axis *a, const struct axis *b)
 
 /* ---- attention ---- */
 
-/* Fill the attention's head counts from the digits of q and k; false when they do not
- * fit: k's head digits must be q's, less the last ("group"). */
+/* Fills in the head counts of the attention in INST from the digits of q and k.  False
+ * if they do not match: k must have q's digits without the last head digit
+ * ("group"). */
 static bool head_layout(const struct builder *b, const struct axis *q,
                         const struct axis *k, struct inst *inst)
 {
@@ -107,7 +109,7 @@ static int attention_mask(struct builder *b, const struct operand *o, bool *caus
     return 0;
 }
 
-/* The table [buckets][heads] of biases by distance, cut as the queries' heads are. */
+/* Biases by relative distance: a table [buckets][heads], sharded as q's heads are. */
 static int attention_bias(struct builder *b, const struct operand *o,
                           const struct axis *q, struct inst *inst)
 {
@@ -128,9 +130,9 @@ static int attention_bias(struct builder *b, const struct operand *o,
     return 0;
 }
 
-/* A score for each head that is in the sum of all: of a key that every query sees and
- * that has no value (Xiao et al. 2023, "Efficient Streaming Language Models with
- * Attention Sinks"; learned, as gpt-oss has them). */
+/* Attention sinks: a learned score per head, for a key that every query sees and that
+ * has no value (Xiao et al. 2023, "Efficient Streaming Language Models with Attention
+ * Sinks"; learned in gpt-oss). */
 static int attention_sinks(struct builder *b, const struct operand *o,
                            const struct axis *q, struct inst *inst)
 {
@@ -148,7 +150,7 @@ static int attention_sinks(struct builder *b, const struct operand *o,
     return 0;
 }
 
-/* The fifth argument: a table of biases by distance, or a vector of scores. */
+/* The fifth argument: a table of biases by distance, or a vector of sinks. */
 static int attention_more(struct builder *b, const struct operand *o,
                           const struct axis *q, struct inst *inst)
 {
@@ -159,7 +161,7 @@ static int attention_more(struct builder *b, const struct operand *o,
     return attention_bias(b, o, q, inst);
 }
 
-/* The option that only the first columns of v's heads are values: a symbol's name. */
+/* Option "values": a symbol, the number of columns of v's heads that are values. */
 static int attention_values(struct builder *b, const struct node *call,
                             struct digit *values)
 {
@@ -257,7 +259,7 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* relate(q, k, v, as keys, as queries): the last two are a table's rows. */
+/* relate(q, k, v, keys, queries): the last two are the position table's projections. */
 int apply_relate(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out)
 {
@@ -304,10 +306,10 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* ---- joining, and products of each head ---- */
+/* ---- concatenation and products of each head ---- */
 
-/* concat(a, b): of each head the columns of the one, then those of the other, or of its
- * only head. */
+/* concat(a, b): for each head the columns of a, then those of b; b may have one head
+ * that all share. */
 int apply_concat(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out)
 {
@@ -352,7 +354,7 @@ int apply_concat(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Where SEGMENT of W's rows begins on this rank. */
+/* Row of W on this rank at which SEGMENT begins. */
 static uint64_t first_row(const struct builder *b, const struct axis *w,
                           const char *segment)
 {
@@ -363,7 +365,7 @@ static uint64_t first_row(const struct builder *b, const struct axis *w,
     return first;
 }
 
-/* Products of each head with its own rows of the tensor: x W^T or x W. */
+/* Multiplies each head with its own rows of the tensor: x W^T or x W. */
 int apply_head_product(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out)
 {
@@ -398,7 +400,7 @@ int apply_head_product(struct builder *b, enum op op, const struct node *call,
     inst = build_emit(b, op, &col, b->p->value[x].place, b->p->value[x].rows);
     axis_clear(&col);
     inst->src[inst->nsrc++] = x;
-    in = last_digit(b, &b->type[x].col); /* types may have moved */
+    in = last_digit(b, &b->type[x].col); /* build_emit may have moved b->type */
     inst->head.a = in->size;
     inst->head.b = to->size;
     inst->head.count = b->p->value[x].cols / in->size;

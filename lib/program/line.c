@@ -1,4 +1,4 @@
-/* line - one line of a forward pass as a tree */
+/* line - parses one equation of a family's forward pass into a tree */
 #include "lib/program/line.h"
 
 #include <ctype.h>
@@ -7,46 +7,11 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/scan.h"
 
-struct reader {
-    const char *text, *p;
-    int depth;
-    struct err *err;
-};
+static int parse_sum(struct scan *r, struct node **out);
 
-static int parse_sum(struct reader *r, struct node **out);
-
-static int fail(struct reader *r, const char *what)
-{
-    return err_set(r->err, ERR_INPUT, "column %d: %s", (int)(r->p - r->text) + 1, what);
-}
-
-static void skip_space(struct reader *r)
-{
-    while (*r->p == ' ')
-        r->p++;
-}
-
-static bool take(struct reader *r, char c)
-{
-    skip_space(r);
-    if (*r->p != c)
-        return false;
-    r->p++;
-    return true;
-}
-
-static size_t word_length(const char *p)
-{
-    size_t n = 0;
-
-    if (isalpha((unsigned char)*p) || *p == '_')
-        while (isalnum((unsigned char)p[n]) || p[n] == '_')
-            n++;
-    return n;
-}
-
-static struct node *node_new(struct reader *r, enum node_kind kind, const char *at,
+static struct node *node_new(struct scan *r, enum node_kind kind, const char *at,
                              size_t len)
 {
     struct node *n = xcalloc(1, sizeof(*n));
@@ -69,9 +34,9 @@ void node_free(struct node *n)
     }
 }
 
-/* "name = expression" up to the ',' or ')' that ends it; NULL when this is no
+/* "name = expression" up to the ',' or ')' that ends it; NULL if the argument is not an
  * option. */
-static struct node *parse_option(struct reader *r)
+static struct node *parse_option(struct scan *r)
 {
     const char *at, *p;
     size_t len;
@@ -79,9 +44,9 @@ static struct node *parse_option(struct reader *r)
     bool word = false;
     struct node *n;
 
-    skip_space(r);
+    scan_space(r);
     at = r->p;
-    len = word_length(at);
+    len = scan_word(r, 0);
     p = at + len;
     while (*p == ' ')
         p++;
@@ -105,24 +70,24 @@ static struct node *parse_option(struct reader *r)
     return n;
 }
 
-/* "name = expression" */
-static int parse_let(struct reader *r, struct node **out)
+/* "name = sum" */
+static int parse_let(struct scan *r, struct node **out)
 {
     struct node *let;
     size_t len;
 
-    skip_space(r);
-    len = word_length(r->p);
+    scan_space(r);
+    len = scan_word(r, 0);
     let = node_new(r, NODE_LET, r->p, len);
     *out = let;
     r->p += len;
-    if (!len || !take(r, '='))
-        return fail(r, "expected 'name = expression'");
+    if (!len || !scan_take(r, '='))
+        return scan_fail(r, r->p, "expected 'name = expression'");
     return parse_sum(r, &let->kid);
 }
 
-/* "route, name = rows, name = expression, ... : line)" */
-static int parse_each(struct reader *r, struct node *each)
+/* "route, name = rows, name = sum, ... : sum)" */
+static int parse_each(struct scan *r, struct node *each)
 {
     struct node *route = NULL, *rows = NULL, *body = NULL, *last;
     size_t len;
@@ -131,36 +96,36 @@ static int parse_each(struct reader *r, struct node *each)
     if (parse_sum(r, &route) < 0)
         return -1;
     each->kid = route;
-    if (!take(r, ','))
-        return fail(r, "expected ','");
-    skip_space(r);
-    len = word_length(r->p);
+    if (!scan_take(r, ','))
+        return scan_fail(r, r->p, "expected ','");
+    scan_space(r);
+    len = scan_word(r, 0);
     each->text = r->p;
     each->len = len;
     r->p += len;
-    if (!len || !take(r, '='))
-        return fail(r, "expected 'name = rows : line'");
+    if (!len || !scan_take(r, '='))
+        return scan_fail(r, r->p, "expected 'name = rows : line'");
     if (parse_sum(r, &rows) < 0)
         return -1;
     route->next = last = rows;
-    while (take(r, ',')) {
+    while (scan_take(r, ',')) {
         if (parse_let(r, &last->next) < 0)
             return -1;
         last = last->next;
     }
-    if (!take(r, ':'))
-        return fail(r, "expected ',' or ':'");
+    if (!scan_take(r, ':'))
+        return scan_fail(r, r->p, "expected ',' or ':'");
     if (parse_sum(r, &body) < 0)
         return -1;
     last->next = body;
-    return take(r, ')') ? 0 : fail(r, "expected ')'");
+    return scan_take(r, ')') ? 0 : scan_fail(r, r->p, "expected ')'");
 }
 
-static int parse_call(struct reader *r, struct node *call)
+static int parse_call(struct scan *r, struct node *call)
 {
     struct node **tail = &call->kid;
 
-    if (take(r, ')'))
+    if (scan_take(r, ')'))
         return 0;
     do {
         struct node *arg = parse_option(r);
@@ -169,24 +134,24 @@ static int parse_call(struct reader *r, struct node *call)
             return -1;
         *tail = arg;
         tail = &arg->next;
-    } while (take(r, ','));
-    return take(r, ')') ? 0 : fail(r, "expected ',' or ')'");
+    } while (scan_take(r, ','));
+    return scan_take(r, ')') ? 0 : scan_fail(r, r->p, "expected ',' or ')'");
 }
 
-static int parse_primary(struct reader *r, struct node **out)
+static int parse_primary(struct scan *r, struct node **out)
 {
     const char *at;
     size_t len;
 
-    skip_space(r);
+    scan_space(r);
     at = r->p;
-    if (take(r, '(')) {
+    if (scan_take(r, '(')) {
         if (parse_sum(r, out) < 0)
             return -1;
-        if (take(r, ')'))
+        if (scan_take(r, ')'))
             return 0;
         node_free(*out);
-        return fail(r, "expected ')'");
+        return scan_fail(r, r->p, "expected ')'");
     }
     if (isdigit((unsigned char)*at)) {
         char *end;
@@ -197,9 +162,9 @@ static int parse_primary(struct reader *r, struct node **out)
         (*out)->number = x;
         return 0;
     }
-    len = word_length(at);
+    len = scan_word(r, 0);
     if (!len)
-        return fail(r, "expected a name, a number or '('");
+        return scan_fail(r, r->p, "expected a name, a number or '('");
     r->p += len;
     *out = node_new(r, *r->p == '(' ? NODE_CALL : NODE_NAME, at, len);
     if ((*out)->kind == NODE_NAME)
@@ -212,17 +177,17 @@ static int parse_primary(struct reader *r, struct node **out)
     return -1;
 }
 
-static int parse_part(struct reader *r, struct node **out)
+static int parse_part(struct scan *r, struct node **out)
 {
     if (parse_primary(r, out) < 0)
         return -1;
     while (*r->p == '.') {
-        size_t len = word_length(r->p + 1);
+        size_t len = scan_word(r, 1);
         struct node *n;
 
         if (!len) {
             node_free(*out);
-            return fail(r, "expected a segment after '.'");
+            return scan_fail(r, r->p, "expected a segment after '.'");
         }
         n = node_new(r, NODE_SEGMENT, r->p + 1, len);
         n->kid = *out;
@@ -232,16 +197,15 @@ static int parse_part(struct reader *r, struct node **out)
     return 0;
 }
 
-/* Kids joined by OP; a single one stands for itself. */
-static int parse_joined(struct reader *r, struct node **out, char op,
-                        enum node_kind kind,
-                        int (*parse)(struct reader *, struct node **))
+/* One or more kids joined by OP; a single kid is returned without a node around it. */
+static int parse_joined(struct scan *r, struct node **out, char op, enum node_kind kind,
+                        int (*parse)(struct scan *, struct node **))
 {
     struct node *first, **tail;
 
     if (parse(r, &first) < 0)
         return -1;
-    if (!take(r, op)) {
+    if (!scan_take(r, op)) {
         *out = first;
         return 0;
     }
@@ -255,21 +219,21 @@ static int parse_joined(struct reader *r, struct node **out, char op,
             return -1;
         }
         tail = &(*tail)->next;
-    } while (take(r, op));
+    } while (scan_take(r, op));
     return 0;
 }
 
-static int parse_product(struct reader *r, struct node **out)
+static int parse_product(struct scan *r, struct node **out)
 {
     return parse_joined(r, out, '*', NODE_PRODUCT, parse_part);
 }
 
-static int parse_sum(struct reader *r, struct node **out)
+static int parse_sum(struct scan *r, struct node **out)
 {
     int ret;
 
-    if (++r->depth > 64)
-        return fail(r, "nested too deeply");
+    if (scan_enter(r, 64) < 0)
+        return -1;
     ret = parse_joined(r, out, '+', NODE_SUM, parse_product);
     r->depth--;
     return ret;
@@ -277,13 +241,12 @@ static int parse_sum(struct reader *r, struct node **out)
 
 int line_parse_tree(struct node **out, const char *line, struct err *err)
 {
-    struct reader r = { .text = line, .p = line, .err = err };
+    struct scan r = scan_start(line, strlen(line), err);
 
     if (parse_sum(&r, out) < 0)
         return -1;
-    skip_space(&r);
-    if (!*r.p)
+    if (scan_end(&r, "expected an operator or the end") == 0)
         return 0;
     node_free(*out);
-    return fail(&r, "expected an operator or the end");
+    return -1;
 }

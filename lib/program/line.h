@@ -1,8 +1,8 @@
-/* line - one line of a forward pass as a tree
+/* line - parses one equation of a family's forward pass into a tree
  *
  *   sum := product ('+' product)*      product := part ('*' part)*
- *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each with
- * '.segment's arg := sum | name '=' an expression of expr.h, which is kept as text
+ *   part := number | name | name '(' [arg (',' arg)*] ')' | '(' sum ')', each may be
+ * followed by '.segment' arg := sum | name '=' expression (expr.h; stored as text)
  *   part := 'experts' '(' sum (',' name '=' sum)+ ':' sum ')' */
 #ifndef LIB_PROGRAM_LINE_H
 #define LIB_PROGRAM_LINE_H
@@ -18,14 +18,14 @@ enum node_kind {
     NODE_SUM,     /* kid + kid + ... */
     NODE_PRODUCT, /* kid * kid * ... */
     NODE_SEGMENT, /* kid.text */
-    NODE_OPTION,  /* inside a call: text = expression; the expression is EXPR */
+    NODE_OPTION,  /* in a call: text = expression; EXPR is the expression */
     NODE_EACH,    /* experts(kid 1, text = kid 2, lets... : last kid) */
-    NODE_LET,     /* inside it: text = kid */
+    NODE_LET,     /* in experts(): text = kid */
 };
 
 struct node {
     enum node_kind kind;
-    size_t at;        /* byte of the line where it begins */
+    size_t at;        /* byte offset in the line */
     const char *text; /* borrowed from the line */
     size_t len;
     const char *expr;
@@ -34,7 +34,8 @@ struct node {
     struct node *kid, *next;
 };
 
-/* Parse LINE, which must outlive the tree.  An error says "column C: cause". */
+/* Parses LINE, which must outlive the tree.  *out: release with node_free.  The error
+ * text is "column C: cause". */
 MUST_CHECK int line_parse_tree(struct node **out, const char *line, struct err *err);
 void node_free(struct node *n);
 

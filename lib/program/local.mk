@@ -14,4 +14,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/program.c %D%/program.h \
     %D%/reverse.c %D%/reverse.h \
     %D%/rotary.c %D%/rotary.h \
-    %D%/rules.c
+    %D%/rules.c \
+    %D%/torch.c %D%/torch.h

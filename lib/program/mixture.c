@@ -1,11 +1,12 @@
-/* mixture - experts: each token goes through a few of many like parts
+/* mixture - mixture of experts: a router sends each token to its top-k experts
  *
  * Shazeer et al. 2017, "Outrageously Large Neural Networks".  A route is a value with a
- * column for each expert, most of them 0.  experts() gathers the rows by expert, so
- * that a row is there once for each of its experts, runs a line on all of them, and
- * adds the results up, weighted.  Where ranks share out the experts, rows are sent to
- * the ranks of theirs before the line, and its results back after it.  A tensor of the
- * line stands for those of all experts: each multiplies its own expert's rows. */
+ * column per expert, the weight of the token there, 0 for experts outside the top k.
+ * experts() gathers the rows by expert, one copy for each expert of a token, runs its
+ * line on all of them, and adds up the weighted results.  With ep > 1 an all-to-all
+ * sends the rows to the ranks of their experts before the line, and the results back
+ * after it. The line is built once: a tensor in it stands for the tensors of all
+ * experts, and each expert's rows are multiplied by its own. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
-/* The symbol that counts the experts: of the only capture that repeats no section. */
+/* The symbol that counts the experts: that of the one capture that is not a section. */
 static int find_experts(struct builder *b, size_t at)
 {
     const struct family_table *captures = &model_family(b->m)->captures;
@@ -39,7 +40,7 @@ static int find_experts(struct builder *b, size_t at)
     return found;
 }
 
-/* A whole number from LOW to HIGH. */
+/* An option that must be a whole number from LOW to HIGH. */
 static int count_option(struct builder *b, const struct node *call, const char *name,
                         uint64_t low, uint64_t high, uint64_t otherwise, uint64_t *out)
 {
@@ -54,7 +55,7 @@ static int count_option(struct builder *b, const struct node *call, const char *
     return 0;
 }
 
-/* Who the experts of X's rows are, by X and ROUTE. */
+/* Emits the choice of the top-k experts for each row of X, with ROUTE's options. */
 static struct inst *choose(struct builder *b, int x, const struct inst *route)
 {
     struct inst *inst = build_emit_plain(b, OP_CHOOSE, route->route.top, DTYPE_I32,
@@ -65,7 +66,7 @@ static struct inst *choose(struct builder *b, int x, const struct inst *route)
     return inst;
 }
 
-/* route(scores, top[, bias]): the TOP largest scores of each row. */
+/* route(scores, top[, bias]): weights of the TOP experts with the largest scores. */
 int apply_route(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
 {
@@ -123,7 +124,7 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* The choice that the weights ROUTE are of: all experts where no route() made them. */
+/* The choice behind the weights ROUTE; all experts if no route() made them. */
 static int choice_of(struct builder *b, int route)
 {
     const struct inst *made = &b->p->inst[b->p->value[route].first];
@@ -134,7 +135,7 @@ static int choice_of(struct builder *b, int route)
     return made->op == OP_ROUTE ? made->src[1] : choose(b, route, &all)->dst;
 }
 
-/* The route and the rows it is for. */
+/* Evaluates the first two arguments of experts(): the route and the rows. */
 static int each_inputs(struct builder *b, const struct node *each, int experts,
                        int *route, int *rows)
 {
@@ -168,7 +169,7 @@ static void bind_name(struct builder *b, const struct node *n, int value)
                                             .depth = 1 };
 }
 
-/* The value of N, which has the rows of the experts; its number, or -1. */
+/* Evaluates N, which must have the rows of the experts; the value or -1. */
 static int expert_value(struct builder *b, const struct node *n)
 {
     struct operand o;
@@ -183,8 +184,8 @@ static int expert_value(struct builder *b, const struct node *n)
     return o.index;
 }
 
-/* Evaluate the line with the name of the chosen rows and those made of them bound, and
- * nothing else in sight; the number of its value, or -1. */
+/* Evaluates the line with only its own names visible: the chosen rows and the names
+ * bound before the ':'.  The value of the line, or -1. */
 static int each_line(struct builder *b, const struct node *each, int chosen)
 {
     const struct node *n = each->kid->next->next;
@@ -206,7 +207,7 @@ static int each_line(struct builder *b, const struct node *each, int chosen)
     return value;
 }
 
-/* The rows FROM to their experts, or what became of them back. */
+/* All-to-all of the rows FROM to their experts, or of the results back. */
 static int exchange_rows(struct builder *b, enum exchange_what what, enum rows rows,
                          int from)
 {
@@ -224,7 +225,7 @@ static int exchange_rows(struct builder *b, enum exchange_what what, enum rows r
     return inst->dst;
 }
 
-/* The numbers of rows that come to this rank's experts, from those that are sent. */
+/* All-to-all of the row counts: how many rows come to this rank's experts. */
 static int exchange_counts(struct builder *b, int sent)
 {
     const struct mixture *m = &b->p->mixture[b->mixture];
@@ -236,7 +237,7 @@ static int exchange_counts(struct builder *b, int sent)
     return inst->dst;
 }
 
-/* How many rows are sent to each expert, and which. */
+/* Emits the counts of rows per expert and the index that sorts the rows by expert. */
 static int sort_rows(struct builder *b, int choice, enum rows rows, enum rows sorted)
 {
     struct mixture *m = &b->p->mixture[b->mixture];
@@ -290,7 +291,7 @@ static int run_each(struct builder *b, const struct node *each, int route, int c
     return 0;
 }
 
-/* The first expert of each rank of ep, and how many there are. */
+/* The first expert of each rank of ep, followed by the number of experts. */
 static uint64_t *deal_of(const struct builder *b, int experts)
 {
     const struct mesh *mesh = &b->p->mesh;

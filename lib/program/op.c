@@ -1,4 +1,4 @@
-/* op - the table of operations: the columns that are functions */
+/* op - the functions in the columns of the table of operations */
 #include "lib/program/op.h"
 
 #include "lib/program/build.h"
@@ -17,7 +17,7 @@ static unsigned saved_source(const struct inst *inst)
     return 1 << 0;
 }
 
-/* The gradient of a weight reads the source; that of the source reads the weight. */
+/* The gradient of the weight reads the source; the source's reads only the weight. */
 static unsigned saved_product(const struct inst *inst)
 {
     return saved_source(inst);
@@ -34,8 +34,8 @@ static unsigned saved_all(const struct inst *inst)
     return ((1U << inst->nsrc) - 1) | SAVES_RESULT;
 }
 
-/* The derivatives of these follow from the result: relu' = [y > 0], tanh' = 1 - y^2,
- * sigmoid' = y (1 - y). */
+/* relu' = [y > 0], tanh' = 1 - y^2, sigmoid' = y (1 - y) need the result only; the
+ * others need the source. */
 static unsigned saved_by_act(const struct inst *inst)
 {
     return inst->act == ACT_RELU || inst->act == ACT_TANH || inst->act == ACT_SIGMOID
@@ -66,7 +66,7 @@ static struct op_flops of_heads(const struct program *p, const struct inst *inst
                                      (double)inst->head.a * (double)inst->head.b };
 }
 
-/* q k^T and the weighted sum of the values, of each head. */
+/* q k^T and the weighted sum of v, for each head. */
 static struct op_flops of_attention(const struct program *p, const struct inst *inst)
 {
     (void)p;
@@ -94,7 +94,7 @@ static struct op_scores of_query(const struct inst *inst)
     };
 }
 
-/* ---- what PyTorch does ---- */
+/* ---- PyTorch in eager mode ---- */
 
 static struct op_torch torch_kernel(const struct inst *inst)
 {
@@ -108,22 +108,22 @@ static struct op_torch torch_free(const struct inst *inst)
     return (struct op_torch){ .free = true };
 }
 
-/* A norm is one operation there, also where it is three here. */
+/* One kernel in PyTorch, also where it is three instructions here (sharded norms). */
 static struct op_torch torch_statistic(const struct inst *inst)
 {
     (void)inst;
     return (struct op_torch){ .part = true };
 }
 
-/* Going back there are the gradients of its product, mean and power; Gemma's, whose
- * weight is one less, is made in f32 throughout. */
+/* The backward pass holds the gradients of its product, mean, power and cast.  Gemma
+ * (weight + 1) computes all of it in f32. */
 static struct op_torch torch_rmsnorm(const struct inst *inst)
 {
     return (
         struct op_torch){ .upcast = true, .wide = inst->norm.plus_one, .gradients = 4 };
 }
 
-/* Without a weight it is OLMo's, which is made in f32. */
+/* OLMo's, which has no weight, computes in f32. */
 static struct op_torch torch_layernorm(const struct inst *inst)
 {
     return (struct op_torch){ .upcast = inst->weight < 0 };
@@ -132,7 +132,7 @@ static struct op_torch torch_layernorm(const struct inst *inst)
 static struct op_torch torch_activation(const struct inst *inst)
 {
     switch (inst->act) {
-    case ACT_GELU_NEW: /* made of eight operations */
+    case ACT_GELU_NEW: /* eight elementwise kernels */
         return (struct op_torch){ .copies = 3 };
     case ACT_QUICK_GELU:
         return (struct op_torch){ .copies = 1 };
@@ -141,7 +141,7 @@ static struct op_torch torch_activation(const struct inst *inst)
     }
 }
 
-/* Every second product need not be made again (as torchtitan chooses them), nor
+/* Selective recomputation saves every second product (as torchtitan does) and
  * attention's result. */
 static struct op_torch torch_product(const struct inst *inst)
 {
@@ -155,7 +155,7 @@ static struct op_torch torch_attention(const struct inst *inst)
     return (struct op_torch){ .spared = 1 };
 }
 
-/* The scores once more, and four products of their size. */
+/* Scores again, then four products of their size (gradients of v, weights, q, k). */
 static struct op_flops of_attention_back(const struct program *p,
                                          const struct inst *inst)
 {

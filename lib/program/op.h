@@ -1,32 +1,35 @@
 /* op - the table of operations
  *
- * One row an operation; everything else that is known of an operation is a column here:
- * readers fold the table over a program.  A row that lacks a column does not compile.
- * The columns, in order:
+ * One row per operation.  Each fact about an operation is a column here; the compiler,
+ * the cost model, the memory estimate and the backends read it.  A row that lacks a
+ * column does not compile.  The columns, in order:
  *
- *   ID       enum op has OP_ID; the CPU backend's kernel is kernel_WORD
- *   word     its name where programs are printed, and in the language if it is called
+ *   ID       enum op has OP_ID
+ *   word     its name in printed programs, and in the language if a family can call it;
+ *            its kernel is kernel_WORD (lib/cpu/kernels.c, lib/gpu/calls.c)
  *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
- *   call     CALL(least, most, apply): arguments without options, and the rule that
- *            types and places it; NO_CALL: not in the language, build makes it
- *   places   placements that the result takes over from the first source
- *   result   OWN memory; SOURCE: the memory of the first source; PART: of a part of it,
- *            where an engine has views
- *   role     what it is to a model besides: CACHE appends to the KV cache, DISPATCH
- *            sends rows to experts, LOSS reads the logits; NO_ROLE
- *   inner    axis of its weight that it sums over; NO_AXIS
+ *   call     CALL(least, most, apply): number of arguments without options, and the
+ *            function that types, places and emits it; NO_CALL: not in the language,
+ *            only the compiler emits it
+ *   places   how build_unary derives the result's placement from that of the first
+ *            source (enum op_places); RULE: the code that emits it decides
+ *   result   OWN: memory of its own; SOURCE: it may share the first source's memory;
+ *            PART: it may be a view of a part of that memory
+ *   role     what lib/estimate and the engine look for: CACHE appends to the KV cache,
+ *            DISPATCH gathers rows for experts, LOSS reads the logits; or NO_ROLE
+ *   inner    the axis of its weight that the product contracts; or NO_AXIS
  *   saved    what its derivative reads: a set of sources and the result
- *   grads    how many of its first sources have a gradient, which reverse_WORD makes
- *            (reverse.c), and that of the weight; NO_REVERSE: it has no derivative
- *   passes   the gradient of the result is that of each source, unchanged
- *   flops    of one row (of the sources, where the result is a weight's gradient), as
- *            products are counted: 2 for a multiplication and addition;
- *            elementwise work is counted by the bytes that it moves
- *   scores   the rows of scores that attention makes of a row
- *   traffic  what goes through memory
+ *   grads    how many of its first sources get a gradient.  reverse_WORD (reverse.c)
+ *            emits these gradients and the weight's; NO_REVERSE: no derivative
+ *   passes   true: the gradient of each source is the gradient of the result, unchanged
+ *   flops    per row of the result (of the sources, if the result is a weight's
+ *            gradient).  Products only, 2 for each multiply-add; elementwise work is
+ *            counted by the bytes that it moves
+ *   scores   the attention scores that it computes for a row
+ *   traffic  which operands it reads from and writes to memory
  *   collective
- *            that it is
- *   torch    what PyTorch does that runs operations one by one, for lib/estimate
+ *            which collective it is, or NONE
+ *   torch    what PyTorch in eager mode does instead, for lib/estimate
  */
 #ifndef LIB_PROGRAM_OP_H
 #define LIB_PROGRAM_OP_H
@@ -36,7 +39,7 @@
 
 /* clang-format off */
 #define OPS(ROW)                                                                       \
-    /* y[t] = table[index[t] - first]; zero where the row is not held */               \
+    /* y[t] = table[index[t] - first]; 0 if another rank holds that row of the table */\
     ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,   \
         torch_kernel)                                                                  \
@@ -64,7 +67,7 @@
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
-    /* of each row */                                                                  \
+    /* over the columns of each row */                                                 \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_kernel)                                                                  \
@@ -72,53 +75,54 @@
     ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE,       \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* y = a between clip.least and clip.most */                                       \
+    /* y = a clamped to [clip.least, clip.most] */                                     \
     ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y = a / (1 - rate), or 0 at random (see .drop); the same on all layouts */      \
+    /* y = 0 with probability rate, else a / (1 - rate); equal on all layouts */       \
     ROW(DROPOUT, dropout, DEVICE, CALL(2, 2, apply_dropout), SUMMED, OWN, NO_ROLE,     \
         NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* over groups of norm.width columns; weight [width] or [cols] */                  \
+    /* normalizes each group of norm.width columns; weight [width] or [cols] */        \
     ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_rmsnorm)                                                                 \
     ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_norm), RULE, OWN, NO_ROLE,      \
         NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
         torch_layernorm)                                                               \
-    /* y[t][0] = sum of a's columns that this rank counts, f64 */                      \
+    /* y[t][0] = sum over the columns of a that this rank owns (norm.owned), f64 */    \
     ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)    \
-    /* of their squares, less the mean that a second source is the sum of */           \
+    /* the same of a^2; with a second source, the row's sum: of (a - mean)^2 */        \
     ROW(ROW_SQUARES, row_squares, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)     \
-    /* rmsnorm of a by its row's squares; src a, squares */                            \
+    /* rmsnorm of a, given the sum of squares of each row; src a, squares */           \
     ROW(RMS_APPLY, rms_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_rmsnorm)       \
-    /* layernorm of a; src a, squares, sum */                                          \
+    /* layernorm of a, given the sums of each row; src a, squares, sum */              \
     ROW(LAYER_APPLY, layer_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_source, 3, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[t] = cos, then sin of the rotary angles of t's position */                    \
+    /* y[t] = the cosines, then the sines of the rotary angles of t's position */      \
     ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* turn each head; src a, angles */                                                \
+    /* rotates each head; src a, angles */                                             \
     ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
     /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
     ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
         NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
-    /* append the rows to the cache; the value stands for all rows so far */           \
+    /* append the rows to the KV cache; y = all rows cached so far */                  \
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
         NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
-    /* attention by distance; src q, k, v, a table's rows as keys and as queries */    \
+    /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
+     * position table projected as keys and as queries */                              \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
-        saved_nothing, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,         \
+        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
-    /* of each head: y = x W^T, W [dim(y)][dim(x)] the head's rows */                  \
+    /* of each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */   \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
@@ -126,22 +130,24 @@
     ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
-    /* of each head: y = a's columns, then b's */                                      \
+    /* of each head: y = the columns of a, then those of b */                          \
     ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t] = the experts of token t, i32, from the likeliest on; -1: no more */       \
+    /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \
     ROW(CHOOSE, choose, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y[t][e] = the weight of expert e for token t, 0 for most; src scores, choice */ \
+    /* y[t][e] = weight of expert e for token t, 0 if not in the top k; src scores,    \
+     * choice (of OP_CHOOSE) */                                                        \
     ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* y[0][e] = rows that are sent to the experts before the e-th, i32; the last is   \
-     * their number; src choice */                                                     \
+    /* y[0][e] = number of rows sent to the experts before e, i32; the last column is  \
+     * the number of all such rows; src choice */                                      \
     ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
-    /* y[i][0] = the row of the i-th of them, by expert, i32; src choice, counts */    \
+    /* y[i][0] = the token of the i-th row sent, sorted by expert, i32; src choice,    \
+     * counts */                                                                       \
     ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
@@ -155,43 +161,43 @@
     /* y = columns [first, first + cols(y)) of a */                                    \
     ROW(SEGMENT, segment, DEVICE, NO_CALL, RULE, PART, NO_ROLE, NO_AXIS,               \
         saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
-    /* y = the output rows of a (given at each step) */                                \
+    /* y = the output rows of a (the rows that the step asks for: logits_to_keep) */   \
     ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS,                 \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
-    /* y = row 0 of a */                                                               \
+    /* y = the first row of each sequence of a */                                      \
     ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE,           \
         NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = sum of a over the ranks of inst.over */                                     \
+    /* y = sum of a over the ranks of the mesh axis inst.over */                       \
     ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE,              \
         torch_free)                                                                    \
-    /* y = each rank's rows of a, one rank after the other */                          \
+    /* y = a of every rank of the tensor group, one rank after another */              \
     ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
         torch_free)                                                                    \
-    /* rows to the ranks of their experts, and back (see .exchange) */                 \
+    /* sends rows to the ranks of their experts, or back (see .exchange) */            \
     ROW(ALL_TO_ALL, all_to_all, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, NOTHING, ALL_TO_ALL,    \
         torch_free)                                                                    \
     /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)         \
-    /* y = this rank's columns of a whole a (see .gather) */                           \
+    /* y = this rank's columns of a replicated a (see .gather) */                      \
     ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         1, false, no_flops, no_scores, COPIES, NONE, torch_free)                       \
-    /* y[t] = largest of a[t], sum of exp(a - largest), a[t][target[t]], index of the  \
-     * largest; f64 */                                                                 \
+    /* y[t] = max of a[t], sum of exp(a[t] - max), a[t][target[t]], index of the max;  \
+     * f64 */                                                                          \
     ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS,               \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)          \
-    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the statistics of all       \
+    /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the OP_ROW_STATS of all     \
      * ranks */                                                                        \
     ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
         false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
-    /* y[t][0] = a token drawn by whole logits, as the step says */                    \
+    /* y[t][0] = a token drawn from replicated logits with the step's options */       \
     ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y = a part of a's heads (see .heads); made by who shares sequences */           \
+    /* y = a part of a's heads (see .heads) */                                         \
     ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
@@ -199,22 +205,22 @@
     ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = the keys' rows of a range of the cache, in order */                         \
+    /* y = rows of the KV cache for a range of keys, in order */                       \
     ROW(CACHE_READ, cache_read, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* y = attention over the keys of y and of a; src y's lse, a, a's lse */           \
+    /* y = attention over the keys of y and of a; src lse of y, a, lse of a */         \
     ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y[t][0] = index of the largest, lowest first; as a float below 2^24 */          \
+    /* y[t][0] = index of the largest, the first of equals; exact below 2^24 */        \
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* What follows is made by reverse.c; d is the gradient of the result of what is   \
-     * reversed.  The first five add to the gradient of their weight. */               \
-    /* += a^T b, a of the weight's rows, b of its columns */                           \
+    /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
+     * is reversed.  The next five add to the gradient of their weight. */             \
+    /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
-    /* += a^T b of each head, to the head's rows */                                    \
+    /* += a^T b of each head, to the head's rows of the weight */                      \
     ROW(HEAD_OUTER, head_outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, of_heads, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -226,11 +232,11 @@
     ROW(COLUMN_SUM, column_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* += the sum of d by the normed a; src d, a, and of ranks: squares, sum */        \
+    /* += sum over rows of d * normalized a; src d, a, and if sharded: squares, sum */ \
     ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t][0] = sum of a[t] b[t] */                                                   \
+    /* y[t][0] = a[t] . b[t] */                                                        \
     ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
     /* src d, a */                                                                     \
@@ -249,24 +255,25 @@
     ROW(CLIP_BACK, clip_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* of a norm over columns that this rank has; src d, a */                          \
+    /* of a norm over columns that are all on this rank; src d, a */                   \
     ROW(NORM_BACK, norm_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* of one over ranks: two sums of each row, f64; src d, a, squares, sum */         \
+    /* of a norm over sharded columns: two sums of each row, f64; src d, a, squares,   \
+     * sum */                                                                          \
     ROW(NORM_TERMS, norm_terms, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* and what they do to it; src d, a, those of all ranks, squares, sum */           \
+    /* the gradient, from these sums over all ranks; src d, a, terms, squares, sum */  \
     ROW(NORM_APPLY_BACK, norm_apply_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
         NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
         torch_kernel)                                                                  \
-    /* turn back; src d, angles */                                                     \
+    /* rotates back; src d, angles */                                                  \
     ROW(ROPE_BACK, rope_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y = the gradients of q, k and v beside each other, and of each row those of the \
-     * heads' own scores; src d, q, k, v */                                            \
+    /* y = the gradients of q, k and v side by side, then those of the attention sinks,\
+     * if any; src d, q, k, v */                                                       \
     ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
         torch_kernel)                                                                  \
@@ -278,11 +285,11 @@
     ROW(EXPERT_SPREAD, expert_spread, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,    \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t][e] = sum of d[t] a[i], 0 for most; src d, a, index, counts */              \
+    /* y[t][e] = d[t] . a[i], 0 if e is not in the top k; src d, a, index, counts */   \
     ROW(EXPERT_DOT, expert_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t] = sum of the d[i] that are of row t; src d, index */                       \
+    /* y[t] = sum of d[i] over the rows i that token t was sent as; src d, index */    \
     ROW(EXPERT_SCATTER, expert_scatter, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -290,11 +297,11 @@
     ROW(SEGMENT_BACK, segment_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* row 0 of each segment of y = d; the others 0 */                                 \
+    /* the first row of each sequence of y = d; the others 0 */                        \
     ROW(FIRST_BACK, first_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y = this rank's columns of d; 0 where another owns them (see .gather) */        \
+    /* y = this rank's columns of d; 0 where another rank owns them (see .gather) */   \
     ROW(SLICE_OWNED, slice_owned, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -321,22 +328,22 @@ struct operand;
 struct program;
 
 enum op_places {
-    PLACES_RULE,   /* its own rule says */
-    PLACES_LINEAR, /* a partial source gives a partial result */
-    PLACES_SUMMED, /* a partial source is made whole first */
-    PLACES_WHOLE   /* so is a cut one */
+    PLACES_RULE,   /* decided by the code that emits it */
+    PLACES_LINEAR, /* that of the source; linear, so partial stays partial */
+    PLACES_SUMMED, /* that of the source; a partial source is reduced first */
+    PLACES_WHOLE   /* replicated; the source is made replicated first */
 };
 
-/* Whose memory the result is. */
+/* The memory that holds the result. */
 enum op_result { RESULT_OWN, RESULT_SOURCE, RESULT_PART };
 
 enum op_role { ROLE_NONE, ROLE_CACHE, ROLE_DISPATCH, ROLE_LOSS };
 
 enum op_traffic {
-    TRAFFIC_NOTHING, /* what a collective moves is counted as its bytes */
-    TRAFFIC_COPIES,  /* the result, read and written */
-    TRAFFIC_MOVES,   /* sources and result */
-    TRAFFIC_PRODUCT  /* and the weight */
+    TRAFFIC_NOTHING, /* a collective: its bytes are counted by cost_collectives */
+    TRAFFIC_COPIES,  /* the result, once read and once written */
+    TRAFFIC_MOVES,   /* each source read, the result written */
+    TRAFFIC_PRODUCT  /* the same, and the weight read */
 };
 
 enum op_collective {
@@ -347,53 +354,61 @@ enum op_collective {
     COLLECTIVE_KINDS
 };
 
-/* Floating-point operations of a product, for each row of its result. */
+/* Floating-point operations for each row of the result. */
 struct op_flops {
     double row;
-    double key; /* besides, for each key that the row attends to */
+    double key; /* in addition, for each key that the row attends to */
 };
 
-/* Attention's rows of scores, one for each head; each row sees the keys before it that
- * are within the window. */
+/* The attention scores of one row: one row of scores per head.  A query sees the keys
+ * inside the window and, if causal, none after its own position. */
 struct op_scores {
-    uint64_t heads;  /* 0: the operation is no attention */
-    uint64_t spread; /* columns that keys and values have more when each head has its
-                        own */
-    uint64_t window; /* keys that a row sees at most; 0: all */
-    bool causal;     /* none after it */
-    bool capped;     /* scores are bent by a cap */
+    uint64_t heads;  /* 0: the operation is not attention */
+    uint64_t spread; /* columns that K and V gain if KV heads are repeated so that each
+                        query head has its own (repeat_kv) */
+    uint64_t window; /* most keys that a row sees; 0: all */
+    bool causal;     /* no key after the query */
+    bool capped;     /* scores go through a softcap */
 };
 
-/* PyTorch's way with an operation that it runs by itself. */
+/* How PyTorch runs the operation in eager mode, one kernel after another. */
 struct op_torch {
-    bool free;     /* a view, done by another kernel, or too little to count */
-    bool part;     /* what it saves is saved by the operation that reads its result */
-    bool upcast;   /* narrow sources are saved in f32 instead, and what the weight
-                      multiplies is saved as well */
-    bool wide;     /* the latter in f32, too */
-    int copies;    /* of the result, saved besides */
-    int gradients; /* values in f32 like the result that there are at once, going back
-                    */
-    int spared;    /* of so many such operations a selective recomputation saves the
-                      result of the first; 0: of none */
+    bool free;     /* a view, a part of another kernel, or too small to count */
+    bool part;     /* one PyTorch operation with its reader, which saves its operands */
+    bool upcast;   /* saves its source in f32 even if activations are narrower, and also
+                      saves the normalized value that the weight multiplies */
+    bool wide;     /* saves that value in f32, too */
+    bool centred;  /* a norm saves the difference from the mean, twice, in f32 */
+    bool narrow;   /* a softmax, or the loss, is made in the type of its source */
+    bool spread;   /* keys and values are copied for each query head */
+    bool unfused;  /* no kernel makes attention as a whole: scores are saved */
+    bool scored;   /* queries and keys are copied in f32 before scores are made */
+    bool split;    /* attention's sources are values of their own, not parts of one */
+    bool ordered;  /* attention's result needs no copy in another order */
+    int copies;    /* further saved activations of the size of the result */
+    int gradients; /* f32 gradients of the size of the result alive at once in the
+                      backward pass */
+    int temporaries; /* as gradients, in the type of the activations */
+    int spared;      /* N: selective recomputation saves the result of every N-th such
+                        operation; 0: of none */
 };
 
 enum { OP_NO_REVERSE = -1 };
 enum { INNER_NONE = -1 };
-enum { SAVES_RESULT = 1 << 4 }; /* beside 1 << K: source K */
+enum { SAVES_RESULT = 1 << 4 }; /* in a set of saved operands; 1 << K is source K */
 
 struct op_info {
     const char *name;
-    bool on_device;  /* else done by the communicator */
-    int least, most; /* arguments; 0: not in the language */
+    bool on_device;  /* false: the communicator runs it */
+    int least, most; /* number of arguments; 0: not in the language */
     int (*apply)(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out);
     enum op_places places;
     enum op_result result;
     enum op_role role;
-    int inner;                                  /* axis of the weight, or INNER_NONE */
-    unsigned (*saved)(const struct inst *inst); /* set of 1 << K, SAVES_RESULT */
-    int grads;                                  /* sources, or OP_NO_REVERSE */
+    int inner;                                  /* contracted axis, or INNER_NONE */
+    unsigned (*saved)(const struct inst *inst); /* set of 1 << K and SAVES_RESULT */
+    int grads;                                  /* sources with a gradient, or -1 */
     bool passes;
     struct op_flops (*flops)(const struct program *p, const struct inst *inst);
     struct op_scores (*scores)(const struct inst *inst);

@@ -1,4 +1,4 @@
-/* print - a program as people read it, and as other programs do */
+/* print - programs as text and as JSON */
 #include "lib/program/print.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ static const char *const index_names[INDEX_KINDS] = { [INDEX_IDS] = "ids",
                                                       [INDEX_SOURCE_POSITIONS] =
                                                           "source_positions" };
 
-/* The operation's name; those of collectives as they are spelled elsewhere. */
+/* The operation's name; collectives are spelled all-reduce, all-gather. */
 static void add_operation(struct str *out, const struct inst *inst)
 {
     const struct op_info *op = &op_table[inst->op];
@@ -40,7 +40,7 @@ static const char *tensor_name(const struct program *p, int weight)
     return p->model->tensor[p->weight[weight].tensor].name;
 }
 
-/* Parts in which INST makes its sums; 0: it has no tree for them. */
+/* Leaves of the tree by which INST sums; 0: it has none. */
 static int leaves_of(const struct program *p, const struct inst *inst)
 {
     int tree = 0;
@@ -52,7 +52,7 @@ static int leaves_of(const struct program *p, const struct inst *inst)
     return tree ? p->tree[tree - 1].n : 0;
 }
 
-/* The line of the family that VALUE is the result of, or NULL. */
+/* The family's line whose result INST makes; NULL for a value inside a line. */
 static const char *line_of(const struct program *p, const struct inst *inst)
 {
     return p->value[inst->dst].name ? p->line[inst->line] : NULL;
@@ -70,7 +70,7 @@ static void add_dtype(struct str *out, enum dtype dtype)
         str_addc(out, (char)tolower((unsigned char)*c));
 }
 
-/* X with no more digits than it has. */
+/* X without superfluous digits. */
 static void add_number(struct str *out, double x)
 {
     if (x < 1e15 && x == (double)(uint64_t)x)
@@ -172,7 +172,7 @@ static void add_border(struct str *out, const struct program *p, const char *wha
     }
 }
 
-/* The name of a kind of collective: that of the operation. */
+/* The name of a kind of collective. */
 static void add_collective(struct str *out, const struct program *p,
                            enum op_collective kind)
 {

@@ -1,4 +1,4 @@
-/* program - the forward pass of one rank, typed and placed */
+/* program - the forward pass of one rank as instructions, typed and placed */
 #include "lib/program/program.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ static struct binding *find_binding(struct builder *b, const char *name)
     return NULL;
 }
 
-/* Bind NAME to V.  A name is assigned once in a section or layer; a layer's result may
- * take the name of its input. */
+/* Binds NAME to V.  A name is assigned once in a section or layer, but a layer's result
+ * may take the name of the layer's input. */
 static int assign(struct builder *b, const char *name, int v, int depth)
 {
     struct binding *old = find_binding(b, name);
@@ -39,7 +39,7 @@ static int assign(struct builder *b, const char *name, int v, int depth)
     return 0;
 }
 
-/* Forget what the layer bound; keep what it carries on. */
+/* Forgets the names local to the layer; keeps those that go on to the next one. */
 static void end_section(struct builder *b)
 {
     size_t n = 0;
@@ -81,7 +81,7 @@ static void add_line(struct builder *b)
     free(label);
 }
 
-/* What a trace shows of value V: the rows of this step, whole. */
+/* Adds V to the outputs: its rows of this step, replicated. */
 static void trace(struct builder *b, const char *name, int v)
 {
     const struct program *p = b->p;
@@ -101,14 +101,12 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
     struct operand out;
     struct node *tree;
     struct err e = { 0 };
-    unsigned column = 1;
-    const char *what;
     bool wanted;
     int ret = -1;
 
     b->line = line;
-    if (model_when(b->m, line->when, line->doc, line->json, b->layer, b->opt->training,
-                   &wanted, b->err) < 0)
+    if (model_when(b->m, line->doc, line->when, b->layer, b->opt->training, &wanted,
+                   b->err) < 0)
         return -1;
     if (wanted && line->needs)
         wanted = has_tensor(b, line->needs);
@@ -118,9 +116,7 @@ static int build_line(struct builder *b, const struct family_line *line, int dep
         return 0;
     add_line(b);
     if (line_parse_tree(&tree, line->text, &e) < 0) {
-        what = strstr(e.text, ": ");
-        column = (unsigned)strtoul(e.text + strlen("column "), NULL, 10);
-        return build_error(b, column - 1, "%s", what ? what + 2 : e.text);
+        return build_error(b, e.column - 1, "%s", e.text);
     }
     if (eval_tree(b, tree, &out) < 0)
         goto out;
@@ -170,7 +166,8 @@ static const char *const output_names[] = { "logits", "last_hidden_state",
                                             "pooler_output", "seq_relationship_logits",
                                             NULL };
 
-/* One column computed from each row of the logits, by its statistics on all ranks. */
+/* One column computed from each row of the logits by way of its OP_ROW_STATS, which are
+ * all-gathered if the logits are sharded. */
 static int row_result(struct builder *b, enum op op, int logits, const char *name)
 {
     enum { STATS = 4 };
@@ -244,8 +241,8 @@ static int build_tail(struct builder *b)
 
 /* ---- order ---- */
 
-/* Put what depends on nothing first: it is read again and again, and in the arena it
- * then lies below all that comes and goes. */
+/* Moves instructions without inputs (rotary angles) to the front.  Every layer reads
+ * them, and in the arena they then lie below the short-lived values. */
 static void put_first(struct program *p)
 {
     struct inst *inst = xmalloc(sizeof(*inst) * (size_t)(p->ninsts + 1));
@@ -259,7 +256,7 @@ static void put_first(struct program *p)
     p->inst = inst;
 }
 
-/* ---- what nobody reads is left out ---- */
+/* ---- unused values ---- */
 
 static void drop_unused(struct program *p)
 {
@@ -278,13 +275,13 @@ static void drop_unused(struct program *p)
     free(used);
 }
 
-/* W, and those that follow it for the other experts. */
+/* Number of consecutive weights that W stands for: one per expert. */
 static int weight_count(const struct weight *w)
 {
     return w->experts ? (int)w->experts : 1;
 }
 
-/* Number the weights that are read in the order in which they are; drop the others. */
+/* Renumbers the weights in the order of their first use; drops unused ones. */
 static void number_weights(struct program *p)
 {
     int *weight = xmalloc(sizeof(*weight) * (size_t)(p->nweights + 1));
@@ -315,7 +312,7 @@ static void number_weights(struct program *p)
     free(weight);
 }
 
-/* The value that says how many rows V has, which are sent to experts. */
+/* The value that holds the number of rows of V, whose rows go to experts. */
 static int counts_of(const struct program *p, int v)
 {
     const struct mixture *m = &p->mixture[p->value[v].mixture];

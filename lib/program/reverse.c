@@ -1,4 +1,4 @@
-/* reverse - the derivative of a program, as instructions that follow it */
+/* reverse - appends the derivative of a program to it */
 #include "lib/program/reverse.h"
 
 #include <stdlib.h>
@@ -7,18 +7,17 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-/* The gradient of a value so far; -1: no term yet. */
+/* The two sums of a value's gradient so far; -1: no term yet. */
 struct sums {
-    int partial, whole; /* of a cut value the latter alone */
+    int partial, whole; /* a sharded value uses only whole */
 };
 
 struct reverse {
     struct builder *b;
     struct program *p;
-    struct sums *sums; /* [nvalues of the program] */
-    int *maker;        /* [same]: instruction that makes it, or -1 */
-    int *gradient;     /* [nweights]: value, or -1 */
-    struct inst inst;  /* the instruction being reversed (a copy: they move) */
+    struct sums *sums; /* [nvalues of the forward pass] */
+    int *maker;        /* [nvalues of it]: instruction that makes the value, or -1 */
+    struct inst inst;  /* copy of the instruction being reversed: p->inst moves */
 };
 
 typedef int rule(struct reverse *r, int d);
@@ -30,8 +29,8 @@ static enum place place_of(const struct reverse *r, int v)
     return r->p->value[v].place;
 }
 
-/* A value with LIKE's rows and place, of COLS columns, made by OP with the options of
- * the instruction being reversed. */
+/* Emits OP with the fields of the instruction being reversed.  The result has LIKE's
+ * rows and placement, and COLS columns. */
 static struct inst *emit(struct reverse *r, enum op op, int like, uint64_t cols,
                          uint64_t whole_cols)
 {
@@ -54,7 +53,7 @@ static struct inst *emit(struct reverse *r, enum op op, int like, uint64_t cols,
     return inst;
 }
 
-/* The same with all columns of LIKE, and N sources. */
+/* The same with the columns of LIKE and with N sources. */
 static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
                               const int *src)
 {
@@ -67,8 +66,8 @@ static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
     return inst;
 }
 
-/* What the reverse adds to the gradient of weight W, from N sources.  A whole term of
- * what is summed over the ranks is one rank's. */
+/* Emits OP, which adds to the gradient of weight W, with N sources.  If that gradient
+ * is summed over the ranks later, only rank 0 adds a replicated term. */
 static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int *src)
 {
     struct value like = r->p->value[r->inst.dst];
@@ -103,7 +102,7 @@ static int add_terms(struct reverse *r, int sum, int term)
                    : emit_like(r, OP_ADD, term, 2, (const int[]){ sum, term })->dst;
 }
 
-/* PARTIAL, a gradient of V, summed over the ranks. */
+/* Emits the all-reduce of PARTIAL, a gradient of V. */
 static int reduce(struct reverse *r, int v, int partial)
 {
     struct inst *sum = emit_like(r, OP_ALL_REDUCE, v, 1, &partial);
@@ -115,8 +114,8 @@ static int reduce(struct reverse *r, int v, int partial)
     return whole;
 }
 
-/* D is a term of V's gradient.  Where bits are to be those of any mesh each is reduced
- * by itself, as one rank adds them. */
+/* Adds the term D to V's gradient.  With .deterministic each partial term is reduced by
+ * itself, so that the order of additions is that of one rank. */
 static void add_term(struct reverse *r, int v, int d, bool partial)
 {
     struct sums *s = &r->sums[v];
@@ -133,7 +132,7 @@ static void add_term(struct reverse *r, int v, int d, bool partial)
     }
 }
 
-/* The same, of the instruction's source K, where its result is cut or whole. */
+/* The same for source K of the instruction. */
 static void add_to_source(struct reverse *r, int k, int d)
 {
     int v = r->inst.src[k];
@@ -142,7 +141,7 @@ static void add_to_source(struct reverse *r, int k, int d)
              place_of(r, v) != PLACE_CUT && place_of(r, r->inst.dst) == PLACE_CUT);
 }
 
-/* The gradient of V, whole or cut; -1 where it has none. */
+/* The complete gradient of V, replicated or sharded as V is; -1: no term. */
 static int final(struct reverse *r, int v)
 {
     struct sums *s = &r->sums[v];
@@ -156,7 +155,7 @@ static int final(struct reverse *r, int v)
     return s->whole;
 }
 
-/* What has no tree of sums cannot have the bits of other meshes. */
+/* Fails: a sum over the ranks without a tree has other bits on other meshes. */
 static int refuse_sum(const struct reverse *r, const char *what)
 {
     return err_set(r->b->err, ERR_NO,
@@ -172,7 +171,7 @@ static bool is_spread(const struct reverse *r)
 
 /* ---- the reverse of each operation ---- */
 
-/* What the reader of this reverses with itself. */
+/* The operation that reads the result reverses both. */
 static int by_reader(struct reverse *r, int d)
 {
     (void)r;
@@ -180,7 +179,7 @@ static int by_reader(struct reverse *r, int d)
     return 0;
 }
 
-/* The gradient of the result is that of each source; a vector's is its sum. */
+/* Each source gets the gradient of the result; a bias gets its sum over the rows. */
 static int pass_on(struct reverse *r, int d)
 {
     for (int k = 0; k < op_table[r->inst.op].grads; k++)
@@ -196,8 +195,8 @@ static int reverse_embedding(struct reverse *r, int d)
     return 0;
 }
 
-/* INST sums over the columns of the result that is reversed.  Of a fused product they
- * lie segment by segment on each rank, which no tree does. */
+/* Chooses the tree for INST, which sums over the columns of the reversed result.  No
+ * tree describes a sharded fused product: its shards interleave the segments. */
 static int choose_tree(struct reverse *r, struct inst *inst)
 {
     const struct axis *over = &r->b->type[r->inst.dst].col;
@@ -210,7 +209,8 @@ static int choose_tree(struct reverse *r, struct inst *inst)
                : 0;
 }
 
-/* Of a product with the weight, by the one with its transpose: BACK. */
+/* A product with a weight: the source's gradient is the product BACK with the
+ * transpose. TURNED: the weight's rows are the columns of the result. */
 static int product(struct reverse *r, int d, enum op back, enum op outer, bool turned)
 {
     int x = r->inst.src[0], w = r->inst.weight;
@@ -270,14 +270,14 @@ static int reverse_scale(struct reverse *r, int d)
     return 0;
 }
 
-/* The same elements are dropped of the gradient. */
+/* The seed is the same, so the same elements are dropped. */
 static int reverse_dropout(struct reverse *r, int d)
 {
     add_to_source(r, 0, emit_like(r, OP_DROPOUT, d, 1, &d)->dst);
     return 0;
 }
 
-/* The column's gradient sums over the columns of the rows: those of all ranks. */
+/* The one-column factor's gradient sums over the columns of all ranks. */
 static int reverse_mul_rows(struct reverse *r, int d)
 {
     int x = r->inst.src[0], s = r->inst.src[1];
@@ -291,7 +291,7 @@ static int reverse_mul_rows(struct reverse *r, int d)
     return 0;
 }
 
-/* Of what reads the source once more. */
+/* OP reads the gradient and the source. */
 static int elementwise(struct reverse *r, int d, enum op op)
 {
     add_to_source(r, 0,
@@ -351,7 +351,7 @@ static int reverse_layernorm(struct reverse *r, int d)
     return norm(r, d, true);
 }
 
-/* Over the ranks: two more sums of each row. */
+/* A norm over sharded columns needs two more sums of each row over the ranks. */
 static int norm_over_ranks(struct reverse *r, int d, bool centred)
 {
     enum { TERMS = 2 };
@@ -415,7 +415,7 @@ static int reverse_attention(struct reverse *r, int d)
         cols += r->p->value[src[k]].cols;
         whole_cols += r->p->value[src[k]].whole_cols;
     }
-    if (sinks) { /* and of each row what a head's own score has */
+    if (sinks) { /* each row also has a gradient for the sink of each head */
         cols += r->inst.attention.heads;
         whole_cols += r->inst.attention.all_heads;
     }
@@ -441,8 +441,8 @@ static int reverse_attention(struct reverse *r, int d)
     return 0;
 }
 
-/* Columns [FIRST, FIRST + COUNT) of HEADS heads from HEAD on are a term of the gradient
- * of source K, D being that of heads of ALL columns. */
+/* Adds to the gradient of source K the columns [FIRST, FIRST + COUNT) of HEADS heads
+ * from HEAD on, taken out of D, which has heads of ALL columns. */
 static void add_columns(struct reverse *r, int k, int d, uint64_t head, uint64_t heads,
                         uint64_t all, uint64_t first, uint64_t count)
 {
@@ -504,7 +504,7 @@ static int reverse_first(struct reverse *r, int d)
     return 0;
 }
 
-/* Columns of all ranks in order: a rank's own. */
+/* Reverses the all-gather as well: each rank takes its own columns. */
 static int reverse_arrange(struct reverse *r, int d)
 {
     int own = r->p->inst[r->maker[r->inst.src[0]]].src[0];
@@ -519,13 +519,13 @@ static int reverse_slice(struct reverse *r, int d)
     return 0;
 }
 
-/* The logits' gradient follows from their statistics on all ranks. */
+/* The gradient of the logits comes from the row statistics over all ranks. */
 static int reverse_nll(struct reverse *r, int d)
 {
     int stats = r->inst.src[0], made = r->maker[stats], logits;
     struct inst *inst;
 
-    (void)d; /* the loss is the sum: see reverse.h */
+    (void)d; /* the loss is the sum of the rows: see reverse.h */
     if (r->p->inst[made].op == OP_ALL_GATHER)
         made = r->maker[r->p->inst[made].src[0]];
     logits = r->p->inst[made].src[0];
@@ -535,8 +535,8 @@ static int reverse_nll(struct reverse *r, int d)
     return 0;
 }
 
-/* A segment that all ranks have of a cut value: terms of all of them, where it is being
- * added up; what is whole is one rank's. */
+/* A replicated segment of a sharded value: the gradient of the value is summed over the
+ * ranks, so only rank 0 passes the segment's gradient on. */
 static int reverse_segment(struct reverse *r, int d)
 {
     int x = r->inst.src[0], term;
@@ -575,8 +575,8 @@ static rule *const rules[OP_COUNT] = { OPS(ROW) };
 
 /* ---- weights ---- */
 
-/* Is some element of axis A on several ranks of the tensor group, of which one owns
- * it? */
+/* True if an element of axis A lies on several ranks of the tensor group (replicated KV
+ * heads). */
 static bool has_copies(const struct builder *b, const struct axis *a)
 {
     int coord[MESH_NAXES];
@@ -598,7 +598,7 @@ static bool has_copies(const struct builder *b, const struct axis *a)
     return copies;
 }
 
-/* INST reads weight W: does its gradient have to be summed? */
+/* Marks weight W, which INST reads, if its gradient must be summed over the ranks. */
 static void mark_weight(struct builder *b, const struct inst *inst, int w)
 {
     struct weight *its = &b->p->weight[w];
@@ -615,7 +615,7 @@ static void mark_weight(struct builder *b, const struct inst *inst, int w)
             its[e].summed = true;
 }
 
-/* Weights whose gradients are terms on each rank, which are added up as they come. */
+/* With .deterministic no weight may have a gradient that is summed over the ranks. */
 static int check_weights(const struct reverse *r)
 {
     const struct program *p = r->p;
@@ -632,7 +632,7 @@ static int check_weights(const struct reverse *r)
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole program ---- */
 
 int reverse_check(const struct mesh *mesh, struct err *err)
 {
@@ -645,7 +645,7 @@ int reverse_check(const struct mesh *mesh, struct err *err)
     return 0;
 }
 
-/* Leave out what makes no gradient that is wanted. */
+/* Removes instructions of the reverse that no needed gradient depends on. */
 static void drop_unused(struct program *p)
 {
     bool *used = xcalloc((size_t)p->nvalues + 1, sizeof(*used));
@@ -667,7 +667,7 @@ static void drop_unused(struct program *p)
     free(kept);
 }
 
-/* The gradients that the next stage sends, one for each value that it is sent. */
+/* The gradients of the exported values, which the next stage sends. */
 static void import_gradients(struct reverse *r)
 {
     struct program *p = r->p;
@@ -676,7 +676,7 @@ static void import_gradients(struct reverse *r)
     for (int i = 0; i < p->nexports; i++) {
         int v = emit_like(r, OP_ADD, p->export[i], 0, NULL)->dst;
 
-        p->ninsts--; /* received, not made */
+        p->ninsts--; /* received: no instruction makes it */
         if (p->value[v].place == PLACE_PARTIAL)
             p->value[v].place = PLACE_WHOLE;
         p->back_import[i] = v;
@@ -692,7 +692,7 @@ static void export_gradients(struct reverse *r)
     for (int i = 0; i < p->nimports; i++) {
         int v = p->import[i], d = final(r, v);
 
-        if (d < 0) { /* nobody's loss depends on it */
+        if (d < 0) { /* the loss does not depend on it: send zeros */
             struct inst *inst = emit_like(r, OP_SCALE, v, 1, &v);
 
             inst->number = 0;
@@ -717,7 +717,7 @@ int reverse_program(struct builder *b)
     struct reverse r = { .b = b, .p = p };
 
     p->nforward = p->ninsts;
-    b->inst_cap = (size_t)p->ninsts; /* both have been made anew */
+    b->inst_cap = (size_t)p->ninsts; /* both arrays were reallocated to fit */
     b->weight_cap = (size_t)p->nweights;
     b->mixture = -1;
     r.sums = xmalloc(sizeof(*r.sums) * (size_t)(nvalues + 1));

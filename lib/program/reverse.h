@@ -1,26 +1,26 @@
-/* reverse - the derivative of a program, as instructions that follow it
+/* reverse - appends the derivative of a program to it
  *
- * Reverse-mode differentiation (Linnainmaa 1970): from the last instruction to the
- * first, what an operation's reverse makes of the gradient of its result is added to
- * those of its sources and its weight.
+ * Reverse-mode differentiation (Linnainmaa 1970).  From the last instruction to the
+ * first, the rule of the operation turns the gradient of its result into terms of the
+ * gradients of its sources and its weight.
  *
- * The gradient of a whole or a partial value is whole, that of a cut one is cut.  While
- * it is being added up there are two sums: terms of readers whose result is cut are
- * partial, and are added first and reduced once; the others are whole.  Of a cut
- * value's columns that several ranks hold, each has the gradient through its own
- * readers.
+ * The gradient of a replicated or a partial value is replicated, the gradient of a
+ * sharded value is sharded.  A gradient has two sums until it is complete: terms from
+ * readers with a sharded result are partial; they are added first and all-reduced once.
+ * The other terms are replicated.  If several ranks hold a column of a sharded value
+ * (replicated KV heads), each has the gradient through its own readers only.
  *
  * The loss is the sum of "nll" over the rows with a target, times step_view.scale.  At
- * a border the next stage's gradients of what is exported are imported, in that order.
- */
+ * a pipeline stage boundary, gradients of the exported values are received from the
+ * next stage, in the order of the exports. */
 #ifndef LIB_PROGRAM_REVERSE_H
 #define LIB_PROGRAM_REVERSE_H
 
 #include "lib/program/build.h"
 
-/* May the program be reversed on this mesh?  ERR_NO when not. */
+/* ERR_NO if programs on this mesh cannot be reversed: sp or ep above 1. */
 MUST_CHECK int reverse_check(const struct mesh *mesh, struct err *err);
-/* Append the reverse to the program of B, whose weights are numbered. */
+/* Appends the reverse to the program of B, whose weights are numbered already. */
 int reverse_program(struct builder *b);
 
 #endif

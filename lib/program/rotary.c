@@ -1,4 +1,4 @@
-/* rotary - the angles of rotary position embeddings, with the scalings of long contexts
+/* rotary - inverse frequencies of rotary position embeddings, and their scalings
  *
  * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.
  * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  LongRoPE: Ding et al.
@@ -21,7 +21,7 @@ static const char *const fields[] = { "style",  "dim",        "theta",    "type"
                                       "mscale", "mscale_all", "truncate", "short",
                                       "long",   NULL };
 
-/* A table being evaluated. */
+/* The rotary table of a family, while it is evaluated. */
 struct table {
     const struct model *m;
     const struct family_entry *e;
@@ -39,7 +39,7 @@ static int get(struct table *t, const char *field, struct expr_value *out)
     if (!json_string(j))
         return family_error(t->e->doc, j, 0, t->err, "expected an expression");
     if (model_eval(t->m, j->text, j->n, -1, out, &e) < 0)
-        return family_error(t->e->doc, j, 0, t->err, "%s", e.text);
+        return family_place(t->e->doc, j, 0, &e, t->err);
     return 0;
 }
 
@@ -56,8 +56,8 @@ static int get_number(struct table *t, const char *field, double otherwise, doub
     return 0;
 }
 
-/* In f32, as the models were trained: angles are far from zero, so the rounding shows.
- */
+/* In f32, as the models were trained: at large positions the rounding is visible in the
+ * angles. */
 static void plain_frequencies(struct rope *r, double theta)
 {
     for (uint64_t i = 0; i < r->dim / 2; i++)
@@ -112,7 +112,7 @@ static double yarn_mscale(double scale, double m)
     return scale <= 1 ? 1 : 0.1 * m * log(scale) + 1;
 }
 
-/* The dimension whose wave turns ROTATIONS times over the original context. */
+/* The dimension whose wave makes ROTATIONS turns over the original context. */
 static double yarn_dim(double rotations, double dim, double theta, double original)
 {
     return dim * log(original / (rotations * 2 * PI)) / (2 * log(theta));
@@ -153,7 +153,7 @@ static int scale_yarn(struct table *t, struct rope *r, double factor, double ori
     return 0;
 }
 
-/* The plain frequencies, each divided by its own of the list FIELD. */
+/* The plain frequencies, each divided by its factor in the config's list FIELD. */
 static int divide(struct table *t, const struct rope *r, const char *field, double *out)
 {
     struct expr_value v;
@@ -207,7 +207,7 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
     if (get_number(t, "original", NAN, &original) < 0 ||
         get_number(t, "context", original, &context) < 0)
         return -1;
-    /* without a factor, these two's is the ratio of the two lengths */
+    /* without a factor, yarn and longrope take the ratio of the two lengths */
     if (get_number(t, "factor", ratio ? context / original : NAN, &factor) < 0)
         return -1;
     if (!(factor > 0) || !(original >= 1) || !(context >= 1))

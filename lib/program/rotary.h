@@ -1,13 +1,13 @@
-/* rotary - the angles of rotary position embeddings, with the scalings of long
- * contexts */
+/* rotary - inverse frequencies of rotary position embeddings, with the scalings for
+ * long contexts */
 #ifndef LIB_PROGRAM_ROTARY_H
 #define LIB_PROGRAM_ROTARY_H
 
 #include "lib/program/program.h"
 #include "lib/model/family.h"
 
-/* Evaluate the family's rotary table E for M.  The caller releases with
- * rotary_clear. */
+/* Evaluates the rotary table E of the family on M's config.  The caller releases *out
+ * with rotary_clear. */
 MUST_CHECK int rotary_init(struct rope *out, const struct model *m,
                            const struct family_entry *e, struct err *err);
 void rotary_clear(struct rope *r);

@@ -1,7 +1,7 @@
 /* rules - how each operation of the family language is typed, placed and emitted
  *
- * Placement: contracting a sharded axis gives a partial value, an operation that is
- * linear in an argument keeps it partial, every other one needs it replicated. */
+ * Contracting a sharded axis gives a partial value.  An operation that is linear in an
+ * argument keeps it partial; every other operation needs it replicated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ static const struct type *type_of(const struct builder *b, const struct operand 
 
 /* ---- operations ---- */
 
-/* Where bits are to be the same on all meshes nothing stays partial: what is done to a
- * sum would otherwise be done to its terms. */
+/* With .deterministic no result stays partial: an operation on a partial value would
+ * work on its terms, and round differently on each mesh. */
 static void settle(struct builder *b, struct operand *o)
 {
     if (b->opt->deterministic && b->p->value[o->index].place == PLACE_PARTIAL)
@@ -73,7 +73,7 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* x W^T (IN is W's axis 1) or x W (axis 0). */
+/* x W^T (contracts W's axis 1) or x W (contracts axis 0). */
 int apply_product(struct builder *b, enum op op, const struct node *call,
                   const struct operand *arg, int n, struct operand *out)
 {
@@ -114,8 +114,8 @@ int apply_product(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Are the digits of T's axes, one axis after the other, the last of X's (all of one
- * unnamed leaf)? */
+/* True if the digits of T's axes, one axis after another, are the last digits of X,
+ * which has one unnamed leaf. */
 static bool is_suffix(const struct axis *x, const struct model_tensor *t)
 {
     const struct leaf *a = &x->leaf[0];
@@ -147,7 +147,7 @@ static bool owns(const struct builder *b, const struct axis *a)
     return owned;
 }
 
-/* OP of X with X's type, by LAYOUT. */
+/* Emits OP on X with LAYOUT's fields; the result has X's type. */
 static struct inst *norm_step(struct builder *b, enum op op, int x,
                               const struct inst *layout)
 {
@@ -157,7 +157,7 @@ static struct inst *norm_step(struct builder *b, enum op op, int x,
     return inst;
 }
 
-/* A sum over X's columns on all ranks: of what OP makes of each row. */
+/* Emits OP, which sums over the columns of X, and the all-reduce if X is sharded. */
 static int norm_sum(struct builder *b, enum op op, int x, int sum,
                     const struct inst *layout)
 {
@@ -173,8 +173,8 @@ static int norm_sum(struct builder *b, enum op op, int x, int sum,
     return build_sum(b, inst->dst, MESH_TP);
 }
 
-/* A norm over an axis that is cut, or is on other meshes: row statistics, their sums
- * over the ranks, and what they do to the row. */
+/* A norm whose columns are sharded here or on other meshes: the sums of each row, their
+ * all-reduce, and the normalization by these sums. */
 static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
                                     const struct inst *layout)
 {
@@ -190,7 +190,8 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
     return inst;
 }
 
-/* A weight of two axes, a row for each head, is one vector over all heads' columns. */
+/* A norm weight [heads][columns] is read as one vector over the columns of all
+ * heads. */
 static int norm_weight(struct builder *b, size_t tensor)
 {
     int i = build_weight(b, tensor);
@@ -201,8 +202,8 @@ static int norm_weight(struct builder *b, size_t tensor)
     return i;
 }
 
-/* norm(x, [weight, [bias,]] eps): over the weight's last axis, or all of x's
- * columns. */
+/* norm(x, [weight, [bias,]] eps): over the last axis of the weight, or over all columns
+ * of x without a weight. */
 int apply_norm(struct builder *b, enum op op, const struct node *call,
                const struct operand *arg, int n, struct operand *out)
 {
@@ -265,7 +266,7 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Hugging Face's names of activations (transformers, ACT2FN). */
+/* Names of activations in Hugging Face configs (transformers, ACT2FN). */
 static const struct {
     const char *name;
     enum activation act;
@@ -303,7 +304,7 @@ static int find_activation(const char *name, size_t len)
     return -1;
 }
 
-/* op(x): what the table of operations says of it is all that there is to know. */
+/* op(x), for operations that need no more than their row of the table. */
 int apply_elementwise(struct builder *b, enum op op, const struct node *call,
                       const struct operand *arg, int n, struct operand *out)
 {
@@ -344,7 +345,7 @@ int apply_activation(struct builder *b, enum op op, const struct node *call,
     return emit_activation(b, &arg[0], act, out);
 }
 
-/* softcap(x, c) and clip(x, c): OP with a bound, x without. */
+/* softcap(x, c) and clip(x, c); x itself if c is absent. */
 int apply_bound(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
 {
@@ -393,7 +394,7 @@ uint64_t build_site(const struct builder *b, size_t at)
     return h;
 }
 
-/* dropout(x, rate); where nothing is dropped eval.c has taken x for it. */
+/* dropout(x, rate) with a rate above 0; eval.c removes the others. */
 int apply_dropout(struct builder *b, enum op op, const struct node *call,
                   const struct operand *arg, int n, struct operand *out)
 {
@@ -419,7 +420,7 @@ int apply_dropout(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* The angles of rotary table TABLE for the positions of rows ROWS: made once. */
+/* The angles of rotary table TABLE for the positions of rows ROWS; emitted once. */
 static int angles_of(struct builder *b, int table, enum rows rows)
 {
     int *made = &b->angles[(size_t)table * ROWS_KINDS + rows];
@@ -430,13 +431,13 @@ static int angles_of(struct builder *b, int table, enum rows rows)
 
         inst->rope.table = table;
         *made = inst->dst;
-        b->p->value[*made].section = 0; /* of no layer: program_build puts it first */
+        b->p->value[*made].section = 0; /* in no layer: put_first moves it */
         b->p->value[*made].layer = model_sections(b->m, NULL)[0].repeated ? 0 : -1;
     }
     return *made;
 }
 
-/* Columns of one head: X's last digit. */
+/* Columns of a head: the last digit of X. */
 static uint64_t head_size(const struct axis *x)
 {
     const struct leaf *l = &x->leaf[0];
@@ -478,8 +479,8 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* sinusoid(x, table): the positions of Vaswani et al. 2017, arXiv:1706.03762, section
- * 3.5, as those that follow fairseq have them: all sines before all cosines. */
+/* sinusoid(x, table): position encodings of Vaswani et al. 2017, arXiv:1706.03762,
+ * section 3.5, in fairseq's order: all sines, then all cosines. */
 int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)
 {
@@ -522,7 +523,7 @@ int apply_keep(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
-    if (b->opt->reverse) { /* a step is whole sequences: nothing is read later */
+    if (b->opt->reverse) { /* training steps are whole sequences: no cache */
         *out = (struct operand){ .kind = OPERAND_VALUE,
                                  .index = build_cut(b, arg[0].index) };
         return 0;
@@ -556,7 +557,7 @@ int apply_first(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* The operation that the language calls by the N bytes at NAME, or NULL. */
+/* The operation whose name in the language is the N bytes at NAME, or NULL. */
 static const struct op_info *find_op(const char *name, size_t n)
 {
     for (int op = 0; op < OP_COUNT; op++)

@@ -1,4 +1,4 @@
-/* audit - looking for damage in a checkpoint */
+/* audit - a consistency check of a checkpoint */
 #include "lib/reshard/audit.h"
 
 #include <errno.h>
@@ -19,9 +19,9 @@
 
 enum { CHUNK = 1 << 18 };
 
-/* What was found in one file, until it is its turn to be told. */
+/* The findings of one file, kept until the findings of earlier files were reported. */
 struct report {
-    struct str lines; /* file NUL tensor NUL text NUL, again and again */
+    struct str lines; /* file NUL tensor NUL text NUL, repeated */
     uint64_t bytes;
 };
 
@@ -33,8 +33,8 @@ static void note(struct report *r, const char *file, const char *tensor,
     str_addn(&r->lines, text, strlen(text) + 1);
 }
 
-/* An error's text usually begins with the file's path, which the finding names
- * already. */
+/* Strips the path of the file from the start of an error's text: the finding has the
+ * file already. */
 static void note_error(struct report *r, const char *file, const char *path,
                        const struct err *err)
 {
@@ -61,7 +61,7 @@ static void tell(struct audit *a, struct report *r)
     str_clear(&r->lines);
 }
 
-/* The CRC-32 of N bytes of FD from OFFSET. */
+/* CRC-32 of N bytes of FD from OFFSET. */
 static int range_crc(uint32_t *crc, int fd, uint64_t offset, uint64_t n, char *buf,
                      const char *path, struct err *err)
 {
@@ -89,10 +89,10 @@ static int compare_offsets(const void *a, const void *b)
     return x->size < y->size ? -1 : x->size > y->size;
 }
 
-/* ---- a rank file ---- */
+/* ---- a shard file ---- */
 
-/* The tensors of ST, in the order of their data, against the manifest's; *crc becomes
- * the file's. */
+/* Compares the tensors of ST, in the order of their data, with the manifest; *crc
+ * becomes the CRC-32 of the file. */
 static int check_tensors(const struct checkpoint *c, int p, int fd, const char *path,
                          struct safetensors *st, const struct tensor_index *index,
                          struct report *r, uint32_t *crc, struct err *err)
@@ -176,9 +176,9 @@ out:
     free(path);
 }
 
-/* ---- any other file ---- */
+/* ---- other files ---- */
 
-/* Compare size and CRC-32 of DIR/NAME. */
+/* Checks size and CRC-32 of DIR/NAME. */
 static void check_file(const char *dir, const char *name, uint64_t size, uint32_t crc,
                        struct report *r)
 {
@@ -210,8 +210,8 @@ static void check_file(const char *dir, const char *name, uint64_t size, uint32_
     free(path);
 }
 
-/* The directory in which part P is a model of its own: its config.json, and its
- * weights, which must be the rank file by another name. */
+/* Checks the directory in which shard P can be opened as a model of its own:
+ * config.json, and the weights, a link to the shard file. */
 static void check_rank_config(const struct checkpoint *c, int p, struct report *r)
 {
     const struct manifest *m = &c->manifest;
@@ -224,7 +224,7 @@ static void check_rank_config(const struct checkpoint *c, int p, struct report *
     struct err err = { 0 };
     uint64_t size;
 
-    if (!fs_exists(path))
+    if (!fs_may_exist(path))
         note(r, config, NULL, "missing");
     else if (fs_size(&size, path, &err) < 0)
         note_error(r, config, path, &err);
@@ -255,7 +255,7 @@ static void check_rank_configs(struct audit *a, const struct checkpoint *c)
     }
 }
 
-/* Rank files that the manifest does not list. */
+/* Reports shard files that the manifest does not list. */
 static int find_foreign(struct audit *a, const struct checkpoint *c, struct err *err)
 {
     char **names;
@@ -351,7 +351,11 @@ int audit_checkpoint(struct audit *a, struct checkpoint *c, struct err *err)
 int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
                   struct err *err)
 {
-    if (!fs_is_dir(dir))
+    bool is_dir;
+
+    if (fs_find_dir(&is_dir, dir, err) < 0)
+        return -1;
+    if (!is_dir)
         return err_set(err, ERR_INPUT, "%s: not a directory", dir);
     if (c->manifest.training)
         return err_set(err, ERR_INPUT, "%s: has been trained: it has no original",
@@ -369,9 +373,9 @@ int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
     return 0;
 }
 
-/* ---- lists of sums ---- */
+/* ---- lists of checksums ---- */
 
-/* Sum the file F of S: its header's and its tensors' lines to OUT. */
+/* Appends the lines of file F of S to OUT: the file's and its tensors'. */
 static int sum_file(struct str *out, const struct source *s, size_t f, char *buf,
                     struct err *err)
 {
@@ -419,7 +423,7 @@ int audit_sum(struct str *out, const struct source *s, struct err *err)
     return ret;
 }
 
-/* A line of a list, without its CRC and size: "FILE" or "FILE\t\"TENSOR\"". */
+/* The part of a line after CRC and size: "FILE" or "FILE\t\"TENSOR\"". */
 static const char *line_name(const char *line)
 {
     const char *tab = strchr(line, '\t');
@@ -443,7 +447,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(line_name(*(char *const *)a), line_name(*(char *const *)b));
 }
 
-/* Cut TEXT into lines, sorted by name; a line that is none of audit_sum's is
+/* Splits TEXT into lines, sorted by name; a line that audit_sum cannot have written is
  * ERR_INPUT. */
 static int sort_lines(char ***lines, size_t *n, char *text, const char *name,
                       struct err *err)

@@ -1,4 +1,4 @@
-/* checkpoint - a model and its weights on disk, whole or cut */
+/* checkpoint - a model and its weights on disk, whole or sharded */
 #include "lib/reshard/checkpoint.h"
 
 #include <cjson/cJSON.h>
@@ -19,33 +19,38 @@ static const uint64_t NOT_THERE = UINT64_MAX;
 
 enum { PAGE = 1 << 16 }; /* a multiple of any machine's page */
 
-/* The open files and where each tensor lies in them. */
+/* The open files and the position of each tensor in them. */
 struct checkpoint_files {
     int nparts; /* 1 unless sharded */
     int nfiles;
     int *fd;                /* [nfiles], -1 until opened */
-    uint64_t *offset;       /* [ntensors * nparts] in the part's file; sharded only */
+    uint64_t *offset;       /* [ntensors * nparts] in the shard file; sharded only */
     struct cutter **cutter; /* [nparts]; sharded only */
     struct cut_side side;
-    uint32_t *crc; /* [nparts] scratch of a copy */
+    uint32_t *crc; /* [nparts] temporary, for one copy */
     bool *read;
-    bool *spared; /* [ntensors * nparts]: held, and not read when the tensor was copied;
-                     NULL before */
-    size_t tensor; /* being copied */
+    bool *spared;  /* [ntensors * nparts]: the shard stores a replica that the copy did
+                    * not read; NULL until a tensor is copied */
+    size_t tensor; /* the tensor that is being copied */
+    struct mapped {
+        unsigned char *data; /* NULL: not mapped */
+        size_t size;
+        bool tried;
+    } * map; /* [nfiles] */
 };
 
-bool checkpoint_is_sharded(const char *path)
+int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err)
 {
     char *manifest = fs_join_dup(path, MANIFEST_NAME);
-    bool found = fs_exists(manifest);
+    int ret = fs_find(sharded, manifest, err);
 
     free(manifest);
-    return found;
+    return ret;
 }
 
 /* ---- opening ---- */
 
-/* Bind the model to the tensors and note which tensor of it each of them is. */
+/* Binds the model to the tensors and fills which[]. */
 static int bind(struct checkpoint *c, struct err *err)
 {
     struct model_input *in = xcalloc(c->nweights + 1, sizeof(*in));
@@ -81,7 +86,8 @@ long checkpoint_state(const struct checkpoint *c, size_t i, const char *role)
     return -1;
 }
 
-/* Each tensor of a training's state has the shape of a weight, and is cut as it is. */
+/* Checks that each training state tensor has the shape of its weight; it is sharded
+ * like the weight. */
 static int bind_state(struct checkpoint *c, struct err *err)
 {
     struct tensor_index index = { 0 };
@@ -107,7 +113,7 @@ static int bind_state(struct checkpoint *c, struct err *err)
     return ret;
 }
 
-/* Weights come first. */
+/* Counts the weights and checks that they precede the training state. */
 static int count_weights(struct checkpoint *c, const char *path, struct err *err)
 {
     const struct manifest *m = &c->manifest;
@@ -156,20 +162,8 @@ out:
     return ret;
 }
 
-bool checkpoint_config_dtype(const struct model *m, enum dtype *out)
-{
-    static const char *const keys[] = { "dtype", "torch_dtype" };
-
-    for (int i = 0; i < 2; i++) {
-        const cJSON *j = cJSON_GetObjectItemCaseSensitive(model_config(m), keys[i]);
-
-        if (cJSON_IsString(j) && dtype_parse(out, j->valuestring))
-            return true;
-    }
-    return false;
-}
-
-/* All tensors of the model, in the type that its config names, or f32. */
+/* Lists all tensors of the model without files, in the type that its config names, or
+ * f32. */
 static int promise(struct checkpoint *c, struct err *err)
 {
     const struct model *m = c->model;
@@ -179,7 +173,7 @@ static int promise(struct checkpoint *c, struct err *err)
     size_t n = 0;
     int ret = 0;
 
-    checkpoint_config_dtype(m, &dtype);
+    model_config_dtype(m, &dtype);
     for (size_t i = 0; i < m->ntensors && ret == 0; i++) {
         const struct model_tensor *mt = &m->tensor[i];
         struct model_kind kind = model_kind(m, mt->kind);
@@ -212,7 +206,7 @@ static int promise(struct checkpoint *c, struct err *err)
     return ret;
 }
 
-/* Add to T what piece P of a stack is. */
+/* Appends to T the description of piece P of STACK. */
 static void add_piece(struct checkpoint *c, struct tensor *t,
                       const struct tensor *stack, const struct model_piece *p)
 {
@@ -237,9 +231,9 @@ static void add_piece(struct checkpoint *c, struct tensor *t,
     }
 }
 
-/* Since transformers 5 a model's state has the experts of a layer in one tensor, and
- * its safetensors files do not: what torch.save has made of the former is read as the
- * latter. */
+/* Since transformers 5 a model's state dict stacks the experts of a layer in one
+ * tensor, but its safetensors files do not.  For files of torch.save, list each expert
+ * as a tensor of its own, as in safetensors. */
 static int unstack(struct checkpoint *c, struct err *err)
 {
     struct tensor *t = NULL;
@@ -276,8 +270,11 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    bool bare = opt->draw && fs_is_dir(c->path) && !source_has_weights(c->path);
+    bool bare = false;
 
+    if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)
+        return -1;
+    bare = bare && !source_has_weights(c->path);
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
              : source_open(&c->source, c->path, err) < 0)
         return -1;
@@ -314,7 +311,7 @@ static void init_files(struct checkpoint *c)
     c->files = f;
 }
 
-int checkpoint_missing(const char *path, struct err *err)
+static int missing(const char *path, struct err *err)
 {
     static const char *const letters =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
@@ -335,6 +332,15 @@ int checkpoint_missing(const char *path, struct err *err)
     return -1;
 }
 
+int checkpoint_find(const char *path, struct err *err)
+{
+    bool found;
+
+    if (fs_find(&found, path, err) < 0)
+        return -1;
+    return found ? 0 : missing(path, err);
+}
+
 int checkpoint_open(struct checkpoint **out, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -344,11 +350,9 @@ int checkpoint_open(struct checkpoint **out, const char *path,
 
     opt = opt ? opt : &none;
     c->path = xstrdup(path);
-    if (!fs_exists(path)) {
-        checkpoint_missing(path, err);
+    if (checkpoint_find(path, err) < 0 ||
+        checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
-    }
-    c->sharded = checkpoint_is_sharded(path);
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;
     c->which = xmalloc(c->ntensors * sizeof(*c->which));
@@ -379,10 +383,14 @@ static void close_files(struct checkpoint_files *f)
 {
     if (!f)
         return;
-    for (int i = 0; i < f->nfiles; i++)
+    for (int i = 0; i < f->nfiles; i++) {
         if (f->fd[i] >= 0)
             close(f->fd[i]);
+        if (f->map && f->map[i].data)
+            munmap(f->map[i].data, f->map[i].size);
+    }
     free_cutters(f);
+    free(f->map);
     free(f->fd);
     free(f->offset);
     free(f->crc);
@@ -434,8 +442,7 @@ static char *file_path_dup(const struct checkpoint *c, int f)
                       : xstrdup(c->source.file[f].path);
 }
 
-/* N bytes at OFFSET of the row-major form of T, whose elements lie in the file with
- * strides. */
+/* Reads N bytes at OFFSET of the row-major form of T; T has strides in the file. */
 static int read_strided(int fd, const struct tensor *t, uint64_t offset,
                         unsigned char *buf, size_t n, const char *name, struct err *err)
 {
@@ -499,7 +506,7 @@ static int make_cutters(struct checkpoint *c, struct err *err)
     return 0;
 }
 
-/* The entry of tensor I in part P's header must be what the manifest promises. */
+/* Checks the entry of tensor I in shard P's header against the manifest. */
 static int check_entry(struct checkpoint *c, size_t i, int p,
                        const struct tensor *found, const char *path, struct err *err)
 {
@@ -532,7 +539,7 @@ static int check_entry(struct checkpoint *c, size_t i, int p,
     return 0;
 }
 
-/* Read the header of the open rank file P and find its tensors. */
+/* Reads the header of the open shard file P and finds its tensors. */
 static int locate(struct checkpoint *c, int p, const char *path, struct err *err)
 {
     struct tensor_index index = { 0 };
@@ -614,7 +621,7 @@ mode_t checkpoint_mode(const struct checkpoint *c)
     return mode;
 }
 
-/* Does PATH, its links followed, lie in the directory OUTPUT or is it that? */
+/* True when PATH, with links resolved, is the directory OUTPUT or lies in it. */
 static bool lies_in(const char *path, const char *output)
 {
     char *real = realpath(path, NULL);
@@ -644,7 +651,7 @@ int checkpoint_spares(const struct checkpoint *c, const char *path, struct err *
                  : 0;
 }
 
-/* Compare the CRC-32 of tensor I's bytes in part P with the manifest's. */
+/* Checks the CRC-32 of tensor I's bytes in shard P against the manifest. */
 static int check_crc(const struct checkpoint *c, size_t i, int p, uint32_t crc,
                      struct err *err)
 {
@@ -682,7 +689,7 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
     return 0;
 }
 
-/* Read what part P has of tensor I, and compare its CRC-32 with the manifest's. */
+/* Reads tensor I of shard P and checks its CRC-32 against the manifest. */
 static int check_copy(struct checkpoint *c, size_t i, int p, char *buf, size_t room,
                       struct err *err)
 {
@@ -736,13 +743,13 @@ int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
     return cut_copy(cut, &t, &c->files->side, to, NULL, NULL, NULL, NULL, err);
 }
 
-/* ---- loading a part ---- */
+/* ---- loading a rank's shard ---- */
 
 struct loader {
     struct checkpoint *ckpt;
     struct cutter *cutter;
     struct cut *cut;
-    int part; /* of the files, when the mesh is theirs; else -1 */
+    int part; /* shard of the files when the meshes are equal, else -1 */
 };
 
 static bool same_stages(const struct mesh *a, const struct mesh *b)
@@ -754,8 +761,8 @@ static bool same_stages(const struct mesh *a, const struct mesh *b)
     return !memcmp(a->stages, b->stages, n * sizeof(*a->stages));
 }
 
-/* Is MESH, but for sp and dp, that of the files?  Parts with all of the vocabulary have
- * that of any share. */
+/* Is MESH the mesh of the files, ignoring sp and dp?  A file with the whole vocabulary
+ * serves any vocabulary sharding. */
 static bool same_parts(const struct checkpoint *c, const struct mesh *mesh)
 {
     return c->sharded && mesh->size[MESH_TP] == c->mesh.size[MESH_TP] &&
@@ -805,6 +812,11 @@ int loader_bytes(struct loader *l, size_t t, uint64_t *bytes, struct err *err)
     return cut_part_bytes(bytes, &held, &side, 0, &ct, ct.to, err);
 }
 
+void loader_slice(struct loader *l, size_t t, struct slice *out)
+{
+    cutter_slice(l->cutter, t, out);
+}
+
 static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
                            struct err *err)
 {
@@ -814,7 +826,7 @@ static int write_to_memory(void *arg, int part, uint64_t offset, void *buf, size
     return 0;
 }
 
-/* The loader's own part, as a source of one part. */
+/* Reads from the loader's own shard, the only part of this source. */
 static int read_own_part(void *arg, int part, uint64_t offset, void *buf, size_t n,
                          struct err *err)
 {
@@ -834,7 +846,7 @@ static bool same_runs(const struct runs *a, const struct runs *b)
     return true;
 }
 
-/* Does the part's file have tensor T's bytes as the program wants them? */
+/* Does the shard file store tensor T in the order that the program needs? */
 static bool is_as_wanted(const struct loader *l, size_t t)
 {
     struct slice file, wanted;
@@ -847,6 +859,96 @@ static bool is_as_wanted(const struct loader *l, size_t t)
         if (!same_runs(file.runs[k], wanted.runs[k]))
             return false;
     return file.cut == wanted.cut;
+}
+
+/* Map FILE, unless that was tried before or it is another machine's, where what is gone
+ * is found out too late. */
+static const struct mapped *map_file(struct checkpoint *c, int file)
+{
+    struct checkpoint_files *f = c->files;
+    char *path = file_path_dup(c, file);
+    struct mapped *m;
+    struct stat st;
+
+    if (!f->map)
+        f->map = xcalloc((size_t)f->nfiles, sizeof(*f->map));
+    m = &f->map[file];
+    if (!m->tried && !fs_is_remote(path) && fstat(f->fd[file], &st) == 0 &&
+        S_ISREG(st.st_mode) && st.st_size > 0) {
+        void *data =
+            mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, f->fd[file], 0);
+
+        if (data != MAP_FAILED)
+            *m = (struct mapped){ .data = data, .size = (size_t)st.st_size };
+    }
+    m->tried = true;
+    free(path);
+    return m;
+}
+
+/* Are the part's elements of the whole tensor T all that lie from the *first-th on? */
+static bool is_one_run(struct loader *l, size_t t, uint64_t *first)
+{
+    const struct model_tensor *mt = &l->ckpt->model->tensor[t];
+    struct slice s;
+
+    cutter_slice(l->cutter, t, &s);
+    *first = 0;
+    if (s.pad || !s.held)
+        return false;
+    for (int k = 0; k < s.ndim; k++) {
+        if (s.runs[k]->n != 1 || (k && s.runs[k]->count != mt->axis[k]->size))
+            return false;
+        if (k == 0)
+            *first = s.runs[k]->v[0].start;
+        else
+            *first *= mt->axis[k]->size;
+    }
+    return true;
+}
+
+const void *loader_map(struct loader *l, size_t t, uint64_t bytes)
+{
+    struct checkpoint *c = l->ckpt;
+    size_t i = (size_t)c->model->tensor[t].source;
+    const struct tensor *of = &c->tensor[i];
+    uint64_t unit = (uint64_t)dtype_bits(of->dtype) / 8, first = 0, offset;
+    const struct mapped *m;
+
+    if (!bytes || c->drawn || dtype_bits(of->dtype) % 8 ||
+        (c->sharded ? l->part < 0 || !is_as_wanted(l, t)
+                    : of->stride || !is_one_run(l, t, &first)))
+        return NULL;
+    offset = c->sharded
+                 ? c->files->offset[i * (size_t)c->files->nparts + (size_t)l->part]
+                 : of->offset + first * unit;
+    m = map_file(c, c->sharded ? l->part : of->file);
+    return m->data && offset % unit == 0 && offset <= m->size &&
+                   bytes <= m->size - offset
+               ? m->data + offset
+               : NULL;
+}
+
+int checkpoint_check_part(const struct checkpoint *c, size_t t, int part, uint32_t crc,
+                          struct err *err)
+{
+    return check_crc(c, (size_t)c->model->tensor[t].source, part, crc, err);
+}
+
+int loader_part(const struct loader *l)
+{
+    return l->part;
+}
+
+const char *checkpoint_mapped(const struct checkpoint *c, const void *at)
+{
+    const struct checkpoint_files *f = c ? c->files : NULL;
+
+    for (int i = 0; f && f->map && i < f->nfiles; i++)
+        if (f->map[i].data && (const unsigned char *)at >= f->map[i].data &&
+            (size_t)((const unsigned char *)at - f->map[i].data) < f->map[i].size)
+            return file_name(c, i);
+    return NULL;
 }
 
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)

@@ -1,9 +1,9 @@
-/* checkpoint - a model and its weights on disk, whole or cut
+/* checkpoint - a model and its weights on disk, whole or sharded
  *
- * What is opened is a Hugging Face directory, a checkpoint that tp-shard made
- * (checkpoint.json and rank files), or a single safetensors file, which has tensors but
- * no model.  All answer the same questions: which tensors, and the bytes of one for any
- * part of any mesh. */
+ * PATH may be a Hugging Face directory, a checkpoint that tp-shard wrote
+ * (checkpoint.json and one shard file per rank), or a single safetensors file, which
+ * has tensors but no model.  The same functions serve all three: they list the tensors
+ * and read any rank's shard of a tensor for any mesh. */
 #ifndef LIB_RESHARD_CHECKPOINT_H
 #define LIB_RESHARD_CHECKPOINT_H
 
@@ -23,91 +23,102 @@
 struct checkpoint {
     char *path;               /* as given */
     bool sharded;             /* has a manifest */
-    bool drawn;               /* its weights are to be drawn: none is ever read */
+    bool drawn;               /* weights will be initialized at random: none is ever
+                               * read */
     struct source source;     /* unless sharded */
     struct manifest manifest; /* when sharded */
     struct model *model;      /* bound to the tensors; NULL when there is no config */
-    struct mesh mesh;         /* of the rank files; one rank unless sharded */
-    struct tensor *tensor;    /* whole tensors; .file and .offset unless sharded */
+    struct mesh mesh;         /* of the shard files; one rank unless sharded */
+    struct tensor *tensor; /* global tensors; .file and .offset only unless sharded */
     size_t ntensors;
-    size_t nweights; /* the first of them; a training's state follows */
-    long *which;     /* [ntensors] index in model, -1 for a carried tensor; state is cut
-                        as its weight is */
-    struct checkpoint_files *files; /* private: what is open */
+    size_t nweights; /* tensors [0, nweights) are weights; training state follows */
+    long *which;     /* [ntensors] index in model; -1: not in the model, copied whole to
+                      * shard 0.  Training state is sharded as its weight */
+    struct checkpoint_files *files; /* private: the open files */
 };
 
 struct checkpoint_options {
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
-    bool no_model;           /* tensors only: unknown families are fine */
-    bool draw;               /* weights are not read, and need not be there */
+    bool no_model;           /* tensors only: an unknown family is no error */
+    bool draw;               /* weights are not read, and may be missing */
 };
 
-/* Set *err for PATH, which does not exist: where it may be a name on the hub, how that
- * is fetched.  Returns -1. */
-int checkpoint_missing(const char *path, struct err *err);
+/* Checks that PATH exists: ERR_INPUT otherwise.  When PATH looks like a name on the
+ * hub, the message says how to download it. */
+MUST_CHECK int checkpoint_find(const char *path, struct err *err);
 
-/* Open PATH; rank files are not opened yet.  OPT may be NULL.  Errors as of the readers
- * and of model_open and model_bind. */
+/* Opens PATH, but not the shard files.  OPT may be NULL.  Errors as of the readers, and
+ * of model_open and model_bind. */
 MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
                                const struct checkpoint_options *opt, struct err *err);
 void checkpoint_close(struct checkpoint *c);
 
-/* The type of weights that M's config names; false, and *out untouched: none. */
-bool checkpoint_config_dtype(const struct model *m, enum dtype *out);
-/* The tensor that is the state of weight I in ROLE (manifest.h); -1: there is none. */
+/* The tensor with the training state of weight I in ROLE (manifest.h), or -1. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
-/* Does PATH hold a manifest? */
-bool checkpoint_is_sharded(const char *path);
+/* *sharded becomes true when PATH has a manifest. */
+MUST_CHECK int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err);
 
-/* Open the files of weights and check that rank files are the manifest's: size, names,
- * types, shapes. P >= 0: only part P's.  checkpoint_copy and the loader do it
- * themselves.  ERR_INPUT names the file. */
+/* Opens the weight files and checks size, names, types and shapes of shard files
+ * against the manifest.  P >= 0: only the file of shard P.  checkpoint_copy and the
+ * loader call it.  ERR_INPUT names the file. */
 MUST_CHECK int checkpoint_open_files(struct checkpoint *c, int p, struct err *err);
 
-/* The permission bits that all of its open weight files have. */
+/* The permission bits common to all open weight files. */
 mode_t checkpoint_mode(const struct checkpoint *c);
-/* ERR_USAGE when an output PATH that replaces what is there would take files of C's
- * with it. */
+/* ERR_USAGE when replacing the output PATH would delete files of C. */
 MUST_CHECK int checkpoint_spares(const struct checkpoint *c, const char *path,
                                  struct err *err);
 
-/* Copy tensor I to TO as DTYPE, checking the CRC-32 of every rank file's part that is
- * read. WHOLE_CRC, unless NULL, becomes the CRC-32 of the tensor's bytes where the
- * checkpoint is not sharded.  TO_CRC and OVERFLOWS as in cut_copy. */
+/* Copies tensor I to TO as DTYPE and checks the CRC-32 of each shard that it reads.
+ * WHOLE_CRC, unless NULL, becomes the CRC-32 of the tensor's bytes when the checkpoint
+ * is not sharded.  TO_CRC and OVERFLOWS as in cut_copy. */
 MUST_CHECK int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i,
                                enum dtype dtype, const struct cut_side *to,
                                uint32_t *whole_crc, uint32_t *to_crc,
                                uint64_t *overflows, struct err *err);
-/* After tensors of a sharded C were copied: read the copies of them that were not
- * needed, and report each that is damaged with FILE, tensor and cause. */
+/* After tensors of a sharded C were copied: reads the replicas that the copies did not
+ * need, and reports each damaged one with file, tensor and cause. */
 void checkpoint_check_spared(struct checkpoint *c,
                              void (*finding)(void *arg, const char *text), void *arg);
-/* Copy the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, nothing being
- * checked. */
+/* Copies the rows [FIRST, FIRST + ROWS) of tensor I (see cut_tensor) to TO, without
+ * checking any CRC-32. */
 MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
                                     uint64_t first, uint64_t rows,
                                     const struct cut_side *to, struct err *err);
-/* Tensor I as cut_copy wants it. */
+/* The description of tensor I for cut_copy. */
 struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
                                         enum dtype dtype);
 
-/* A loader reads what one part of any mesh stores.  When the mesh is the files' own,
- * only that part's file is read.  Every CRC-32 of a rank file that is met is
- * checked. */
+/* A loader reads one rank's shard for any mesh.  When the mesh equals that of the
+ * files, it reads only that rank's shard file.  It checks the CRC-32 of every shard
+ * that it reads completely. */
 struct loader;
 MUST_CHECK int loader_open(struct loader **out, struct checkpoint *c,
                            const struct mesh *mesh, const int coord[MESH_NAXES],
                            struct err *err);
 void loader_close(struct loader *l);
-/* Bytes that the part stores of the model's tensor T (its .source >= 0); 0 when it does
- * not hold it. */
+/* Bytes of the model's tensor T (its .source >= 0) in the rank's shard; 0 when the rank
+ * does not store it. */
 MUST_CHECK int loader_bytes(struct loader *l, size_t t, uint64_t *bytes,
                             struct err *err);
-/* Read them to BUF, which has room for loader_bytes. */
+/* The slice of the whole tensor that the shard has; borrowed from L. */
+void loader_slice(struct loader *l, size_t t, struct slice *out);
+/* The rank's shard of T, BYTES of it, mapped from the file, valid while the checkpoint
+ * is open; NULL if the file has it in another layout or cannot be mapped.  The caller
+ * checks its CRC-32 (checkpoint_check_part) if loader_part is not -1. */
+const void *loader_map(struct loader *l, size_t t, uint64_t bytes);
+/* The checkpoint's shard that is the rank's own; -1 if there is none. */
+int loader_part(const struct loader *l);
+/* ERR_INPUT if CRC is not the manifest's CRC-32 of tensor T in shard PART. */
+MUST_CHECK int checkpoint_check_part(const struct checkpoint *c, size_t t, int part,
+                                     uint32_t crc, struct err *err);
+/* The name of the file mapped at AT, or NULL.  Safe in a signal handler. */
+const char *checkpoint_mapped(const struct checkpoint *c, const void *at);
+/* Reads the rank's shard of T into BUF [loader_bytes]. */
 MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
-/* The same of the checkpoint's tensor I, state of T. */
+/* The same for the checkpoint's tensor I, training state of T. */
 MUST_CHECK int loader_read_state(struct loader *l, size_t t, size_t i, void *buf,
                                  struct err *err);
 

@@ -1,4 +1,4 @@
-/* compare - comparing two checkpoints tensor by tensor */
+/* compare - compares two checkpoints tensor by tensor */
 #include "lib/reshard/compare.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 
 enum { CHUNK = 4 << 20 };
 
-/* One of the two, and the rows of its tensor at hand. */
+/* One of the two checkpoints, and the rows of its current tensor that are in memory. */
 struct reader {
     struct checkpoint *ckpt;
     struct cut *cut;
     unsigned char *buf;
     uint64_t cap;   /* bytes of buf */
-    uint64_t start; /* byte of the whole tensor that buf begins with */
+    uint64_t start; /* offset of buf[0] in the whole tensor, bytes */
 };
 
 static int take_bytes(void *arg, int part, uint64_t offset, void *bytes, size_t n,
@@ -38,8 +38,8 @@ static uint64_t elements(const struct tensor *t)
     return n;
 }
 
-/* Rows of the first axis as checkpoint_copy counts them: single elements for carried
- * tensors, and for those of a file without a model. */
+/* Number of rows for checkpoint_copy_rows: the first axis, or single elements for a
+ * tensor outside the model and for a file without a model. */
 static uint64_t rows_of(const struct checkpoint *c, size_t i)
 {
     const struct tensor *t = &c->tensor[i];
@@ -47,7 +47,7 @@ static uint64_t rows_of(const struct checkpoint *c, size_t i)
     return c->which[i] < 0 || t->ndim == 0 ? elements(t) : t->shape[0];
 }
 
-/* Elements [first, first + n) of tensor I, whose rows they are. */
+/* Reads the elements [first, first + n) of tensor I; both ends are row boundaries. */
 static int read_elements(struct reader *r, size_t i, uint64_t first, uint64_t n,
                          struct err *err)
 {
@@ -74,7 +74,7 @@ static bool has_values(enum dtype t)
     return t != DTYPE_F4 && t != DTYPE_F6_E2M3 && t != DTYPE_F6_E3M2 && t != DTYPE_C64;
 }
 
-/* Compare N elements, the first of which is number BASE. */
+/* Compares N elements; BASE is the index of the first. */
 static void compare_values(struct compare_tensor *d, const void *a, const void *b,
                            uint64_t n, uint64_t base, double tolerance)
 {
@@ -84,7 +84,7 @@ static void compare_values(struct compare_tensor *d, const void *a, const void *
 
         if (x == y || (isnan(x) && isnan(y)))
             continue;
-        if (isnan(difference)) /* NaN against a number, or infinities of two signs */
+        if (isnan(difference)) /* NaN against a number, or opposite infinities */
             difference = (double)INFINITY;
         if (difference > d->max_abs)
             d->max_abs = difference;
@@ -105,7 +105,7 @@ static void compare_bytes(struct compare_tensor *d, const unsigned char *a,
             d->first = base + i * 8 / (uint64_t)dtype_bits(d->a->dtype);
 }
 
-/* Compare tensor I of A with tensor K of B, which has its shape. */
+/* Compares tensor I of A with tensor K of B; the shapes are equal. */
 static int compare(struct compare_tensor *d, struct reader *a, size_t i,
                    struct reader *b, size_t k, double tolerance, struct err *err)
 {
@@ -123,7 +123,7 @@ static int compare(struct compare_tensor *d, struct reader *a, size_t i,
     rows_a = rows_of(a->ckpt, i);
     rows_b = rows_of(b->ckpt, k);
     unit = all / (rows_a < rows_b ? rows_a : rows_b);
-    if (!valued) /* sub-byte types: rows may not be whole bytes */
+    if (!valued) /* sub-byte types: a row may not fill whole bytes */
         unit = all;
     step = CHUNK / 8 / unit ? CHUNK / 8 / unit * unit : unit;
     for (uint64_t at = 0; at < all; at += step) {

@@ -1,7 +1,7 @@
-/* compare - comparing two checkpoints tensor by tensor
+/* compare - compares two checkpoints tensor by tensor
  *
- * Either may be a directory, a cut checkpoint or a single file.  Tensors are read a few
- * MiB at a time from both. */
+ * Each is a Hugging Face directory, a sharded checkpoint or a single file.  Memory is
+ * bounded: both are read a few MiB at a time. */
 #ifndef LIB_RESHARD_COMPARE_H
 #define LIB_RESHARD_COMPARE_H
 
@@ -13,26 +13,27 @@
 
 enum compare_kind {
     COMPARE_SAME,
-    COMPARE_ONLY_A, /* the other one has no tensor of that name */
+    COMPARE_ONLY_A, /* the other checkpoint has no tensor of this name */
     COMPARE_ONLY_B,
     COMPARE_SHAPE,
-    COMPARE_VALUES, /* of one shape, and perhaps another type */
+    COMPARE_VALUES, /* the shapes are equal; types may differ */
 };
 
 struct compare_tensor {
     const char *name;
     enum compare_kind kind;
     const struct tensor *a, *b; /* NULL where missing */
-    bool exact;                 /* every byte is the same, and the type */
-    uint64_t different;         /* elements whose values differ; NaN equals NaN */
+    bool exact;                 /* type and all bytes are equal */
+    uint64_t different;         /* number of elements whose values differ; NaN equals
+                                 * NaN */
     double max_abs;             /* largest |a - b| */
     double max_rel;             /* largest |a - b| / max(|a|, |b|) */
-    uint64_t first;             /* row-major index of the first that differs */
+    uint64_t first;             /* row-major index of the first element that differs */
 };
 
-/* Call TELL for each tensor of A in order, then for those only B has.  Elements that
- * differ by no more than TOLERANCE times the larger of the two count as equal.  A type
- * without values (F4, C64) is compared by its bytes. */
+/* Calls TELL for each tensor of A in order, then for the tensors that only B has.  Two
+ * elements count as equal when they differ by at most TOLERANCE times the larger
+ * magnitude. Types without values (F4, C64) are compared by bytes. */
 MUST_CHECK int
 compare_checkpoints(struct checkpoint *a, struct checkpoint *b, double tolerance,
                     void (*tell)(void *arg, const struct compare_tensor *d), void *arg,

@@ -1,8 +1,9 @@
-/* convert - writing a checkpoint anew: cut, merged, or cut otherwise, in one pass
+/* convert - splits, merges or reshards a checkpoint in one pass
  *
- * The tensors are copied in the order of the source's files and data, each read once.
- * A line of the journal follows each: its number, and the CRC-32s that were made.  A
- * later run takes a line's word only after reading the written bytes back. */
+ * Tensors are copied in the order of the source's files and data, each read once.
+ * After each tensor a journal line records its number and the CRC-32s that were
+ * computed.  A later run trusts a line only after it has read the written bytes
+ * back. */
 #include "lib/reshard/convert.h"
 
 #include <inttypes.h>
@@ -29,8 +30,9 @@ struct convert {
     struct outdir out;
     struct target to;
     struct rankconfig configs;
-    uint32_t *whole_crc;         /* [ntensors] of what was read, from an uncut source */
-    struct manifest_file *small; /* small files, names borrowed from the source */
+    uint32_t *whole_crc;         /* [ntensors] of the bytes read, from an unsharded
+                                  * source */
+    struct manifest_file *small; /* small files; names borrowed from the source */
     size_t nsmall;
 };
 
@@ -48,7 +50,8 @@ static const char *small_name(const struct checkpoint *k, size_t i)
                       : k->source.small[i];
 }
 
-/* The type that a merge's weights have, where it is not the original's. */
+/* The type of the weights after a merge, if it differs from the original's; else
+ * NULL. */
 static const enum dtype *merged_type(const struct convert *c)
 {
     const struct checkpoint *k = c->to.from;
@@ -62,7 +65,7 @@ static const enum dtype *merged_type(const struct convert *c)
     return NULL;
 }
 
-/* config.json at *TEXT names the type of the weights: let it be TYPE. */
+/* Sets the type of weights that the config.json at *TEXT names to TYPE. */
 static void name_type(char **text, size_t *n, enum dtype type)
 {
     struct str out = { 0 };
@@ -121,7 +124,8 @@ out:
     return ret;
 }
 
-/* Shards of torch.save get the index that their merged form needs. */
+/* Writes the index for several files of torch.save, which a merge turns into
+ * safetensors files. */
 static int make_index(struct convert *c, struct err *err)
 {
     static const char NAME[] = "model.safetensors.index.json";
@@ -151,7 +155,7 @@ static int copy_all_small(struct convert *c, struct err *err)
 
 /* ---- the journal ---- */
 
-/* One line that names the request: what is read, and what is made of it. */
+/* A line that identifies the request: the source and the output. */
 static char *identity_dup(const struct convert *c)
 {
     const struct checkpoint *k = c->to.from;
@@ -192,9 +196,9 @@ static char *identity_dup(const struct convert *c)
     return str_steal(&s);
 }
 
-/* One line that tells whether the source's files are the very same ones.  Their size
- * and time of change are in the identity; a change that sets the time back makes
- * another inode, or another time of the inode's change. */
+/* A line that identifies the exact state of the source's files.  The identity has sizes
+ * and modification times; a change with the old time restored still changes the inode
+ * or its change time. */
 static char *stamp_dup(const struct convert *c)
 {
     const struct checkpoint *k = c->to.from;
@@ -222,7 +226,7 @@ static int note_tensor(struct convert *c, size_t i, struct err *err)
     return ret;
 }
 
-/* A hexadecimal word of the journal at *s; false when there is none. */
+/* Reads a hexadecimal word of the journal at *s; false when there is none. */
 static bool take_word(const char **s, uint32_t *out)
 {
     char *end;
@@ -238,7 +242,7 @@ static bool take_word(const char **s, uint32_t *out)
     return true;
 }
 
-/* Are the bytes of tensor I in part P those of CRC? */
+/* Do the bytes of tensor I in shard P match CRC? */
 static bool written_before(struct convert *c, size_t i, int p, uint32_t crc, char *buf)
 {
     struct target_file *f = target_file(&c->to, i, p);
@@ -275,7 +279,7 @@ static int discard(void *arg, int part, uint64_t offset, void *buf, size_t n,
     return 0;
 }
 
-/* Has the source still the bytes of tensor I that were copied before? */
+/* Does the source still have the bytes of tensor I that were copied? */
 static bool read_before(struct convert *c, struct cut *cut, size_t i)
 {
     const struct cut_side nowhere = { .nparts = 1, .io = discard };
@@ -287,7 +291,7 @@ static bool read_before(struct convert *c, struct cut *cut, size_t i)
                           crc == c->whole_crc[i]);
 }
 
-/* Does LINE of the journal hold?  Then its tensor is *I. */
+/* Is LINE of the journal valid and true?  Then its tensor is *I. */
 static bool holds(struct convert *c, struct cut *cut, const char *line, char *buf,
                   size_t *i)
 {
@@ -306,8 +310,7 @@ static bool holds(struct convert *c, struct cut *cut, const char *line, char *bu
     return !c->out.touched || read_before(c, cut, *i);
 }
 
-/* Take the earlier run's word where it holds: DONE[i] for each tensor whose bytes are
- * there. */
+/* Sets DONE[i] for each tensor that a valid journal line of an earlier run covers. */
 static int take_up(struct convert *c, struct cut *cut, bool *done, struct err *err)
 {
     char *buf = xmalloc(READ_BACK);
@@ -358,7 +361,7 @@ out:
     return ret;
 }
 
-/* What the family ties and the source stores twice must be equal. */
+/* Tensors that the family ties but the source stores twice must be equal. */
 static int check_tied(const struct convert *c, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
@@ -378,7 +381,7 @@ static int check_tied(const struct convert *c, struct err *err)
     return 0;
 }
 
-/* The CRC-32 of the uncut source file F, whose raw header is given. */
+/* The CRC-32 of the unsharded source's file F, given its raw header. */
 static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
                            size_t n)
 {
@@ -512,8 +515,8 @@ out:
 
 /* ---- the whole ---- */
 
-/* Where neither types nor values were ever changed, a merge must have given the
- * source's files back. */
+/* If neither types nor values were ever changed, a merge must reproduce the original's
+ * files exactly. */
 static int check_merged(struct convert *c, struct err *err)
 {
     for (size_t f = 0; f < c->to.nfiles; f++) {

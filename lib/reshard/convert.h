@@ -1,8 +1,8 @@
-/* convert - writing a checkpoint anew: cut, merged, or cut otherwise, in one pass
+/* convert - splits, merges or reshards a checkpoint in one pass
  *
- * Memory is bounded: a few MiB of buffers, and what is kept of each tensor and part.
- * The output appears whole under its name; an interrupted one is continued by the same
- * call. */
+ * Memory is bounded: a few MiB of buffers, and a few hundred bytes per tensor and
+ * shard.  The output appears complete or not at all; the same call continues an
+ * interrupted one. */
 #ifndef LIB_RESHARD_CONVERT_H
 #define LIB_RESHARD_CONVERT_H
 
@@ -14,10 +14,10 @@
 #include "lib/reshard/checkpoint.h"
 
 struct convert_options {
-    const struct mesh *mesh; /* to cut to; NULL: merge to Hugging Face's form */
-    const enum dtype *dtype; /* real floating tensors become this, or NULL */
-    bool force;              /* replace our own output */
-    bool rank_configs;       /* and a directory for each part (rankconfig.h) */
+    const struct mesh *mesh; /* the target; NULL: merge to Hugging Face's format */
+    const enum dtype *dtype; /* new type of real floating weights, or NULL */
+    bool force;              /* replace an existing output of ours */
+    bool rank_configs;       /* also write a directory per shard (rankconfig.h) */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *arg;
 };
@@ -25,10 +25,10 @@ struct convert_options {
 struct convert_result {
     uint64_t bytes;     /* of weights written */
     uint64_t overflows; /* finite values that became infinite under dtype */
-    uint64_t continued; /* bytes that an interrupted run had written */
+    uint64_t continued; /* bytes already written by an interrupted run */
 };
 
-/* Write CKPT to the directory PATH.  ERR_LOCKED when another run is writing it. */
+/* Writes CKPT to the directory PATH.  ERR_LOCKED when another run is writing it. */
 MUST_CHECK int convert(struct checkpoint *ckpt, const char *path,
                        const struct convert_options *opt, struct convert_result *result,
                        struct err *err);

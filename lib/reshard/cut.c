@@ -1,9 +1,9 @@
-/* cut - copying a tensor from one set of parts to another
+/* cut - copies a tensor between two shardings, in bounded memory
  *
- * The tensor's axes are numbered 0 .. n-1.  One of them, the row axis, is taken BLOCK
- * bytes at a time; the axes before it are the outer ones (one index at a time), those
- * after it the inner ones, whose elements are a row.  What a part stores of a row is a
- * list of byte ranges, the same for all rows. */
+ * Let the tensor's axes be 0 .. n-1.  One of them is the row axis; the copy takes as
+ * many of its rows as fit BLOCK bytes.  Axes before it are outer axes, taken one index
+ * at a time; the axes after it make up a row.  What a part stores of a row is a list of
+ * byte ranges, the same for all rows. */
 #include "lib/reshard/cut.h"
 
 #include <math.h>
@@ -15,31 +15,32 @@
 
 enum { BLOCK = 4 << 20 };
 
-/* A byte range of a row, and where it begins among the part's bytes of that row. */
+/* A byte range of a row (WHOLE: its offset in the tensor's row) and its offset in the
+ * part's row (LOCAL). */
 struct piece {
     uint64_t whole, local, count;
     bool owned;
 };
 
-/* The CRC of bytes that come in any order: what is contiguous is summed as it comes,
- * and each stretch is shifted to its place (a CRC is linear, so the order of the sum
- * does not matter). */
+/* The CRC of bytes that arrive in any order.  Contiguous bytes extend the current
+ * stretch; a finished stretch is shifted to its place and added.  The CRC is linear, so
+ * the order of the additions does not matter. */
 struct sum {
     uint64_t size, next;
     uint32_t stretch, total;
 };
 
-/* One part of one side, for the tensor at hand. */
+/* One part of one side, for the current tensor. */
 struct part {
     struct slice slice;
-    uint64_t row_bytes; /* of a row in this part */
-    uint64_t rows;      /* of the row axis in this part */
+    uint64_t row_bytes; /* bytes of a row in this part */
+    uint64_t rows;      /* size of the row axis in this part */
     uint64_t bytes;
-    uint64_t pad_bytes;  /* of these, at the end */
-    struct piece *piece; /* of a row */
+    uint64_t pad_bytes;  /* of these, padding at the end */
+    struct piece *piece; /* the ranges of a row */
     size_t npieces, cap;
     struct sum sum;
-    uint64_t outer; /* local index of the present outer tuple */
+    uint64_t outer; /* local index of the current outer index tuple */
     bool outer_held, outer_owned;
     bool used;
 };
@@ -56,14 +57,13 @@ struct cut {
     int ndim;
     uint64_t dim[MODEL_MAX_DIMS];
     int row_axis;
-    uint64_t first, rows; /* of axis 0, to be copied */
-    uint64_t group;       /* of cut_tensor */
+    uint64_t first, rows; /* of axis 0, to copy */
+    uint64_t group;       /* see cut_tensor */
     const char *name;
     unsigned char *block, *cast,
-        *stage; /* BLOCK bytes, at least a row; cast: NULL or converted */
+        *stage; /* BLOCK bytes or one row; cast: converted, or NULL */
     uint64_t block_cap, cast_cap, stage_cap;
-    struct runs
-        whole[MODEL_MAX_DIMS]; /* one run over each axis, for parts that hold all */
+    struct runs whole[MODEL_MAX_DIMS]; /* one run per whole axis, for parts with all */
     struct run whole_run[MODEL_MAX_DIMS];
 };
 
@@ -108,7 +108,7 @@ static uint32_t sum_end(const struct sum *s)
     return s->total ^ hash_crc32_join(s->stretch, 0, s->size - s->next);
 }
 
-/* ---- what a part holds ---- */
+/* ---- what a part stores ---- */
 
 static void get_slice(struct slice *out, const struct cut_side *side, int p,
                       const struct cut_tensor *t)
@@ -119,7 +119,7 @@ static void get_slice(struct slice *out, const struct cut_side *side, int p,
         *out = (struct slice){ .held = p == 0, .primary = true };
 }
 
-/* Elements that the part stores along axis K. */
+/* Size of axis K in the part, with padding. */
 static uint64_t stored_size(const struct slice *s, const struct cut_tensor *t, int k)
 {
     return s->cut ? s->runs[k]->count + (k ? 0 : s->pad) : t->shape[k];
@@ -156,15 +156,13 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
         shape[k] = stored_size(&s, t, k);
 }
 
-/* Bytes of N elements counted from the row's start; cut_part_bytes found
- * them to be whole bytes. */
+/* Bytes of N elements of a row; cut_part_bytes checked that they are whole bytes. */
 static uint64_t row_bytes(enum dtype t, uint64_t n)
 {
     return n * (uint64_t)dtype_bits(t) / 8;
 }
 
-/* Append the range to PART's row, joining it to the last one where both are
- * neighbours. */
+/* Appends a range to PART's row, or extends the last range when they are adjacent. */
 static void add_piece(struct part *p, uint64_t whole, uint64_t count, bool owned)
 {
     struct piece *last = p->npieces ? &p->piece[p->npieces - 1] : NULL;
@@ -178,8 +176,8 @@ static void add_piece(struct part *p, uint64_t whole, uint64_t count, bool owned
     p->row_bytes += count;
 }
 
-/* The row's pieces from axis K inwards; BASE is the offset in elements of the axes
- * before. */
+/* Appends the ranges of a row from axis K inwards; BASE is the offset in elements that
+ * the axes before K give. */
 static int add_pieces(const struct cut *c, struct part *p, enum dtype dtype, int k,
                       uint64_t base, bool owned, struct err *err)
 {
@@ -229,8 +227,8 @@ static bool owns_some(const struct cut *c, const struct slice *s)
     return true;
 }
 
-/* Prepare SIDE for the tensor; only parts that matter (READING: that own some of it)
- * are used. */
+/* Prepares SIDE for the tensor.  Selects the parts to use: those that store some of it
+ * and, when READING, are the primary replica of some of it. */
 static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
                    const struct cut_tensor *t, enum dtype dtype, bool flat,
                    bool reading, struct err *err)
@@ -310,7 +308,7 @@ static uint64_t whole_row(const struct cut *c, enum dtype dtype, bool flat)
     return flat ? 1 : row_bytes(dtype, n);
 }
 
-/* The first axis whose rows fit a block, in the wider of the two types. */
+/* The first axis with rows that fit a block, in the wider of the two types. */
 static int choose_row_axis(const struct cut *c, const struct cut_tensor *t)
 {
     int bits = dtype_bits(t->from) > dtype_bits(t->to) ? dtype_bits(t->from)
@@ -338,7 +336,7 @@ static int reserve(unsigned char **buf, uint64_t *cap, uint64_t need, struct err
 
 /* ---- moving a block ---- */
 
-/* Where the outer tuple INDEX lies in part P. */
+/* Finds the outer index tuple INDEX in part P. */
 static void locate_outer(const struct cut *c, struct part *p, const uint64_t *index)
 {
     p->outer = 0;
@@ -360,8 +358,7 @@ static void locate_outer(const struct cut *c, struct part *p, const uint64_t *in
     }
 }
 
-/* Copy between ROWS rows of the block at BLOCK (each WHOLE bytes) and of the part at
- * LOCAL. */
+/* Copies ROWS rows between BLOCK (rows of WHOLE bytes) and LOCAL, the part's bytes. */
 static void move_rows(const struct part *p, unsigned char *block, uint64_t whole,
                       unsigned char *local, uint64_t rows, bool reading, bool owned)
 {
@@ -378,9 +375,10 @@ static void move_rows(const struct part *p, unsigned char *block, uint64_t whole
         }
 }
 
-/* COUNT indices of groups at X, of the rows from WHOLE on of the tensor and from LOCAL
- * on of a part: from the whole's numbers to the part's, or (READING) back.  Groups that
- * are not those of the rows in their order have no numbers in a part. */
+/* Translates COUNT group indices at X between the tensor's numbering and the part's
+ * (READING: from the part's).  They are the rows from WHOLE on of the tensor, from
+ * LOCAL on of the part.  Fails when rows are not in the order of their groups
+ * (act-order), because then a shard cannot renumber them. */
 static int renumber(const struct cut *c, const struct part *p, unsigned char *x,
                     uint64_t whole, uint64_t local, uint64_t count, bool reading,
                     struct err *err)
@@ -404,7 +402,7 @@ static int renumber(const struct cut *c, const struct part *p, unsigned char *x,
     return 0;
 }
 
-/* Move the rows [r0, r0 + n) of the present outer tuple between BLOCK and part I of
+/* Moves the rows [r0, r0 + n) of the current outer index between BLOCK and part I of
  * S. */
 static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
                      uint64_t whole, uint64_t r0, uint64_t n, bool reading,
@@ -449,7 +447,7 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
     return 0;
 }
 
-/* Convert N elements; values that became infinite are counted. */
+/* Converts N elements; counts finite values that became infinite. */
 static void convert(enum dtype to, void *out, enum dtype from, const void *in,
                     uint64_t n, uint64_t *overflows)
 {
@@ -525,7 +523,7 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
     return 0;
 }
 
-/* Read or write the padding at the end of the parts of S. */
+/* Reads or writes the padding at the end of the parts of S. */
 static int move_padding(struct cut *c, struct side *s, bool reading, struct err *err)
 {
     for (int i = 0; i < s->api->nparts; i++) {

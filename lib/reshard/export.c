@@ -1,4 +1,4 @@
-/* export - writing a checkpoint as other engines load it */
+/* export - writes a checkpoint in the format of other frameworks */
 #include "lib/reshard/export.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct export
     struct outdir out;
     struct dcp_item *item; /* [ntensors] */
     struct dcp_item *now;  /* being written */
-    char *path;            /* of the items' file */
+    char *path;            /* of the file of items */
     int fd;
     uint64_t total, done;
 };

@@ -1,13 +1,14 @@
-/* export - writing a checkpoint as other engines load it */
+/* export - writes a checkpoint in the format of other frameworks */
 #ifndef LIB_RESHARD_EXPORT_H
 #define LIB_RESHARD_EXPORT_H
 
 #include "lib/reshard/convert.h"
 
-/* Write the whole tensors of CKPT to the directory PATH as torch.distributed.checkpoint
- * does: one file of items and .metadata.  OPT's mesh is not looked at.  The directory
- * appears whole; a run that was interrupted is begun anew by the same call.  Errors as
- * of convert; ERR_NO where PyTorch has no type like a tensor's. */
+/* Writes the whole tensors of CKPT to the directory PATH in the format of
+ * torch.distributed.checkpoint: one file of tensors and .metadata.  OPT's mesh is
+ * ignored. The directory appears complete; the same call restarts an interrupted run
+ * from the beginning.  Errors as of convert; ERR_NO when PyTorch lacks the type of a
+ * tensor. */
 MUST_CHECK int export_dcp(struct checkpoint *ckpt, const char *path,
                           const struct convert_options *opt,
                           struct convert_result *result, struct err *err);

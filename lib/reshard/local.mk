@@ -8,4 +8,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/export.c %D%/export.h \
     %D%/outline.c %D%/outline.h \
     %D%/rankconfig.c %D%/rankconfig.h \
-    %D%/target.c %D%/target.h
+    %D%/target.c %D%/target.h \
+    %D%/unpack.c %D%/unpack.h

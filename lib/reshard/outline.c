@@ -1,4 +1,4 @@
-/* outline - a model from whatever of it is at hand */
+/* outline - model summary: the tensors of a model, from its config or its files */
 #include "lib/reshard/outline.h"
 
 #include <cjson/cJSON.h>
@@ -12,9 +12,12 @@
 
 enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
-static bool has_weights(const char *dir)
+static int find_weights(bool *found, const char *dir, struct err *err)
 {
-    return checkpoint_is_sharded(dir) || source_has_weights(dir);
+    if (checkpoint_is_sharded(found, dir, err) < 0)
+        return -1;
+    *found = *found || source_has_weights(dir);
+    return 0;
 }
 
 static int open_config(struct outline *o, const char *path,
@@ -42,7 +45,7 @@ static int open_weights(struct outline *o, const char *path,
     return 0;
 }
 
-/* Does the index at PATH name plain files in DIR that are not there? */
+/* Does the index at PATH name files that are missing in DIR? */
 static bool lacks_files(const char *path, const char *dir)
 {
     char *text = NULL;
@@ -65,7 +68,7 @@ static bool lacks_files(const char *path, const char *dir)
             break;
         }
         file = fs_join_dup(dir, name->valuestring);
-        lacks |= !fs_exists(file);
+        lacks |= !fs_may_exist(file);
         free(file);
     }
     cJSON_Delete(index);
@@ -73,16 +76,20 @@ static bool lacks_files(const char *path, const char *dir)
     return lacks;
 }
 
-/* A directory without weights is its config; an index stands for its directory, whose
- * files need not be there: if some are not, for its config. */
+/* Opens the config of a directory without weights.  An index stands for its directory;
+ * if some of its files are missing, only the config is opened. */
 static int open_any(struct outline *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
-    bool dir = fs_is_dir(path), index = !dir && str_ends(path, ".index.json");
+    bool dir, index, weights = false;
     char *where, *config;
     int ret;
 
-    if (dir && has_weights(path))
+    if (fs_find_dir(&dir, path, err) < 0 ||
+        (dir && find_weights(&weights, path, err) < 0))
+        return -1;
+    index = !dir && str_ends(path, ".index.json");
+    if (weights)
         return open_weights(o, path, opt, err);
     if (!dir && !index)
         return str_ends(path, ".safetensors") ? open_weights(o, path, opt, err)
@@ -123,13 +130,13 @@ int outline_open(struct outline *o, const char *path,
     static const struct checkpoint_options none = { 0 };
     struct outline made = { .dtype = DTYPE_F32 };
 
-    if (!fs_exists(path))
-        return checkpoint_missing(path, err);
+    if (checkpoint_find(path, err) < 0)
+        return -1;
     if (open_any(&made, path, opt ? opt : &none, err) < 0) {
         outline_close(&made);
         return -1;
     }
-    made.dtype_known = checkpoint_config_dtype(made.model, &made.dtype) ||
+    made.dtype_known = model_config_dtype(made.model, &made.dtype) ||
                        stored_dtype(made.checkpoint, &made.dtype);
     *o = made;
     return 0;
@@ -154,5 +161,6 @@ bool outline_has(const struct model *m, size_t i)
         return false;
     if (kind.replaced)
         return true;
-    return t->source >= 0 || !t->optional || !m->carry; /* no files: all there may be */
+    return t->source >= 0 || !t->optional || !m->carry; /* without files, assume that
+                                                         * all are present */
 }

@@ -1,8 +1,8 @@
-/* outline - a model from whatever of it is at hand
+/* outline - model summary: the tensors of a model, from its config or its files
  *
- * For programs that count and plan, and need no weights: a Hugging Face directory with
- * or without its weights, a bare config.json of any name, a safetensors index with the
- * config beside it, or a checkpoint that tp-shard made. */
+ * For programs that only count and plan.  PATH is a Hugging Face directory with or
+ * without weights, a config.json of any name, a safetensors index with its config
+ * beside it, or a sharded checkpoint. */
 #ifndef LIB_RESHARD_OUTLINE_H
 #define LIB_RESHARD_OUTLINE_H
 
@@ -11,19 +11,19 @@
 struct outline {
     struct model *model;           /* borrowed from the checkpoint when there is one */
     struct checkpoint *checkpoint; /* NULL when there are no weights */
-    enum dtype dtype;              /* the config's torch_dtype, else that of most
-                                      elements of the weights, else f32 */
+    enum dtype dtype;              /* torch_dtype of the config; else the type of most
+                                    * elements of the weights; else f32 */
     bool dtype_known;              /* false: f32 was assumed */
 };
 
-/* Open PATH.  OPT may be NULL.  Errors as of model_open and checkpoint_open. */
+/* Opens PATH.  OPT may be NULL.  Errors as of model_open and checkpoint_open. */
 MUST_CHECK int outline_open(struct outline *o, const char *path,
                             const struct checkpoint_options *opt, struct err *err);
 void outline_close(struct outline *o);
 
-/* Is tensor I a parameter of M: neither a second name of a tied one, nor a quantised
- * weight's companion, nor an optional one that the files lack?  A weight that is stored
- * in another form counts as itself. */
+/* Is tensor I a parameter of M?  Not counted are the second name of a tied tensor, a
+ * quantised weight's companions (such as scales), and optional tensors that the files
+ * lack. A quantised weight counts once, as the weight. */
 bool outline_has(const struct model *m, size_t i);
 
 #endif

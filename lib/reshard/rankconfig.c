@@ -1,4 +1,5 @@
-/* rankconfig - a directory for each part, in which it opens as a model of its own */
+/* rankconfig - one directory per shard, in which the shard opens as a model of its
+ * own */
 #include "lib/reshard/rankconfig.h"
 
 #include <errno.h>
@@ -48,7 +49,8 @@ int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
     return 0;
 }
 
-/* The directory NAME in O, open; its mode is final.  -1 with *err set. */
+/* Opens or creates the directory NAME in O and sets its final mode.  Returns the
+ * descriptor, or -1 with *err set. */
 static int open_dir(const struct outdir *o, const char *name, const char *path,
                     struct err *err)
 {

@@ -1,4 +1,4 @@
-/* target - the weight files that a conversion makes */
+/* target - the weight files that a conversion writes */
 #define _GNU_SOURCE /* sync_file_range */
 
 #include "lib/reshard/target.h"
@@ -40,7 +40,7 @@ int target_part_bytes(const struct target *to, size_t i, int p, uint64_t *bytes,
     return cut_part_bytes(bytes, held, &to->side, p, &t, t.to, err);
 }
 
-/* Have the disk begin with what F has, without waiting, so that the sync at the end is
+/* Starts writing F's new bytes to disk without waiting, so that the final sync is
  * short. */
 static void start_writing(struct target_file *f, size_t n)
 {
@@ -69,10 +69,10 @@ static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_
     return 0;
 }
 
-/* ---- the files to be made ---- */
+/* ---- creating the files ---- */
 
-/* Which type each tensor gets; only real floating weights that are used change
- * theirs. */
+/* Chooses each tensor's output type.  Only real floating weights of the model are
+ * converted. */
 static void choose_dtypes(struct target *to)
 {
     for (size_t i = 0; i < to->n; i++) {
@@ -85,7 +85,7 @@ static void choose_dtypes(struct target *to)
     }
 }
 
-/* Create (or open again) file F with HEADER in front. */
+/* Creates file F, or reopens it, and writes HEADER at its start. */
 static int make_file(struct target *to, struct target_file *f, const char *name,
                      const struct str *header, uint64_t data, struct err *err)
 {
@@ -100,8 +100,8 @@ static int make_file(struct target *to, struct target_file *f, const char *name,
     return fs_pwrite(f->fd, header->s, header->len, 0, f->path, err);
 }
 
-/* Tensors by the width of their elements, widest first, so that all of a file's data is
- * aligned; within one width in the source's order. */
+/* Returns the tensors sorted by element width, widest first, so that all data in a file
+ * is aligned; ties keep the order of the source. */
 static uint32_t *aligned_order(const struct target *to)
 {
     uint32_t *order = xmalloc(to->n * sizeof(*order));
@@ -187,8 +187,8 @@ static char *metadata_dup(const struct manifest_source *s)
     return found;
 }
 
-/* Where the tensors [first, first + n) of the source file S go, which has its old
- * header unless a type has changed. */
+/* Lays out the tensors [first, first + n) in the merged file S.  The original header is
+ * reused unless a type changed. */
 static int lay_out_source(struct target *to, const struct manifest_source *s,
                           size_t first, const struct safetensors *st,
                           const struct tensor_index *index, struct str *header,
@@ -242,8 +242,8 @@ out:
     return ret;
 }
 
-/* Make file F of the merged form; *first is the first of its tensors and becomes the
- * next file's. */
+/* Creates file F of the merged form; *first is its first tensor, and becomes the first
+ * of the next file. */
 static int make_source(struct target *to, size_t f, size_t *first, struct err *err)
 {
     const struct manifest_source *s = &to->from->manifest.source[f];
@@ -293,7 +293,7 @@ static int make_sources(struct target *to, struct err *err)
     return 0;
 }
 
-/* ---- sums, and the end ---- */
+/* ---- checksums and sync ---- */
 
 struct stretch {
     uint64_t offset, bytes;
@@ -309,7 +309,7 @@ static int compare_stretches(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The CRC-32 of file F from those of its header and tensors. */
+/* Combines the CRC-32 of file F from those of its header and tensors. */
 int target_crc(const struct target *to, size_t f, uint32_t *crc, struct err *err)
 {
     struct stretch *s = xmalloc(to->n * sizeof(*s));

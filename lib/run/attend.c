@@ -9,6 +9,8 @@
 /* Tokens that are added few at a time go to one set of neighbours after the other, so
  * many to each. */
 enum { TURN = 64 };
+/* most_keys is rounded up to a multiple of this, so that many steps have one shape. */
+enum { KEYS_STEP = 256 };
 
 /* Rows of a sequence that lie together in the cache, and in the sequence. */
 struct piece {
@@ -141,23 +143,25 @@ static int check_sharing(const struct attend *a, struct err *err)
     return 0;
 }
 
-/* Columns of what each slot keeps on this rank. */
-static uint64_t *slot_cols(const struct attend *a)
+/* Columns of what each slot keeps on this rank, and of a head in it. */
+static void find_cols(const struct attend *a, uint64_t *cols, uint64_t *width)
 {
-    uint64_t *cols = xcalloc((size_t)a->p->nslots + 1, sizeof(*cols));
-
     for (int i = 0; i < a->p->nslots; i++) {
         int side, v = a->p->slot_value[i];
-        const struct inst *inst = alone(a) ? NULL : reader_of(a->p, v, &side);
+        const struct inst *inst = reader_of(a->p, v, &side);
 
-        cols[i] = a->p->value[v].cols;
-        if (inst) {
+        cols[i] = width[i] = a->p->value[v].cols;
+        if (inst && !alone(a)) {
             struct head_part h = heads_of(a, inst, side);
 
             cols[i] = heads_cols(&h);
         }
+        if (inst)
+            width[i] =
+                side == 2 ? inst->attention.value_cols : inst->attention.head_dim;
+        if (!width[i] || cols[i] % width[i])
+            width[i] = cols[i] + !cols[i];
     }
-    return cols;
 }
 
 /* N rows of COLS floats for *OUT, unless COLS is 0. */
@@ -233,7 +237,8 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     struct attend *a = xcalloc(1, sizeof(*a));
     struct cache_limits own = *limits;
     size_t ring = (size_t)s->ring;
-    uint64_t *cols = NULL;
+    uint64_t *cols = xcalloc((size_t)p->nslots + 1, sizeof(*cols));
+    uint64_t *width = xcalloc((size_t)p->nslots + 1, sizeof(*width));
     int ret = -1;
 
     a->p = p;
@@ -250,14 +255,15 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     a->ring_self = xcalloc(ring + 1, sizeof(*a->ring_self));
     if (check_sharing(a, err) < 0)
         goto out;
-    cols = slot_cols(a);
-    if (cache_open(&a->cache, p, link->ops, link->device, cols, &own, err) < 0 ||
+    find_cols(a, cols, width);
+    if (cache_open(&a->cache, p, link->ops, link->device, cols, width, &own, err) < 0 ||
         open_scratch(a, limits, own.context, err) < 0)
         goto out;
     a->group = xcalloc((size_t)a->cache.ngroups + 1, sizeof(*a->group));
     ret = 0;
 out:
     free(cols);
+    free(width);
     if (ret < 0)
         attend_free(a);
     else
@@ -344,6 +350,7 @@ static void add_set(struct set *set, struct upload *u, const struct range *v, si
         set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
         set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
     }
+    set->most_keys = (set->most_keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
     set->at = upload_add(u, v, n, sizeof(*v));
 }
 
@@ -562,6 +569,22 @@ void attend_ready(struct attend *a, const struct upload *u)
     }
 }
 
+static void set_shape(const struct set *s, struct shape *shape)
+{
+    shape_add(shape, s, sizeof(*s));
+}
+
+void attend_shape(const struct attend *a, struct shape *shape)
+{
+    shape_add(shape, &a->block, sizeof(a->block));
+    shape_add(shape, &a->s->rows, sizeof(a->s->rows));
+    for (int g = 0; g < a->cache.ngroups; g++)
+        set_shape(&a->group[g], shape);
+    set_shape(&a->kept_source, shape);
+    set_shape(&a->self, shape);
+    set_shape(&a->source_self, shape);
+}
+
 static struct ranges ranges_of(const struct attend *a, const struct set *s)
 {
     return (struct ranges){ .v = s->v,
@@ -588,7 +611,7 @@ static struct sequence *shared_as(const struct attend *a, int v)
 /* Gathered rows of S, of COLS columns, at X. */
 static struct buffer gathered_of(const struct sequence *s, void *x, uint64_t cols)
 {
-    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32 };
+    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32, 0 };
 }
 
 /* The same of the text. */
@@ -606,7 +629,8 @@ static struct buffer pool_of(const struct attend *a, const struct inst *inst, in
     return (struct buffer){ .data = a->cache.memory[slot],
                             .most = a->cache.group[a->cache.group_of[slot]].rows,
                             .cols = a->cache.cols[slot],
-                            .dtype = DTYPE_F32 };
+                            .dtype = a->cache.dtype,
+                            .width = a->cache.width[slot] };
 }
 
 int attend_keep(struct attend *a, struct call *call, struct err *err)
@@ -619,6 +643,8 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
     if (group < 0)
         return 0;
     call->y.data = a->cache.memory[slot];
+    call->y.dtype = a->cache.dtype;
+    call->y.width = a->cache.width[slot];
     call->range =
         ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
     if (alone(a))
@@ -773,6 +799,7 @@ static int attend_around(struct attend *a, struct call *call, const struct inst 
             return -1;
         call->x[1].data = a->k;
         call->x[2].data = a->v;
+        call->x[1].dtype = call->x[2].dtype = DTYPE_F32;
         k = a->k;
         v = a->v;
     }

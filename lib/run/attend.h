@@ -8,6 +8,7 @@
 #define LIB_RUN_ATTEND_H
 
 #include "lib/run/cache.h"
+#include "lib/run/replays.h"
 #include "lib/run/sequence.h"
 
 struct attend;
@@ -34,6 +35,9 @@ uint64_t attend_scratch_bytes(const struct attend *a);
 MUST_CHECK int attend_begin(struct attend *a, const struct attend_segment *segment,
                             size_t n, struct upload *u, struct err *err);
 void attend_ready(struct attend *a, const struct upload *u);
+/* Adds to *shape everything that the launches of this module depend on in the current
+ * step, which no other rank shares. */
+void attend_shape(const struct attend *a, struct shape *shape);
 /* SEQUENCE has ended. */
 void attend_forget(struct attend *a, size_t sequence);
 /* Run CALL, of an OP_KEEP or OP_ATTENTION, whose buffers are filled but for those of

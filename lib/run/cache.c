@@ -6,6 +6,10 @@
 
 #include "lib/base/mem.h"
 
+/* Tables are uploaded with room for a multiple of this many blocks, so that consecutive
+ * steps have one memory layout. */
+enum { TABLE_STEP = 16 };
+
 /* ---- groups ---- */
 
 /* The slot that side SIDE of INST is kept in, or -1. */
@@ -129,7 +133,8 @@ static void size_group(struct cache *c, struct cache_group *g,
 
 int cache_open(struct cache *c, const struct program *program,
                const struct backend *ops, struct device *device, const uint64_t *cols,
-               const struct cache_limits *limits, struct err *err)
+               const uint64_t *width, const struct cache_limits *limits,
+               struct err *err)
 {
     *c = (struct cache){
         .program = program, .ops = ops, .device = device, .sequences = limits->sequences
@@ -137,7 +142,13 @@ int cache_open(struct cache *c, const struct program *program,
     c->group_of = xcalloc((size_t)program->nslots + 1, sizeof(*c->group_of));
     c->cols = xcalloc((size_t)program->nslots + 1, sizeof(*c->cols));
     c->memory = xcalloc((size_t)program->nslots + 1, sizeof(*c->memory));
+    c->width = xcalloc((size_t)program->nslots + 1, sizeof(*c->width));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
+    memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
+    c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
+    if (c->dtype != DTYPE_F32 && !ops->host_memory)
+        return err_set(err, ERR_NO, "the cache of backend %s is f32 alone: --kv-dtype",
+                       ops->name);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);
@@ -146,8 +157,9 @@ int cache_open(struct cache *c, const struct program *program,
 
         if (c->group_of[i] < 0)
             continue;
-        if (!mem_mul(&bytes, c->group[c->group_of[i]].rows, cols[i]) ||
-            !mem_mul(&bytes, bytes, sizeof(float)))
+        if (!mem_mul(&bytes, cols[i], 2 * sizeof(float)) ||
+            !mem_mul(&bytes, c->group[c->group_of[i]].rows,
+                     layout_cached_bytes(c->dtype, cols[i], width[i])))
             return err_set(err, ERR_SYSTEM, "the cache overflows");
         c->memory[i] = ops->alloc(device, bytes, "the cache", err);
         if (!c->memory[i])
@@ -170,6 +182,7 @@ void cache_close(struct cache *c)
     free(c->group);
     free(c->group_of);
     free(c->cols);
+    free(c->width);
     free(c->memory);
     *c = (struct cache){ 0 };
 }
@@ -245,6 +258,9 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
 {
     struct cache_table *t = &c->group[group].table[sequence];
+    size_t room = (t->n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
 
-    t->at = upload_add(u, t->block, t->n, sizeof(*t->block));
+    t->at = upload_add(u, NULL, room, sizeof(*t->block));
+    if (t->n)
+        memcpy(upload_host(u, t->at), t->block, t->n * sizeof(*t->block));
 }

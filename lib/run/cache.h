@@ -37,9 +37,11 @@ struct cache {
     size_t sequences;
     struct cache_group *group;
     int ngroups;
-    int *group_of;  /* [nslots]; -1: never read */
-    uint64_t *cols; /* [nslots]: of a row on this rank */
-    float **memory; /* [nslots]: device, [rows][cols] */
+    int *group_of;   /* [nslots]; -1: never read */
+    uint64_t *cols;  /* [nslots]: of a row on this rank */
+    uint64_t *width; /* [nslots]: columns of a head, which share a scale */
+    enum dtype dtype;
+    void **memory; /* [nslots]: device, [rows], see layout_cached_bytes */
     uint64_t bytes;
 };
 
@@ -48,18 +50,20 @@ struct cache_limits {
     size_t context;        /* rows of a sequence */
     size_t rows; /* of all together, in whole blocks; 0: of all at their most */
     size_t sequences;
-    bool windows; /* rows that no token sees any more may be given back */
+    enum dtype dtype; /* of what is kept: f32, bf16 or i8; 0: f32 */
+    bool windows;     /* rows that no token sees any more may be given back */
 };
 
 /* Blocks for SEQUENCES of CONTEXT rows, no more than there are in ROWS unless that is
  * 0.
  */
 size_t cache_blocks(size_t context, size_t sequences, size_t rows);
-/* COLS[slot] are the columns of a row that this rank keeps. */
+/* COLS[slot] are the columns of a row that this rank keeps, in heads of WIDTH[slot].
+ * ERR_NO: the device's kernels know no cache of that type. */
 MUST_CHECK int cache_open(struct cache *c, const struct program *program,
                           const struct backend *ops, struct device *device,
-                          const uint64_t *cols, const struct cache_limits *limits,
-                          struct err *err);
+                          const uint64_t *cols, const uint64_t *width,
+                          const struct cache_limits *limits, struct err *err);
 void cache_close(struct cache *c);
 
 /* The group of what side SIDE (1: keys, 2: values) of attention INST reads, or -1. */

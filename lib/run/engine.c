@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
 #include "lib/run/exchange.h"
+#include "lib/run/replays.h"
 #include "lib/run/upload.h"
 
 struct engine {
@@ -15,32 +16,36 @@ struct engine {
     struct device *device;
     const struct matrix *weight;
     struct comm *comm;    /* the tensor group */
-    struct comm *pipe;    /* this rank's part of all stages */
-    struct comm *experts; /* those that share them out, more than one; or NULL */
+    struct comm *pipe;    /* the same rank of all stages */
+    struct comm *experts; /* expert-parallel ranks, if more than one; or NULL */
     struct engine_limits limits;
+    bool narrow; /* no product has weights of more than sixteen bits */
     char *arena; /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
-    struct sequence sequence, source; /* of the text, and of what it follows */
+    struct sequence sequence, source; /* sharing of the tokens, and of the encoder's
+                                       * tokens */
     struct attend *attend;
     struct exchange exchange;
     struct upload upload;
-    /* the present step */
+    /* the current step */
     struct step_view view;
     size_t rows[ROWS_KINDS]; /* not of ROWS_SENT and ROWS_CHOSEN */
-    size_t
-        *chosen;   /* [nmixtures]: rows that have come, where ranks share out experts */
-    struct whole { /* [noutputs]: rows of all tokens, where they are shared */
+    size_t *chosen;          /* [nmixtures]: rows received, with expert parallelism */
+    struct whole { /* [noutputs]: rows of all tokens, with sequence parallelism */
         float *x;
         uint64_t bytes;
     } * whole;
-    float *gradient;                  /* device: of all weights */
-    size_t *gradient_at;              /* [nweights] */
-    float scale;                      /* of the loss */
-    uint64_t seed;                    /* of dropout */
+    float *gradient;     /* device: gradients of all weights */
+    size_t *gradient_at; /* [nweights] */
+    float scale;         /* factor of the loss */
+    uint64_t seed;       /* of dropout */
+    struct replays replays;
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
+    int (*settle)(void *arg, struct err *err); /* or NULL */
+    void *settle_arg;
 };
 
 /* ---- opening ---- */
@@ -65,6 +70,24 @@ static int open_arena(struct engine *e, struct err *err)
     return e->arena ? 0 : -1;
 }
 
+/* Do all linear layers have weights of at most 16 bits? */
+static bool is_narrow(const struct program *p, const struct matrix *weight)
+{
+    bool some = false;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+
+        if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
+            inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
+            continue;
+        if (dtype_bits(weight[inst->weight].dtype) > 16)
+            return false;
+        some = true;
+    }
+    return some;
+}
+
 int engine_open(struct engine **out, const struct program *program,
                 const struct backend *ops, struct device *device,
                 const struct matrix *weight, const struct engine_groups *groups,
@@ -75,12 +98,14 @@ int engine_open(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
+                                  .dtype = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
     e->ops = ops;
     e->device = device;
     e->weight = weight;
+    e->narrow = is_narrow(program, weight);
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
     e->experts = groups->expert && groups->expert->size > 1 ? groups->expert : NULL;
@@ -93,6 +118,7 @@ int engine_open(struct engine **out, const struct program *program,
     link_init(&e->link, ops, device);
     e->link.wires = groups->wires;
     upload_init(&e->upload, ops, device);
+    replays_init(&e->replays, ops, device);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
@@ -111,6 +137,7 @@ void engine_free(struct engine *e)
         return;
     for (int i = 0; i < e->p->noutputs; i++)
         free(e->whole[i].x);
+    replays_clear(&e->replays);
     attend_free(e->attend);
     exchange_close(&e->exchange);
     sequence_clear(&e->sequence);
@@ -167,7 +194,7 @@ void engine_forget(struct engine *e, size_t sequence)
 
 /* ---- values ---- */
 
-/* Rows of value V in this step; those of experts at most, but for those that have come
+/* Rows of value V in this step.  For experts this is an upper bound, unless they came
  * from other ranks. */
 static size_t rows_of(const struct engine *e, int v)
 {
@@ -196,7 +223,7 @@ static size_t bytes_of(const struct engine *e, int v)
     return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
 }
 
-/* The experts' rows before each expert's, and how many they are. */
+/* The prefix sums of the rows per expert, and the number of experts. */
 static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n)
 {
     const struct mixture *m = &e->p->mixture[mixture];
@@ -271,9 +298,11 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
 
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
-    struct call call = {
-        .program = e->p, .inst = inst, .y = value(e, inst->dst), .step = &e->view
-    };
+    struct call call = { .program = e->p,
+                         .inst = inst,
+                         .y = value(e, inst->dst),
+                         .step = &e->view,
+                         .narrow = e->narrow };
 
     if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
         return all_reduce(e, inst, err);
@@ -301,7 +330,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
 
 /* ---- steps ---- */
 
-/* What comes over the border before this stage. */
+/* Receives the activations of the previous stage. */
 static int import(struct engine *e, struct err *err)
 {
     const struct program *p = e->p;
@@ -324,8 +353,8 @@ static int export(struct engine *e, struct err *err)
     return 0;
 }
 
-/* How the ranks of the sequence group share out the rows of output I, which is made
- * here; NULL where they do not. */
+/* How the sequence group shares the rows of output I, which this stage computes; NULL:
+ * not shared. */
 static struct sequence *shared_as(struct engine *e, int i)
 {
     const struct program_output *o = &e->p->output[i];
@@ -337,7 +366,7 @@ static struct sequence *shared_as(struct engine *e, int i)
     return o->stage == e->p->coord[MESH_PP] && s && !s->shared ? s : NULL;
 }
 
-/* The rows of all tokens, on the group's first rank. */
+/* Collects the rows of all tokens on the group's first rank. */
 static int collect(struct engine *e, struct err *err)
 {
     for (int i = 0; i < e->p->noutputs; i++) {
@@ -377,7 +406,7 @@ static int part_of(const struct engine *e, int inst)
     return model_part(e->p->model, v->section, v->layer);
 }
 
-/* Instruction INST comes next. */
+/* Calls SEE if instruction INST begins a part of the model. */
 static void tell_part(const struct engine *e, int inst)
 {
     if (!e->see)
@@ -413,16 +442,16 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
     return 0;
 }
 
-/* ---- what the kernels of a step read ---- */
+/* ---- a step's inputs to kernels ---- */
 
-/* Offsets in the upload. */
+/* Offsets in the upload buffer. */
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
     size_t length, output, first, draw, scale, token, seed;
 };
 
-/* The row of this rank that row ROW of segment S is, whose own rows begin at OWN; -1
- * where it is another's. */
+/* Converts row ROW of segment S to a row of this rank; the segment begins at row OWN
+ * here.  -1: it is on another rank. */
 static int32_t own_row(const struct engine *e, size_t own, size_t row)
 {
     const struct sequence *s = &e->sequence;
@@ -461,7 +490,8 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
 }
 
-/* This rank's rows of segment S, which begin at ROW; its wanted ones at OUTPUT. */
+/* Fills in this rank's rows of segment S from row ROW on, and its outputs from OUTPUT
+ * on. */
 static void fill_segment(struct engine *e, const struct offsets *o,
                          const struct segment *s, size_t row, size_t output)
 {
@@ -495,8 +525,8 @@ static void fill_segment(struct engine *e, const struct offsets *o,
     }
 }
 
-/* Of its source the rows of this rank, which begin at ROW: the ids and where they are.
- */
+/* Fills in this rank's rows of the segment's source from row ROW on: token ids and
+ * positions. */
 static void fill_source(const struct engine *e, const struct segment *s, size_t row,
                         int32_t *ids, int32_t *at)
 {
@@ -581,14 +611,21 @@ out:
     return ret;
 }
 
-/* Is INST run, where its result has no rows, for the rows that others have? */
+/* Must INST run even when its result has no rows, because other ranks may have some? */
 static bool is_shared_out(const struct engine *e, const struct inst *inst)
 {
     return e->experts && (inst->op == OP_EXPERT_COUNT ||
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
-/* Instructions FIRST to END. */
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg)
+{
+    e->settle = settle;
+    e->settle_arg = arg;
+}
+
+/* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
     for (int i = first; i < end; i++) {
@@ -600,14 +637,78 @@ static int run_some(struct engine *e, int first, int end, struct err *err)
     return 0;
 }
 
+/* ---- recorded steps ---- */
+
+/* Does each segment have a single token, and does nothing in the step wait for the host
+ * or for other ranks? */
+static bool is_recordable(const struct engine *e, const struct segment *s, size_t n)
+{
+    bool single = n > 0 && !e->see && e->ops->record && !e->experts &&
+                  e->comm->size == 1 && e->sequence.comm->size == 1 &&
+                  e->p->nforward == e->p->ninsts;
+
+    for (size_t i = 0; i < n && single; i++)
+        single = s[i].n == 1 && !s[i].nsource;
+    return single;
+}
+
+/* Everything that the kernel launches of the step depend on. */
+static void shape_of(const struct engine *e, struct shape *shape)
+{
+    shape_begin(shape);
+    shape_add(shape, e->rows, sizeof(e->rows));
+    shape_add(shape, &e->view, sizeof(e->view));
+    attend_shape(e->attend, shape);
+}
+
+/* Runs the whole program.  A shape is recorded when it is seen the second time and
+ * replayed from then on. */
+static int run_alike(struct engine *e, struct err *err)
+{
+    struct replays *r = &e->replays;
+    int done;
+
+    shape_of(e, replays_shape(r));
+    done = replays_run(r, err);
+    if (done)
+        return done < 0 ? -1 : 0;
+    if (!replays_seen(r))
+        return run_some(e, 0, e->p->nforward, err);
+    done = e->ops->record(e->device, err);
+    if (done < 0)
+        return -1;
+    if (done) {
+        struct recording *made;
+        int ret = run_some(e, 0, e->p->nforward, err);
+
+        if (e->ops->recorded(e->device, &made, ret < 0 ? NULL : err) < 0)
+            ret = -1;
+        if (ret < 0 || !made)
+            e->ops->forget(e->device, made);
+        else
+            replays_add(r, made);
+        if (ret < 0)
+            return -1;
+        done = replays_run(r, err);
+        if (done)
+            return done < 0 ? -1 : 0;
+    }
+    return run_some(e, 0, e->p->nforward, err);
+}
+
 int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                    struct err *err)
 {
     if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
-        import(e, err) < 0 || run_some(e, 0, e->p->nforward, err) < 0)
+        import(e, err) < 0)
+        return -1;
+    if ((is_recordable(e, segment, n) ? run_alike(e, err)
+                                      : run_some(e, 0, e->p->nforward, err)) < 0)
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);
+    if (e->settle && e->settle(e->settle_arg, err) < 0)
+        return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 

@@ -1,12 +1,12 @@
 /* engine - runs a program on one rank
  *
- * An engine holds a program's cache and one arena for all values, in the memory of a
- * device; it knows addresses and runs kernels, but neither reads nor writes a value.  A
- * step runs the program on segments: some tokens of each of some sequences, a prompt or
- * a chunk of it, or one new token.  All ranks of a tensor group take the same steps,
- * and all stages of a pipeline the same, one after the other: a step receives what its
- * stage imports, and sends what it exports, so that a stage works on a step while the
- * next one works on the step before. */
+ * An engine has the program's KV cache and one arena for all activations, in device
+ * memory.  It handles addresses and runs kernels, but never reads or writes a value.  A
+ * step runs the program on segments; a segment is some tokens of one sequence: a
+ * prompt, a chunk of it, or one new token.  All ranks of a tensor group run the same
+ * steps.  The stages of a pipeline run the same steps one after another: a step
+ * receives the activations of the previous stage and sends its own to the next, so
+ * while one stage runs a step the next stage runs the step before. */
 #ifndef LIB_RUN_ENGINE_H
 #define LIB_RUN_ENGINE_H
 
@@ -20,92 +20,102 @@
 #include "lib/program/program.h"
 #include "lib/run/wires.h"
 
+/* Capacities of an engine. */
 struct engine_limits {
-    size_t tokens;    /* of one step */
-    size_t running;   /* besides, of texts that are being made: one of each */
-    size_t wanted;    /* rows of one step that reach the outputs */
-    size_t segments;  /* of one step; 0 is 1 */
-    size_t context;   /* tokens of a sequence, for the cache */
-    size_t source;    /* tokens of a source, for programs that read one, and */
-    size_t sources;   /* of all sources of a step; 0: of one */
-    size_t cache;     /* tokens that the cache has blocks for; 0: all sequences' */
-    size_t sequences; /* that are kept at a time; 0 is 1 */
+    size_t tokens;    /* prompt tokens of a step */
+    size_t running;   /* in addition, sequences in generation, with one token each per
+                       * step */
+    size_t wanted;    /* output rows of a step (logits_to_keep) */
+    size_t segments;  /* of a step; 0: 1 */
+    size_t context;   /* tokens of a sequence in the KV cache */
+    size_t source;    /* tokens of an encoder's input (source), if the program has an
+                       * encoder */
+    size_t sources;   /* source tokens of a step over all segments; 0: one source */
+    size_t cache;     /* tokens in all blocks of the KV cache; 0: enough for all
+                       * sequences */
+    size_t sequences; /* sequences in the KV cache at a time; 0: 1 */
+    enum dtype kept;  /* type of the KV cache: f32, bf16 or i8; 0: f32 */
 };
 
 struct engine;
 
-/* Who an engine works with. */
+/* The communicators of an engine. */
 struct engine_groups {
-    struct comm *tensor;   /* the ranks that share each layer */
-    struct comm *sequence; /* those that share the tokens (sequence.h) */
-    struct comm *expert;   /* those that share out the experts; NULL: nobody does */
-    struct comm *pipe; /* those that have this rank's part of the stages, in order */
-    int across;        /* ranks of the sequence group that exchange heads */
-    const struct wires *wires; /* their devices; or NULL */
+    struct comm *tensor;   /* the ranks of tensor parallelism */
+    struct comm *sequence; /* the ranks that share a sequence's tokens (sequence.h) */
+    struct comm *expert;   /* the ranks of expert parallelism; NULL: none */
+    struct comm *pipe;     /* the same rank of every pipeline stage, in order */
+    int across;            /* ranks of the sequence group that exchange heads (the
+                            * all-to-all of Ulysses) */
+    const struct wires *wires; /* communicators between devices; or NULL */
 };
 
-/* WEIGHT[i] is program weight i, in the memory of DEVICE, which OPS has opened; all
- * must outlive the engine, as must PROGRAM and the groups. */
+/* WEIGHT[i] is program weight i, in the memory of DEVICE, which OPS opened.  All
+ * arguments must outlive the engine. */
 MUST_CHECK int engine_open(struct engine **out, const struct program *program,
                            const struct backend *ops, struct device *device,
                            const struct matrix *weight,
                            const struct engine_groups *groups,
                            const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
-/* The gradients of the weights are added to f32 numbers at GRADIENT[i], in the memory
- * of the device, in the weights' order one after the other, for a program with a
- * reverse; the loss is multiplied by SCALE. */
+/* For a program with a backward pass.  Steps add the gradients of the weights to
+ * GRADIENT, f32 in device memory: all weights' gradients in order, without gaps.  The
+ * loss is multiplied by SCALE. */
 void engine_differentiate(struct engine *e, float *gradient, float scale);
-/* What a program drops at random depends on SEED, on the place in the model and on the
- * token's number. */
+/* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
+ * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);
 
-/* The part of a step that is of one sequence. */
+/* The part of a step that belongs to one sequence. */
 struct segment {
     const int32_t *ids;         /* [n] */
     const int32_t *token_types; /* [n], or NULL: all 0 */
-    const int32_t *targets; /* [n]: the token that follows each, for "nll"; or NULL */
+    const int32_t *targets;     /* [n]: labels (next tokens) for "nll"; or NULL */
     size_t n;
-    const int32_t *source; /* [nsource], in the first step of a sequence of a program
-                              that reads one; else NULL */
+    const int32_t *source; /* [nsource]: the encoder's input, in the first step of a
+                            * sequence of an encoder-decoder; else NULL */
     size_t nsource;
-    size_t start;          /* position of the first; 0 begins a new sequence */
-    uint64_t token;        /* number of the first in all of a training, for dropout */
-    size_t length;         /* tokens of the sequence that are known, where rotary angles
-                              depend on it; 0: up to the last of these */
-    size_t sequence;       /* whose cache, below limits.sequences */
-    const int32_t *wanted; /* [nwanted] rows of this segment that reach the outputs of a
-                              program built with .wanted */
+    size_t start;    /* position of the first token; 0 begins a new sequence */
+    uint64_t token;  /* index of the first token in the training run, for dropout */
+    size_t length;   /* known length of the sequence, for rotary angles that
+                      * depend on it; 0: it ends with this segment */
+    size_t sequence; /* index of its KV cache, below limits.sequences */
+    const int32_t *wanted; /* [nwanted]: rows of this segment that reach the outputs,
+                            * for a program built with .wanted */
     size_t nwanted;
     const struct draw
-        *draw; /* [nwanted]: how each is drawn, for TAIL_SAMPLE; or NULL */
+        *draw; /* [nwanted]: sampling parameters, for TAIL_SAMPLE; or NULL */
 };
 
-/* Run a step of the N segments at SEGMENT, each of another sequence; where ranks share
- * sequences N is at most 1.  Ranks that share out experts take as many steps as each
- * other, those who have nothing to do with N 0.  The outputs stay valid until the next
- * step. */
+/* Runs a step of N segments of different sequences; N is at most 1 with sequence
+ * parallelism.  Expert-parallel ranks all run the same number of steps; those without
+ * work pass N = 0.  Outputs stay valid until the next step. */
 MUST_CHECK int engine_step(struct engine *e, const struct segment *segment, size_t n,
                            struct err *err);
-/* The same, without the reverse; and the reverse of the last step run so. */
+/* engine_forward runs a step without the backward pass; engine_reverse runs the
+ * backward pass of the last such step. */
 MUST_CHECK int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                               struct err *err);
 MUST_CHECK int engine_reverse(struct engine *e, struct err *err);
-/* SEQUENCE has ended, and its part of the cache is free. */
+/* Ends SEQUENCE and frees its blocks of the KV cache. */
 void engine_forget(struct engine *e, size_t sequence);
-/* Call SEE before the first instruction of each part of the model (model_part), and
- * with -1 after the last of a step, from now on. */
+/* From now on, call SEE before the first instruction of each part of the model
+ * (model_part), and with -1 after the last instruction of a step. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
-/* Output I of the program, which this stage makes: *out has *rows rows of its value's
- * whole_cols, until the next call.  The first rank of a sequence group has the rows of
- * all tokens, the others their own. */
+/* Calls SETTLE at the end of each step; if it fails, the step fails. */
+void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
+                   void *arg);
+/* Output I of the program; this stage must compute it.  *out has *rows rows of the
+ * value's whole_cols, valid until the next call.  With sequence parallelism the group's
+ * first rank gets the rows of all tokens, the others their own. */
 MUST_CHECK int engine_output(struct engine *e, int i, const float **out, size_t *rows,
                              struct err *err);
 
-/* Bytes of the cache, and of the arena with what is exchanged for attention. */
+/* Bytes of the KV cache; of the arena including buffers of attention's
+ * communication. */
 uint64_t engine_cache_bytes(const struct engine *e);
 uint64_t engine_arena_bytes(const struct engine *e);
-/* Bytes this rank has sent to others of its sequence group for attention. */
+/* Bytes that this rank has sent within its sequence group for attention. */
 uint64_t engine_moved_bytes(const struct engine *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* exchange - how rows reach the ranks of their experts, and come back */
+/* exchange - all-to-all of rows between the ranks of an expert-parallel group */
 #include "lib/run/exchange.h"
 
 #include <stdlib.h>
@@ -63,7 +63,8 @@ uint64_t exchange_bytes(const struct exchange *x)
     return x->cap[BY_RANK] + x->cap[FOR_DEVICE];
 }
 
-/* Where the host may write BYTES for the device's Y. */
+/* A host buffer for BYTES that will be copied to the device's Y (Y itself if the
+ * device's memory is host memory). */
 static void *open_in(struct exchange *x, void *y, size_t bytes, struct err *err)
 {
     if (x->link->ops->host_memory)
@@ -77,7 +78,7 @@ static int close_in(struct exchange *x, void *y, const void *host, size_t bytes,
     return host == y ? 0 : x->link->ops->copy_in(x->link->device, y, host, bytes, err);
 }
 
-/* N numbers of the device at FROM to the host. */
+/* Copies N numbers at FROM in device memory to the host. */
 static int read_numbers(struct exchange *x, int32_t *to, const void *from, size_t n,
                         struct err *err)
 {
@@ -89,8 +90,8 @@ static int read_numbers(struct exchange *x, int32_t *to, const void *from, size_
     return 0;
 }
 
-/* Y = the rows before each own expert's, of all ranks, and their number; then, of each
- * rank, those for each expert. */
+/* Y = prefix sums of the rows per own expert over all ranks, their total, then for each
+ * rank the rows for each own expert. */
 static int exchange_counts(struct exchange *x, const struct mixture *m, void *y,
                            const void *from, size_t *chosen, struct err *err)
 {
@@ -131,8 +132,8 @@ out:
     return ret;
 }
 
-/* Rows of BYTES as they come, by rank and expert, to where they belong: by expert and
- * rank; or back. */
+/* Moves received rows of BYTES each from (rank, expert) order to (expert, rank) order,
+ * or BACK. */
 static void sort_rows(const struct exchange *x, const struct mixture *m, char *by_rank,
                       char *by_expert, size_t bytes, bool back)
 {
@@ -155,15 +156,16 @@ static void sort_rows(const struct exchange *x, const struct mixture *m, char *b
     }
 }
 
-/* The same from device to device: the rows for each expert of each rank are a message,
- * which goes from where they are to where they belong. */
+/* The same with messages between devices: one message for the rows of each pair of rank
+ * and expert, directly to their final place. */
 static int exchange_on_devices(struct exchange *x, const struct mixture *m, bool back,
                                char *y, const char *from, size_t bytes, struct err *err)
 {
     const struct device_exchange *ops = x->link->wires->ops;
     struct device_group *group = wires_of(x->link->wires, x->comm);
     const int32_t *table = x->came + m->count + 1;
-    const char *given = back ? y : from; /* by expert, of all: what this rank gave */
+    const char *given = back ? y : from; /* by expert, over all ranks: the rows that
+                                          * this rank sent out */
     size_t at = 0;
     int ret = 0;
 
@@ -190,7 +192,7 @@ static int exchange_on_devices(struct exchange *x, const struct mixture *m, bool
     return ret < 0 ? -1 : ops->end(group, err);
 }
 
-/* Rows of COLS to their experts, or back. */
+/* Sends rows of COLS to their experts, or BACK. */
 static int exchange_rows(struct exchange *x, const struct mixture *m, bool back,
                          void *y, const void *from, uint64_t cols, struct err *err)
 {

@@ -1,4 +1,4 @@
-/* launch - the ranks as processes of this machine */
+/* launch - starts the ranks as processes on this machine */
 #define _GNU_SOURCE
 #include "lib/run/launch.h"
 
@@ -18,18 +18,19 @@
 
 #include "lib/base/mem.h"
 
-enum { GRACE_MS = 1500 }; /* between asking a rank to end and making it */
+enum { GRACE_MS = 1500 }; /* between SIGTERM and SIGKILL */
 
 struct group {
     pid_t *pid; /* [n]; 0 when it has ended */
     int n, alive;
     int report[2]; /* pipe: a failing rank writes its struct err */
     struct shm *shm;
-    bool pipe_closed; /* a rank died because nobody reads its output any more */
-    int timeout_s;    /* of a stopped rank; 0: none */
-    int *stopped_s;   /* [n] seconds that a rank is seen to be stopped; -1: it is not */
-    volatile int *stop; /* where a signal is written that only asks; NULL: it ends */
-    long asked_ms;      /* when it came */
+    bool pipe_closed;   /* a rank got SIGPIPE: the reader of its output is gone */
+    int timeout_s;      /* limit for a stopped rank; 0: none */
+    int *stopped_s;     /* [n] seconds a rank has been seen stopped; -1: it runs */
+    volatile int *stop; /* a signal that only requests the end is stored here; NULL:
+                         * signals end the run */
+    long asked_ms;      /* when it arrived */
 };
 
 /* ---- the rank's side ---- */
@@ -42,7 +43,7 @@ static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t 
     struct comm *comm;
     int ret;
 
-    /* what is to be said of them the parent says */
+    /* the parent handles and reports these signals */
     for (size_t i = 0; i < sizeof(watched) / sizeof(*watched); i++)
         signal(watched[i], g->stop && watched[i] != SIGHUP ? SIG_IGN : SIG_DFL);
     if (g->stop)
@@ -91,7 +92,7 @@ static void signal_all(const struct group *g, int sig)
             kill(g->pid[r], sig);
 }
 
-/* Has rank R ended, with *STATUS?  That it is stopped or goes on is noted. */
+/* Has rank R ended, with *STATUS?  Also records whether it is stopped. */
 static bool has_ended(struct group *g, int r, int *status)
 {
     while (g->pid[r] &&
@@ -103,8 +104,8 @@ static bool has_ended(struct group *g, int r, int *status)
     return false;
 }
 
-/* Another second has passed.  Seconds are counted here, not read from a clock: when all
- * of the job is stopped, as by Ctrl-Z, none pass. */
+/* Called once a second.  Counts seconds instead of reading a clock: while the whole job
+ * is stopped, as by Ctrl-Z, none pass. */
 static int count_stopped(struct group *g, struct err *err)
 {
     for (int r = 0; r < g->n; r++)
@@ -116,8 +117,7 @@ static int count_stopped(struct group *g, struct err *err)
     return 0;
 }
 
-/* Reap who has ended.  The first failure without a report of its own is told in
- * *err. */
+/* Reaps ended ranks.  *err is set for the first failure without a report. */
 static void reap(struct group *g, bool *failed, struct err *err)
 {
     for (int r = 0; r < g->n; r++) {
@@ -141,7 +141,7 @@ static void reap(struct group *g, bool *failed, struct err *err)
     }
 }
 
-/* Take the first report, if there is one: it tells more than a status. */
+/* Reads the first report, if any; it says more than an exit status. */
 static bool read_report(struct group *g, struct err *err)
 {
     struct err told;
@@ -161,7 +161,7 @@ static long now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* End what is left: ask, wait a little, then kill. */
+/* Ends the remaining ranks: SIGTERM, a grace period, SIGKILL. */
 static void stop(struct group *g, int fd)
 {
     long end = now_ms() + GRACE_MS;
@@ -184,7 +184,7 @@ static void stop(struct group *g, int fd)
             waitpid(g->pid[r], NULL, 0);
 }
 
-/* Is SIG only a request to end, or the same one once more? */
+/* Is SIG a request to end, or a repetition of that request? */
 static bool is_asked(struct group *g, int sig)
 {
     if (!g->stop || sig == SIGHUP)

@@ -1,32 +1,33 @@
-/* launch - the ranks as processes of this machine
+/* launch - starts the ranks as processes on this machine
  *
- * The caller's process forks the ranks and watches them.  A rank that fails ends all:
- * the others are stopped, and launch_ranks tells why in one line.  So does one that is
- * stopped (SIGSTOP) and does not go on in time.  The ranks die with their parent. */
+ * The caller's process forks the ranks and watches them.  When a rank fails, the others
+ * are stopped and launch_ranks reports the cause.  A rank that stays stopped (SIGSTOP)
+ * beyond the timeout counts as failed.  The ranks die with their parent. */
 #ifndef LIB_RUN_LAUNCH_H
 #define LIB_RUN_LAUNCH_H
 
 #include "lib/base/err.h"
 #include "lib/comm/comm.h"
 
-/* What a rank does; returns 0, or -1 with *err set. */
+/* The main function of a rank; returns 0, or -1 with *err set. */
 typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);
 
-/* Run MAIN on NRANKS ranks (in this process when there is one) and wait for the end.
- * The error of the rank that failed first is passed on; one that died by a signal is
+/* Runs MAIN on NRANKS ranks (in this process if NRANKS is 1) and waits for all.
+ * Returns the error of the rank that failed first; a rank killed by a signal is
  * ERR_SYSTEM.  *signal is the signal (SIGINT, SIGTERM, SIGHUP, SIGPIPE) that ended the
- * run, else 0.  Nothing must be buffered in stdio when it is called. */
+ * run, else 0.  stdio must have no buffered output at the call. */
 MUST_CHECK int launch_ranks(int nranks, rank_main main, void *arg, int *signal,
                             struct err *err);
-/* The same; a rank that has been stopped for TIMEOUT_S seconds (0: any time) fails. */
+/* The same; a rank that has been stopped for TIMEOUT_S seconds (0: no limit) has
+ * failed. */
 MUST_CHECK int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
                                    int *signal, struct err *err);
-/* The same of several ranks that end by themselves when they are asked to: the first
- * SIGINT, SIGTERM or SIGUSR1 is only written to *STOP, memory that the ranks share.
- * Another, half a second later or more, ends them. */
+/* The same for ranks that can end on request: the first SIGINT, SIGTERM or SIGUSR1 is
+ * only stored in *STOP, memory shared by the ranks.  A second signal, at least half a
+ * second later, ends them. */
 MUST_CHECK int launch_ranks_until(int nranks, int timeout_s, volatile int *stop,
                                   rank_main main, void *arg, int *signal,
                                   struct err *err);
-enum { LAUNCH_AGAIN_MS = 500 }; /* one request may come as two signals */
+enum { LAUNCH_AGAIN_MS = 500 }; /* one request may arrive as two signals */
 
 #endif

@@ -19,7 +19,7 @@ void link_clear(struct link *l)
     *l = (struct link){ 0 };
 }
 
-/* Host memory for BYTES of side SIDE, or NULL. */
+/* A host buffer of at least BYTES for SIDE, or NULL. */
 static void *room(struct link *l, int side, size_t bytes, struct err *err)
 {
     if (bytes > l->cap[side] || !l->host[side]) {
@@ -48,7 +48,7 @@ int link_read(struct link *l, const void *x, size_t bytes, const void **out,
     return 0;
 }
 
-/* Where the host may write BYTES that are for X: *out. */
+/* Sets *out to host memory in which BYTES for X may be written. */
 static int open_in(struct link *l, void *x, size_t bytes, void **out, struct err *err)
 {
     *out = l->ops->host_memory ? x : room(l, IN, bytes, err);
@@ -82,7 +82,7 @@ int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtyp
     return close_in(l, x, sum, bytes, err);
 }
 
-/* The same from device to device. */
+/* All-gather from device to device. */
 static int gather_on_devices(struct link *l, struct device_group *group, int size,
                              const void *mine, void *all, const size_t *count,
                              size_t unit, struct err *err)

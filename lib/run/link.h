@@ -1,9 +1,9 @@
 /* link - collectives and messages on device memory
  *
- * Where the devices of a communicator's ranks exchange values by themselves (wires.h),
- * they do.  Else it works on memory of the host: where that is the device's own, it
- * gets the device's addresses; where not, what it sends is copied out, and what it
- * receives is copied in. */
+ * When the devices of a communicator's ranks can communicate directly (wires.h), they
+ * do.  Otherwise data goes through host memory: without a copy when that is the
+ * device's own memory; else it is copied out before a send and copied in after a
+ * receive. */
 #ifndef LIB_RUN_LINK_H
 #define LIB_RUN_LINK_H
 
@@ -15,7 +15,7 @@ struct link {
     const struct backend *ops;
     struct device *device;
     const struct wires *wires; /* borrowed; or NULL */
-    void *host[2]; /* what is sent, and what is received; unused with host memory */
+    void *host[2];             /* send and receive buffers; unused with host memory */
     size_t cap[2];
 };
 
@@ -25,7 +25,7 @@ void link_clear(struct link *l);
 /* x[n] = the sum of all ranks' x, of dtype f32 or f64. */
 MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n,
                                enum dtype dtype, struct err *err);
-/* all = each rank's mine[count[rank]], one rank's after the other's; of UNIT bytes. */
+/* all = the ranks' mine[count[rank]] elements of UNIT bytes, concatenated */
 MUST_CHECK int link_all_gather(struct link *l, struct comm *c, const void *mine,
                                void *all, const size_t *count, size_t unit,
                                struct err *err);
@@ -34,7 +34,8 @@ MUST_CHECK int link_send(struct link *l, struct comm *c, const void *x, size_t b
 MUST_CHECK int link_receive(struct link *l, struct comm *c, void *x, size_t bytes,
                             int from, struct err *err);
 
-/* The BYTES at X, device memory, for the host to read until the next call: *out. */
+/* Sets *out to the BYTES at X, device memory, readable by the host until the next
+ * call. */
 MUST_CHECK int link_read(struct link *l, const void *x, size_t bytes, const void **out,
                          struct err *err);
 

@@ -1,4 +1,4 @@
-/* rates - what a device with memory of its own can copy and multiply */
+/* rates - measured memory bandwidth and matrix throughput of a device */
 #include "lib/run/rates.h"
 
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 
 enum { TIMES = 8, SMALL_COPY = 1 << 20, SMALL_PRODUCT = 128, LARGE_PRODUCT = 8192 };
 static const size_t large_copy = (size_t)1 << 30;
-static const double enough_s = 2e-3; /* of one: then its start does not count */
+static const double enough_s = 2e-3; /* of one run: hides the launch overhead */
 
 struct probe {
     const struct backend *ops;
     struct device *device;
     void *x, *y, *w, *rows;
-    size_t n; /* bytes of a copy; rows, and what each side of the weights has */
+    size_t n; /* bytes of a copy; rows and each side of the weight matrix */
 };
 
 static int copy_once(struct probe *p, struct err *err)
@@ -29,12 +29,12 @@ static int multiply_once(struct probe *p, struct err *err)
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
     struct call call = { .inst = &inst, .w = &w };
 
-    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32 };
-    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32 };
+    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32, 0 };
+    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32, 0 };
     return p->ops->kernel[OP_LINEAR](p->device, &call, err);
 }
 
-/* Seconds of one of TIMES runs, after one that warms up. */
+/* Seconds of one run: the mean of TIMES runs after a warm-up. */
 static int time_runs(struct probe *p, int (*run)(struct probe *p, struct err *err),
                      double *seconds, struct err *err)
 {
@@ -61,7 +61,7 @@ static void release(struct probe *p)
     p->x = p->y = p->w = p->rows = NULL;
 }
 
-/* BYTES of device memory with numbers of bf16 around 1, which are f32 as well. */
+/* BYTES of device memory with bf16 numbers near 1 (also valid as f32). */
 static void *fill_new(const struct probe *p, size_t bytes, struct err *err)
 {
     void *at = p->ops->alloc(p->device, bytes, "a probe", err);
@@ -96,7 +96,7 @@ static int prepare_product(struct probe *p, struct err *err)
     return p->rows ? p->ops->copy_in(p->device, p->rows, &rows, sizeof(rows), err) : -1;
 }
 
-/* Larger and larger, as long as there is memory: *rate of the last. */
+/* Doubles the size while there is memory and time; *rate is the last one's. */
 static int grow(struct probe *p, size_t small, size_t large,
                 int (*prepare)(struct probe *p, struct err *err),
                 int (*run)(struct probe *p, struct err *err), double (*units)(double n),

@@ -1,4 +1,4 @@
-/* runner - one rank ready to run: its program, weights and engine */
+/* runner - a rank that is ready to run: its program, weights and engine */
 #include "lib/run/runner.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
     return ret;
 }
 
-/* The device, and those of the other ranks. */
+/* Opens the device, and the communicators between devices. */
 static int open_device(struct runner *r, const struct runner_machine *machine,
                        struct err *err)
 {
@@ -43,13 +43,20 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
     return 0;
 }
 
+static int settle(void *weights, struct err *err)
+{
+    return weights_settle(weights, err);
+}
+
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct runner_machine *machine, struct comm *world,
                 const struct program_options *options,
                 const struct engine_limits *limits, struct err *err)
 {
+    struct engine_limits own = *limits;
     int coord[MESH_NAXES];
 
+    own.kept = machine->kept;
     mesh_coord(mesh, world->rank, coord);
     *r = (struct runner){ .world = world,
                           .stage = coord[MESH_PP],
@@ -72,8 +79,12 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     if (open_device(r, machine, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
-                    &r->groups, limits, err) < 0)
+                    &r->groups, &own, err) < 0)
         goto fail;
+    /* what one rank finds wrong in its first step the others may have told by then */
+    if (world->size > 1 && weights_settle(&r->weights, err) < 0)
+        goto fail;
+    engine_settle(r->engine, settle, &r->weights);
     return 0;
 fail:
     runner_close(r);
@@ -82,7 +93,9 @@ fail:
 
 int runner_finish(struct runner *r, int ret, struct err *err)
 {
-    return ret < 0 ? -1 : wires_finish(&r->wires, err);
+    return ret < 0 || weights_settle(&r->weights, err) < 0
+               ? -1
+               : wires_finish(&r->wires, err);
 }
 
 void runner_close(struct runner *r)
@@ -105,7 +118,7 @@ void runner_close(struct runner *r)
     *r = (struct runner){ 0 };
 }
 
-/* ---- what comes out ---- */
+/* ---- outputs ---- */
 
 bool runner_keeps_step(const struct runner *r)
 {
@@ -148,7 +161,7 @@ int runner_hear(struct runner *r, void *buf, size_t bytes, struct err *err)
                                                             r->nstages - 1, err);
 }
 
-/* The rank that speaks for a stage of a replica. */
+/* The world rank that sends the outputs of STAGE of REPLICA. */
 static int speaker(const struct runner *r, int replica, int stage)
 {
     int ep = r->program->mesh.size[MESH_EP];

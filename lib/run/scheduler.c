@@ -1,4 +1,4 @@
-/* scheduler - who is in the next step */
+/* scheduler - continuous batching: chooses the texts of each step */
 #include "lib/run/scheduler.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 
-/* A step that is being put together, or on its way. */
+/* A step that is being assembled or in flight. */
 struct step {
     size_t *text; /* [n] */
     size_t n;
-    size_t deciding; /* texts whose next token it decides on, and */
-    size_t *decided; /* [deciding] which, and */
-    int32_t *next;   /* [deciding] what */
-    size_t end;      /* texts before it have been run whole */
+    size_t deciding; /* number of texts whose next token it computes */
+    size_t *decided; /* [deciding]: these texts */
+    int32_t *next;   /* [deciding]: their next tokens */
+    size_t end;      /* all texts before this one have been run completely */
 };
 
 struct state {
@@ -25,11 +25,12 @@ struct state {
     int32_t *next;                         /* [segments] */
     bool *taken;                           /* [sequences] */
     size_t all, source_all;                /* blocks of the cache */
-    size_t running, blocks, source_blocks; /* texts, and what they have */
-    struct step *step;                     /* [stages] on their way, a ring */
-    size_t first, away;                    /* of them */
-    size_t front;                          /* texts before it are over */
-    size_t tokens, sources;                /* read in the step that is put together */
+    size_t running, blocks, source_blocks; /* texts with a sequence, and the blocks that
+                                            * they use */
+    struct step *step;      /* [stages]: ring buffer of steps in flight */
+    size_t first, away;     /* its first entry and number of entries */
+    size_t front;           /* all texts before this one are over */
+    size_t tokens, sources; /* added to the step that is being assembled */
 };
 
 static size_t blocks_of(size_t rows)
@@ -53,14 +54,15 @@ static size_t find_sequence(const struct state *st)
     return i;
 }
 
-/* Blocks that T begins with: those of its tokens, or all that it may need. */
+/* Blocks that T needs to begin: for its tokens, or for its full length (dynamic
+ * RoPE). */
 static size_t blocks_at_first(const struct state *st, const struct scheduler_text *t)
 {
     return blocks_of(st->s->grow && st->s->runner->program->dynamic_rope ? t->most
                                                                          : t->n);
 }
 
-/* Is there room for all of T, and a token that it may gain? */
+/* Are there blocks for all tokens of T and one generated token? */
 static bool has_room(const struct state *st, const struct scheduler_text *t)
 {
     size_t more = st->s->grow && t->n < t->most;
@@ -88,7 +90,7 @@ static void begin(struct state *st, size_t text)
         st->s->begin(st->s->arg, text);
 }
 
-/* T gives its place back. */
+/* Frees T's sequence and blocks. */
 static void leave(struct state *st, struct scheduler_text *t)
 {
     engine_forget(st->s->runner->engine, t->sequence);
@@ -100,8 +102,8 @@ static void leave(struct state *st, struct scheduler_text *t)
     t->running = false;
 }
 
-/* A block for one more token of text number TEXT: a free one, or the youngest's that is
- * younger and not on its way. */
+/* Gets a block for one more token of text TEXT: a free one, or by preempting the
+ * youngest text that is younger than TEXT and not in flight. */
 static bool take_block(struct state *st, size_t text)
 {
     struct scheduler_text *t = &st->s->text[text];
@@ -116,9 +118,9 @@ static bool take_block(struct state *st, size_t text)
     return true;
 }
 
-/* ---- a step is put together ---- */
+/* ---- assembling a step ---- */
 
-/* Add the N next tokens of text number TEXT. */
+/* Adds the next N tokens of text TEXT. */
 static void add(struct state *st, struct step *step, size_t text, size_t n)
 {
     struct scheduler *s = st->s;
@@ -155,8 +157,8 @@ static void add(struct state *st, struct step *step, size_t text, size_t n)
     t->done += n;
 }
 
-/* The next token of each text that is being made, of no more than a stage's share of
- * them: the other stages' steps are for the others. */
+/* Adds the next token of texts in generation, at most one stage's share of these texts;
+ * the others belong to the steps of other stages. */
 static void add_growing(struct state *st, struct step *step)
 {
     struct scheduler *s = st->s;
@@ -175,7 +177,7 @@ static void add_growing(struct state *st, struct step *step)
     }
 }
 
-/* Tokens of T that are read at a time: chunks begin where they do in every schedule. */
+/* Tokens of T's next chunk.  Chunk boundaries are the same in every schedule. */
 static size_t chunk_of(const struct scheduler *s, const struct scheduler_text *t)
 {
     size_t left = t->n - t->done;
@@ -183,7 +185,7 @@ static size_t chunk_of(const struct scheduler *s, const struct scheduler_text *t
     return left < s->runner->chunk ? left : s->runner->chunk;
 }
 
-/* Chunks of texts that are read, in order, while there is room. */
+/* Adds chunks of prompts in order, while there is room. */
 static void add_read(struct state *st, struct step *step)
 {
     struct scheduler *s = st->s;
@@ -217,9 +219,9 @@ static void put_together(struct state *st, struct step *step)
     add_read(st, step);
 }
 
-/* ---- a step is run ---- */
+/* ---- running a step ---- */
 
-/* Rows of each kind that segment I of the step has, before it and its own. */
+/* The rows of each kind in segment I of the step, and the rows before it. */
 static struct scheduler_part part_of(const struct state *st, const struct step *step,
                                      size_t i)
 {
@@ -280,7 +282,7 @@ static int run_step(struct state *st, struct step *step, struct err *err)
     return 0;
 }
 
-/* The tokens that STEP, the last that was run here, has decided on, to the others. */
+/* Broadcasts the next tokens that STEP, the last step run here, has computed. */
 static int tell(struct state *st, struct step *step, struct err *err)
 {
     struct runner *r = st->s->runner;
@@ -296,7 +298,7 @@ static int tell(struct state *st, struct step *step, struct err *err)
     return runner_tell(r, step->next, step->deciding * sizeof(*step->next), err);
 }
 
-/* What the oldest step on its way has decided. */
+/* Takes the results of the oldest step in flight. */
 static int settle(struct state *st, struct err *err)
 {
     struct scheduler *s = st->s;
@@ -314,14 +316,14 @@ static int settle(struct state *st, struct err *err)
         t->away = false;
         s->gain(s->arg, step->decided[i], step->next[i]);
         if (t->over || program_rope_changes(s->runner->program, t->n))
-            leave(st, t); /* in the second case it is read again from the beginning */
+            leave(st, t); /* the second: recompute from the beginning */
     }
     return s->settled ? s->settled(s->arg, step->end, err) : 0;
 }
 
 /* ---- all steps ---- */
 
-enum { STEP, AWAY }; /* is there one; is one on its way */
+enum { STEP, AWAY }; /* indices of any[]: is there a step to run; is a step in flight */
 
 static void open_state(struct state *st, struct scheduler *s)
 {
@@ -380,7 +382,7 @@ int scheduler_run(struct scheduler *s, struct err *err)
         ret = runner_agree(s->runner, any, 2, err);
         if (ret < 0 || (!any[STEP] && !any[AWAY]))
             break;
-        if (any[STEP]) { /* without texts for the experts' sake */
+        if (any[STEP]) { /* may have no texts, if only other replicas have some */
             ret = run_step(&st, step, err) < 0 ? -1 : tell(&st, step, err);
             st.away++;
         }

@@ -1,4 +1,4 @@
-/* sequence - how the ranks of a sequence group share the tokens of a step */
+/* sequence - sequence parallelism: how ranks share the tokens of a step */
 #include "lib/run/sequence.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static struct share rows_of(const struct sequence *s, int rank)
     return deal_units(s->n, 1, s->comm->size, rank);
 }
 
-/* The first of this rank's neighbours. */
+/* First rank of this rank's set of neighbours. */
 static int neighbour(const struct sequence *s)
 {
     return s->comm->rank / s->across * s->across;
@@ -76,7 +76,7 @@ size_t sequence_gathered_most(const struct sequence *s, size_t tokens)
 
 /* ---- heads ---- */
 
-/* The part of rank PART of the neighbours. */
+/* The heads of neighbour PART. */
 static struct head_part part_of(const struct sequence *s, const struct head_part *all,
                                 uint64_t per, int part)
 {
@@ -104,9 +104,9 @@ uint64_t heads_cols(const struct head_part *h)
     return h->group_count * h->within_count * h->dim;
 }
 
-/* ---- exchanges ---- */
+/* ---- communication ---- */
 
-/* OP of the part H: this rank's rows of TO from FROM. */
+/* Runs OP on the heads H: this rank's rows of TO from FROM. */
 static int copy_part(struct sequence *s, enum op op, const struct head_part *h,
                      float *to, const float *from, struct err *err)
 {
@@ -117,13 +117,14 @@ static int copy_part(struct sequence *s, enum op op, const struct head_part *h,
     bool pack = op == OP_HEADS_PACK;
     struct call call = { .inst = &inst };
 
-    call.y = (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32 };
-    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows, s->count,
-                                 pack ? whole : part, DTYPE_F32 };
+    call.y =
+        (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32, 0 };
+    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows,   s->count,
+                                 pack ? whole : part,     DTYPE_F32, 0 };
     return s->link->ops->kernel[op](s->link->device, &call, err);
 }
 
-/* Device memory for N floats of one rank's part, in *out. */
+/* Sets *out to device memory for N floats of one rank's part. */
 static int room(struct sequence *s, size_t n, float **out, struct err *err)
 {
     const struct backend *ops = s->link->ops;
@@ -152,7 +153,7 @@ static int receive(struct sequence *s, float *x, size_t n, int from, struct err 
     return link_receive(s->link, s->comm, x, n * sizeof(*x), from, err);
 }
 
-/* Columns of the widest part of the neighbours. */
+/* Columns of the neighbour with the most heads. */
 static size_t widest(const struct sequence *s, const struct head_part *h, uint64_t per)
 {
     size_t most = 0;

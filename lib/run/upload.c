@@ -1,4 +1,4 @@
-/* upload - what a step's kernels read beside values, put into device memory at once */
+/* upload - copies a step's host arrays to device memory in one transfer */
 #include "lib/run/upload.h"
 
 #include <stdlib.h>

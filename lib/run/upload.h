@@ -1,8 +1,8 @@
-/* upload - what a step's kernels read beside values, put into device memory at once
+/* upload - copies a step's host arrays to device memory in one transfer
  *
- * The host adds arrays one after another and gets their offsets; upload_send copies
- * them all to the device, after which upload_at tells their addresses.  They stay until
- * the next upload_begin. */
+ * The host adds arrays one after another and gets their offsets; upload_send copies all
+ * to the device, after which upload_at gives their device addresses.  They are valid
+ * until the next upload_begin. */
 #ifndef LIB_RUN_UPLOAD_H
 #define LIB_RUN_UPLOAD_H
 
@@ -11,16 +11,19 @@
 struct upload {
     const struct backend *ops;
     struct device *device;
-    char *host, *memory; /* of the device */
-    size_t n, cap, room; /* bytes: added, and of both */
+    char *host, *memory; /* host buffer, and device memory */
+    size_t n, cap, room; /* bytes used; capacity of the host buffer; of the device
+                          * memory */
 };
 
 void upload_init(struct upload *u, const struct backend *ops, struct device *device);
 void upload_clear(struct upload *u);
 void upload_begin(struct upload *u);
-/* N elements of SIZE bytes; those at V, or zeros where it is NULL. */
+/* Adds N elements of SIZE bytes, copied from V, or zeros when V is NULL.  Returns the
+ * offset. */
 size_t upload_add(struct upload *u, const void *v, size_t n, size_t size);
-/* What has been added at OFFSET, to be filled; until the next upload_add. */
+/* The host copy of the array at OFFSET, to be filled; valid until the next
+ * upload_add. */
 void *upload_host(struct upload *u, size_t offset);
 MUST_CHECK int upload_send(struct upload *u, struct err *err);
 const void *upload_at(const struct upload *u, size_t offset);

@@ -1,12 +1,107 @@
 /* weights - the weights of one rank in memory */
 #include "lib/run/weights.h"
 
-#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/reshard/unpack.h"
 #include "lib/run/link.h"
+
+/* ---- checks of what is mapped ---- */
+
+/* A tensor whose bytes lie in the file. */
+struct lying {
+    const void *data;
+    uint64_t bytes;
+    size_t tensor;
+};
+
+struct weights_check {
+    const struct checkpoint *checkpoint;
+    int part;
+    struct lying *v;
+    size_t n, cap;
+    pthread_t thread;
+    atomic_bool stop;
+    int ret;
+    struct err err;
+    bool begun, alone; /* the latter: on no thread of its own */
+};
+
+static void *check_all(void *arg)
+{
+    enum { SOME = 1 << 20 };
+    struct weights_check *c = arg;
+
+    for (size_t i = 0; i < c->n && c->ret == 0; i++) {
+        uint32_t crc = 0;
+
+        for (uint64_t at = 0; at < c->v[i].bytes && !atomic_load(&c->stop);
+             at += SOME) {
+            uint64_t left = c->v[i].bytes - at;
+
+            crc = hash_crc32(crc, (const char *)c->v[i].data + at,
+                             left < SOME ? (size_t)left : SOME);
+        }
+        if (atomic_load(&c->stop))
+            break;
+        c->ret =
+            checkpoint_check_part(c->checkpoint, c->v[i].tensor, c->part, crc, &c->err);
+    }
+    return NULL;
+}
+
+/* Note that TENSOR's BYTES at DATA are to be checked. */
+static void add_check(struct weights *w, const struct checkpoint *c, int part,
+                      const void *data, uint64_t bytes, size_t tensor)
+{
+    struct weights_check *k = w->check;
+
+    if (!k) {
+        k = w->check = xcalloc(1, sizeof(*k));
+        k->checkpoint = c;
+        k->part = part;
+    }
+    k->v = xgrow(k->v, &k->cap, k->n + 1, sizeof(*k->v));
+    k->v[k->n++] = (struct lying){ data, bytes, tensor };
+}
+
+/* Begin; where no thread can be had the work is done here. */
+static void begin_checks(struct weights *w)
+{
+    struct weights_check *k = w->check;
+
+    if (!k)
+        return;
+    k->begun = true;
+    k->alone = pthread_create(&k->thread, NULL, check_all, k) != 0;
+    if (k->alone)
+        check_all(k);
+}
+
+int weights_settle(struct weights *w, struct err *err)
+{
+    struct weights_check *k = w->check;
+    int ret;
+
+    if (!k)
+        return 0;
+    if (!k->alone)
+        pthread_join(k->thread, NULL);
+    ret = k->ret;
+    if (ret < 0)
+        *err = k->err;
+    free(k->v);
+    free(k);
+    w->check = NULL;
+    return ret;
+}
+
+/* ---- loading ---- */
 
 /* The tensor's BYTES by way of the host to device memory TO. */
 static int copy_in(const struct weights *w, struct loader *loader, size_t tensor,
@@ -32,91 +127,66 @@ static int next_slice(struct weights *w, int i)
     return 0;
 }
 
-/* Weight I, of BYTES: from HOST, which has them, or for NULL the loader's TENSOR. */
-static int place(struct weights *w, int i, struct loader *loader, size_t tensor,
-                 const void *host, uint64_t bytes, const char *name, struct err *err)
+/* Weight I, of BYTES: the loader's TENSOR. */
+static int place(struct weights *w, int i, struct loader *loader,
+                 const struct checkpoint *c, size_t tensor, uint64_t bytes,
+                 const char *name, struct err *err)
 {
-    void *data = w->ops->alloc(w->device, bytes, name, err);
+    const void *lying = w->ops->host_memory ? loader_map(loader, tensor, bytes) : NULL;
+    void *data;
 
-    w->matrix[i].data = data;
     w->bytes += bytes;
+    if (lying) {
+        w->matrix[i].data = lying;
+        w->mapped[i] = true;
+        if (loader_part(loader) >= 0)
+            add_check(w, c, loader_part(loader), lying, bytes, tensor);
+        return 0;
+    }
+    data = w->ops->alloc(w->device, bytes, name, err);
+    w->matrix[i].data = data;
     if (!data)
         return -1;
-    if (host)
-        return w->ops->copy_in(w->device, data, host, bytes, err);
     if (w->ops->host_memory)
         return loader_read(loader, tensor, data, err);
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
-/* What part of tensor T the loader has, freshly; it must have N bytes. */
-static void *fetch(struct loader *loader, const struct checkpoint *c, size_t t,
-                   uint64_t n, struct err *err)
-{
-    const struct model_tensor *mt = &c->model->tensor[t];
-    uint64_t bytes = 0;
-    void *data;
-
-    if (mt->source < 0) {
-        err_set(err, ERR_INPUT, "tensor %s is missing", mt->name);
-        return NULL;
-    }
-    if (loader_bytes(loader, t, &bytes, err) < 0)
-        return NULL;
-    if (bytes != n || c->tensor[mt->source].dtype != DTYPE_U8) {
-        err_set(err, ERR_INPUT, "tensor %s: %llu bytes of type %s, expected %llu of U8",
-                mt->name, (unsigned long long)bytes,
-                dtype_name(c->tensor[mt->source].dtype), (unsigned long long)n);
-        return NULL;
-    }
-    data = mem_alloc(n + 1, mt->name, err);
-    if (data && loader_read(loader, t, data, err) < 0) {
-        free(data);
-        data = NULL;
-    }
-    return data;
-}
-
-/* N blocks of 32 values of four bits, with the power of two that multiplies each, as
- * bf16, which has them all exactly (OCP Microscaling Formats 1.0, 2023: FP4 E2M1, E8M0;
- * the even values of a block are in the low halves of its bytes). */
-static void unpack_mxfp4(uint16_t *y, const uint8_t *block, const uint8_t *scale,
-                         uint64_t n)
-{
-    static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
-
-    for (uint64_t i = 0; i < n; i++, block += 16, y += 32)
-        for (int k = 0; k < 32; k++) {
-            int four = block[k / 2] >> (k % 2 ? 4 : 0) & 15;
-            float x = ldexpf(value[four & 7], scale[i] - 127);
-            uint32_t bits;
-
-            memcpy(&bits, &x, sizeof(bits));
-            y[k] = (uint16_t)(bits >> 16 | (uint32_t)(four >> 3) << 15);
-        }
-}
-
-/* Weight I, whose ELEMENTS are stored as BLOCKS and SCALES. */
+/* Weight I, which is stored as P says.  It is unpacked where it will be, or beside it
+ * for a device that the processor cannot write to. */
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,
-                       size_t blocks, size_t scales, uint64_t elements, struct err *err)
+                       const struct model_packing *p, uint64_t elements,
+                       struct err *err)
 {
     const char *name = c->model->tensor[need->tensor].name;
-    uint64_t n = elements / 32;
-    uint8_t *block = fetch(loader, c, blocks, n * 16, err);
-    uint8_t *scale = block ? fetch(loader, c, scales, n, err) : NULL;
-    uint16_t *wide =
-        scale ? mem_alloc((elements + 1) * sizeof(*wide), name, err) : NULL;
+    enum dtype dtype;
+    void *wide = NULL, *data;
+    uint64_t bytes;
     int ret = -1;
 
-    w->matrix[i] = (struct matrix){ NULL, DTYPE_BF16, need->rows, need->cols };
-    if (wide) {
-        unpack_mxfp4(wide, block, scale, n);
-        ret = place(w, i, loader, 0, wide, elements * sizeof(*wide), name, err);
-    }
+    if (model_check_packing(c->model, need->tensor, p, err) < 0)
+        return -1;
+    dtype = model_unpacked(
+        c->model, p, c->tensor[c->model->tensor[p->part[PACKED_SCALES]].source].dtype);
+    w->matrix[i] = (struct matrix){ NULL, dtype, need->rows, need->cols };
+    if (!dtype_bytes(&bytes, dtype, elements))
+        return err_set(err, ERR_INPUT, "tensor %s: too large", name);
+    data = w->ops->alloc(w->device, bytes, name, err);
+    w->matrix[i].data = data;
+    w->bytes += bytes;
+    if (!data)
+        return -1;
+    if (!w->ops->host_memory)
+        wide = mem_alloc(bytes, name, err);
+    if (!w->ops->host_memory && !wide)
+        return -1;
+    ret = unpack_weight(loader, c, need->tensor, p,
+                        need->cols ? elements / need->cols : 0, need->cols, dtype,
+                        wide ? wide : data, err);
+    if (ret == 0 && wide)
+        ret = w->ops->copy_in(w->device, data, wide, bytes, err);
     free(wide);
-    free(scale);
-    free(block);
     return ret;
 }
 
@@ -126,18 +196,17 @@ static int load(struct weights *w, int i, struct loader *loader,
                 struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
+    struct model_packing packing;
     uint64_t bytes, expected;
-    size_t blocks, scales;
     enum dtype dtype;
 
     if (!mem_mul(&expected, need->rows, need->cols) ||
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
-    if (t->source < 0 && model_packing(c->model, need->tensor, &blocks, &scales))
-        return load_packed(w, i, loader, c, need, blocks, scales, expected, err);
+    if (model_packing(c->model, need->tensor, &packing))
+        return load_packed(w, i, loader, c, need, &packing, expected, err);
     if (t->source < 0)
-        return err_set(err, ERR_INPUT,
-                       "tensor %s: stored quantised; cannot compute with it", t->name);
+        return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
         return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s",
@@ -152,7 +221,7 @@ static int load(struct weights *w, int i, struct loader *loader,
                            (need->slice ? need->experts : 1),
                        (unsigned long long)need->cols, dtype_name(dtype));
     w->matrix[i] = (struct matrix){ NULL, dtype, need->rows, need->cols };
-    return place(w, i, loader, need->tensor, NULL, bytes, t->name, err);
+    return place(w, i, loader, c, need->tensor, bytes, t->name, err);
 }
 
 /* A copy of a tied tensor must be what was loaded as weight I. */
@@ -167,7 +236,9 @@ static int check_copy(const struct weights *w, int i, struct link *link,
     char *data;
     bool same;
 
-    same = c->tensor[t->source].dtype == c->tensor[to->source].dtype;
+    same = to->source >= 0 &&
+           c->tensor[t->source].dtype == c->tensor[to->source].dtype &&
+           w->matrix[i].dtype == c->tensor[t->source].dtype;
     if (loader_bytes(loader, copy, &bytes, err) < 0)
         return -1;
     data = mem_alloc(bytes, t->name, err);
@@ -219,6 +290,7 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
         return -1;
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
     w->part = xcalloc((size_t)w->n + 1, sizeof(*w->part));
+    w->mapped = xcalloc((size_t)w->n + 1, sizeof(*w->mapped));
     for (int i = 0; i < w->n && ret == 0; i++)
         ret = program->weight[i].slice > 1 ? next_slice(w, i)
                                            : load(w, i, loader, c, &program->weight[i],
@@ -228,15 +300,27 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     loader_close(loader);
     if (ret < 0)
         weights_close(w);
+    else
+        begin_checks(w);
     return ret;
 }
 
 void weights_close(struct weights *w)
 {
+    struct err ignored;
+
+    if (w->check && !w->check->begun) { /* loading failed before they were begun */
+        free(w->check->v);
+        free(w->check);
+    } else if (w->check) {
+        atomic_store(&w->check->stop, true);
+        (void)!weights_settle(w, &ignored);
+    }
     for (int i = 0; w->matrix && i < w->n; i++)
-        if (!w->part[i])
+        if (!w->part[i] && !w->mapped[i])
             w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].data);
     free(w->matrix);
     free(w->part);
+    free(w->mapped);
     *w = (struct weights){ 0 };
 }

@@ -1,4 +1,4 @@
-/* wires - the groups of a rank whose devices exchange values by themselves */
+/* wires - device communicators beside a rank's process groups */
 #include "lib/run/wires.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "lib/base/mem.h"
 
-/* Can all ranks' devices take part?  All say so to all. */
+/* Can the devices of all ranks take part?  All ranks get the same answer. */
 static int ask(struct wires *w, const struct backend *ops, struct device *device,
                const struct wires_setup *setup, struct comm *world, bool *can,
                struct err *err)
@@ -69,7 +69,7 @@ int wires_open(struct wires *w, const struct backend *ops, struct device *device
 
 int wires_finish(struct wires *w, struct err *err)
 {
-    for (int i = 0; i < w->n; i++) /* a rank that has ended is no failure */
+    for (int i = 0; i < w->n; i++) /* a rank that has ended normally is no failure */
         if (comm_run(w->wire[i].comm, comm_all_reduce(&(float){ 0 }, 1), err) < 0)
             return -1;
     for (int i = 0; i < w->n; i++)

@@ -1,8 +1,9 @@
-/* wires - the groups of a rank whose devices exchange values by themselves
+/* wires - device communicators beside a rank's process groups
  *
- * Ranks know each other as groups of processes (comm.h).  Where all of their devices
- * can, a group of devices stands beside each, and what the ranks compute goes from
- * device to device; what the hosts say to one another goes on as before. */
+ * Ranks communicate as groups of processes (comm.h).  When the devices of all ranks of
+ * a group can communicate directly, the group also gets a device communicator:
+ * activations then go from device to device, while control messages still go through
+ * the hosts. */
 #ifndef LIB_RUN_WIRES_H
 #define LIB_RUN_WIRES_H
 
@@ -10,8 +11,8 @@
 #include "lib/device/device.h"
 
 enum wires_mode {
-    WIRES_AUTO, /* where all can, each with a device of its own */
-    WIRES_NONE, /* through the hosts */
+    WIRES_AUTO, /* if all devices can, and each rank has its own */
+    WIRES_NONE, /* never */
     WIRES_MUST
 };
 
@@ -24,23 +25,23 @@ struct wires {
     int n;
 };
 
-/* How a rank's device is to be used. */
+/* How a rank uses its device. */
 struct wires_setup {
     enum wires_mode mode;
     bool shared; /* several ranks may use one device */
-    int limit_s; /* that a rank may take for its part of an exchange; 0: any */
+    int limit_s; /* time limit for a rank's part in a collective; 0: none */
 };
 
-/* Make a group of devices beside each of the N groups of COMM that has several ranks;
- * all ranks of WORLD call it.  Release with wires_close, also after a failure. */
+/* Creates a device communicator beside each of the N groups of COMM that has several
+ * ranks.  Collective over WORLD.  Call wires_close also after a failure. */
 MUST_CHECK int wires_open(struct wires *w, const struct backend *ops,
                           struct device *device, const struct wires_setup *setup,
                           struct comm *world, struct comm *const *comm, int n,
                           struct err *err);
-/* All ranks of all groups have done what they had to do. */
+/* Waits until all ranks of all groups have finished their work. */
 MUST_CHECK int wires_finish(struct wires *w, struct err *err);
 void wires_close(struct wires *w);
-/* The devices of COMM's ranks, or NULL; W may be NULL. */
+/* The device communicator of COMM, or NULL; W may be NULL. */
 struct device_group *wires_of(const struct wires *w, const struct comm *comm);
 
 #endif

@@ -1,4 +1,4 @@
-/* added - tokens that are found in the text before the model sees it */
+/* added - added tokens, which are found in the text before the model sees it */
 #include "lib/text/added.h"
 
 #include <stdlib.h>
@@ -118,7 +118,7 @@ void added_splits_clear(struct added_splits *s)
     *s = (struct added_splits){ 0 };
 }
 
-/* The longest token at AT; of two that are the same, a special one, then the first. */
+/* The longest token at AT; among equal ones a special token, then the first. */
 static const struct added_token *token_at(const struct added *a, bool normalized,
                                           const char *text, size_t left)
 {

@@ -1,4 +1,4 @@
-/* bpe - byte-pair encoding: a piece's symbols merged by rank (Sennrich et al. 2016) */
+/* bpe - byte-pair encoding: merges symbols of a piece by rank (Sennrich et al. 2016) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +15,15 @@ struct merge {
     bool used;
 };
 
-/* Open addressing; the table's size is a power of two and at most half full. */
+/* A hash table with open addressing; its size is a power of two, at least half of it
+ * free. */
 struct bpe {
     const struct vocab *vocab;
     struct merge *merge;
     size_t merges;
-    char *prefix, *suffix; /* of a symbol inside a word, and of the last; or NULL */
-    long unknown;          /* an id, NONE, or MISSING in the vocabulary */
+    char *prefix, *suffix; /* for inner symbols and for the last; or NULL */
+    long unknown;          /* an id, NONE (not configured) or MISSING (not in the
+                            * vocabulary) */
     bool fuse_unknown, byte_fallback, ignore_merges;
 };
 
@@ -42,7 +44,7 @@ static struct merge *find_merge(const struct bpe *b, uint32_t left, uint32_t rig
     return &b->merge[at];
 }
 
-/* The two sides of a merge: "a b", or ["a", "b"]. */
+/* Splits a merge into its two sides: "a b", or ["a", "b"]. */
 static bool merge_sides(const cJSON *j, const char **left, size_t *left_len,
                         const char **right)
 {
@@ -161,18 +163,17 @@ static int bpe_open(void **out, struct vocab **vocab, const char *path,
 
 /* ---- encoding ---- */
 
-/* Symbols in a list, and the merges that are possible now in a heap by (rank,
- * place). */
+/* The symbols form a linked list; possible merges are in a heap ordered by (rank,
+ * position). */
 struct symbol {
     uint32_t id;
-    int prev,
-        next; /* -1 at the ends; a symbol that was merged away has id UINT32_MAX */
+    int prev, next; /* -1 at the ends; a merged-away symbol has id UINT32_MAX */
 };
 
 struct candidate {
     uint32_t rank, id;
     int at;               /* index of the left symbol */
-    uint32_t left, right; /* what the symbols were when this was found */
+    uint32_t left, right; /* the symbols when the candidate was added */
 };
 
 struct heap {
@@ -239,7 +240,7 @@ static void merge_all(const struct bpe *b, struct symbol *s, int n)
         int next = s[c.at].next;
 
         if (s[c.at].id != c.left || next < 0 || s[next].id != c.right)
-            continue; /* found before one of the two was merged */
+            continue; /* outdated: one of the two symbols has been merged */
         s[c.at].id = c.id;
         s[next].id = UINT32_MAX;
         s[c.at].next = s[next].next;
@@ -255,7 +256,7 @@ static void merge_all(const struct bpe *b, struct symbol *s, int n)
 struct symbols {
     struct symbol *v;
     int n;
-    long held; /* an unknown token that may yet grow, or NONE */
+    long held; /* an unknown token that may still be fused with the next, or NONE */
 };
 
 static void add_symbol(struct symbols *s, long id)
@@ -271,8 +272,8 @@ static void add_held(struct symbols *s)
     s->held = NONE;
 }
 
-/* A character of N bytes that is not in the vocabulary: its bytes, or else the unknown
- * token, or else nothing. */
+/* Adds a character of N bytes that is not in the vocabulary: its bytes, or the unknown
+ * token, or nothing. */
 static int add_unknown(const struct bpe *b, struct symbols *s, const char *text,
                        size_t n, struct err *err)
 {

@@ -1,10 +1,10 @@
-/* bytelevel - GPT-2's alphabet: a printable character for each byte */
+/* bytelevel - GPT-2's byte alphabet: a printable character for each byte */
 #include "lib/text/bytelevel.h"
 
 #include "lib/text/chars.h"
 
-/* Printable characters of Latin-1 stand for themselves, the other bytes for the code
- * points from 256 on, in order: 0 to 32, 127 to 160, 173. */
+/* Printable Latin-1 characters stand for themselves; the other bytes (0 to 32, 127 to
+ * 160, 173) are mapped in order to code points from 256 on. */
 static uint32_t char_of(unsigned char b)
 {
     if (b <= 32)

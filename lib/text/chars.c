@@ -1,4 +1,4 @@
-/* chars - what a code point is, for text that is well-formed UTF-8 */
+/* chars - properties of code points, and access to well-formed UTF-8 */
 #include "lib/text/chars.h"
 
 #include <utf8proc.h>
@@ -42,8 +42,9 @@ struct range {
     uint32_t first, last;
 };
 
-/* The `tokenizers` library knows characters by older versions of Unicode: BERT's stages
- * by version 8, others by 9 to 12.  These ranges hold what came later, or changed. */
+/* The `tokenizers` library uses older versions of Unicode: version 8 in BERT's stages,
+ * 9 to 12 in others.  These tables list code points that were added or changed
+ * later. */
 static const struct range LATER[] = {
     { 0x61d, 0x61d },     { 0x7fd, 0x7fd },     { 0x890, 0x8e2 },
     { 0x9fd, 0x9fe },     { 0xa76, 0xa76 },     { 0xafa, 0xaff },
@@ -138,7 +139,7 @@ bool chars_is_other(uint32_t cp)
            c == UTF8PROC_CATEGORY_CO;
 }
 
-/* Symbols that are alphabetic: letters in circles and squares. */
+/* Alphabetic symbols: circled and squared letters. */
 static bool is_enclosed_letter(uint32_t cp)
 {
     return (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||

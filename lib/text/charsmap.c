@@ -1,4 +1,5 @@
-/* charsmap - SentencePiece's compiled rules: texts and what each becomes */
+/* charsmap - SentencePiece's precompiled character map: strings and their
+ * replacements */
 #include "lib/text/charsmap.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "lib/text/chars.h"
 
 struct charsmap {
-    char *blob; /* ended by a NUL */
+    char *blob; /* NUL-terminated */
     size_t units;
     const char *texts; /* in the blob */
     size_t ntexts;     /* bytes */
@@ -24,7 +25,7 @@ static int digit_of(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* RFC 4648; false when it is not. */
+/* Decodes RFC 4648; false when TEXT is invalid. */
 static bool base64_decode(const char *text, struct str *out)
 {
     size_t n = strlen(text), pad = n && text[n - 1] == '=';
@@ -87,8 +88,8 @@ void charsmap_free(struct charsmap *c)
     free(c);
 }
 
-/* A unit of the trie: its label, whether a leaf follows, and the offset to its
- * children; of a leaf, the value. */
+/* Unit I of the trie: label, whether it has a leaf, and the offset to its children; or,
+ * for a leaf, the value. */
 static uint32_t unit_at(const struct charsmap *c, size_t i)
 {
     return i < c->units ? little(c->blob + 4 + 4 * i) : 0;
@@ -99,7 +100,8 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* What the shortest rule that begins TEXT makes of it; NULL when there is none. */
+/* The replacement for the shortest key that is a prefix of TEXT; NULL when there is
+ * none. */
 static const char *rule(const struct charsmap *c, const char *text, size_t len)
 {
     size_t at = offset_of(unit_at(c, 0));
@@ -121,7 +123,7 @@ static const char *rule(const struct charsmap *c, const char *text, size_t len)
     return NULL;
 }
 
-/* Bytes of the grapheme cluster that begins TEXT. */
+/* Length in bytes of the grapheme cluster at TEXT. */
 static size_t grapheme(const char *text, size_t len)
 {
     utf8proc_int32_t state = 0;
@@ -137,8 +139,8 @@ static size_t grapheme(const char *text, size_t len)
     return at;
 }
 
-/* As the `tokenizers` library: a short cluster by the rule that begins it, whatever
- * else is in it; and else character by character. */
+/* As the `tokenizers` library does: replaces a short grapheme cluster as a whole if a
+ * key is a prefix of it, and otherwise character by character. */
 void charsmap_run(const struct charsmap *c, const char *text, size_t len,
                   struct str *out)
 {

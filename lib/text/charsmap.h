@@ -1,7 +1,7 @@
-/* charsmap - SentencePiece's compiled rules: texts and what each becomes
+/* charsmap - SentencePiece's precompiled character map: strings and their replacements
  *
- * The blob is a length, a double-array trie (Aoe 1989; the layout of darts-clone), and
- * the replacements, each ended by a NUL. */
+ * The blob consists of a length, a double-array trie (Aoe 1989; the layout of
+ * darts-clone), and the NUL-terminated replacements. */
 #ifndef LIB_TEXT_CHARSMAP_H
 #define LIB_TEXT_CHARSMAP_H
 
@@ -10,11 +10,11 @@
 
 struct charsmap;
 
-/* From its base64.  WHERE begins the message. */
+/* Decodes the map from base64.  WHERE is the prefix of error messages. */
 MUST_CHECK int charsmap_open(struct charsmap **out, const char *where,
                              const char *base64, struct err *err);
 void charsmap_free(struct charsmap *c);
-/* Append what the LEN bytes at TEXT become. */
+/* Appends the LEN bytes at TEXT with replacements applied. */
 void charsmap_run(const struct charsmap *c, const char *text, size_t len,
                   struct str *out);
 

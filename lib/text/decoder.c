@@ -1,4 +1,4 @@
-/* decoder - the texts of tokens to one text: the decoders of a tokenizer.json */
+/* decoder - converts tokens to text: the decoders of a tokenizer.json */
 #define _GNU_SOURCE
 #include "lib/text/decoder.h"
 
@@ -15,18 +15,19 @@
 struct stage {
     void (*run)(const struct stage *, const struct pieces *, struct pieces *);
     struct pattern *pattern;
-    char *text;         /* put in a pattern's place; what is taken away */
-    size_t left, right; /* how many of the text are taken away at most */
+    char *text;         /* the replacement of a pattern, or the character to strip */
+    size_t left, right; /* maximum number of characters to strip at each end */
     bool flag;
 };
 
 struct decoder {
     struct stage *stage;
     size_t n;
-    bool blanks;        /* there is no decoder */
-    bool fallback;      /* tokens may stand for bytes by their number */
-    const char *suffix; /* is a space, and nothing at the end of the text; or NULL */
-    bool whole;         /* what one token becomes may depend on any that follow */
+    bool blanks;        /* no decoder: tokens are joined with spaces */
+    bool fallback;      /* byte fallback: tokens such as "<0x0A>" are bytes */
+    const char *suffix; /* of a word's last token; becomes a space, or nothing at the
+                         * end of the text; or NULL */
+    bool whole;         /* the text of one token may depend on any later token */
 };
 
 void decoder_clean(struct str *out, const char *text, size_t len)
@@ -73,7 +74,8 @@ static void run_replace(const struct stage *s, const struct pieces *in,
         size_t start = out->text.len;
 
         if (pattern_replace(&out->text, s->pattern, s->text, pieces_at(in, i),
-                            in->v[i].len, NULL) < 0) /* out of its limits */
+                            in->v[i].len, NULL) < 0) /* the match limit of PCRE2 was
+                                                      * exceeded */
             str_addn(&out->text, pieces_at(in, i), in->v[i].len);
         pieces_end(out, start, false);
     }
@@ -110,7 +112,8 @@ static int byte_of(const char *token, size_t len)
     return (int)strtol(digits, NULL, 16);
 }
 
-/* A run of bytes is their text when it is UTF-8, else as many U+FFFD. */
+/* Converts a run of byte tokens to text; if it is not UTF-8, to a U+FFFD for each
+ * byte. */
 static void run_byte_fallback(const struct stage *s, const struct pieces *in,
                               struct pieces *out)
 {
@@ -136,7 +139,7 @@ static void run_byte_fallback(const struct stage *s, const struct pieces *in,
     str_clear(&run);
 }
 
-/* What stands for a space is one, except in the first token. */
+/* Replaces the space symbol by a space; with .flag, drops it in the first token. */
 static void run_metaspace(const struct stage *s, const struct pieces *in,
                           struct pieces *out)
 {
@@ -158,7 +161,7 @@ static void run_metaspace(const struct stage *s, const struct pieces *in,
     }
 }
 
-/* What ends a word is a space, and nothing at the end of the text. */
+/* Replaces a word's suffix by a space, or by nothing at the end of the text. */
 static void run_bpe(const struct stage *s, const struct pieces *in, struct pieces *out)
 {
     size_t n = strlen(s->text);
@@ -179,7 +182,8 @@ static void run_bpe(const struct stage *s, const struct pieces *in, struct piece
     }
 }
 
-/* The spaces that BERT's tokenizer leaves in English. */
+/* Removes spaces before punctuation and in English contractions, as BERT's tokenizer
+ * does. */
 static void tidy(struct str *s, size_t start)
 {
     static const char *const changes[][2] = {
@@ -202,7 +206,7 @@ static void tidy(struct str *s, size_t start)
     }
 }
 
-/* A token without the prefix begins a word. */
+/* A token without the prefix begins a word and gets a space before it. */
 static void run_word_piece(const struct stage *s, const struct pieces *in,
                            struct pieces *out)
 {
@@ -324,7 +328,7 @@ static int add_json(struct decoder *d, const char *where, const cJSON *j, int de
     return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 
-/* Find out how much must be known of a text before its start is certain. */
+/* Finds how much of a text must be known before its beginning is final. */
 static void look_over(struct decoder *d)
 {
     bool joined = false, changed = false;

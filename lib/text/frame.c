@@ -9,7 +9,7 @@
 #include "lib/base/str.h"
 #include "lib/text/setting.h"
 
-enum { MOST = 1 << 16 }; /* ids */
+enum { MOST = 1 << 16 }; /* limit of the number of ids */
 
 void frame_clear(struct frame *f)
 {
@@ -63,7 +63,7 @@ static int type_of(const cJSON *part)
     return cJSON_IsNumber(type) && type->valueint > 0 ? type->valueint : 0;
 }
 
-/* The list WHICH of a template: "single" or "pair". */
+/* Reads the list WHICH of a template: "single" or "pair". */
 static int read_template(struct frame *f, const char *where, const cJSON *j,
                          const char *which, struct err *err)
 {
@@ -88,7 +88,8 @@ static int read_template(struct frame *f, const char *where, const cJSON *j,
     return 0;
 }
 
-/* BERT's and RoBERTa's: one token before and one behind, as ["[CLS]", 101]. */
+/* Reads BERT's and RoBERTa's form: a token before and a token after, as ["[CLS]",
+ * 101]. */
 static int read_around(struct frame *f, const char *where, const cJSON *j,
                        struct err *err)
 {
@@ -107,7 +108,7 @@ static int read_around(struct frame *f, const char *where, const cJSON *j,
 static int read_any(struct frame *f, const char *where, const cJSON *j, int depth,
                     struct err *err);
 
-/* Each processor takes what those before it made for the text. */
+/* In a sequence each processor frames the output of the previous ones. */
 static int read_sequence(struct frame *f, const char *where, const cJSON *j, int depth,
                          struct err *err)
 {
@@ -139,7 +140,7 @@ static int read_any(struct frame *f, const char *where, const cJSON *j, int dept
     const char *type = setting_type(j);
 
     if (!strcmp(type, "ByteLevel"))
-        return add(f, FRAME_TEXT, where, err); /* it moves offsets alone */
+        return add(f, FRAME_TEXT, where, err); /* changes only offsets */
     if (!strcmp(type, "TemplateProcessing"))
         return read_template(f, where, j, "single", err);
     if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
@@ -149,16 +150,17 @@ static int read_any(struct frame *f, const char *where, const cJSON *j, int dept
     return err_set(err, ERR_INPUT, "%s of type '%s' is not known", where, type);
 }
 
-/* Two texts after one another, the second of type 1, as where nobody frames them. */
+/* Without a frame, two texts are concatenated, the second with type 1. */
 static int add_two(struct frame *f, const char *where, struct err *err)
 {
     return add(f, FRAME_TEXT, where, err) < 0 ? -1
                                               : add_typed(f, FRAME_PAIR, 1, where, err);
 }
 
-/* What goes around two texts: BERT's has the second, and what is behind it, of type 1,
- * RoBERTa's one more separator between them.  Of several processors in a sequence one
- * may frame; otherwise F stays empty, and pairs are refused where they come. */
+/* Reads the frame of two texts: BERT's gives type 1 to the second text and what follows
+ * it; RoBERTa's has one more separator between them.  In a sequence only one processor
+ * may frame; otherwise *f stays empty, and pairs of texts are an error when they
+ * occur. */
 static int read_pair(struct frame *f, const char *where, const cJSON *j,
                      struct err *err)
 {

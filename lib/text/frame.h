@@ -7,18 +7,18 @@
 
 #include "lib/base/err.h"
 
-/* Ids in order; FRAME_TEXT stands for those of the text, FRAME_PAIR for those of the
- * second text of a pair. */
+/* In the list of ids, FRAME_TEXT stands for the ids of the text, FRAME_PAIR for those
+ * of the second text of a pair. */
 enum { FRAME_TEXT = -1, FRAME_PAIR = -2 };
 
 struct frame {
     long *id;
-    int *type; /* [n] of the tokens, or of those of the text */
+    int *type; /* [n]: token type of each entry */
     size_t n, cap, type_cap;
 };
 
-/* From "post_processor"; null adds nothing.  PAIR has what goes around two texts; it is
- * empty where the file does not say.  PATH is for messages. */
+/* Reads "post_processor"; null adds nothing.  *pair is the frame of two texts; it is
+ * empty if the file does not define one.  PATH is for messages. */
 MUST_CHECK int frame_open(struct frame *out, struct frame *pair, const char *path,
                           const cJSON *j, struct err *err);
 void frame_clear(struct frame *f);

@@ -1,4 +1,4 @@
-/* normalizer - change text before it is cut: the normalizers of a tokenizer.json */
+/* normalizer - rewrites text before it is split: the normalizers of a tokenizer.json */
 #include "lib/text/normalizer.h"
 
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 
 struct stage {
     int (*run)(const struct stage *, const char *, size_t, struct str *, struct err *);
-    utf8proc_option_t form; /* of Unicode */
+    utf8proc_option_t form; /* Unicode normalization form */
     struct pattern *pattern;
     struct charsmap *map;
-    char *text; /* put in its place, or before */
+    char *text; /* the replacement, or the text to prepend */
     bool left, right;
     bool clean, chinese, accents, lowercase; /* BERT's */
 };
@@ -77,7 +77,7 @@ static int run_lowercase(const struct stage *s, const char *text, size_t len,
     for (size_t at = 0; at < len; at += used) {
         uint32_t cp = chars_at(text + at, len - at, &used);
 
-        if (cp == 0x130) /* the one letter that becomes two characters */
+        if (cp == 0x130) /* the only character whose lower case is two characters */
             str_add(out, "i\xcc\x87");
         else
             add_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
@@ -149,7 +149,7 @@ static int run_byte_level(const struct stage *s, const char *text, size_t len,
     return 0;
 }
 
-/* Characters of the CJK blocks, as BERT's tokenizer counts them. */
+/* Is CP in the CJK blocks that BERT's tokenizer separates? */
 static bool is_chinese(uint32_t cp)
 {
     return (cp >= 0x3400 && cp <= 0x4dbf) || (cp >= 0x4e00 && cp <= 0x9fff) ||
@@ -158,7 +158,7 @@ static bool is_chinese(uint32_t cp)
            (cp >= 0x2f800 && cp <= 0x2fa1f);
 }
 
-/* What BERT's cleaning makes of a character: 0 when it is taken away. */
+/* BERT's text cleaning of a character; 0: removed. */
 static uint32_t cleaned(uint32_t cp)
 {
     if (cp == '\t' || cp == '\n' || cp == '\r')
@@ -168,8 +168,8 @@ static uint32_t cleaned(uint32_t cp)
     return chars_is_space(cp) ? ' ' : cp;
 }
 
-/* Devlin et al. 2018: white space and controls, spaces around Chinese characters,
- * accents, lower case. */
+/* Devlin et al. 2018: cleans white space and control characters, puts spaces around
+ * Chinese characters, strips accents, converts to lower case. */
 static int run_bert(const struct stage *s, const char *text, size_t len,
                     struct str *out, struct err *err)
 {
@@ -351,7 +351,7 @@ void normalizer_free(struct normalizer *n)
     free(n);
 }
 
-/* True when the stage takes the text's first character away. */
+/* True when the stage removes the first character of the text. */
 static bool takes_first(const struct stage *s, const char *text, size_t len)
 {
     size_t used;

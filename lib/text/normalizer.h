@@ -1,4 +1,4 @@
-/* normalizer - change text before it is cut: the normalizers of a tokenizer.json */
+/* normalizer - rewrites text before it is split: the normalizers of a tokenizer.json */
 #ifndef LIB_TEXT_NORMALIZER_H
 #define LIB_TEXT_NORMALIZER_H
 
@@ -9,12 +9,12 @@
 
 struct normalizer;
 
-/* From "normalizer"; null changes nothing.  PATH is for messages. */
+/* Reads "normalizer"; null changes nothing.  PATH is for messages. */
 MUST_CHECK int normalizer_open(struct normalizer **out, const char *path,
                                const cJSON *j, struct err *err);
 void normalizer_free(struct normalizer *n);
-/* Append what the LEN bytes at TEXT become.  *KEPT: the first character was not taken
- * away. */
+/* Appends the normalized LEN bytes at TEXT.  *kept: the first character was not
+ * removed. */
 MUST_CHECK int normalizer_run(const struct normalizer *n, const char *text, size_t len,
                               struct str *out, bool *kept, struct err *err);
 

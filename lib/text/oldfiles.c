@@ -505,7 +505,7 @@ static int read_config(cJSON **out, const char *dir, struct err *err)
     int ret = 0;
 
     *out = NULL;
-    if (fs_exists(path)) {
+    if (fs_may_exist(path)) {
         ret = fs_read_regular(&text, NULL, path, MOST_CONFIG, err);
         if (ret == 0)
             ret = json_check_cost(path, text, strlen(text), err);
@@ -531,7 +531,7 @@ int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_typ
     *out = NULL;
     for (; i < sizeof(files) / sizeof(*files); i++) {
         path = fs_join_dup(dir, files[i]);
-        if (fs_exists(path))
+        if (fs_may_exist(path))
             break;
         free(path);
         path = NULL;

@@ -1,11 +1,12 @@
-/* onig - Oniguruma's regular expressions rewritten for PCRE2
+/* onig - translates Oniguruma's regular expressions to PCRE2
  *
- * What the two read differently (Oniguruma's doc/RE; pcre2pattern(3)):
- *   \s \w \b   by other properties         \h       a hexadecimal digit
- *   \v         U+000B alone                (?m)     the dot matches a line feed
- *   x{n,m}+    a repeated repetition       x{n}?    an optional repetition
- *   x{,m}      from none                   [a[b]]   a class in a class
- *   \p{Han}    the script, not what is used with it
+ * Differences between the two (Oniguruma's doc/RE; pcre2pattern(3)), in Oniguruma's
+ * meaning:
+ *   \s \w \b   use other properties         \h       a hexadecimal digit
+ *   \v         only U+000B                  (?m)     the dot matches a line feed
+ *   x{n,m}+    a repeated repetition        x{n}?    an optional repetition
+ *   x{,m}      from none                    [a[b]]   a nested class
+ *   \p{Han}    only the script itself, without script extensions
  * ^ and $ match at lines, which is an option of PCRE2. */
 #include <ctype.h>
 #include <string.h>
@@ -25,7 +26,7 @@ enum { MAX_DEPTH = 64 };
     "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}" \
     "\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 /* letters, marks, decimal digits, connectors, letter numbers, enclosed letters; outside
- * a class also the numbers of Latin-1, as Oniguruma 6.9 has it */
+ * a class also the numbers of Latin-1, as in Oniguruma 6.9 */
 #define WORD                                                                    \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
@@ -38,11 +39,11 @@ struct reader {
     const char *where, *text, *p;
     struct str *out;
     struct err *err;
-    size_t atom;            /* where in *out what a quantifier follows begins */
-    size_t open[MAX_DEPTH]; /* where the groups that are open begin */
+    size_t atom; /* position in *out of the atom that a quantifier applies to */
+    size_t open[MAX_DEPTH]; /* positions of the open groups */
     size_t fresh;           /* length of *out when the last group was opened */
-    int depth,
-        folds; /* groups open; as many when letters of either case began to match */
+    int depth, folds;       /* number of open groups; its value where case-insensitive
+                               matching began */
 };
 
 static int refuse(const struct reader *r, const char *at, const char *what)
@@ -57,7 +58,7 @@ static void copy(struct reader *r, size_t n)
     r->p += n;
 }
 
-/* What a letter behind a backslash stands for; NULL where it may not stand. */
+/* Translation of a letter after a backslash; NULL: not allowed. */
 static const struct {
     char letter;
     const char *outside, *in_class;
@@ -90,7 +91,7 @@ static const struct {
     { 'O', "(?s:.)", NULL },
 };
 
-/* A code point: \x{H}, \xHH or \uHHHH, with P at the letter. */
+/* Parses a code point: \x{H}, \xHH or \uHHHH; P is at the letter. */
 static int code_point(struct reader *r)
 {
     char letter = *r->p;
@@ -109,7 +110,7 @@ static int code_point(struct reader *r)
     return 0;
 }
 
-/* True for "p{Lu}" and the like. */
+/* True for a property of one case, such as "p{Lu}". */
 static bool is_of_one_case(const char *p)
 {
     static const char *const names[] = { "lu}", "ll}", "lt}", "lower", "upper" };
@@ -121,7 +122,7 @@ static bool is_of_one_case(const char *p)
     return false;
 }
 
-/* "p{Name}", N bytes. */
+/* Translates "p{Name}", N bytes. */
 static void property(struct reader *r, size_t n)
 {
     size_t start = r->p[2] == '^' ? 3 : 2;
@@ -135,7 +136,7 @@ static void property(struct reader *r, size_t n)
     copy(r, n - start);
 }
 
-/* "0" and at most two more digits. */
+/* Translates "0" and at most two more octal digits. */
 static void octal(struct reader *r)
 {
     unsigned value = 0;
@@ -182,7 +183,7 @@ static int escape(struct reader *r, bool in_class)
     return 0;
 }
 
-/* "[:name:]" in a class. */
+/* Translates "[:name:]" in a class. */
 static int posix(struct reader *r)
 {
     static const struct {
@@ -204,8 +205,8 @@ static int posix(struct reader *r)
 
 static const char MANY[] = "either case of letters that are one character";
 
-/* Where case does not count, Oniguruma also takes one character for several: the sharp
- * s for ss, ligatures.  PCRE2 does not. */
+/* In case-insensitive matching Oniguruma also matches one character with several (the
+ * sharp s with ss, ligatures), PCRE2 does not. */
 static bool folds_to_many(const char *p)
 {
     static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st" };
@@ -220,7 +221,7 @@ static bool folds_to_many(const char *p)
                                    &(int){ 0 }) > 1;
 }
 
-/* The members up to the bracket that ends them, behind the one that begins them. */
+/* Translates the members of a class up to its closing bracket. */
 static int members(struct reader *r, int depth)
 {
     if (*r->p == ']') {
@@ -265,7 +266,8 @@ static int class(struct reader *r)
     return 0;
 }
 
-/* The options of "(?im-x:" or of "(?i)", which may begin a group alone. */
+/* Translates the options in "(?im-x:" or in "(?i)", which is allowed only at the
+ * beginning of a group. */
 static int options(struct reader *r)
 {
     const char *start = r->p, *end = r->p + 2 + strspn(r->p + 2, "im-"), *i, *minus;
@@ -306,7 +308,8 @@ static int group(struct reader *r)
     return options(r);
 }
 
-/* Put a group around the atom and its quantifier, so that another can follow. */
+/* Wraps the atom and its quantifier in a group, so that another quantifier can
+ * follow. */
 static void wrap(struct reader *r)
 {
     struct str text = { 0 };
@@ -317,7 +320,7 @@ static void wrap(struct reader *r)
     str_clear(&text);
 }
 
-/* "{n,m}", or a brace that is one. */
+/* Translates "{n,m}", or a literal brace. */
 static void interval(struct reader *r)
 {
     const char *low = r->p + 1;

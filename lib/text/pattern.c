@@ -1,4 +1,4 @@
-/* pattern - regular expressions as Oniguruma reads them, matched by PCRE2 */
+/* pattern - regular expressions in Oniguruma's syntax, matched by PCRE2 */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "lib/text/pattern.h"
 #include "lib/text/setting.h"
@@ -11,7 +11,7 @@
 #include "lib/text/chars.h"
 
 struct pattern {
-    pcre2_code *code; /* NULL: */
+    pcre2_code *code; /* NULL: use IS */
     bool (*is)(uint32_t);
 };
 
@@ -36,7 +36,8 @@ static int compile(struct pattern **out, const char *where, const char *text,
                        "%s: pattern, byte %zu of '%s': %s", where, (size_t)at, text,
                        (const char *)what);
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* slower without, but right */
+    /* optional: matching is only slower without it */
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     *out = xcalloc(1, sizeof(**out));
     (*out)->code = code;
     return 0;

@@ -1,4 +1,4 @@
-/* pieces - a list of texts in one block */
+/* pieces - a list of strings in one buffer */
 #include "lib/text/pieces.h"
 
 #include <stdlib.h>

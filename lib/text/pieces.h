@@ -1,4 +1,4 @@
-/* pieces - a list of texts in one block */
+/* pieces - a list of strings in one buffer */
 #ifndef LIB_TEXT_PIECES_H
 #define LIB_TEXT_PIECES_H
 
@@ -8,8 +8,8 @@
 #include "lib/base/str.h"
 
 struct piece {
-    size_t start, len; /* bytes of the block */
-    bool first;        /* it begins where the whole text began */
+    size_t start, len; /* byte range in the buffer */
+    bool first;        /* it begins at the start of the whole input */
 };
 
 /* `struct pieces p = { 0 }` is empty. */
@@ -21,7 +21,7 @@ struct pieces {
 
 void pieces_clear(struct pieces *p);
 void pieces_add(struct pieces *p, const char *text, size_t len, bool first);
-/* What was added to the block since START becomes a piece. */
+/* Makes a piece of the bytes added to the buffer since START. */
 void pieces_end(struct pieces *p, size_t start, bool first);
 static inline const char *pieces_at(const struct pieces *p, size_t i)
 {

@@ -1,4 +1,4 @@
-/* setting - members of a stage's object in a tokenizer.json */
+/* setting - reads options of a stage in a tokenizer.json */
 #include "lib/text/setting.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* splitter - cut text into pieces: the pre-tokenizers of a tokenizer.json */
+/* splitter - splits text into pieces: the pre-tokenizers of a tokenizer.json */
 #include "lib/text/splitter.h"
 
 #include <stdlib.h>
@@ -10,22 +10,22 @@
 #include "lib/text/setting.h"
 #include "lib/text/pattern.h"
 
-/* What GPT-2's byte-level stage splits by (Radford et al. 2019). */
+/* The pattern of GPT-2's ByteLevel stage (Radford et al. 2019). */
 static const char GPT2_PATTERN[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
                                    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* What becomes of a match: dropped, a piece of its own, or joined to a neighbour. */
+/* What happens to a match: it is removed, becomes a piece, or joins a neighbour. */
 enum behavior { REMOVED, ISOLATED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS };
-/* Which pieces a space is put before. */
+/* Which pieces get a space prepended. */
 enum prefix { NEVER, FIRST, ALWAYS };
 
 struct stage {
     struct pattern *pattern; /* NULL: no splitting */
     enum behavior behavior;
-    bool invert; /* the text between the matches counts as the matches */
+    bool invert; /* the text between matches is treated as the matches */
     enum prefix prefix;
-    bool bytes;  /* pieces are mapped byte by byte */
-    char *space; /* what stands for a space; NULL: itself */
+    bool bytes;  /* map the bytes of pieces to the byte alphabet */
+    char *space; /* replacement for a space; NULL: none */
 };
 
 struct splitter {
@@ -206,15 +206,15 @@ void splitter_free(struct splitter *s)
     free(s);
 }
 
-/* Stretches of a piece that are matches or lie between matches, joined to their
- * neighbours as the behavior says. */
+/* Collects stretches of a piece, which are matches or lie between matches, and joins
+ * neighbours according to the behavior. */
 struct joiner {
     const struct stage *stage;
     const char *text;
     struct pieces *out;
-    size_t open; /* start of what is still growing */
+    size_t open; /* start of the current group of stretches */
     bool growing, last,
-        first; /* something grows; it ended with a match; see pieces.h */
+        first; /* a group is open; its last stretch was a match; see pieces.h */
 };
 
 static void give(struct joiner *j, size_t start, size_t end)
@@ -253,10 +253,10 @@ static void add_stretch(struct joiner *j, size_t start, size_t end, bool match)
     case CONTIGUOUS:
         joins &= j->last == match;
         break;
-    case WITH_PREVIOUS: /* a match ends the piece it is in */
+    case WITH_PREVIOUS: /* a match ends its group */
         joins &= match && !j->last;
         break;
-    case WITH_NEXT: /* a match begins a piece */
+    case WITH_NEXT: /* a match begins a group */
         joins &= !match && j->last;
         break;
     }
@@ -292,7 +292,7 @@ static int split(struct joiner *j, size_t len, struct err *err)
     return ret;
 }
 
-/* The text with what stands for a space, and one before it where the stage says so. */
+/* Replaces spaces, and prepends one if the stage requires it. */
 static void prepare(const struct stage *s, const char *text, size_t len, bool first,
                     struct str *out)
 {

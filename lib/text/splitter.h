@@ -1,4 +1,4 @@
-/* splitter - cut text into pieces: the pre-tokenizers of a tokenizer.json */
+/* splitter - splits text into pieces: the pre-tokenizers of a tokenizer.json */
 #ifndef LIB_TEXT_SPLITTER_H
 #define LIB_TEXT_SPLITTER_H
 
@@ -9,12 +9,12 @@
 
 struct splitter;
 
-/* From "pre_tokenizer"; null does not split.  PATH is for messages. */
+/* Reads "pre_tokenizer"; null does not split.  PATH is for messages. */
 MUST_CHECK int splitter_open(struct splitter **out, const char *path, const cJSON *j,
                              struct err *err);
 void splitter_free(struct splitter *s);
-/* Cut the LEN bytes at TEXT into *out, an empty list; stages may change what they cut.
- * FIRST: the text begins where the input began. */
+/* Splits the LEN bytes at TEXT into *out, an empty list; stages may also rewrite the
+ * pieces.  FIRST: TEXT begins at the start of the input. */
 MUST_CHECK int splitter_run(const struct splitter *s, const char *text, size_t len,
                             bool first, struct pieces *out, struct err *err);
 

@@ -1,4 +1,4 @@
-/* subword - a piece of text to ids: the models of a tokenizer.json */
+/* subword - splits a piece into token ids: the models of a tokenizer.json */
 #include "lib/text/subword.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 static const struct subword_kind *const KINDS[] = { &bpe_kind, &wordpiece_kind,
                                                     &unigram_kind };
 
-/* Older files do not say what their model is. */
+/* Older files do not name the type of their model; guesses it from its members. */
 static const char *guess(const cJSON *model)
 {
     if (cJSON_GetObjectItemCaseSensitive(model, "merges"))

@@ -1,4 +1,4 @@
-/* subword - a piece of text to ids: the models of a tokenizer.json */
+/* subword - splits a piece into token ids: the models of a tokenizer.json */
 #ifndef LIB_TEXT_SUBWORD_H
 #define LIB_TEXT_SUBWORD_H
 
@@ -8,11 +8,11 @@
 #include "lib/text/vocab.h"
 
 struct subword_kind {
-    const char *type; /* in the file */
-    /* From "model".  *vocab is set, and is the caller's, as soon as it was read. */
+    const char *type; /* "type" in the file */
+    /* Reads "model".  *vocab belongs to the caller as soon as it is set. */
     int (*open)(void **out, struct vocab **vocab, const char *path, const cJSON *model,
                 struct err *err);
-    /* Append the ids of a piece; the piece is not empty. */
+    /* Appends the ids of a piece, which is not empty. */
     int (*encode)(const void *model, const char *piece, size_t len, struct tokens *out,
                   struct err *err);
     void (*free)(void *model);

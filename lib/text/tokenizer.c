@@ -1,4 +1,4 @@
-/* tokenizer - text to ids and back, as a Hugging Face tokenizer.json says */
+/* tokenizer - converts text to token ids and back: Hugging Face's tokenizer.json */
 #include "lib/text/tokenizer.h"
 
 #include <cjson/cJSON.h>
@@ -113,7 +113,7 @@ void tokenizer_free(struct tokenizer *t)
 
 /* ---- encoding ---- */
 
-/* Encode text that holds no added token. */
+/* Encodes text without added tokens. */
 static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
                         bool first, struct tokens *out, struct err *err)
 {
@@ -127,7 +127,7 @@ static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
     return ret;
 }
 
-/* Encode what lies between added tokens that are not normalized. */
+/* Encodes text between added tokens that match the original text. */
 static int encode_section(const struct tokenizer *t, const char *text, size_t len,
                           bool first, struct tokens *out, struct err *err)
 {
@@ -172,7 +172,7 @@ static int encode_text(const struct tokenizer *t, const char *text, size_t len,
     return ret;
 }
 
-/* TEXT[*len], or its copy in S without what is not UTF-8. */
+/* Returns TEXT[*len], or its copy in S with U+FFFD for ill-formed UTF-8. */
 static const char *clean(struct str *s, const char *text, size_t *len)
 {
     if (str_is_utf8(text, *len))
@@ -243,7 +243,7 @@ int tokenizer_encode_pair(const struct tokenizer *t, const char *first,
 
 /* ---- decoding ---- */
 
-/* The text of the token ID, or NULL when it is to be left out. */
+/* The text of token ID, or NULL when it is skipped. */
 static const char *token_text(const struct tokenizer *t, uint32_t id, bool skip_special,
                               size_t *len)
 {
@@ -281,14 +281,14 @@ size_t tokenizer_size(const struct tokenizer *t)
 
 /* ---- streams ---- */
 
-/* The last tokens, as many as their text needs: the one before what is not given yet,
- * and those behind it.  What a decoder does at the start of a text it also does at the
- * start of the window, to what was given already. */
+/* The window has the last tokens, as many as their text needs: the token before the
+ * text that is not emitted yet, and all after it.  The decoder's special treatment of a
+ * text's start thus affects only text that was emitted before. */
 struct token_stream {
     const struct tokenizer *t;
     bool skip_special;
     struct tokens window;
-    size_t given; /* bytes of the window's text */
+    size_t given; /* bytes of the window's text already emitted */
 };
 
 struct token_stream *token_stream_new(const struct tokenizer *t, bool skip_special)
@@ -305,8 +305,8 @@ static void window_text(const struct token_stream *s, struct str *out)
     tokenizer_decode(s->t, s->window.id, s->window.n, s->skip_special, out);
 }
 
-/* All was given.  The last token alone is the window, unless the start of a text takes
- * all of it, and might take more. */
+/* Called when all text was emitted: reduces the window to the last token, unless the
+ * decoder removes all of its text at a text's start and might remove more. */
 static void move_window(struct token_stream *s)
 {
     struct str text = { 0 };
@@ -334,7 +334,7 @@ void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out)
     window_text(s, &text);
     n = text.len;
     if (n >= 3 && !memcmp(text.s + n - 3, "\xef\xbf\xbd", 3))
-        n -= 3; /* it may yet become a character */
+        n -= 3; /* may become a complete character */
     if (n > s->given) {
         str_addn(out, text.s + s->given, n - s->given);
         s->given = n;

@@ -1,9 +1,8 @@
-/* tokenizer - text to ids and back, as a Hugging Face tokenizer.json says
+/* tokenizer - converts text to token ids and back: Hugging Face's tokenizer.json
  *
- * The stages of the file are a pipeline: added tokens, normalizer, pre-tokenizer,
- * model, post-processor; and a decoder.  A stage of a type that is not known is refused
- * when the file is opened, never skipped.  Truncation and padding, which the file may
- * ask for, are the caller's. */
+ * The stages of the file form a pipeline: added tokens, normalizer, pre-tokenizer,
+ * model, post-processor; for the way back, a decoder.  A stage of an unknown type is an
+ * error when the file is opened.  Truncation and padding settings are ignored. */
 #ifndef LIB_TEXT_TOKENIZER_H
 #define LIB_TEXT_TOKENIZER_H
 
@@ -24,39 +23,39 @@ struct tokens {
 void tokens_add(struct tokens *t, uint32_t id);
 void tokens_clear(struct tokens *t);
 
-/* Open the file at PATH.  ERR_INPUT names file and cause. */
+/* Opens the file at PATH.  ERR_INPUT names file and cause. */
 MUST_CHECK int tokenizer_open(struct tokenizer **out, const char *path,
                               struct err *err);
-/* The same from TEXT. */
+/* The same from the file's contents TEXT. */
 MUST_CHECK int tokenizer_parse(struct tokenizer **out, const char *path,
                                const char *text, struct err *err);
 void tokenizer_free(struct tokenizer *t);
 
-/* Append the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 is read as U+FFFD.
- * With ADD_SPECIAL the post-processor adds its tokens.  Fails when the model needs an
- * unknown token and has none. */
+/* Appends the ids of the LEN bytes at TEXT to *out; ill-formed UTF-8 becomes U+FFFD.
+ * ADD_SPECIAL: apply the post-processor.  Fails when the model needs an unknown token
+ * and has none. */
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
                                 bool add_special, struct tokens *out, struct err *err);
-/* The same of two texts with what the post-processor puts around a pair; *types gets as
- * many token types, and RANGE is where the second text's tokens begin and end.  OUT and
- * TYPES have equal lengths before. */
+/* The same for two texts, with the post-processor's tokens for a pair.  Appends a token
+ * type for each id to *types, and sets RANGE to the range of the second text's ids.
+ * OUT and TYPES must have equal lengths at the call. */
 MUST_CHECK int tokenizer_encode_pair(const struct tokenizer *t, const char *first,
                                      size_t first_len, const char *second,
                                      size_t second_len, struct tokens *out,
                                      struct tokens *types, size_t range[2],
                                      struct err *err);
-/* Append the text of N ids; ids that are not known are left out. */
+/* Appends the text of N ids; unknown ids are skipped. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);
-/* One more than the largest id. */
+/* Largest id + 1. */
 size_t tokenizer_size(const struct tokenizer *t);
 
-/* Text that comes id by id: each feed appends what later ids cannot change.  The whole
- * is what tokenizer_decode gives. */
+/* Decodes a text id by id: each feed appends the text that later ids cannot change.
+ * The concatenation equals the result of tokenizer_decode. */
 struct token_stream;
 struct token_stream *token_stream_new(const struct tokenizer *t, bool skip_special);
 void token_stream_feed(struct token_stream *s, uint32_t id, struct str *out);
-/* Append what is held back. */
+/* Appends the rest of the text. */
 void token_stream_end(struct token_stream *s, struct str *out);
 void token_stream_free(struct token_stream *s);
 

@@ -1,5 +1,5 @@
-/* unigram - the most likely pieces of a text, each with its own probability (Kudo 2018)
- */
+/* unigram - the most likely segmentation of a text, given each piece's probability
+ * (Kudo 2018) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 #include "lib/text/setting.h"
 #include "lib/text/subword.h"
 
-/* How much less likely an unknown character is than the least likely piece. */
+/* Score of an unknown character, relative to the least likely piece. */
 static const double PENALTY = 10;
 
 struct unigram {
     const struct vocab *vocab;
-    double *score; /* [vocab_size], logarithms */
+    double *score; /* [vocab_size]: logarithms of probabilities */
     double unknown_score;
     long unknown; /* or -1 */
     bool byte_fallback;
@@ -32,10 +32,10 @@ static void unigram_free(void *model)
     free(u);
 }
 
-/* The score X as Python's `tokenizers` has it: serde_json multiplies or divides the
- * digits, taken as one whole number, by a power of ten, which rounds twice.  Pieces of
- * repeated characters are often equally likely but for that.  The digits are those of
- * the shortest text of X, as the files have. */
+/* Parses the score X as serde_json in the `tokenizers` library does: the digits as an
+ * integer, times or divided by a power of ten, which rounds twice.  The rounding
+ * decides between segmentations of repeated characters that are otherwise equally
+ * likely.  Uses the shortest decimal text of X, which the files have. */
 static double read_score(double x)
 {
     struct str text = { 0 };
@@ -115,10 +115,10 @@ static int unigram_open(void **out, struct vocab **vocab, const char *path,
     return 0;
 }
 
-/* The best way to each place of the text: its last piece, and its logarithm. */
+/* The best segmentation up to each position of the text: its score and last piece. */
 struct node {
     double score;
-    size_t start; /* SIZE_MAX: there is none */
+    size_t start; /* SIZE_MAX: none */
     long id;
 };
 
@@ -128,7 +128,7 @@ static void offer(struct node *to, double score, size_t start, long id)
         *to = (struct node){ score, start, id };
 }
 
-/* Viterbi, from left to right; of equals the first stays. */
+/* Viterbi from left to right; among equal scores the first wins. */
 static int find_path(const struct unigram *u, const char *text, size_t len,
                      struct node *node, struct err *err)
 {
@@ -162,7 +162,7 @@ static int find_path(const struct unigram *u, const char *text, size_t len,
     return 0;
 }
 
-/* Unknown characters in a row are one piece: its bytes, or the unknown token. */
+/* A run of unknown characters becomes one piece: its bytes, or the unknown token. */
 static void add_unknown(const struct unigram *u, const char *text, size_t len,
                         struct tokens *out)
 {
@@ -185,7 +185,7 @@ static int unigram_encode(const void *model, const char *text, size_t len,
     size_t *cut = xmalloc(sizeof(*cut) * (len + 1)), n = 0, run = 0;
     int ret = find_path(u, text, len, node, err);
 
-    /* the ends of the pieces, the last first */
+    /* positions of the pieces' ends, last first */
     for (size_t end = len; end && ret == 0; end = node[end].start)
         cut[n++] = end;
     for (size_t start = 0; n--; start = cut[n]) {

@@ -1,4 +1,4 @@
-/* vocab - words and their ids */
+/* vocab - maps words to ids and back */
 #include "lib/text/vocab.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 #include "lib/base/str.h"
 #include "lib/text/setting.h"
 
-/* Open addressing; the table's size is a power of two and at most half full. */
+/* A hash table with open addressing; its size is a power of two, at least half of it
+ * free. */
 struct word {
     const char *text; /* NULL: empty */
     uint32_t len, id;
@@ -18,7 +19,7 @@ struct word {
 struct vocab {
     struct word *word;
     size_t words;              /* size of the table */
-    const struct word **by_id; /* [size]; NULL where there is none */
+    const struct word **by_id; /* [size]; NULL: unused id */
     size_t size, n, longest;
     struct pool pool; /* the words' text */
 };

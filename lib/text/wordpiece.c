@@ -1,4 +1,4 @@
-/* wordpiece - a word as the longest pieces from its start (Devlin et al. 2018) */
+/* wordpiece - greedy longest-prefix segmentation of a word (Devlin et al. 2018) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 
 struct wordpiece {
     const struct vocab *vocab;
-    char *prefix; /* of a piece inside a word */
+    char *prefix; /* of a piece that is not at the start of a word */
     long unknown; /* or -1 */
-    long most;    /* characters of a word; longer ones are unknown */
+    long most;    /* maximum characters of a word; longer words are unknown */
 };
 
 static void wordpiece_free(void *model)
@@ -49,7 +49,7 @@ static int wordpiece_open(void **out, struct vocab **vocab, const char *path,
     return 0;
 }
 
-/* The id of the longest piece at AT and its *END, or -1. */
+/* The id of the longest piece at AT, and its *end; or -1. */
 static long longest(const struct wordpiece *w, const char *word, size_t at, size_t len,
                     size_t *end)
 {

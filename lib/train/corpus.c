@@ -1,4 +1,4 @@
-/* corpus - the tokens of some files as one row, with the documents' beginnings */
+/* corpus - the tokens of several files, concatenated, with document boundaries */
 #include "lib/train/corpus.h"
 
 #include <stdlib.h>
@@ -7,18 +7,18 @@
 #include "lib/base/mem.h"
 #include "lib/train/tokenfile.h"
 
-/* A file: ids in memory, or a file of them. */
+/* A file: token ids in memory, or a token file on disk. */
 struct piece {
-    const char *name; /* while it is opened */
-    uint64_t first;   /* of the corpus's tokens */
+    const char *name; /* valid while it is opened */
+    uint64_t first;   /* index in the corpus of its first token */
     uint64_t n;
-    int32_t *id; /* [n]; NULL: in FILE */
+    int32_t *id; /* [n]; NULL: read from FILE */
     size_t cap;
     struct tokenfile file;
-    uint64_t *start; /* [documents]: first token of each, from 0 in the piece; NULL: end
-                        ids tell */
+    uint64_t *start; /* [documents]: first token of each, relative to the file; NULL:
+                      * documents are separated by end ids */
     size_t documents, start_cap;
-    size_t *given; /* [documents]: tokens of its prompt; NULL: none has one */
+    size_t *given; /* [documents]: tokens of the prompt; NULL: no document has one */
 };
 
 struct corpus {
@@ -35,7 +35,7 @@ static int too_much(const struct piece *p, struct err *err)
     return err_set(err, ERR_SYSTEM, "%s: no memory for its tokens", p->name);
 }
 
-/* As xgrow, for what is the size of the text. */
+/* As xgrow, but can fail: for arrays as large as the text. */
 static bool grow(void *p, size_t *cap, size_t need, size_t size)
 {
     size_t more = *cap ? *cap + *cap / 2 : 1024;
@@ -165,7 +165,7 @@ static size_t find_document(const struct piece *p, uint64_t at)
     return low;
 }
 
-/* Flags of N tokens of P from AT, by the documents' index. */
+/* Sets the flags of N tokens of P from AT, using the list of documents. */
 static void flag_indexed(const struct piece *p, uint64_t at, size_t n, uint8_t *flag)
 {
     for (size_t d = find_document(p, at); d < p->documents && p->start[d] < at + n;
@@ -180,7 +180,7 @@ static void flag_indexed(const struct piece *p, uint64_t at, size_t n, uint8_t *
     }
 }
 
-/* The same by the end ids among the N tokens. */
+/* The same, using the end ids among the N tokens. */
 static void flag_told(const struct corpus *c, const struct piece *p, uint64_t at,
                       size_t n, const int32_t *id, uint8_t *flag)
 {
@@ -249,7 +249,7 @@ static int see_indexed(const struct piece *p, const struct visit *v, struct err 
     return 0;
 }
 
-/* All tokens are read, and so are checked. */
+/* Reads, and thereby checks, all tokens. */
 static int see_told(const struct corpus *c, const struct piece *p,
                     const struct visit *v, struct err *err)
 {

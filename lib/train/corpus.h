@@ -1,4 +1,4 @@
-/* corpus - the tokens of some files as one row, with the documents' beginnings */
+/* corpus - the tokens of several files, concatenated, with document boundaries */
 #ifndef LIB_TRAIN_CORPUS_H
 #define LIB_TRAIN_CORPUS_H
 
@@ -6,7 +6,7 @@
 
 struct corpus;
 
-/* Open the N files at FILE, in this order. */
+/* Opens the N files at FILE in this order. */
 MUST_CHECK int corpus_open(struct corpus **out, const char *const *file, size_t n,
                            const struct texts_options *options, struct err *err);
 void corpus_close(struct corpus *c);
@@ -15,12 +15,13 @@ uint64_t corpus_tokens(const struct corpus *c);
 
 enum { CORPUS_BEGINS = 1 /* a document */, CORPUS_GIVEN = 2 /* no target: a prompt */ };
 
-/* Tokens FIRST to FIRST + N - 1, and of each whether it begins a document or is given.
- * Whether the first of them begins one is not told. */
+/* Reads the tokens [FIRST, FIRST + N) and their flags.  CORPUS_BEGINS is not set for
+ * the first of them. */
 MUST_CHECK int corpus_read(struct corpus *c, uint64_t first, size_t n, int32_t *id,
                            uint8_t *flag, struct err *err);
 
-/* Call SEE with each document's tokens: N from FIRST, of which GIVEN are a prompt. */
+/* Calls SEE for each document with its N tokens from FIRST, of which the first GIVEN
+ * are a prompt. */
 MUST_CHECK int corpus_documents(struct corpus *c,
                                 int (*see)(void *arg, uint64_t first, uint64_t n,
                                            uint64_t given, struct err *err),

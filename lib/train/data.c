@@ -1,4 +1,4 @@
-/* data - the samples that a model is trained on */
+/* data - training samples */
 #include "lib/train/data.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 const char *const data_pack_names[] = { "documents", "none", NULL };
 const char *const data_order_names[] = { "shuffled", "sequential", NULL };
 
-/* A document that is a sample. */
+/* A document that is a sample (DATA_PACK_NONE). */
 struct document {
     uint64_t first;
-    size_t n; /* tokens, targets included: at most seq + 1 */
+    size_t n; /* tokens including targets: at most seq + 1 */
 };
 
 struct data {
@@ -25,8 +25,8 @@ struct data {
     struct corpus *corpus;
     struct document *document; /* [all], for DATA_PACK_NONE */
     size_t cap;
-    uint64_t all, held; /* samples, and those of them that are held out */
-    /* of the last call */
+    uint64_t all, held; /* number of samples, and of those held out */
+    /* buffers of the last call */
     int32_t *id, *target; /* [room][seq + 1] */
     uint8_t *flag;        /* [seq + 1] */
     size_t *start;        /* [room][seq] */
@@ -35,7 +35,7 @@ struct data {
 
 /* ---- opening ---- */
 
-/* A document without a token to learn is no sample. */
+/* Skips a document without any target. */
 static int add_document(void *arg, uint64_t first, uint64_t n, uint64_t given,
                         struct err *err)
 {
@@ -125,7 +125,7 @@ uint64_t data_tokens(const struct data *d)
 
 /* ---- the order ---- */
 
-/* A 64-bit mixture (Stafford's variant 13 of MurmurHash3's finalizer, as in
+/* A 64-bit hash (Stafford's variant 13 of MurmurHash3's finalizer, as in
  * SplitMix64). */
 static uint64_t mix(uint64_t x)
 {
@@ -134,8 +134,9 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Place X in a permutation of [0, n): a Feistel network on the next even number of
- * bits, taken again until it is below N (Black and Rogaway 2002, cycle walking). */
+/* Position of X in a pseudo-random permutation of [0, n): a Feistel network over the
+ * next even number of bits, repeated until the result is below N (cycle walking; Black
+ * and Rogaway 2002). */
 static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
 {
     enum { ROUNDS = 8 };
@@ -195,7 +196,7 @@ static int make_room(struct data *d, size_t n, struct err *err)
     return 0;
 }
 
-/* Sample ID as place I of the buffers. */
+/* Builds sample ID in entry I of the buffers. */
 static int make_sample(struct data *d, uint64_t id, size_t i, struct sample *out,
                        struct err *err)
 {

@@ -1,10 +1,10 @@
-/* data - the samples that a model is trained on
+/* data - training samples
  *
- * The documents of some files, packed into samples.  Which sample comes when depends on
- * the seed and on the sample's index alone, never on how many ranks there are: any rank
- * can ask for any of them.  Files of text are tokenized when they are opened, and their
- * ids lie in memory; token files are read as samples are asked for, by pread, so a
- * process that forks shares one data with its children. */
+ * Packs the documents of the files into samples.  Which sample has a given index
+ * depends only on the seed and the index, not on the number of ranks; any rank can
+ * request any sample.  Text files are tokenized when they are opened and their ids stay
+ * in memory.  Token files are read on demand with pread, so a process may share an
+ * opened data with forked children. */
 #ifndef LIB_TRAIN_DATA_H
 #define LIB_TRAIN_DATA_H
 
@@ -14,18 +14,19 @@
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
 
-/* Some tokens to learn: TARGET[i] is the token after ID[i], -1 where it does not count.
- * A token sees those of its own document alone. */
+/* A training sample.  TARGET[i] is the token after ID[i], or -1 where no loss is
+ * computed.  A token attends only to its own document. */
 struct sample {
     const int32_t *id, *target; /* [n] */
     size_t n;
-    const size_t *start; /* [documents]: first token of each document; start[0] is 0 */
-    size_t documents;    /* 0: one document, and no START */
+    const size_t *start; /* [documents]: first token of each; start[0] is 0 */
+    size_t documents;    /* 0: one document, without START */
 };
 
 enum data_pack {
-    DATA_PACK_DOCUMENTS, /* joined, and cut at every SEQ tokens; none is left out */
-    DATA_PACK_NONE       /* a document is a sample, cut at SEQ tokens */
+    DATA_PACK_DOCUMENTS, /* concatenated, then split every SEQ tokens; no token is
+                          * dropped */
+    DATA_PACK_NONE       /* one document per sample, truncated to SEQ tokens */
 };
 extern const char *const data_pack_names[];
 
@@ -39,31 +40,32 @@ struct data_options {
     enum data_pack pack;
     enum data_order order;
     uint64_t seed;
-    const struct tokenizer *tokenizer; /* NULL: files of ids alone can be read */
-    int32_t end_id; /* ends a document; -1: documents have no end id */
-    uint64_t vocab; /* ids are below; 0: any */
-    double held;    /* part of the samples that is held out, the last ones; 0: none */
-    int threads;    /* that tokenize; 0: one */
+    const struct tokenizer *tokenizer; /* NULL: only files of ids can be read */
+    int32_t end_id;                    /* appended to each document; -1: no end id */
+    uint64_t vocab;                    /* ids are smaller; 0: no limit */
+    double held; /* fraction of the samples to hold out, from the end; 0: none */
+    int threads; /* threads of the tokenization; 0: one */
 };
 
 struct data;
 
-/* ERR_INPUT names file and line.  OPTIONS' files and tokenizer are not read later. */
+/* Opens the files; ERR_INPUT names file and line.  OPTIONS' files and tokenizer are not
+ * used after the call. */
 MUST_CHECK int data_open(struct data **out, const struct data_options *options,
                          struct err *err);
 void data_close(struct data *d);
 
-uint64_t data_samples(const struct data *d); /* of one epoch; at least 1 */
-uint64_t data_tokens(const struct data *d);  /* in all files, end ids included */
+uint64_t data_samples(const struct data *d); /* per epoch; at least 1 */
+uint64_t data_tokens(const struct data *d);  /* in all files, including end ids */
 
-/* Samples FIRST to FIRST + N - 1 of the endless run; each epoch has an order of its
- * own. What they point to is valid until the next call on D. */
+/* Fills OUT with the samples [FIRST, FIRST + N) of the endless sequence of epochs; each
+ * epoch has its own order.  The samples' arrays are valid until the next call on D. */
 MUST_CHECK int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
                          struct err *err);
-/* Which of the epoch's samples, counted as the files have them, is number INDEX. */
+/* The position in the files (0 based) of the sample with index INDEX. */
 uint64_t data_sample_id(const struct data *d, uint64_t index);
 
-/* The samples that are held out, and FIRST to FIRST + N - 1 of them, as data_fill. */
+/* The number of held-out samples; samples [FIRST, FIRST + N) of them, as data_fill. */
 uint64_t data_held(const struct data *d);
 MUST_CHECK int data_fill_held(struct data *d, uint64_t first, size_t n,
                               struct sample *out, struct err *err);

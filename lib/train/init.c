@@ -1,4 +1,4 @@
-/* init - weights drawn at random, as a model's own code draws them */
+/* init - random initial weights, distributed as in the model's reference code */
 #include "lib/train/init.h"
 
 #include <math.h>
@@ -13,10 +13,10 @@
 static const double TWO_PI = 6.283185307179586476925286766559;
 
 struct start {
-    bool drawn;        /* else all VALUE */
-    double value;      /* or the standard deviation */
-    uint64_t stream;   /* of the random numbers */
-    uint64_t from, to; /* these elements of the whole tensor are 0 */
+    bool drawn;        /* normal; else constant VALUE */
+    double value;      /* the constant or the standard deviation */
+    uint64_t stream;   /* of the random number generator */
+    uint64_t from, to; /* elements [from, to) of the global tensor are 0 */
 };
 
 struct init {
@@ -24,7 +24,7 @@ struct init {
     struct start *start; /* [program->nweights] */
 };
 
-/* ---- what a weight is to the program ---- */
+/* ---- roles of weights ---- */
 
 enum role { ROLE_UNKNOWN, ROLE_DRAWN, ROLE_ZERO, ROLE_ONE };
 
@@ -49,7 +49,8 @@ static int kind_of(const struct program *p, int weight)
     return p->model->tensor[p->weight[weight].tensor].kind;
 }
 
-/* Of each kind of tensors: an instruction of experts names the first of them alone. */
+/* The role of each kind of tensor.  By kind, because an instruction with experts names
+ * only the first expert's weight. */
 static enum role *find_roles(const struct program *p)
 {
     enum role *role = xcalloc(model_kinds(p->model) + 1, sizeof(*role));
@@ -65,9 +66,9 @@ static enum role *find_roles(const struct program *p)
     return role;
 }
 
-/* ---- what the family says ---- */
+/* ---- the family's definitions ---- */
 
-/* The option KEY of the definition of a tensor, or NULL. */
+/* Option KEY in the definition of a tensor, or NULL. */
 static const struct json *find_option(const struct family_entry *e, const char *key)
 {
     const struct json *last = e->json->first;
@@ -77,7 +78,7 @@ static const struct json *find_option(const struct family_entry *e, const char *
     return last && last->type == JSON_OBJECT ? json_get(last, key) : NULL;
 }
 
-/* TEXT as a number for LAYER; false in *is where it is null. */
+/* Evaluates TEXT as a number for LAYER; sets *is to false when the value is null. */
 static int evaluate(const struct model *m, const char *text, int layer, bool *is,
                     double *out, struct err *err)
 {
@@ -92,7 +93,7 @@ static int evaluate(const struct model *m, const char *text, int layer, bool *is
                : err_set(err, ERR_INPUT, "'%s' is no number", text);
 }
 
-/* The same of an option; where there is none it is null. */
+/* The same for an option; a missing option is null. */
 static int evaluate_option(const struct model *m, const struct family_entry *e,
                            const char *key, int layer, bool *is, double *out,
                            struct err *err)
@@ -106,8 +107,7 @@ static int evaluate_option(const struct model *m, const struct family_entry *e,
     return family_error(e->doc, j, 0, err, "%s", why.text);
 }
 
-/* The standard deviation of all that the family says nothing of.  A config's 0 is
- * taken for none, as transformers takes it. */
+/* The default standard deviation.  A config's 0 means unset, as in transformers. */
 static int find_deviation(const struct model *m, double *out, struct err *err)
 {
     static const char usual[] = "initializer_range ? initializer_range : 0.02";
@@ -122,8 +122,8 @@ static int find_deviation(const struct model *m, double *out, struct err *err)
     return 0;
 }
 
-/* FNV-1a (Fowler, Noll and Vo) of the tensor's word, layer and expert: its name in a
- * file may be one of several. */
+/* FNV-1a (Fowler, Noll and Vo) of the tensor's key, layer and expert.  Not of its name,
+ * which depends on the file. */
 static uint64_t stream_of(const struct model_tensor *t)
 {
     char *name = str_dupf("%s.%d.%d", t->key, t->layer, t->expert);
@@ -135,8 +135,8 @@ static uint64_t stream_of(const struct model_tensor *t)
     return h;
 }
 
-/* The row of a table that stands for padding is 0; below 0 it is counted from the end,
- * as PyTorch does. */
+/* Zeros the row of an embedding table for the padding token; a negative ROW counts from
+ * the end, as in PyTorch. */
 static void set_padding(struct start *s, const struct model_tensor *t, double row)
 {
     uint64_t rows = t->axis[0]->size, cols = 1;
@@ -208,9 +208,9 @@ void init_close(struct init *x)
     free(x);
 }
 
-/* ---- numbers ---- */
+/* ---- random numbers ---- */
 
-/* Elements 4 BLOCK to 4 BLOCK + 3: normal, mean 0, variance 1 (Box and Muller 1958). */
+/* Elements [4 BLOCK, 4 BLOCK + 4): normal, mean 0, variance 1 (Box and Muller 1958). */
 static void draw(const struct init *x, uint64_t stream, uint64_t block, double out[4])
 {
     struct rng rng;

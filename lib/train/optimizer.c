@@ -1,4 +1,4 @@
-/* optimizer - AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW computes it */
+/* optimizer - AdamW (Loshchilov and Hutter 2019), numerically as torch.optim.AdamW */
 #include "lib/train/optimizer.h"
 
 #include <ctype.h>
@@ -8,15 +8,15 @@
 
 #include "lib/base/mem.h"
 
-/* Sums must not be fused with products but where fmaf says so. */
+/* Forbids fused multiply-add except for explicit fmaf. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define AS_WRITTEN __attribute__((optimize("fp-contract=off")))
 #else
 #define AS_WRITTEN
 #endif
 
-/* PyTorch rounds what it computes of the options, in double, to f32 once; its lerp and
- * addcmul on a CPU are fused multiplications and additions. */
+/* PyTorch computes scalars in double and rounds them to f32 once; on a CPU its lerp and
+ * addcmul are fused multiply-adds. */
 AS_WRITTEN void adamw_update(const struct adamw *a, double rate, uint64_t t,
                              float factor, float *p, const float *g, float *m, float *v,
                              size_t n)
@@ -35,7 +35,7 @@ AS_WRITTEN void adamw_update(const struct adamw *a, double rate, uint64_t t,
     }
 }
 
-/* ---- which weights decay ---- */
+/* ---- weight decay ---- */
 
 static bool has_word(const char *name, const char *word)
 {
@@ -48,7 +48,7 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-/* As transformers' Trainer.get_decay_parameter_names. */
+/* The name patterns of transformers' Trainer.get_decay_parameter_names. */
 static bool is_spared(const char *name)
 {
     char *low = xstrdup(name);
@@ -62,7 +62,7 @@ static bool is_spared(const char *name)
     return spared;
 }
 
-/* Weights of layer norms are spared whatever they are called. */
+/* Excludes norm weights too, whatever their names are. */
 static void choose(struct optimizer *o, const struct program *p)
 {
     for (int i = 0; i < p->nweights; i++)
@@ -106,7 +106,7 @@ void optimizer_close(struct optimizer *o)
     o->decays = NULL;
 }
 
-/* ---- steps ---- */
+/* ---- updates ---- */
 
 struct counting {
     const float *g;
@@ -134,7 +134,7 @@ void optimizer_squares(struct parameters *p, double word[SQUARES_WORDS])
     squares_words(&squares, word);
 }
 
-/* As torch.nn.utils.clip_grad_norm_: the factor is applied also when it is 1. */
+/* As torch.nn.utils.clip_grad_norm_, which also multiplies when the factor is 1. */
 void optimizer_step(struct optimizer *o, struct parameters *p, double rate, double norm)
 {
     double factor = o->clip > 0 ? o->clip / (norm + 1e-6) : 1;

@@ -1,4 +1,4 @@
-/* parameters - the weights of one rank that are trained, and their gradients */
+/* parameters - the trainable weights of one rank, and their gradients */
 #include "lib/train/parameters.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
                 struct device *device, struct err *err)
 {
     struct weights w;
+    int ret;
 
     for (int i = 0; i < p->program->nweights; i++)
         p->matrix[i] =
@@ -26,20 +27,21 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
         dtype_to_f32(m->dtype, m->data, p->weight + p->at[i],
                      (size_t)(m->rows * m->cols));
     }
+    ret = weights_settle(&w, err);
     weights_close(&w);
-    return 0;
+    return ret;
 }
 
-/* What is made of packed weights cannot be saved as they are. */
-static int refuse_packed(const struct program *p, struct err *err)
+/* Weights unpacked from a quantised form cannot be saved in that form. */
+static int refuse_packed(const struct model *m, struct err *err)
 {
-    size_t blocks, scales;
+    const char *method = model_quantised(m);
 
-    for (int i = 0; i < p->nweights; i++)
-        if (model_packing(p->model, p->weight[i].tensor, &blocks, &scales))
-            return err_set(err, ERR_NO, "tensor %s: weights in MXFP4 cannot be trained",
-                           p->model->tensor[blocks].name);
-    return 0;
+    return !method ? 0
+                   : err_set(err, ERR_NO,
+                             "%s: weights quantised by %s (quantization_config) cannot "
+                             "be trained",
+                             model_config_name(m), method);
 }
 
 int parameters_open(struct parameters *p, struct checkpoint *c,
@@ -51,10 +53,10 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     *p = (struct parameters){ .program = program };
     if (!ops->host_memory)
         return err_set(err, ERR_NO, "training needs a device in the host's memory");
-    if (refuse_packed(program, err) < 0)
+    if (refuse_packed(program->model, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
-    coord[MESH_DP] = 0; /* replicas own what the first does */
+    coord[MESH_DP] = 0; /* all dp replicas own what the first owns */
     p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
     p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
@@ -91,9 +93,9 @@ void parameters_zero(struct parameters *p)
     memset(p->gradient, 0, p->at[p->program->nweights] * sizeof(float));
 }
 
-/* ---- where elements are ---- */
+/* ---- positions of elements ---- */
 
-/* A tied tensor is read at the beginning and at the end, or twice on one stage. */
+/* A tied tensor is used by the first and the last stage, or twice on a single stage. */
 int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *err)
 {
     size_t n = p->program->model->ntensors;
@@ -118,7 +120,7 @@ struct walk {
     size_t here;
 };
 
-/* The runs of axis K and those inside, from WHOLE in the whole tensor on. */
+/* Visits the runs of axis K and the axes inside it; the global offset is WHOLE. */
 static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
 {
     const struct runs *runs = w->slice->runs[k];
@@ -140,7 +142,7 @@ static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
     }
 }
 
-/* The same of element N of the first axis here. */
+/* The same for index N of the first local axis. */
 static void walk_slice(struct walk *w, uint64_t n, bool owned)
 {
     const struct runs *runs = w->slice->runs[0];
@@ -186,7 +188,7 @@ uint64_t parameters_whole(const struct parameters *p, int i)
     return n;
 }
 
-/* ---- sums over the tensor group ---- */
+/* ---- all-reduce over the tensor group ---- */
 
 struct copying {
     float *here, *whole;
@@ -204,7 +206,7 @@ static void copy_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
         memcpy(c->whole + whole, c->here + here, n * sizeof(float));
 }
 
-/* By way of the whole tensor, in which every rank has its own elements. */
+/* Sums via a buffer of the global tensor, in which each rank fills in its elements. */
 static int sum_one(struct parameters *p, int i, struct comm *c, struct err *err)
 {
     size_t n = (size_t)parameters_whole(p, i);
@@ -232,10 +234,10 @@ int parameters_sum(struct parameters *p, struct comm *c, struct err *err)
     return 0;
 }
 
-/* ---- tied over the stages ---- */
+/* ---- tied tensors ---- */
 
-/* Weight I of this stage and the one at the other end: both have the first's terms
- * first, so both have the same bits. */
+/* Exchanges the gradient of weight I with the stage at the other end.  Both add the
+ * first stage's term first, so both get the same bits. */
 static int tie_one(struct parameters *p, int i, struct comm *pipe, struct err *err)
 {
     bool first = pipe->rank == 0;

@@ -1,4 +1,4 @@
-/* save - the state of a training as a checkpoint, and back */
+/* save - writes the training state as a checkpoint, and reads it */
 #include "lib/train/save.h"
 
 #include <inttypes.h>
@@ -18,17 +18,17 @@
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/checkpoint.h"
 
-/* What a tensor of the checkpoint is made from. */
+/* The source of a tensor of the checkpoint. */
 enum block { BLOCK_FILE, BLOCK_WEIGHT, BLOCK_M, BLOCK_V, BLOCKS };
 
 struct entry {
     const char *name, *role;
-    size_t tensor; /* of the checkpoint that was read: whose shape it has */
+    size_t tensor; /* index in the checkpoint that was read; gives the shape */
     enum block block;
-    int weight;       /* on this rank, or -1: of another */
+    int weight;       /* weight on this rank, or -1 */
     enum dtype dtype; /* as written */
-    bool held;        /* by this rank's part */
-    uint64_t offset;  /* of it in the part's file */
+    bool held;        /* this rank's shard stores some of it */
+    uint64_t offset;  /* in the shard file */
     uint32_t crc;
 };
 
@@ -43,9 +43,9 @@ struct saver {
     struct checkpoint *c;
     struct comm *world;
     struct mesh mesh;
-    int part;    /* of this rank */
-    bool writes; /* it is the first that has the part */
-    bool apart;  /* its machine does not see the directory: rank 0 writes the part */
+    int part;    /* shard index of this rank */
+    bool writes; /* the first rank with this shard; it writes the file */
+    bool apart;  /* no access to the directory: rank 0 writes its file */
     struct cutter *by_unit, *in_file;
     struct entry *entry;
     size_t n;
@@ -53,17 +53,17 @@ struct saver {
     struct small *small; /* rank 0 */
     size_t nsmall;
     mode_t mode;
-    /* what is being written */
-    bool busy, started; /* begun; by the thread */
+    /* the checkpoint in progress */
+    bool busy, started; /* begun; the thread was started */
     pthread_t thread;
     atomic_bool written;
     int ret;
     struct err err;
     struct outdir out;
     char *path, *last, *training;
-    float *copy[BLOCKS]; /* fresh where .owns */
+    float *copy[BLOCKS]; /* copies, allocated if .owns */
     bool owns;
-    uint64_t size; /* of the part's file, and its CRC-32 */
+    uint64_t size; /* size and CRC-32 of the shard file */
     uint32_t crc;
 };
 
@@ -93,15 +93,15 @@ int saver_agree(struct comm *world, int ret, struct err *err)
     return ret;
 }
 
-/* ---- what is written ---- */
+/* ---- the tensors to write ---- */
 
-/* The model's tensor whose values tensor T has. */
+/* The tensor that holds the values of T; differs from T if T is tied. */
 static size_t values_of(const struct model *m, size_t t)
 {
     return m->tensor[t].tied >= 0 ? (size_t)m->tensor[t].tied : t;
 }
 
-/* Which of the model's tensors any rank trains. */
+/* Finds the model's tensors that some rank trains. */
 static int find_trained(struct saver *s, double *trained, struct err *err)
 {
     const struct program *p = s->t->program;
@@ -140,7 +140,7 @@ static int list_entries(struct saver *s, struct err *err)
     for (size_t t = 0; t < m->ntensors; t++)
         own[t] = -1;
     for (int i = 0; i < p->nweights; i++)
-        if (p->weight[i].slice <= 1) /* the others' memory follows */
+        if (p->weight[i].slice <= 1) /* later slices of a tensor share this memory */
             own[p->weight[i].tensor] = i;
     s->entry = xcalloc(4 * c->nweights + 1, sizeof(*s->entry));
     if (find_trained(s, trained, err) < 0)
@@ -168,7 +168,7 @@ out:
     return ret;
 }
 
-/* Entry E as it is copied FROM one type to its own. */
+/* Describes the copy of entry E from its source type to its own. */
 static struct cut_tensor cut_of(const struct saver *s, const struct entry *e)
 {
     struct cut_tensor t = checkpoint_cut_tensor(s->c, e->tensor, e->dtype);
@@ -298,7 +298,7 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
     return 0;
 }
 
-/* Release what belongs to the checkpoint that is being written. */
+/* Releases the state of the checkpoint in progress. */
 static void forget(struct saver *s)
 {
     for (int i = 0; i < BLOCKS && s->owns; i++)
@@ -338,32 +338,32 @@ void saver_close(struct saver *s)
     free(s);
 }
 
-/* ---- a part's file ---- */
+/* ---- a shard file ---- */
 
 struct writing {
     struct saver *s;
     const char *path;
-    const float *from; /* the weight's numbers */
+    const float *from; /* values of the weight */
     uint64_t offset;   /* of the tensor in the file */
-    int fd;            /* or, of one that is apart: */
-    char *piece;       /* [PIECE], of which N bytes for AT wait to be sent */
+    int fd;            /* the file; or, when rank 0 writes: */
+    char *piece;       /* [PIECE]: N bytes for offset AT, not sent yet */
     uint64_t at;
     size_t n;
-    bool over; /* rank 0 takes no more */
+    bool over; /* rank 0 has failed and accepts no more */
 };
 
-/* ---- of a rank that is apart: in pieces to rank 0, which answers each ---- */
+/* ---- shards sent to rank 0 in pieces, each acknowledged ---- */
 
 enum { PIECE = 1 << 20 };
 
-/* What goes before a piece; the last is empty, and its place the end of the file. */
+/* Header of a piece.  The last piece is empty; its AT is the size of the file. */
 struct piece {
     uint64_t at, n;
-    int ret; /* of the part; of the answer */
+    int ret; /* status of the shard; in the acknowledgement, rank 0's status */
     struct err err;
 };
 
-/* The last has RET and *ERR of all, which are what the answer says then. */
+/* Sends a piece with RET and *ERR; returns rank 0's status. */
 static int send_piece(struct writing *w, int ret, struct err *err)
 {
     struct comm *c = w->s->world;
@@ -404,7 +404,7 @@ static int add_to_piece(struct writing *w, const char *buf, size_t n, uint64_t a
     return 0;
 }
 
-/* Write piece P, which is at BUF. */
+/* Writes piece P, whose bytes are at BUF. */
 static int take_piece(int fd, const struct piece *p, const char *buf, const char *path,
                       struct err *err)
 {
@@ -414,7 +414,8 @@ static int take_piece(int fd, const struct piece *p, const char *buf, const char
                                                             : 0;
 }
 
-/* Rank 0: the file of PART, which rank R has.  After a failure neither says more. */
+/* On rank 0: receives the file of shard PART from rank R.  After a failure on either
+ * side no more pieces follow. */
 static int take_part(struct saver *s, int r, int part, struct err *err)
 {
     struct comm *c = s->world;
@@ -455,7 +456,7 @@ static int take_part(struct saver *s, int r, int part, struct err *err)
     return ret;
 }
 
-/* ---- the file ---- */
+/* ---- contents of the file ---- */
 
 static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
 {
@@ -483,8 +484,7 @@ static int write_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n
     return put(w, buf, n, w->offset + offset, err);
 }
 
-/* The header, and where each tensor is: widest elements first, so that all are
- * aligned. */
+/* Makes the header and lays out the tensors, widest elements first for alignment. */
 static int lay_out(struct saver *s, struct safetensors_header *h, const char *name,
                    struct err *err)
 {
@@ -541,7 +541,7 @@ static int compare_offsets(const void *a, const void *b)
     return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
 }
 
-/* The file's CRC-32 from those of its header and its tensors. */
+/* Combines the file's CRC-32 from those of its header and tensors. */
 static int sum_part(struct saver *s, uint32_t crc, struct err *err)
 {
     struct entry **held = xmalloc((s->n + 1) * sizeof(*held));
@@ -591,7 +591,7 @@ static int write_entries(struct saver *s, struct writing *w,
     return ret;
 }
 
-/* What is left to be sent, and how it all went; or the file on the disk. */
+/* Sends the last piece and the status; or syncs the file. */
 static int close_part(struct saver *s, struct writing *w, int ret, struct err *err)
 {
     if (s->apart) {
@@ -638,21 +638,21 @@ static void *write_beside(void *arg)
     return NULL;
 }
 
-/* Nothing of what has failed remains. */
+/* Discards the failed checkpoint. */
 static void give_up(struct saver *s)
 {
     struct err other = { 0 };
 
     wait_for_thread(s);
     if (s->world->rank == 0 && s->out.partial)
-        s->ret = fs_remove_tree(s->out.partial, &other); /* the first failure counts */
+        s->ret = fs_remove_tree(s->out.partial, &other); /* keep the first failure */
     forget(s);
 }
 
 /* ---- beginning ---- */
 
-/* A copy of the state, so that training can go on; without memory for one the state
- * itself, and training waits. */
+/* Copies the state, so that training can continue.  Without memory for a copy the state
+ * itself is written, and training waits. */
 static void take_copy(struct saver *s)
 {
     size_t n = s->t->parameters.at[s->t->program->nweights] * sizeof(float);
@@ -660,7 +660,8 @@ static void take_copy(struct saver *s)
                                    [BLOCK_M] = s->t->optimizer.m,
                                    [BLOCK_V] = s->t->optimizer.v };
 
-    s->owns = s->writes && !s->apart; /* who is apart writes at once */
+    s->owns = s->writes && !s->apart; /* a rank that sends to rank 0 writes before it
+                                       * continues */
     for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
         s->copy[i] = s->owns ? mem_alloc(n + 1, "a copy to save", NULL) : NULL;
         if (!s->copy[i])
@@ -691,8 +692,8 @@ static int open_output(struct saver *s, const char *path, struct err *err)
     return ret;
 }
 
-/* Can this rank make files in the directory that rank 0 has made?  A file there tells
- * it from another of that name, on a machine of its own. */
+/* Can this rank create files in the directory that rank 0 made?  A sign file
+ * distinguishes it from a directory of the same name on another machine. */
 static int join_output(struct saver *s, const char *path, struct err *err)
 {
     static const char sign[] = "sign";
@@ -723,7 +724,7 @@ static int join_output(struct saver *s, const char *path, struct err *err)
     return saver_agree(s->world, ret, err);
 }
 
-/* The parts of ranks that are apart go through rank 0, now. */
+/* Ranks that cannot access the directory send their shards to rank 0 now. */
 static int gather_parts(struct saver *s, struct err *err)
 {
     int mine = s->apart ? s->part : -1, ret;
@@ -794,12 +795,11 @@ const char *saver_last(const struct saver *s)
 
 /* ---- finishing: the manifest ---- */
 
-/* What rank 0 has to know of each rank: N CRC-32s, each with whether it is held, then
- * these. */
+/* What each rank reports to rank 0: CRC-32 and held flag of N entries, then this. */
 struct part_sum {
     uint64_t size;
     uint32_t crc;
-    int32_t part; /* -1: it wrote none */
+    int32_t part; /* -1: wrote no file */
 };
 
 static char *pack(const struct saver *s, size_t *bytes)
@@ -950,7 +950,7 @@ out:
     return ret;
 }
 
-/* Rank 0: the rest of the directory, and its name. */
+/* On rank 0: writes the remaining files and renames the directory. */
 static int complete(struct saver *s, const char *all, size_t bytes, struct err *err)
 {
     for (size_t i = 0; i < s->nsmall; i++)
@@ -995,7 +995,7 @@ int saver_finish(struct saver *s, struct err *err)
 
 /* ---- loading ---- */
 
-/* Read what C has of weight I in ROLE to X; *HELD: it has it. */
+/* Reads weight I in ROLE from C to X; *HELD: C has it. */
 static int load_one(struct trainer *t, struct loader *l, struct checkpoint *c, int i,
                     const char *role, float *x, bool *held, struct err *err)
 {

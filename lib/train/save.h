@@ -1,11 +1,10 @@
-/* save - the state of a training as a checkpoint, and back
+/* save - writes the training state as a checkpoint, and reads it
  *
- * A checkpoint has the weights in the types of the model's files; and of each weight
- * that is trained its value in f32 ("master"), where that is another type, and the
- * moments of its optimizer ("exp_avg", "exp_avg_sq").  It is written beside the
- * training, from a copy of the state, by a thread of each rank that has a part of it:
- * saver_begin, then steps, then saver_finish.  Its directory is PATH.partial until it
- * is whole. */
+ * A checkpoint has the weights in the types of the model's files and, for each trained
+ * weight, the optimizer's moments ("exp_avg", "exp_avg_sq") and, if the type is not
+ * f32, the f32 value ("master").  It is written in the background, from a copy of the
+ * state, by a thread on each rank that has a part of it: saver_begin, training steps,
+ * saver_finish.  The directory is called PATH.partial until it is complete. */
 #ifndef LIB_TRAIN_SAVE_H
 #define LIB_TRAIN_SAVE_H
 
@@ -13,34 +12,35 @@
 
 struct saver;
 
-/* For T, which has been opened for C's model; both must outlive it, as must WORLD.
- * C's files may be removed from now on.  All ranks of WORLD call it, and begin and
- * finish. */
+/* For T, which was opened for C's model; T, C and WORLD must outlive it.  C's files may
+ * be deleted after the call.  saver_open, saver_begin and saver_finish are collective
+ * over WORLD. */
 MUST_CHECK int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
                           struct comm *world, struct err *err);
-/* Wait for what is being written and forget it. */
+/* Waits for a checkpoint that is being written and discards it. */
 void saver_close(struct saver *s);
 
-/* Begin to write the state at PATH; TRAINING is the manifest's object.  None is being
- * written. */
+/* Starts to write the state to PATH; TRAINING is the JSON object for the manifest.  No
+ * other checkpoint may be in progress. */
 MUST_CHECK int saver_begin(struct saver *s, const char *path, const char *training,
                            struct err *err);
-/* Has one been begun and not finished; has this rank written its part of it? */
+/* saver_is_busy: a checkpoint was begun and is not finished.  saver_is_written: this
+ * rank has written its part. */
 bool saver_is_busy(const struct saver *s);
 bool saver_is_written(struct saver *s);
-/* Wait until all ranks have written, then give the checkpoint its name.  A failure is
- * the same on all ranks, and leaves nothing. */
+/* Waits until all ranks have written, then renames the directory to its final name.  A
+ * failure is reported on all ranks and removes the directory. */
 MUST_CHECK int saver_finish(struct saver *s, struct err *err);
-/* The path of the last one that was finished; NULL: none. */
+/* Path of the last finished checkpoint, or NULL. */
 const char *saver_last(const struct saver *s);
 
-/* Load the f32 values of T's weights from C's state, where it has them; and, WHOLE, the
- * moments, which it must have. */
+/* Loads f32 values of T's weights from C's training state, where C has them.  WHOLE:
+ * also the moments, which must be there. */
 MUST_CHECK int saver_load(struct trainer *t, struct checkpoint *c, bool whole,
                           struct err *err);
 
-/* All ranks of WORLD have the outcome RET, *ERR; the first failure becomes that of
- * all. */
+/* Collective over WORLD: if RET is a failure on any rank, the first such rank's *ERR
+ * becomes the result on all ranks. */
 MUST_CHECK int saver_agree(struct comm *world, int ret, struct err *err);
 
 #endif

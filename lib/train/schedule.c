@@ -1,7 +1,7 @@
-/* schedule - learning rates over the steps of a training
+/* schedule - learning rate schedules
  *
- * The formulas are those of transformers' optimization.py, with its defaults: half a
- * cosine, one cycle, power 1. */
+ * The formulas and defaults are those of transformers' optimization.py: half a cosine
+ * wave, one cycle, power 1. */
 #include "lib/train/schedule.h"
 
 #include <math.h>

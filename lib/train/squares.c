@@ -1,10 +1,11 @@
-/* squares - the exact sum of the squares of f32 numbers */
+/* squares - an exact sum of squares of f32 numbers */
 #include "lib/train/squares.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MANTISSA = 23, MOST_PENDING = 1 << 16 }; /* of which 48 bits fit 64 */
+/* the sum of 2^16 squares of 48 bits fits 64 bits */
+enum { MANTISSA = 23, MOST_PENDING = 1 << 16 };
 
 static void settle(struct squares *s)
 {

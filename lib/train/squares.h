@@ -1,8 +1,8 @@
-/* squares - the exact sum of the squares of f32 numbers
+/* squares - an exact sum of squares of f32 numbers
  *
- * The square of an f32 number is an integer of 48 bits times a power of two that its
- * exponent alone decides: squares of one exponent are added up as integers.  So it does
- * not matter in which order, by whom and in which parts numbers are added. */
+ * The square of an f32 number is a 48-bit integer times a power of two that depends
+ * only on the number's exponent.  Squares with equal exponents are added as integers,
+ * so the sum does not depend on the order or on the distribution over ranks. */
 #ifndef LIB_TRAIN_SQUARES_H
 #define LIB_TRAIN_SQUARES_H
 
@@ -11,18 +11,19 @@
 
 enum { SQUARES_EXPONENTS = 256, SQUARES_WORDS = 2 * SQUARES_EXPONENTS };
 
-/* Zeroed: no number yet; fewer than 2^37. */
+/* Zero-initialize.  At most 2^37 numbers. */
 struct squares {
     uint64_t high[SQUARES_EXPONENTS], low[SQUARES_EXPONENTS]; /* 2^32 high + low */
-    uint64_t some[SQUARES_EXPONENTS]; /* not yet among these, of PENDING numbers */
+    uint64_t some[SQUARES_EXPONENTS]; /* sums of the last PENDING numbers, not yet
+                                       * included */
     size_t pending;
 };
 
 void squares_add(struct squares *s, const float *x, size_t n);
-/* As numbers that ranks may add up, word by word: each sum is exact. */
+/* Converts to doubles that ranks may all-reduce word by word without rounding. */
 void squares_words(struct squares *s, double word[SQUARES_WORDS]);
-/* The sum that such words stand for, which they are left with another form of; NaN
- * where a number was none, or infinite. */
+/* The total of (all-reduced) words, which are normalized in place; NaN when any number
+ * was infinite or NaN. */
 double squares_sum(double word[SQUARES_WORDS]);
 
 #endif

@@ -1,4 +1,4 @@
-/* textfile - a text that may be compressed, a piece of whole lines at a time */
+/* textfile - reads a text file, compressed or not, in pieces of whole lines */
 #define _GNU_SOURCE
 #include "lib/train/textfile.h"
 
@@ -51,7 +51,7 @@ uint64_t textfile_bytes(const struct textfile *t)
     return n < 0 ? 0 : (uint64_t)n;
 }
 
-/* What zlib says is wrong, if anything is; an end in the middle is. */
+/* Reports zlib's error, if any; a truncated file is one. */
 static int check(const struct textfile *t, struct err *err)
 {
     int code;
@@ -105,7 +105,7 @@ int textfile_next(struct textfile *t, size_t most, const char **text, size_t *n,
 {
     const char *last = NULL;
 
-    if (t->at) /* nothing is held at first, and BUF is NULL */
+    if (t->at) /* the buffer is empty, and BUF NULL, at first */
         memmove(t->buf, t->buf + t->at, t->have - t->at);
     t->have -= t->at;
     t->at = 0;

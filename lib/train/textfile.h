@@ -1,4 +1,4 @@
-/* textfile - a text that may be compressed, a piece of whole lines at a time */
+/* textfile - reads a text file, compressed or not, in pieces of whole lines */
 #ifndef LIB_TRAIN_TEXTFILE_H
 #define LIB_TRAIN_TEXTFILE_H
 
@@ -11,7 +11,7 @@
 struct textfile {
     const char *name; /* for messages */
     void *gz;
-    char *buf; /* [cap]: [at, have) is still to be given */
+    char *buf; /* [cap]: bytes [at, have) are not returned yet */
     size_t at, have, cap;
     bool end;
 };
@@ -19,12 +19,12 @@ struct textfile {
 /* Open PATH ("-": standard input). */
 MUST_CHECK int textfile_open(struct textfile *t, const char *path, struct err *err);
 void textfile_close(struct textfile *t);
-/* The next whole lines, at least MOST bytes of them unless the file ends, and 0 bytes
- * at its end; valid until the next call.  What is held may not be more than
+/* Returns the next whole lines: at least MOST bytes unless the file ends, 0 bytes at
+ * its end; valid until the next call.  ERR_INPUT when a line needs more memory than
  * mem_allowance of the file's bytes. */
 MUST_CHECK int textfile_next(struct textfile *t, size_t most, const char **text,
                              size_t *n, struct err *err);
-/* Bytes of the file itself that have been read. */
+/* Bytes of the (compressed) file read so far. */
 uint64_t textfile_bytes(const struct textfile *t);
 
 #endif

@@ -1,7 +1,7 @@
-/* texts - files of text or of JSON lines as token ids, document by document
+/* texts - tokenizes files of text or JSON lines, document by document
  *
- * A piece of the file is read, its lines are dealt to threads, and what they make of
- * them is handed on in order; so no more than a piece is held. */
+ * Memory is bounded: a piece of the file is read, threads tokenize its lines, and their
+ * results are passed on in order before the next piece. */
 #include "lib/train/texts.h"
 
 #include <pthread.h>
@@ -28,9 +28,9 @@ struct batch {
     const char *name;
     struct line *line;
     size_t n, cap;
-    atomic_size_t next; /* line that no thread has taken */
+    atomic_size_t next; /* next line to be taken by a thread */
     pthread_mutex_t lock;
-    size_t bad; /* first line that is wrong, and why; SIZE_MAX: none is */
+    size_t bad; /* first malformed line; SIZE_MAX: none */
     struct err why;
 };
 
@@ -58,15 +58,15 @@ static int encode(const struct texts_options *o, const char *text, size_t len,
     return 0;
 }
 
-/* The end id, unless a post-processor has put it there. */
+/* Appends the end id, unless a post-processor has done so. */
 static void add_end(const struct texts_options *o, struct tokens *ids)
 {
     if (o->end_id >= 0 && ids->n && ids->id[ids->n - 1] != (uint32_t)o->end_id)
         tokens_add(ids, (uint32_t)o->end_id);
 }
 
-/* PROMPT and COMPLETION are one text, in which a token may be of both: it is learnt, as
- * are all from the first on that the prompt by itself does not have. */
+/* Tokenizes PROMPT and COMPLETION as one text, because a token may span both.  The
+ * prompt ends before the first token that differs from the prompt's own tokens. */
 static int encode_pair(const struct texts_options *o, struct str *prompt,
                        const struct str *completion, struct line *line, struct err *err)
 {
@@ -92,10 +92,10 @@ out:
 enum { FIELD_TEXT, FIELD_IDS, FIELD_PROMPT, FIELD_COMPLETION, FIELDS };
 static const char *const field_names[] = { "text", "ids", "prompt", "completion" };
 
-/* What a line has. */
+/* The fields of a line. */
 struct fields {
     bool has[FIELDS];
-    struct str text, completion; /* the text, or the prompt */
+    struct str text, completion; /* the text or the prompt, and the completion */
 };
 
 static int read_ids(struct jsonlex *lex, const struct texts_options *o,
@@ -147,7 +147,7 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
         int field = 0;
 
         if (lex->token == JSONLEX_OBJECT_END)
-            return jsonlex_next(lex, err); /* nothing may follow */
+            return jsonlex_next(lex, err); /* nothing may follow the object */
         while (field < FIELDS && strcmp(str_text(&lex->text), field_names[field]) != 0)
             field++;
         if (field < FIELDS ? read_field(lex, o, field, f, line, err) < 0
@@ -157,7 +157,7 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
     return -1;
 }
 
-/* One of the three kinds of documents, and no part of another. */
+/* Exactly one of: text; ids; prompt and completion. */
 static int check_fields(const struct fields *f, struct err *err)
 {
     const bool *has = f->has;
@@ -175,7 +175,7 @@ static int check_fields(const struct fields *f, struct err *err)
     return 0;
 }
 
-/* The line's number stands before what no reader of JSON found. */
+/* Prefixes an error with the line number, unless the JSON reader has named it. */
 static int read_line(const struct batch *b, struct line *line, struct err *err)
 {
     struct fields f = { 0 };
@@ -221,12 +221,12 @@ static void *read_lines(void *arg)
             b->why = err;
         }
         pthread_mutex_unlock(&b->lock);
-        break; /* lines before it are taken, those after it do not matter */
+        break; /* lines before it are taken; those after it are not needed */
     }
     return NULL;
 }
 
-/* A thread that cannot be had is one fewer. */
+/* Runs fewer threads when the system refuses some. */
 static void run_threads(struct batch *b)
 {
     int most = b->o->threads < MOST_THREADS ? b->o->threads : MOST_THREADS, n = 0;
@@ -249,7 +249,8 @@ static void clear_lines(struct batch *b)
     b->n = 0;
 }
 
-/* The lines of TEXT[n], the first of which is *number; empty ones are passed over. */
+/* Splits TEXT[n] into lines, skipping empty ones; *number is the first line's
+ * number. */
 static void split_lines(struct batch *b, const char *text, size_t n, uint32_t *number)
 {
     for (const char *p = text, *limit = text + n; p < limit; ++*number) {
@@ -307,7 +308,7 @@ static int read_json(struct textfile *t, const struct texts_options *o,
 
 /* ---- text ---- */
 
-/* The line of the first byte that is not UTF-8; 0: there is none. */
+/* Line number of the first byte that is not UTF-8, or 0. */
 static size_t bad_line(const char *text, size_t n)
 {
     size_t line = 1, used;
@@ -322,7 +323,7 @@ static size_t bad_line(const char *text, size_t n)
     return 0;
 }
 
-/* A text is a document, or more where it holds end ids itself. */
+/* Reads a text as one document, or as several when it contains end ids. */
 static int read_text(struct textfile *t, const struct texts_options *o,
                      int (*see)(void *arg, const struct texts_document *document,
                                 struct err *err),

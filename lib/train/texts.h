@@ -1,8 +1,8 @@
-/* texts - files of text or of JSON lines as token ids, document by document
+/* texts - tokenizes files of text or JSON lines, document by document
  *
- * A name that ends in .jsonl, .ndjson or .json is a file of JSON lines, an object a
- * document; any other is text.  Either may be compressed by gzip, and ".gz" behind the
- * name.  "-" is standard input, as text. */
+ * A file whose name ends in .jsonl, .ndjson or .json has JSON lines, one document per
+ * object; any other file is text.  Either may be compressed with gzip, with or without
+ * ".gz" at the end of its name.  "-" is standard input, as text. */
 #ifndef LIB_TRAIN_TEXTS_H
 #define LIB_TRAIN_TEXTS_H
 
@@ -13,21 +13,21 @@
 #include "lib/text/tokenizer.h"
 
 struct texts_options {
-    const struct tokenizer *tokenizer; /* NULL: "ids" alone can be read */
-    int32_t end_id;                    /* put behind a text; -1: none */
-    uint64_t vocab;                    /* ids are below; 0: any */
-    int threads;                       /* that tokenize; 0: one */
-    bool strict;                       /* prompts are refused */
+    const struct tokenizer *tokenizer; /* NULL: only "ids" can be read */
+    int32_t end_id;                    /* appended to each text; -1: none */
+    uint64_t vocab;                    /* ids are smaller; 0: no limit */
+    int threads;                       /* threads of the tokenization; 0: one */
+    bool strict;                       /* prompts are an error */
 };
 
 struct texts_document {
     const int32_t *id;
     size_t n;     /* at least 1 */
-    size_t given; /* of them a prompt, which is not learnt */
+    size_t given; /* the first tokens, a prompt without loss */
 };
 
-/* Call SEE with each document of the file PATH, in its order whatever the threads.
- * ERR_INPUT says "PATH:LINE: cause". */
+/* Calls SEE for each document of the file PATH, in order for any number of threads.
+ * ERR_INPUT is "PATH:LINE: cause". */
 MUST_CHECK int texts_read(const char *path, const struct texts_options *options,
                           int (*see)(void *arg, const struct texts_document *document,
                                      struct err *err),

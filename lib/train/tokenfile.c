@@ -50,7 +50,7 @@ struct index {
     uint64_t lengths, at, starts; /* where its three lists begin */
 };
 
-/* One of the lists, a chunk at a time. */
+/* One of the lists, read in chunks. */
 struct list {
     const struct index *x;
     uint64_t begin, n, next;
@@ -108,7 +108,7 @@ static int read_header(struct index *x, struct tokenfile *f, uint64_t size,
     return 0;
 }
 
-/* Documents are sums of sequences, which must lie one behind the other. */
+/* Converts sequences to documents; ERR_INPUT unless the sequences are contiguous. */
 static int read_lists(const struct index *x, struct tokenfile *f, struct err *err)
 {
     struct list length = { .x = x, .begin = x->lengths, .n = x->sequences, .bytes = 4 };
@@ -133,7 +133,8 @@ static int read_lists(const struct index *x, struct tokenfile *f, struct err *er
                 return err_set(err, ERR_INPUT,
                                "%s: sequence %llu does not follow the one before it",
                                x->name, (unsigned long long)s);
-            f->tokens += n; /* below 2^31 times 2^60 at 12 bytes of the file each */
+            f->tokens += n; /* no overflow: below 2^31 for each 12 bytes of a file below
+                             * 2^60 */
         }
         if (f->tokens > before)
             f->start[f->documents++] = before;
@@ -164,7 +165,7 @@ out:
     return ret;
 }
 
-/* ---- rows of ids ---- */
+/* ---- plain ids ---- */
 
 static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
 {
@@ -193,7 +194,7 @@ static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
 
 /* ---- reading ---- */
 
-/* PATH, which ends in .bin or .idx, with END instead. */
+/* Replaces the suffix .bin or .idx of PATH by END. */
 static char *name_with(const char *path, const char *end)
 {
     return str_dupf("%.*s%s", (int)(strlen(path) - 4), path, end);
@@ -239,7 +240,7 @@ void tokenfile_close(struct tokenfile *f)
     *f = (struct tokenfile){ .fd = -1 };
 }
 
-/* The number at P; what is negative is above every vocabulary. */
+/* The id at P; negative ids become larger than any vocabulary. */
 static uint64_t get_id(enum token_type type, const unsigned char *p)
 {
     unsigned bytes = type_bytes(type);

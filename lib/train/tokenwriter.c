@@ -1,4 +1,4 @@
-/* tokenwriter - Megatron's indexed dataset, PREFIX.bin and PREFIX.idx */
+/* tokenwriter - writes Megatron's indexed dataset, PREFIX.bin and PREFIX.idx */
 #define _GNU_SOURCE
 #include "lib/train/tokenwriter.h"
 
@@ -18,7 +18,7 @@ enum { BUFFER = 1 << 16, NAMED_16_BITS = 65500 };
 
 struct tokenwriter {
     char *bin, *index;
-    char *temporary; /* NULL: the file has no name yet */
+    char *temporary; /* NULL: the file has no name yet (O_TMPFILE) */
     int fd;
     bool wide;        /* 32 bits */
     uint32_t *length; /* [documents]: tokens */
@@ -33,8 +33,8 @@ static unsigned width(const struct tokenwriter *w)
     return w->wide ? 4 : 2;
 }
 
-/* A file without a name goes with the process; where the file system has none, it has
- * one at once. */
+/* Opens an unnamed file, which disappears with the process, or a temporary file where
+ * the file system has no unnamed ones. */
 static int open_bin(struct tokenwriter *w, struct err *err)
 {
     char *dir = fs_dirname_dup(w->bin);
@@ -50,7 +50,7 @@ static int open_bin(struct tokenwriter *w, struct err *err)
     return w->fd < 0 ? err_errno(err, "%s", w->bin) : 0;
 }
 
-/* Give the file its name. */
+/* Links the file under its final name. */
 static int name_bin(struct tokenwriter *w, struct err *err)
 {
     char link[64];
@@ -165,8 +165,8 @@ static int write_index(const struct tokenwriter *w, struct err *err)
     return ret;
 }
 
-/* An index without its tokens is refused, tokens without their index are another
- * format: so the index is there first. */
+/* Writes the index first: readers reject an index without its tokens, but would take
+ * tokens without an index for another format. */
 int tokenwriter_finish(struct tokenwriter *w, struct err *err)
 {
     return flush(w, err) < 0 || write_index(w, err) < 0 ? -1 : name_bin(w, err);

@@ -1,6 +1,7 @@
-/* tokenwriter - Megatron's indexed dataset, PREFIX.bin and PREFIX.idx
+/* tokenwriter - writes Megatron's indexed dataset, PREFIX.bin and PREFIX.idx
  *
- * Both appear when all is written, and nothing is left of what was not finished. */
+ * Both files appear when they are complete; an unfinished dataset leaves no file
+ * behind. */
 #ifndef LIB_TRAIN_TOKENWRITER_H
 #define LIB_TRAIN_TOKENWRITER_H
 
@@ -11,11 +12,12 @@
 
 struct tokenwriter;
 
-/* Ids are below VOCAB: below 65500 they have 16 bits, as Megatron has them, else 32. */
+/* Ids are below VOCAB.  They are stored in 16 bits if VOCAB is below 65500, as Megatron
+ * does, else in 32. */
 MUST_CHECK int tokenwriter_open(struct tokenwriter **out, const char *prefix,
                                 uint64_t vocab, struct err *err);
 void tokenwriter_close(struct tokenwriter *w);
-/* A document: a sequence of N ids. */
+/* Appends a document of N ids, as one sequence. */
 MUST_CHECK int tokenwriter_add(struct tokenwriter *w, const int32_t *id, size_t n,
                                struct err *err);
 MUST_CHECK int tokenwriter_finish(struct tokenwriter *w, struct err *err);

@@ -1,4 +1,4 @@
-/* trainer - one rank that trains: micro-batches to a global batch, to an update */
+/* trainer - training on one rank: micro-batches, gradient accumulation, update */
 #include "lib/train/trainer.h"
 
 #include <assert.h>
@@ -13,7 +13,8 @@
 
 /* ---- opening ---- */
 
-/* Most micro-batches that this stage has run forwards and not yet back. */
+/* The largest number of micro-batches in flight on this stage: forward done, backward
+ * not. */
 static int most_in_flight(const struct action_row *row)
 {
     int now = 0, most = 0;
@@ -25,7 +26,8 @@ static int most_in_flight(const struct action_row *row)
     return most;
 }
 
-/* Engines for micro-batches of up to SEGMENTS documents, none of which is in flight. */
+/* Opens engines for micro-batches of up to SEGMENTS documents; none may be in
+ * flight. */
 static int open_engines(struct trainer *t, size_t segments, struct err *err)
 {
     size_t tokens = (size_t)t->options.micro_batch * t->options.length;
@@ -64,7 +66,7 @@ static int open_scorer(struct trainer *t, struct err *err)
                        &t->groups, &limits, err);
 }
 
-/* The program that evaluates, where what is trained drops elements. */
+/* Makes the program of the evaluation, if the training program has dropout. */
 static int make_scored(struct trainer *t, const struct model *m,
                        const struct mesh *mesh, const int coord[MESH_NAXES],
                        struct err *err)
@@ -100,13 +102,13 @@ static int make_engines(struct trainer *t, struct err *err)
     return open_engines(t, (size_t)t->options.micro_batch, err);
 }
 
-/* Documents of a sample. */
+/* Number of documents in a sample. */
 static size_t documents_of(const struct sample *s)
 {
     return s->documents ? s->documents : 1;
 }
 
-/* Room for the documents of N samples, in micro-batches. */
+/* Ensures that the engines can hold the documents of N samples in micro-batches. */
 static int make_room(struct trainer *t, const struct sample *sample, size_t n,
                      struct err *err)
 {
@@ -122,8 +124,8 @@ static int make_room(struct trainer *t, const struct sample *sample, size_t n,
     return most > t->segments ? open_engines(t, most + most / 2, err) : 0;
 }
 
-/* Buffers of the tree: of micro-batches in a replica's share, which must be a whole
- * subtree. */
+/* Allocates the buffers of the tree over a replica's micro-batches, which must form a
+ * complete subtree. */
 static int make_tree(struct trainer *t, struct err *err)
 {
     int share = t->table.micro_batches, dp = t->program->mesh.size[MESH_DP];
@@ -148,8 +150,9 @@ static int make_tree(struct trainer *t, struct err *err)
     return 0;
 }
 
-/* A table of foreign actions: as many ranks and micro-batches as there are, whole
- * backwards alone, which come in the same order on all stages, as messages do. */
+/* The table must have the right number of ranks and micro-batches and only unsplit
+ * backward actions, in the same order on all stages, because messages arrive in
+ * order. */
 int trainer_check_table(const struct action_table *a, int pp, int micro_batches,
                         struct err *err)
 {
@@ -227,15 +230,18 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
-/* What sees the tokens that follow has nothing to learn from them. */
+/* Rejects attention that is not causal: it sees the tokens to be predicted. */
 int trainer_check(const struct program *p, struct err *err)
 {
-    for (int i = 0; i < p->nforward; i++)
-        if (p->inst[i].op == OP_ATTENTION && !p->inst[i].attention.causal)
+    for (int i = 0; i < p->nforward; i++) {
+        struct op_scores scores = op_table[p->inst[i].op].scores(&p->inst[i]);
+
+        if (scores.heads && !scores.causal)
             return err_set(err, ERR_NO,
                            "family %s: attention is not causal; models that fill in "
                            "masked tokens cannot be trained",
                            p->model->family);
+    }
     return 0;
 }
 
@@ -305,7 +311,7 @@ void trainer_close(struct trainer *t)
 
 /* ---- a step ---- */
 
-/* The place of the engine that has MICRO_BATCH; -1: one that has none. */
+/* Index of the engine that has MICRO_BATCH (-1: of a free engine). */
 static int find_engine(const struct trainer *t, int micro_batch)
 {
     int i = 0;
@@ -315,7 +321,7 @@ static int find_engine(const struct trainer *t, int micro_batch)
     return i;
 }
 
-/* The sum of the likelihoods of the targets of N segments, where they are made. */
+/* Adds the losses of N segments to *SUM, on the stage that computes them. */
 static int add_loss(const struct trainer *t, struct engine *e, const struct segment *s,
                     size_t n, double *sum, struct err *err)
 {
@@ -333,8 +339,8 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     return 0;
 }
 
-/* The documents of the N samples at SAMPLE, the first of which is sample NUMBER of the
- * run: a fresh array of *COUNT segments. */
+/* The segments of the documents of N samples; NUMBER is the first sample's index in the
+ * run.  The caller frees the array of *COUNT segments. */
 static struct segment *segments_of(const struct trainer *t, const struct sample *sample,
                                    uint64_t number, size_t n, size_t *count)
 {
@@ -361,7 +367,8 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
     return s;
 }
 
-/* N samples, from number NUMBER on, through E; *SUM grows by their likelihoods. */
+/* Runs the forward pass of N samples from index NUMBER through E; adds losses to
+ * *SUM. */
 static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
                    uint64_t number, size_t n, double *sum, struct err *err)
 {
@@ -375,8 +382,8 @@ static int forward(struct trainer *t, struct engine *e, const struct sample *sam
     return ret;
 }
 
-/* Add the gradients of micro-batch M, those of an earlier one first, to those of its
- * neighbours in the tree: level i has 2^i micro-batches. */
+/* Adds the gradients of micro-batch M to those of its neighbours in the tree, the
+ * earlier first: level i has the sum of 2^i micro-batches. */
 static void climb(struct trainer *t, int m)
 {
     size_t n = t->parameters.at[t->program->nweights];
@@ -403,7 +410,7 @@ static int backward(struct trainer *t, int micro_batch, struct err *err)
     return 0;
 }
 
-/* All of this replica's micro-batches, as the table of actions says. */
+/* Runs all actions of this replica in the order of the table. */
 static int run_share(struct trainer *t, const struct sample *sample, float scale,
                      struct err *err)
 {
@@ -434,8 +441,8 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
     return 0;
 }
 
-/* Gradients added up over the replicas, in rank order; or in a tree, in which both of
- * each pair add the lower rank's first. */
+/* Adds the gradients over the replicas: in rank order, or in a tree in which both ranks
+ * of a pair add the lower rank's term first. */
 static int sum_replicas(struct trainer *t, struct err *err)
 {
     struct comm *c = t->data;
@@ -457,7 +464,7 @@ static int sum_replicas(struct trainer *t, struct err *err)
     return 0;
 }
 
-/* X[n] added up over the groups A and B. */
+/* All-reduces X[n] over the groups A and B. */
 static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
                     struct err *err)
 {
@@ -511,7 +518,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     return 0;
 }
 
-/* Micro-batches go round the replicas, and are summed in their order. */
+/* Replicas take the micro-batches in turn; the losses are added in their order. */
 int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
                      double *sum, uint64_t *counted, struct err *err)
 {

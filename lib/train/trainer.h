@@ -1,13 +1,14 @@
-/* trainer - one rank that trains: micro-batches to a global batch, to an update
+/* trainer - training on one rank: micro-batches, gradient accumulation, update
  *
- * A global batch is dealt over the replicas of the mesh (dp), in order; a replica runs
- * its share in micro-batches, whose gradients are added in order, by a pipeline's table
- * of actions.  The loss is the mean over all tokens of the global batch that count.
- * The micro-batches that a stage has in flight each have an engine, that is an arena.
- * A sample's documents are segments of a step, so they do not see one another.
+ * A global batch is divided in order over the data-parallel replicas (dp).  A replica
+ * runs its share as micro-batches, scheduled by a pipeline's table of actions, and
+ * accumulates their gradients in order.  The loss is the mean over all targets of the
+ * global batch.  Each micro-batch in flight on a stage has an engine of its own,
+ * because its activations stay saved in that engine's arena.  The documents of a sample
+ * are segments of a step, so they do not attend to each other.
  *
- * Where sums are to be the same for any dp, the gradients of micro-batches are added in
- * a binary tree over their numbers in the global batch. */
+ * With .deterministic, the gradients of micro-batches are added in a binary tree over
+ * their indices in the global batch, so the sums do not depend on dp. */
 #ifndef LIB_TRAIN_TRAINER_H
 #define LIB_TRAIN_TRAINER_H
 
@@ -17,21 +18,23 @@
 #include "lib/train/optimizer.h"
 
 struct trainer_options {
-    size_t length;           /* most tokens of a sample */
-    int micro_batch, global; /* samples; global = micro_batch * their number * dp */
+    size_t length;           /* of a sample, at most */
+    int micro_batch, global; /* samples; global = micro_batch * micro-batches of a
+                              * replica * dp */
     enum order order;        /* ORDER_GPIPE or ORDER_1F1B */
-    const struct action_table *table; /* instead, which outlives the call; or NULL */
-    bool deterministic;               /* the same sums for any dp */
-    double dropout;                   /* as program_options.dropout has it */
-    uint64_t seed;                    /* of it */
+    const struct action_table *table; /* instead of ORDER; must outlive the call; or
+                                       * NULL */
+    bool deterministic;               /* sums do not depend on dp */
+    double dropout;                   /* as in program_options.dropout */
+    uint64_t seed;                    /* seed of dropout */
     struct adamw adamw;
     double clip;
 };
 
 struct trainer_result {
-    double loss, norm; /* before the update, and before clipping */
-    uint64_t counted;  /* targets */
-    bool skipped;      /* no update was made */
+    double loss, norm; /* loss before the update; gradient norm before clipping */
+    uint64_t counted;  /* number of targets */
+    bool skipped;      /* the update was skipped */
 };
 
 struct trainer {
@@ -42,47 +45,50 @@ struct trainer {
     struct parameters parameters;
     struct optimizer optimizer;
     struct engine_groups groups;
-    struct comm *data; /* the replicas of this rank */
+    struct comm *data; /* the data-parallel group of this rank */
     struct action_table table;
-    uint64_t first;         /* number of the next step's first sample, for dropout */
-    struct program *scored; /* without dropout, for evaluation; NULL: as trained */
-    struct engine *scorer;  /* which runs it; NULL: not yet */
-    double most_norm;       /* an update of a larger norm is skipped; 0: none is */
+    uint64_t first;         /* index in the run of the next step's first sample, for
+                             * dropout */
+    struct program *scored; /* without dropout, for evaluation; NULL: as in training */
+    struct engine *scorer;  /* its engine, opened when first needed */
+    double most_norm;       /* an update with a larger gradient norm is skipped; 0: no
+                             * limit */
     struct engine **engine; /* [in_flight] */
-    int *holds;             /* [in_flight]: micro-batch, -1: none */
+    int *holds;             /* [in_flight]: its micro-batch, or -1 */
     int in_flight;
-    size_t segments; /* of a micro-batch, at most */
+    size_t segments; /* per micro-batch, at most */
     double *loss;    /* [micro-batches of the global batch]: sums */
-    float **partial; /* [levels + 1]: of the tree of gradients, the first that of one
-                        micro-batch; NULL: gradients are added in order */
+    float **partial; /* [levels + 1]: buffers of the tree of gradients; the first has
+                      * one micro-batch's.  NULL: gradients are added in order */
     int levels;
 };
 
-/* ERR_NO for a model that has nothing to learn from the token that follows. */
+/* ERR_NO for a model that is not causal and so cannot learn to predict the next
+ * token. */
 MUST_CHECK int trainer_check(const struct program *p, struct err *err);
-/* Can PP stages with MICRO_BATCHES be trained by the table A?  ERR_INPUT says why not.
- */
+/* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */
 MUST_CHECK int trainer_check_table(const struct action_table *a, int pp,
                                    int micro_batches, struct err *err);
-/* Make rank WORLD->rank of MESH ready to train C; both must outlive it. */
+/* Prepares rank WORLD->rank of MESH to train C; both must outlive *t. */
 MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
                             const struct mesh *mesh,
                             const struct runner_machine *machine, struct comm *world,
                             const struct trainer_options *options, struct err *err);
 void trainer_close(struct trainer *t);
-/* One update at the rate RATE from the global batch at SAMPLE, the same on all ranks,
- * as is *result.  None is made where the norm or the loss is no number, or the norm is
- * above .most_norm. */
+/* Makes one update with learning rate RATE from the global batch at SAMPLE.  SAMPLE is
+ * the same on all ranks, and so is *result.  Skips the update when loss or norm is not
+ * finite, or the norm exceeds .most_norm. */
 MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                             struct trainer_result *result, struct err *err);
-/* Add to *SUM the likelihoods of the targets of the N samples at SAMPLE, and to
- * *COUNTED how many they are; the same on all ranks. */
+/* Adds the losses of all targets of the N samples at SAMPLE to *SUM, and their number
+ * to *COUNTED; the same on all ranks. */
 MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
                                 size_t n, double *sum, uint64_t *counted,
                                 struct err *err);
-/* Bytes of a micro-batch in flight: TOKENS of SEGMENTS documents, without the cache. */
+/* Bytes of the saved activations of a micro-batch in flight: TOKENS in SEGMENTS
+ * documents. */
 uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments);
-/* Bytes that this rank has for weights, gradients, the optimizer and activations. */
+/* Bytes of this rank's weights, gradients, optimizer state and activations. */
 uint64_t trainer_bytes(const struct trainer *t);
 
 #endif

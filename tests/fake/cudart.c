@@ -21,12 +21,27 @@ struct work {
     void (*run)(void *);
     bool (*try)(void *); /* where it may have to be tried again: is it done? */
     struct work *next;
+    size_t size;
     max_align_t arg[];
 };
 
-struct CUstream_st {
+struct queue {
     struct work *first, **last;
+};
+
+struct CUgraph_st {
+    struct queue queue;
+};
+
+struct CUgraphExec_st {
+    struct queue queue;
+};
+
+struct CUstream_st {
+    struct queue queue;
     struct CUstream_st *next;
+    cudaGraph_t capture; /* where work goes instead; or NULL */
+    bool invalid;        /* the capture has met what cannot be captured */
 };
 
 struct CUevent_st {
@@ -45,7 +60,7 @@ struct memory {
 static struct memory *memory;
 static struct CUstream_st *streams;
 static size_t used, live; /* bytes; things that are not released */
-static long calls, products, exchanges;
+static long calls, products, exchanges, graphs;
 static int current = -1; /* device */
 static pid_t process;    /* that uses it */
 static cudaError_t last;
@@ -139,6 +154,19 @@ static bool fails(cudaError_t *e, cudaError_t injected)
     return fails_by(fake_fails, e, injected);
 }
 
+/* What may not be while a stream is captured: then that fails, too. */
+static bool breaks_capture(cudaError_t *e)
+{
+    bool some = false;
+
+    for (cudaStream_t s = streams; s; s = s->next)
+        if (s->capture)
+            some = s->invalid = true;
+    if (some)
+        *e = last = cudaErrorStreamCaptureUnsupported;
+    return some;
+}
+
 static int stream_poll_fails(void)
 {
     return fake_poll_fails(FAKE_POLL_STREAM);
@@ -158,7 +186,7 @@ static cudaError_t add_memory(void **p, size_t size, bool host)
     struct memory *m;
     cudaError_t e;
 
-    if (fails(&e, cudaErrorMemoryAllocation))
+    if (fails(&e, cudaErrorMemoryAllocation) || breaks_capture(&e))
         return e;
     if (!host && size > (size_t)number("FAKE_MEMORY", 1L << 30) - used)
         return last = cudaErrorMemoryAllocation;
@@ -202,17 +230,37 @@ cudaError_t cudaMallocHost(void **p, size_t size)
 
 /* ---- streams ---- */
 
-static void enqueue(cudaStream_t s, void (*run)(void *), bool (*try)(void *),
-                    const void *arg, size_t size)
+static void add_work(struct queue *q, void (*run)(void *), bool (*try)(void *),
+                     const void *arg, size_t size)
 {
     struct work *w = malloc(sizeof(*w) + size);
 
     w->run = run;
     w->try = try;
     w->next = NULL;
+    w->size = size;
     memcpy(w->arg, arg, size);
-    *s->last = w;
-    s->last = &w->next;
+    *q->last = w;
+    q->last = &w->next;
+}
+
+static void clear_queue(struct queue *q)
+{
+    while (q->first) {
+        struct work *w = q->first;
+
+        q->first = w->next;
+        free(w);
+    }
+    q->last = &q->first;
+}
+
+static void enqueue(cudaStream_t s, void (*run)(void *), bool (*try)(void *),
+                    const void *arg, size_t size)
+{
+    if (s->capture && try)
+        s->invalid = true; /* other ranks' part is not captured */
+    add_work(s->capture ? &s->capture->queue : &s->queue, run, try, arg, size);
 }
 
 void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size)
@@ -228,23 +276,25 @@ void fake_enqueue_try(void *stream, bool (*try)(void *), const void *arg, size_t
 /* Run what is in S, as far as other ranks let it; is all of it done? */
 static bool advance(cudaStream_t s)
 {
-    if (!s->first)
+    struct queue *q = &s->queue;
+
+    if (!q->first)
         return true;
     allow(PROT_READ | PROT_WRITE);
-    while (s->first) {
-        struct work *w = s->first;
+    while (q->first) {
+        struct work *w = q->first;
 
         if (w->try && !w->try(w->arg))
             break;
         if (w->run)
             w->run(w->arg);
-        s->first = w->next;
+        q->first = w->next;
         free(w);
     }
     allow(PROT_NONE);
-    if (!s->first)
-        s->last = &s->first;
-    return !s->first;
+    if (!q->first)
+        q->last = &q->first;
+    return !q->first;
 }
 
 bool fake_advance(void *stream)
@@ -271,7 +321,8 @@ static cudaError_t remove_memory(void *p)
 
     if (!p)
         return cudaSuccess;
-    if (fails(&e, cudaErrorLaunchFailure) && e != cudaErrorLaunchFailure)
+    if ((fails(&e, cudaErrorLaunchFailure) && e != cudaErrorLaunchFailure) ||
+        breaks_capture(&e))
         return e;
     drain_all();
     for (struct memory **at = &memory; *at; at = &(*at)->next)
@@ -331,7 +382,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
     struct copy c = { to, from, NULL, n };
     cudaError_t e;
 
-    if (fails(&e, cudaErrorLaunchFailure))
+    if (fails(&e, cudaErrorLaunchFailure) ||
+        (kind != cudaMemcpyDeviceToDevice && breaks_capture(&e)))
         return e;
     check_side(to, n, kind != cudaMemcpyDeviceToHost);
     check_side(from, n, kind != cudaMemcpyHostToDevice);
@@ -351,7 +403,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
     if (fails(&e, cudaErrorMemoryAllocation))
         return e;
     *s = calloc(1, sizeof(**s));
-    (*s)->last = &(*s)->first;
+    (*s)->queue.last = &(*s)->queue.first;
     (*s)->next = streams;
     streams = *s;
     live++;
@@ -366,8 +418,8 @@ static void tell(void)
 
     if (!f)
         return;
-    fprintf(f, "calls %ld live %zu blocks %lu products %ld exchanges %ld\n", calls,
-            live, emu_blocks(), products, exchanges);
+    fprintf(f, "calls %ld live %zu blocks %lu products %ld exchanges %ld graphs %ld\n",
+            calls, live, emu_blocks(), products, exchanges, graphs);
     fclose(f);
 }
 
@@ -394,7 +446,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     cudaError_t e;
 
-    if (fails(&e, cudaErrorLaunchFailure))
+    if (fails(&e, cudaErrorLaunchFailure) || breaks_capture(&e))
         return e;
     drain(s);
     return cudaSuccess;
@@ -404,7 +456,7 @@ static cudaError_t query(cudaStream_t s)
 {
     cudaError_t e;
 
-    if (fails_by(stream_poll_fails, &e, cudaErrorLaunchFailure))
+    if (fails_by(stream_poll_fails, &e, cudaErrorLaunchFailure) || breaks_capture(&e))
         return e;
     if (advance(s))
         return cudaSuccess;
@@ -467,6 +519,87 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     free(event);
     live--;
     return e;
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
+{
+    cudaError_t e;
+
+    (void)mode;
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    if (!number("FAKE_CAPTURE", 1) || s->capture)
+        return last = cudaErrorStreamCaptureUnsupported;
+    s->capture = calloc(1, sizeof(*s->capture));
+    s->capture->queue.last = &s->capture->queue.first;
+    s->invalid = false;
+    live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
+{
+    cudaError_t e = cudaSuccess;
+
+    *graph = NULL;
+    if (!s->capture)
+        return last = cudaErrorInvalidValue;
+    if (fails(&e, cudaErrorLaunchFailure) || s->invalid) {
+        clear_queue(&s->capture->queue);
+        free(s->capture);
+        live--;
+        e = e != cudaSuccess ? e : (last = cudaErrorStreamCaptureInvalidated);
+    } else {
+        *graph = s->capture;
+    }
+    s->capture = NULL;
+    return e;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags)
+{
+    cudaError_t e;
+
+    (void)flags;
+    if (fails(&e, cudaErrorMemoryAllocation))
+        return e;
+    *exec = calloc(1, sizeof(**exec));
+    (*exec)->queue.last = &(*exec)->queue.first;
+    for (struct work *w = graph->queue.first; w; w = w->next)
+        add_work(&(*exec)->queue, w->run, w->try, w->arg, w->size);
+    live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    clear_queue(&graph->queue);
+    free(graph);
+    live--;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
+{
+    cudaError_t e;
+
+    if (fails(&e, cudaErrorLaunchFailure))
+        return e;
+    for (struct work *w = exec->queue.first; w; w = w->next)
+        enqueue(s, w->run, w->try, w->arg, w->size);
+    graphs++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    clear_queue(&exec->queue);
+    free(exec);
+    live--;
+    return cudaSuccess;
 }
 
 /* ---- launches ---- */

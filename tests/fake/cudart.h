@@ -12,9 +12,10 @@
  *   FAKE_HANG    the number of the call that does not return
  *   FAKE_ON      the GPU whose process the last three are meant for (all)
  *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
+ *   FAKE_CAPTURE 0: streams cannot be captured
  *   FAKE_LOG     a file to which a line is added when a process's last stream goes:
- *                "calls N live N blocks N products N exchanges N": what has not been
- *                released, and what has been run */
+ *                "calls N live N blocks N products N exchanges N graphs N": what has
+ * not been released, and what has been run */
 #ifndef TESTS_FAKE_CUDART_H
 #define TESTS_FAKE_CUDART_H
 

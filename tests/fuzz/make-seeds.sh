@@ -1,5 +1,5 @@
 #!/bin/sh
-# make-seeds.sh CORPUS - the seeds of fuzz-checkpoint, fuzz-manifest, fuzz-config and fuzz-data
+# make-seeds.sh CORPUS - seeds of the fuzz targets
 #
 # With tp-shard in PATH and the tests' models beside this script: small checkpoints of a family that has
 # every kind of axis, on many meshes and with every option of split, packed into one file each; their
@@ -337,3 +337,370 @@ index 9 4 "3 2" "0 12" "0 1 2" 1 2 3 4 5
 index 8 2 "3 -2" "0 6" "0 1 2" 1
 index 8 2 "" "" "0"
 index 8 2 "2147483647 2" "0 4294967294" "0 1 2" 1 2
+
+# list NAME - each line of standard input, which printf expands, is a seed of fuzz-NAME
+list() {
+    mkdir -p "$corpus/$1"
+    n=0
+    while IFS= read -r line; do
+        n=$((n + 1))
+        # shellcheck disable=SC2059 # it is a format
+        printf -- "$line" > "$corpus/$1/$(printf '%02d' $n)"
+    done
+}
+
+# lines given to tp-run: @ a model of words, A one with token types, B one with a source, as C, D, E take them for text
+# and F, G, H for JSON; ` and what follows have no tokenizer (fuzz-input)
+list input << 'EOF'
+@"aab"\n"ab"\n
+@{"text":"aab"}\n{"ids":[1,2,3]}\n\n{"prompt":"b"}\n
+@plain text\nanother line
+@{"text":"a"\n
+@{"ids":[]}\n
+@{"ids":[8]}\n{"ids":[-1]}\n{"ids":[1.5]}\n{"ids":[1e99]}\n
+@{"ids":"1,2"}\n{"ids":{"a":1}}\n{"ids":[null]}\n{"ids":[[1]]}\n
+@{"text":"a","pair":"b"}\n
+@{"question":"a","context":"b"}\n{"question":"a"}\n{"context":"b"}\n
+@{"text":"a","choices":["a","b","aab"]}\n
+@{"text":"a","choices":[]}\n{"text":"a","choices":[1]}\n{"text":"a","choices":["a",null,"b"]}\n
+@{"text":"\\ud83d\\ude00"}\n{"text":"\\ud83d"}\n
+@"\\ude00"\n"a"\n
+@{"text":"\\u0000"}\n{"text":"a\\u0000b"}\n
+@{"text":"\377\376"}\n
+@\377\376\n
+@\000\n
+@"a"\000"b"\n
+@{}\n[]\n1\ntrue\nnull\n""\n
+@{"text":null}\n{"text":1}\n{"text":["a"]}\n
+@{"token_types":[0]}\n{"ids":[1],"token_types":[0]}\n
+A{"ids":[1,2],"token_types":[0,1]}\n{"ids":[1,2],"token_types":[0]}\n
+A{"ids":[1,2],"token_types":[0,2]}\n{"ids":[0,1]}\n
+A{"text":"ab","pair":"aab"}\n{"text":"ab","token_types":[1]}\n
+A{"text":"ab","pair":"aab","token_types":[0,0]}\n
+A{"question":"ab","context":"a"}\n{"text":"ab","choices":["a","b"]}\n
+A"ab"\n
+Aab\naab\n
+Aa b c d e f g h\n
+B{"source":"aab","text":"b"}\n{"source":"aab"}\n{"text":"b"}\n
+B{"source_ids":[1,2],"ids":[3]}\n{"source":[1,2]}\n{"source":{}}\n{"source":7}\n
+B{"source":"a","pair":"b"}\n
+B"aab"\n
+Baab\n
+B{"source_ids":[9]}\n{"source":"\377"}\n
+C"aab"\n{"text":\n
+D{"ids":[1]}\n
+E{"source":"a"}\n
+F"aab"\nnot JSON\n{"text":"b"}\n
+F{"text":"aab"}}\n{"text":"aab"} x\n
+G{"ids":[1,1,1],"token_types":[0,1,1]}\n{"text":"b","pair":""}\n
+H{"ids":[1],"source_ids":[2]}\n"x"\n
+F{"text":"a","text":"b","ids":[1],"ids":[2]}\n
+F[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n
+F{"a":{"b":{"c":{"d":{"text":"a"}}}}}\n
+F\r\n{"text":"a"}\r\n
+F
+`"aab"\n
+`{"ids":[1,2,3]}\n"text"\n{"ids":[4]}\n
+a{"ids":[1,2],"token_types":[1,1]}\n{"text":"a"}\n
+b{"source_ids":[1],"ids":[1]}\n{"source":"a"}\n
+f{"ids":[1]}\n{"ids":[99999999999999999999]}\n
+@{"ids":[1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7]}\n
+@<e><e>a<e>\n
+F"<e>"\n{"text":"<e>","choices":["<e>"]}\n
+EOF
+
+list generation << 'EOF'
+{}
+{"eos_token_id":2}
+{"eos_token_id":[2,3]}
+{"eos_token_id":[]}
+{"eos_token_id":"2"}
+{"eos_token_id":-1}
+{"eos_token_id":1e300}
+{"eos_token_id":[1,"a",null,2.5]}
+{"max_new_tokens":20}
+{"max_new_tokens":0}
+{"max_new_tokens":1e9,"max_length":1000000000}
+{"max_length":1e10}
+{"max_length":null}
+{"max_length":"long"}
+{"do_sample":true}
+{"do_sample":true,"temperature":0.7,"top_k":40,"top_p":0.9}
+{"do_sample":true,"temperature":-1}
+{"do_sample":true,"temperature":1e309}
+{"do_sample":true,"top_p":0}
+{"do_sample":true,"top_p":1.5}
+{"do_sample":true,"top_k":-1}
+{"do_sample":true,"top_k":null,"top_p":null,"temperature":null}
+{"do_sample":false,"temperature":"hot"}
+{"do_sample":true,"min_p":0.1}
+{"do_sample":false,"min_p":0.1}
+{"do_sample":true,"typical_p":1.0,"epsilon_cutoff":0,"eta_cutoff":0.0}
+{"do_sample":1}
+{"num_beams":1}
+{"num_beams":4}
+{"num_beams":null,"early_stopping":true,"length_penalty":2}
+{"repetition_penalty":1.0}
+{"repetition_penalty":1.2}
+{"bad_words_ids":[]}
+{"bad_words_ids":[[1]]}
+{"suppress_tokens":[],"begin_suppress_tokens":null}
+{"suppress_tokens":{"a":1}}
+{"stop_strings":["x"]}
+{"guidance_scale":1}
+{"decoder_start_token_id":0}
+{"decoder_start_token_id":[7]}
+{"decoder_start_token_id":[7,8]}
+{"decoder_start_token_id":[]}
+{"decoder_start_token_id":-1}
+{"decoder_start_token_id":2147483648}
+{"forced_bos_token_id":250004,"forced_eos_token_id":2}
+{"forced_bos_token_id":"en","forced_eos_token_id":[[2]]}
+{"use_cache":false,"cache_implementation":"static","output_scores":true,"_from_model_config":true}
+{"transformers_version":"5","unheard_of":1,"another\\u0000":2,"":3}
+{"unheard_of":null}
+{"pad_token_id":0,"bos_token_id":[1]}
+[]
+1
+null
+"x"
+{"a":
+{"max_length":1,"max_length":2}
+{"\\u006dax_length":3}
+[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
+EOF
+
+list words << 'EOF'
+[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##b\nab\n\000\000ab b abab
+[UNK]\n[CLS]\n[SEP]\nword\n##s\n\000{}\000words Word
+[UNK]\n[CLS]\n[SEP]\nword\n##s\n\000{"do_lower_case":false}\000words Word
+[UNK]\n[CLS]\n[SEP]\nword\n##s\n\000{"do_lower_case":true,"strip_accents":false}\000W\303\266rds
+[UNK]\n[CLS]\n[SEP]\nword\n##s\n\000{"strip_accents":true}\000w\303\266rds
+[UNK]\n[CLS]\n[SEP]\nword\n##s\n\000{"strip_accents":null,"tokenize_chinese_chars":false}\000\344\275\240\345\245\275
+[UNK]\n[CLS]\n[SEP]\n\344\275\240\n\000\000\344\275\240\345\245\275
+[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n\000\000a
+[UNK]\n[CLS]\n[SEP]\na
+[UNK]\n[CLS]\n[SEP]\n\n\na\n\000\000a
+[UNK]\n[CLS]\na\n
+[CLS]\n[SEP]\na\n
+[UNK]\n[SEP]\n
+[UNK]\n<s>\n</s>\n<pad>\n<mask>\na\n\000\000a <mask>
+[UNK]\n<s>\na\n
+<s>\n</s>\na\n
+<s>\n<pad>\n</s>\n<unk>\n[UNK]\na\n##a\n\000\000aaaa
+[CLS]\n<s>\n</s>\n[UNK]\n[SEP]\n\000\000a
+[UNK]\n[UNK]\n[CLS]\n[CLS]\n[SEP]\n[SEP]\n\000\000a
+[UNK]\n[CLS]\n[SEP]\na\na\na\n\000\000a a
+[UNK]\n[CLS]\n[SEP]\n##\n\000\000a##
+[UNK]\n[CLS]\n[SEP]\n#\n##\n###\n\000\000###
+[UNK]\n[CLS]\n[SEP]\n\377\n
+[UNK]\n[CLS]\n[SEP]\n\303\n
+[UNK]\n[CLS]\n[SEP]\na\n\000[]
+[UNK]\n[CLS]\n[SEP]\na\n\000{
+[UNK]\n[CLS]\n[SEP]\na\n\0001
+[UNK]\n[CLS]\n[SEP]\na\n\000{"do_lower_case":"yes"}\000A
+[UNK]\n[CLS]\n[SEP]\na\n\000{"do_lower_case":1,"strip_accents":0}\000A
+[UNK]\n[CLS]\n[SEP]\na\n\000{"do_lower_case":null}\000A
+[UNK]\n[CLS]\n[SEP]\na\n\000[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
+[UNK]\n[CLS]\n[SEP]\na\n\000{"unk_token":"a","cls_token":{"content":"x"}}\000a
+[UNK]\n[CLS]\n[SEP]\n"\n\\\\\n'\n\001\n\000\000"\\\\
+[UNK]\n[CLS]\n[SEP]\n \n\t\n\000\000 \t
+[UNK]\n[CLS]\n[SEP]\na b\n\000\000a b
+[UNK]\n[CLS]\n[SEP]\na\n\000\000\000a
+[UNK]\n[CLS]\n[SEP]\na\n\000\000\377\376
+[UNK]\n[CLS]\n[SEP]\na\n\000\000a[MASK]a[SEP]
+[MASK]\n[UNK]\n[CLS]\n[SEP]\na\n\000\000a[MASK]a[SEP]
+[UNK]\n[CLS]\n[SEP]\n!\n?\n##!\n\000\000!?a!
+[UNK]\n[CLS]\n[SEP]\na\n\000\000a\302\240a\342\200\213a\302\255a
+[UNK]\n[CLS]\n[SEP]\n\314\201\na\n\000\000a\314\201
+[UNK]\n[CLS]\n[SEP]\n\357\277\275\na\n\000\000\357\277\275
+[UNK]\n[CLS]\n[SEP]\n\357\273\277a\n\000\000\357\273\277a
+\357\273\277[UNK]\n[CLS]\n[SEP]\na\n
+[UNK]\n[CLS]\n[SEP]\n\360\235\220\200\n\000\000\360\235\220\200
+[UNK]\n[CLS]\n[SEP]\nss\n\000\000\303\237 \304\260 \316\243
+[UNK]\n[CLS]\n[SEP]\na\n##a\n##aa\n##aaa\naaaa\n\000\000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+[unk]\n[cls]\n[sep]\n
+\n\n\n
+\000
+\000\000
+\000{}\000a
+[UNK]\n[CLS]\n[SEP]\na
+EOF
+
+list sums << 'EOF'
+00000000\t5\tfuzz.safetensors\n
+352441c2\t3\tfuzz.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\ta\n00000000\t2\tfuzz.safetensors\tb\n
+352441C2\t3\tfuzz.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\ta\n352441c2\t3\tfuzz.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\tc\n
+352441c2\t4\tfuzz.safetensors\ta\n
+352441c2\t3\tother.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\n
+352441c2\t3\n
+352441c2\n
+\n
+\n\n\n
+352441c2 3 fuzz.safetensors a\n
+352441c\t3\tfuzz.safetensors\ta\n
+352441c20\t3\tfuzz.safetensors\ta\n
++52441c2\t3\tfuzz.safetensors\ta\n
+0x352441\t3\tfuzz.safetensors\ta\n
+        \t3\tfuzz.safetensors\ta\n
+352441c2\t-3\tfuzz.safetensors\ta\n
+352441c2\t+3\tfuzz.safetensors\ta\n
+352441c2\t03\tfuzz.safetensors\ta\n
+352441c2\t\tfuzz.safetensors\ta\n
+352441c2\t18446744073709551616\tfuzz.safetensors\ta\n
+352441c2\t18446744073709551615\tfuzz.safetensors\ta\n
+352441c2\t3.0\tfuzz.safetensors\ta\n
+352441c2\t3\t\ta\n
+352441c2\t3\t../fuzz.safetensors\ta\n
+352441c2\t3\t/etc/passwd\n
+352441c2\t3\t.\n
+352441c2\t3\tfuzz.safetensors\t\n
+352441c2\t3\tfuzz.safetensors\ta\tb\n
+352441c2\t3\tfuzz.safetensors\ta
+352441c2\t3\tfuzz.safetensors\ta\r\n
+\000
+352441c2\000\t3\tfuzz.safetensors\ta\n
+352441c2\t3\tfuzz\000.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\t\377\n
+352441c2\t3\tfuzz.safetensors\t\\u0061\n
+352441c2\t3\tfuzz.safetensors\t\\\\\n
+\t\t\t\n
+\t3\tfuzz.safetensors\ta\n
+# a comment\n352441c2\t3\tfuzz.safetensors\ta\n
+352441c2\t3\tfuzz.safetensors\ta\nzzz\n
+zzz\n352441c2\t3\tfuzz.safetensors\ta\n
+00000000\t113\tfuzz.safetensors\n352441c2\t3\tfuzz.safetensors\ta\n
+ffffffff\t0\tfuzz.safetensors\tb\nffffffff\t2\tfuzz.safetensors\tb\n
+352441c2\t3\tfuzz.safetensors\ta\n\n00000000\t2\tfuzz.safetensors\tb\n
+{"a":1}\n
+352441c2\t3\t"fuzz.safetensors"\ta\n
+352441c2\t3\tfuzz.safetensors\t a\n
+352441c2\t3\tfuzz.safetensors\ta \n
+EOF
+
+list costs << 'EOF'
+1\n1\n1\n1\n1\n1\n
+0\n1\n2\n3\n4\n0\n
+1\n\n1\n1\n1\n1\n1
+1\n1\n1\n1\n1\n
+1\n1\n1\n1\n1\n1\n1\n
+0\n0\n0\n0\n0\n0\n
+-1\n1\n1\n1\n1\n1\n
+1e100\n1\n1\n1\n1\n1\n
+1e101\n1\n1\n1\n1\n1\n
+1e-320\n1e-320\n1e-320\n1e-320\n1e-320\n1e-320\n
+1e-300\n1e100\n1\n1\n1\n1e-300\n
+nan\n1\n1\n1\n1\n1\n
+inf\n1\n1\n1\n1\n1\n
+-0\n1\n1\n1\n1\n1\n
+0x10\n1\n1\n1\n1\n1\n
+1,5\n1\n1\n1\n1\n1\n
+ 1\n1\n1\n1\n1\n1\n
+1 \n1\n1\n1\n1\n1\n
+1 2 3\n1\n1\n1\n1\n1\n
++1\n1\n1\n1\n1\n1\n
+.5\n5.\n1e0\n1E+1\n1\n1\n
+1e\n1\n1\n1\n1\n1\n
+1\r\n1\r\n1\r\n1\r\n1\r\n1\r\n
+1\0001\n1\n1\n1\n1\n
+\n\n\n
+\000
+one\n
+99999999999999999999999999999999999999\n1\n1\n1\n1\n1\n
+18446744073709551615\n18446744073709551616\n1\n1\n1\n1\n
+1\n1\n1\n1\n1\n1
+1\n1\n1\n1\n1\nx
+{
+{}
+[]
+{"type":"calibration"}
+{"type":"calibration","version":1,"parts":[]}
+{"type":"calibration","layers":4,"parts":[{"prefill":1},{"prefill":1},{"prefill":1},{"prefill":1},{"prefill":1},{"prefill":1}]}
+{"parts":[{"name":"embedding","prefill":1e-3,"decode":1e-4}]}
+{"parts":[{"name":"embedding","prefill":-1}]}
+{"parts":[{"name":"embedding","prefill":1e400}]}
+{"parts":null}
+{"parts":{"a":1}}
+ {"parts":[]}
+\n{"parts":[]}
+{"parts":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}
+{"a":1,"a":2}
+{"\\u0000":1}
+{"parts":[1,2,3,4,5,6]}
+{"parts":[{},{},{},{},{},{}]}
+\357\273\277{"parts":[]}
+\357\273\2771\n1\n1\n1\n1\n1\n
+#1\n1\n1\n1\n1\n1\n
+EOF
+n=$(find "$corpus/costs" -type f | wc -l)
+for file in "$corpus"/calibration/*; do # of a model of 4 layers, too
+    n=$((n + 1))
+    cp "$file" "$corpus/costs/$n"
+done
+
+# changes to the file of a study: of its header; of each page's kind, first cell, cells and places of them; of its end
+n=0
+mkdir -p "$corpus/database"
+# put AT LENGTH BYTES... - the next seed, in octal; more of them are one
+put() {
+    n=$((n + 1))
+    while [ $# -gt 0 ]; do
+        format="\\$(printf %03o $(($1 & 255)))\\$(printf %03o $(($1 >> 8 & 255)))\\$(printf %03o $(($1 >> 16)))\\$(printf %03o "$2")$3"
+        # shellcheck disable=SC2059 # it is a format
+        printf "$format"
+        shift 3
+    done > "$corpus/database/$(printf '%02d' $n)"
+}
+put 0 1 S
+put 0 6 Sqlite
+put 16 2 '\000\001'
+put 16 2 '\020\000'
+put 16 2 '\003\000'
+put 18 1 '\002'
+put 18 2 '\003\003'
+put 20 1 '\377'
+put 21 3 '\000\000\000'
+put 24 4 '\377\377\377\377'
+put 28 4 '\000\000\000\000'
+put 28 4 '\177\377\377\377'
+put 32 8 '\000\000\000\002\000\000\000\001'
+put 32 8 '\377\377\377\377\000\000\000\144'
+put 40 4 '\000\000\000\000'
+put 44 4 '\000\000\000\011'
+put 52 4 '\000\000\000\003'
+put 56 4 '\000\000\000\002'
+put 56 4 '\000\000\000\007'
+put 64 4 '\000\000\000\001'
+put 92 8 '\000\000\000\001\000\000\000\001'
+put 100 1 '\012'
+put 100 1 '\000'
+put 101 2 '\000\144'
+put 103 2 '\377\377'
+put 105 2 '\000\000'
+put 108 4 '\000\000\000\001'
+put 100 0 ''
+put 512 0 ''
+put 1000 0 ''
+put 20000 0 ''
+put 100 1 '\005' 512 1 '\015'
+page=1
+while [ $page -le 24 ]; do
+    at=$((page * 512))
+    case $((page % 6)) in
+    0) put $at 1 '\015' ;;
+    1) put $((at + 3)) 2 '\000\377' ;;
+    2) put $((at + 8)) 4 '\000\010\000\010' ;;
+    3) put $((at + 480)) 16 '\177\200\200\200\200\200\200\200\001\006\011\011\011\001\002\003' ;;
+    4) put $((at + 8)) 4 '\000\000\000\001' ;;
+    5) put $((at + 500)) 12 '\377\377\377\377\377\377\377\377\377\377\377\377' ;;
+    esac
+    page=$((page + 1))
+done
+# a file that is its own: an empty one, and a table of which nobody knows
+printf 'SQLite format 3\000' > "$corpus/database/short"
+rm -f "$work/s.db"
+sqlite3 "$work/s.db" 'PRAGMA page_size = 512; CREATE TABLE trials (number, state)' && cp "$work/s.db" "$corpus/database/other"

@@ -1,6 +1,8 @@
-/* time-attention - seconds that causal attention of a prompt takes on a GPU
+/* time-attention - seconds that causal attention takes on a GPU
  *
- *   time-attention TOKENS HEADS KV_HEADS HEAD_DIM TIMES */
+ *   time-attention TOKENS HEADS KV_HEADS HEAD_DIM TIMES QUERIES BITS
+ *
+ * of the last QUERIES of TOKENS, to BITS, 16 or 32 (call.narrow). */
 #include "config.h"
 
 #include <stdio.h>
@@ -51,17 +53,22 @@ int main(int argc, char **argv)
 {
     struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
     struct call call = { .inst = &inst };
-    uint64_t n[5];
+    enum { NUMBERS = 7 };
+    uint64_t n[NUMBERS], queries;
     struct range range;
     int32_t rows;
     int32_t *device_rows;
     double start = 0;
 
-    for (int i = 0; i < 5; i++)
-        if (argc != 6 || !str_u64(argv[1 + i], &n[i]) || !n[i] || n[i] > 1 << 20) {
-            fputs("time-attention: TOKENS HEADS KV_HEADS HEAD_DIM TIMES\n", stderr);
+    for (int i = 0; i < NUMBERS; i++)
+        if (argc != NUMBERS + 1 || !str_u64(argv[1 + i], &n[i]) || !n[i] ||
+            n[i] > 1 << 20) {
+            fputs("time-attention: TOKENS HEADS KV_HEADS HEAD_DIM TIMES QUERIES BITS\n",
+                  stderr);
             return 2;
         }
+    queries = n[5] < n[0] ? n[5] : n[0];
+    call.narrow = n[6] == 16;
     check(backend_cuda.open(&gpu, 1, 0, &err) == 0);
     rows = (int32_t)n[0];
     device_rows = device_new(&rows, sizeof(rows));
@@ -72,14 +79,17 @@ int main(int argc, char **argv)
         n[3];
     inst.attention.scale = 0.125;
     inst.attention.causal = true;
-    range = (struct range){ .rows = rows, .keys = rows, .block = -1 };
+    range = (struct range){ .rows = (int32_t)queries,
+                            .start = (int32_t)(n[0] - queries),
+                            .keys = rows,
+                            .block = -1 };
     call.range = (struct ranges){ .v = device_new(&range, sizeof(range)),
                                   .n = 1,
                                   .block_rows = 16,
-                                  .most_rows = n[0],
+                                  .most_rows = queries,
                                   .most_keys = n[0] };
-    call.y = numbers(n[0], n[1] * n[3], device_rows);
-    call.x[0] = numbers(n[0], n[1] * n[3], device_rows);
+    call.y = numbers(queries, n[1] * n[3], device_rows);
+    call.x[0] = numbers(queries, n[1] * n[3], device_rows);
     call.x[1] = numbers(n[0], n[2] * n[3], device_rows);
     call.x[2] = numbers(n[0], n[2] * n[3], device_rows);
     for (uint64_t i = 0; i <= n[4]; i++) { /* the first warms up */

@@ -28,14 +28,15 @@ enum { GRACE_S = 30, CHUNK = 1 << 20, TIME_SIZE = 40 };
 
 struct journal {
     struct storage base;
-    char *path, *lock;
+    char *path, *lock, *away; /* away: what the lock is renamed to as it is removed */
     char worker[64];
     int fd;
     bool locked;
-    uint64_t begun;     /* size of the file when the change began */
-    uint64_t read;      /* bytes that were applied */
-    struct str pending; /* lines of the change, not yet in the file */
-    size_t applied;     /* bytes of them that were */
+    struct journal *next; /* of those whose lock is held */
+    uint64_t begun;       /* size of the file when the change began */
+    uint64_t read;        /* bytes that were applied */
+    struct str pending;   /* lines of the change, not yet in the file */
+    size_t applied;       /* bytes of them that were */
     struct replay replay;
 };
 
@@ -117,13 +118,45 @@ static void forget(struct journal *j)
 
 /* ---- the lock ---- */
 
+/* Locks that are held.  Whoever runs out of bookkeeping memory ends at once, and nobody
+ * else may have the journal for GRACE_S when the lock stays behind; nothing has been
+ * written then, as a change's lines are appended at its end. */
+static struct journal *holders;
+static pid_t holding; /* a child that is forked holds none */
+
+static void remove_lock(const struct journal *j)
+{
+    if (rename(j->lock, j->away) == 0)
+        unlink(j->away);
+}
+
+static void remove_locks(void)
+{
+    for (const struct journal *j = holding == getpid() ? holders : NULL; j; j = j->next)
+        remove_lock(j);
+}
+
+static void note_lock(struct journal *j)
+{
+    if (!holding)
+        atexit(remove_locks);
+    if (holding != getpid())
+        holders = NULL;
+    holding = getpid();
+    j->next = holders;
+    holders = j;
+    j->locked = true;
+}
+
 static void release_lock(struct journal *j)
 {
-    char *away = str_dupf("%s.%s.rename", j->lock, j->worker);
+    struct journal **p = &holders;
 
-    if (rename(j->lock, away) == 0)
-        unlink(away);
-    free(away);
+    while (*p && *p != j)
+        p = &(*p)->next;
+    if (*p)
+        *p = j->next;
+    remove_lock(j);
     j->locked = false;
 }
 
@@ -149,7 +182,7 @@ static int take_lock(struct journal *j, struct err *err)
             j->base.waits = NULL;
         }
         if (clock_seconds() - since > GRACE_S) {
-            release_lock(j);
+            remove_lock(j);
             since = clock_seconds();
             continue;
         }
@@ -157,7 +190,7 @@ static int take_lock(struct journal *j, struct err *err)
         if (nap.tv_nsec < 64000000)
             nap.tv_nsec *= 2;
     }
-    j->locked = true;
+    note_lock(j);
     return 0;
 }
 
@@ -217,6 +250,7 @@ static void journal_close(struct storage *st)
     free(j->path);
     free(j->base.name);
     free(j->lock);
+    free(j->away);
     if (j->fd >= 0)
         close(j->fd);
     free(j);
@@ -237,6 +271,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
     clock_gettime(CLOCK_REALTIME, &t);
     snprintf(j->worker, sizeof(j->worker), "hpo-sweep-%ld-%lld%09ld", (long)getpid(),
              (long long)t.tv_sec, t.tv_nsec);
+    j->away = str_dupf("%s.%s.rename", j->lock, j->worker);
     j->fd = open(where, O_RDWR | O_APPEND | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
     if (j->fd < 0 && (errno == EACCES || errno == EROFS)) {
         int cause = errno;

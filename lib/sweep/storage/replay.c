@@ -13,7 +13,6 @@
 #include <time.h>
 
 #include "lib/base/json.h"
-#include "lib/base/jsonplain.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -392,47 +391,44 @@ static bool is_detail(const char *line, size_t n)
     return strchr("235789", line[at]) && line[at + 1] == ',';
 }
 
-static int apply_line(struct replay *r, struct str *scratch, const char *line, size_t n,
-                      struct err *err)
+static int apply_line(struct replay *r, struct json_doc *doc, const char *line,
+                      size_t n, struct err *err)
 {
-    struct json nodes[64];
-    struct json_doc doc;
+    struct str quoted = { 0 };
+    struct err refused;
     int ret;
 
     if (!r->target && is_detail(line, n))
         return 0;
-    str_reset(scratch);
-    str_addn(scratch, line, n);
-    if (jsonplain_parse(nodes, 64, scratch->s, n))
-        return apply(r, nodes, err);
-    if (memchr(line, 'N', n) || memmem(line, n, "Infinity", 8)) {
-        quote_numbers(scratch, line, n);
-        line = scratch->s;
-        n = scratch->len;
+    ret = json_reparse(doc, r->path, line, n, &refused);
+    if (ret < 0 && (memmem(line, n, "NaN", 3) || memmem(line, n, "Infinity", 8))) {
+        quote_numbers(&quoted, line, n);
+        ret = json_reparse(doc, r->path, str_text(&quoted), quoted.len, &refused);
     }
-    if (json_parse(&doc, r->path, line, n, err) < 0)
+    str_clear(&quoted);
+    if (ret < 0) {
+        *err = refused;
         return -1;
-    ret = apply(r, doc.root, err);
-    json_clear(&doc);
-    return ret;
+    }
+    return apply(r, doc->root, err);
 }
 
 int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
                  struct err *err)
 {
-    struct str scratch = { 0 };
+    struct json_doc doc = { 0 };
     const char *p = text, *feed;
     int ret = 0;
 
     while (ret == 0 && (feed = memchr(p, '\n', (size_t)(text + n - p))) != NULL) {
         r->line++;
-        if (feed > p && apply_line(r, &scratch, p, (size_t)(feed - p), err) < 0)
+        if (feed > p && apply_line(r, &doc, p, (size_t)(feed - p), err) < 0)
             ret = err_set(err, ERR_INPUT, "%s: line %d: bad journal: %.600s", r->path,
                           r->line, err->text);
         p = feed + 1;
     }
     *used = (size_t)(p - text);
-    str_clear(&scratch);
+    json_clear(&doc);
     return ret;
 }
 

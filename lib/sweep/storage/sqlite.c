@@ -214,6 +214,31 @@ static char *name_dup(const char *where, int *flags)
     return str_steal(&name);
 }
 
+/* A view or a virtual table in the place of a table computes rows that no byte of the
+ * file holds, without end if its author likes.  Optuna makes none. */
+static int refuse_views(struct sqlite *s, struct err *err)
+{
+    static const char query[] =
+        "SELECT name FROM sqlite_master WHERE rootpage = 0 AND type IN ('view', "
+        "'table')"
+        " AND lower(name) IN ('version_info', 'alembic_version', 'studies', 'trials',"
+        " 'study_directions', 'study_user_attributes', 'study_system_attributes',"
+        " 'trial_params', 'trial_values', 'trial_intermediate_values',"
+        " 'trial_user_attributes', 'trial_system_attributes')";
+    struct sql_rows *rows;
+    int found;
+
+    if (start(&s->base, &rows, query, NULL, 0, err) < 0)
+        return -1;
+    found = step(&s->base, rows, err);
+    if (found > 0) {
+        err_set(err, ERR_INPUT, "%s: '%s' is no table but a view, which no study has",
+                s->base.base.name, text(rows, 0));
+        release(rows);
+    }
+    return found ? -1 : 0;
+}
+
 static int sqlite_open(struct storage **st, const char *where, bool create,
                        void (*waits)(const char *what), struct err *err)
 {
@@ -240,7 +265,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     sqlite3_busy_handler(s->db, wait_for_lock, s);
     /* the mode is written to the file, which is left alone when it is refused */
     if (run(&s->base, "PRAGMA synchronous = NORMAL", err) < 0 ||
-        tables_prepare(&s->base, create, err) < 0 ||
+        refuse_views(s, err) < 0 || tables_prepare(&s->base, create, err) < 0 ||
         (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0)))
         goto fail;
     if (fresh && fs_is_remote(where))

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -186,6 +187,11 @@ int tables_list(struct storage *st, char ***names, size_t *n, struct err *err)
     while ((more = step(db, q, err)) > 0) {
         *names = xgrow(*names, &cap, *n + 1, sizeof(**names));
         (*names)[(*n)++] = xstrdup(db->sql->text(q, 0));
+    }
+    if (more < 0) {
+        fs_list_free(*names, *n);
+        *names = NULL;
+        *n = 0;
     }
     return more;
 }

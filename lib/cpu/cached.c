@@ -1,0 +1,81 @@
+/* cached - rows of a cache in its own type
+ *
+ * A row of bytes has a scale for each head, the largest of its numbers for 127: what is
+ * kept of a token depends on that token alone, so that neither batches nor chunks of a
+ * prompt change what is read. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+/* The N numbers of a head at X as bytes, and what multiplies them.  One that is not
+ * finite makes all of them so. */
+CPU_CLONES static float narrow(int8_t *q, const float *x, size_t n)
+{
+    float most = 0, to;
+
+    for (size_t i = 0; i < n; i++) {
+        float size = fabsf(x[i]);
+
+        most = size > most || isnan(size) ? size : most;
+    }
+    if (!(most < INFINITY)) {
+        memset(q, 1, n);
+        return NAN;
+    }
+    to = most > 0 ? 127 / most : 0;
+    if (!(to < INFINITY)) /* numbers of less than 2^-121 */
+        to = 0;
+    for (size_t i = 0; i < n; i++)
+        q[i] = (int8_t)rintf(x[i] * to);
+    return most / 127;
+}
+
+CPU_CLONES static void round_bf16(uint16_t *to, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = dtype_f32_to_bf16(x[i]);
+}
+
+void cpu_cache_row(void *to, const float *x, const struct buffer *p)
+{
+    uint64_t heads = p->dtype == DTYPE_I8 ? p->cols / p->width : 0;
+    float *scale = to;
+
+    if (p->dtype == DTYPE_BF16)
+        round_bf16(to, x, p->cols);
+    else if (p->dtype != DTYPE_I8)
+        memcpy(to, x, p->cols * sizeof(*x));
+    for (uint64_t h = 0; h < heads; h++)
+        scale[h] = narrow((int8_t *)(scale + heads) + h * p->width, x + h * p->width,
+                          p->width);
+}
+
+CPU_CLONES static void scale_bytes(float *y, const int8_t *q, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)q[i] * scale;
+}
+
+void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
+                const struct buffer *p)
+{
+    struct matrix bf16 = { row, DTYPE_BF16, 1, p->cols };
+    uint64_t heads = p->dtype == DTYPE_I8 ? p->cols / p->width : 0;
+    const float *scale = row;
+    const int8_t *q = (const int8_t *)(scale + heads);
+
+    if (p->dtype == DTYPE_BF16)
+        cpu_widen(&bf16, first, n, y);
+    else if (p->dtype != DTYPE_I8)
+        memcpy(y, scale + first, n * sizeof(*y));
+    for (uint64_t end = first + n; heads && first < end;) {
+        uint64_t h = first / p->width, left = (h + 1) * p->width - first;
+        uint64_t some = left < end - first ? left : end - first;
+
+        scale_bytes(y, q + first, scale[h], (size_t)some);
+        y += some;
+        first += some;
+    }
+}

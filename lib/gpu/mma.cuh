@@ -1,0 +1,144 @@
+/* mma - products of small matrices by a warp: tensor cores, and an FMA twin
+ *
+ * d [16][8] += a [16][16] b [16][8]; a and b are bf16, d is f32.  Each lane has some
+ * elements of each matrix, two bf16 per word, lower half first.  With g = lane / 4 and
+ * t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"):
+ *
+ *   a[i]: row g + 8 (i % 2), columns 2 t + 8 (i / 2) and the next
+ *   b[i]: rows 2 t + 8 i and the next, column g
+ *   d[i]: row g + 8 (i / 2), column 2 t + i % 2
+ *
+ * The twin fetches the operands from other lanes and uses FMAs, in the order of the
+ * columns of a.  The emulation runs it, and so do GPUs without bf16 tensor cores
+ * (before sm_80).  The order of sums within a tensor core is unspecified.
+ * tests/emu/fragments.cu checks both against the tables of the PTX ISA. */
+#ifndef LIB_GPU_MMA_CUH
+#define LIB_GPU_MMA_CUH
+
+#include "lib/gpu/device.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define GPU_HAS_MMA 1
+#else
+#define GPU_HAS_MMA 0
+#endif
+
+/* Two numbers rounded to bf16 (nearest even), LOW in the lower half. */
+static __device__ inline uint32_t pack_bf16(float low, float high)
+{
+#if GPU_HAS_MMA
+    uint32_t word;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#else
+    return narrow_bf16(low) | (uint32_t)narrow_bf16(high) << 16;
+#endif
+}
+
+/* Splits two numbers into hi + lo with 16 significant bits; lo is 0 for infinities. */
+static __device__ inline void split_pair(float low, float high, uint32_t *hi,
+                                         uint32_t *lo)
+{
+    float a, b;
+
+    *hi = pack_bf16(low, high);
+    a = __uint_as_float(*hi << 16);
+    b = __uint_as_float(*hi & 0xffff0000u);
+    *lo = pack_bf16(fabsf(a) < INFINITY ? low - a : 0,
+                    fabsf(b) < INFINITY ? high - b : 0);
+}
+
+/* The words of lane FROM; each lane may choose another FROM. */
+static __device__ inline uint4 words_of(uint4 mine, unsigned from)
+{
+#ifdef __CUDACC__
+    uint4 w;
+
+    w.x = __shfl_sync(~0u, mine.x, from);
+    w.y = __shfl_sync(~0u, mine.y, from);
+    w.z = __shfl_sync(~0u, mine.z, from);
+    w.w = __shfl_sync(~0u, mine.w, from);
+    return w;
+#else
+    return __shfl_sync(~0u, mine, from);
+#endif
+}
+
+/* sum + the dot product of two pairs */
+static __device__ inline float fma_pair(uint32_t a, uint32_t b, float sum)
+{
+    sum = fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16), sum);
+    return fmaf(__uint_as_float(a & 0xffff0000u), __uint_as_float(b & 0xffff0000u),
+                sum);
+}
+
+static __device__ inline void mma_twin(float *d, const uint32_t *a, const uint32_t *b)
+{
+    unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
+
+#pragma unroll 1
+    for (unsigned half = 0; half < 2; half++)
+#pragma unroll 1
+        for (unsigned s = 0; s < 4; s++) { /* columns 8 half + 2 s and + 1 of a */
+            uint4 rows = words_of({ a[0], a[1], a[2], a[3] }, 4 * g + s);
+            uint4 one = words_of({ b[0], b[1], 0, 0 }, 8 * t + s),
+                  next = words_of({ b[0], b[1], 0, 0 }, 8 * t + 4 + s);
+            uint32_t upper = half ? rows.z : rows.x, lower = half ? rows.w : rows.y;
+            uint32_t left = half ? one.y : one.x, right = half ? next.y : next.x;
+
+            d[0] = fma_pair(upper, left, d[0]);
+            d[1] = fma_pair(upper, right, d[1]);
+            d[2] = fma_pair(lower, left, d[2]);
+            d[3] = fma_pair(lower, right, d[3]);
+        }
+}
+
+static __device__ inline void mma(float *d, const uint32_t *a, const uint32_t *b)
+{
+#if GPU_HAS_MMA
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    mma_twin(d, a, b);
+#endif
+}
+
+/* Loads four matrices of 8 x 8 16-bit elements from shared memory.  Lane I passes the
+ * address of row I % 8 of matrix I / 8, aligned to 16 bytes, and receives in word[m]
+ * elements 2 t and 2 t + 1 of row g of matrix m, or of its column g if TRANSPOSED (PTX
+ * ISA, ldmatrix). */
+template <bool TRANSPOSED>
+static __device__ inline void load_matrices(uint32_t *word, const uint16_t *row)
+{
+#ifdef __CUDACC__
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+
+    if (TRANSPOSED)
+        asm volatile(
+            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+            : "r"(at)
+            : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                     : "r"(at)
+                     : "memory");
+#else
+    unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
+
+    for (unsigned m = 0; m < 4; m++) {
+        const uint16_t *one = __shfl_sync(~0u, row, 8 * m + (TRANSPOSED ? 2 * t : g));
+        const uint16_t *next =
+            __shfl_sync(~0u, row, 8 * m + (TRANSPOSED ? 2 * t + 1 : g));
+        unsigned at = TRANSPOSED ? g : 2 * t;
+
+        word[m] = one[at] | (uint32_t)next[TRANSPOSED ? at : at + 1] << 16;
+    }
+#endif
+}
+
+#endif

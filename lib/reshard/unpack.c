@@ -1,0 +1,406 @@
+/* unpack - the values of quantised weights */
+#include "lib/reshard/unpack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* What a loader's part has of one of the tensors. */
+struct piece {
+    const char *name;
+    void *data; /* NULL: there is no such tensor */
+    enum dtype dtype;
+    int ndim;
+    uint64_t dim[MODEL_MAX_DIMS];
+    const struct axis *axis[MODEL_MAX_DIMS];
+    const struct runs *runs[MODEL_MAX_DIMS];
+    float byte[256]; /* values of its bytes, where its type has 8 bits */
+};
+
+struct unpacker {
+    const struct model_packing *p;
+    const char *name;
+    uint64_t rows, cols;
+    struct piece part[PACKED_NROLES];
+    uint64_t *row, *col; /* [rows], [cols]: where in the whole weight they lie */
+    /* [rows], [cols]: where in the part's own tensors what they need is */
+    uint64_t *scale_row, *scale_col, *zero_row, *zero_col, *value_row, *value_col;
+};
+
+/* ---- the forms ---- */
+
+/* Element (R, C) of a matrix, or (C, 0) of what has one axis: a scale for each row. */
+static float number_at(const struct piece *p, uint64_t r, uint64_t c)
+{
+    uint64_t i = p->ndim == 2 ? r * p->dim[1] + c : p->ndim == 1 ? r : 0;
+
+    switch (p->dtype) {
+    case DTYPE_F32:
+        return ((const float *)p->data)[i];
+    case DTYPE_F16:
+        return dtype_f16_to_f32(((const uint16_t *)p->data)[i]);
+    case DTYPE_BF16:
+        return dtype_bf16_to_f32(((const uint16_t *)p->data)[i]);
+    default:
+        return p->byte[((const uint8_t *)p->data)[i]];
+    }
+}
+
+/* The I-th of the words' values of BITS; I counts from the word's lowest. */
+static int value_at(const struct piece *p, uint64_t r, uint64_t c, unsigned i, int bits)
+{
+    uint32_t word = ((const uint32_t *)p->data)[r * p->dim[1] + c];
+
+    return (int)(word >> (i * (unsigned)bits) & ((1U << bits) - 1));
+}
+
+/* Values of their own, times a scale. */
+static void scaled_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES];
+    const uint8_t *x = (const uint8_t *)values->data + r * u->cols;
+
+    for (uint64_t c = 0; c < u->cols; c++)
+        y[c] = (float)((double)values->byte[x[c]] *
+                       (double)number_at(scales, u->scale_row[r], u->scale_col[c]) *
+                       u->p->scale);
+}
+
+/* Columns of the weight in the words of a column; the scales and zeros of group and
+ * row, of which the latter share words as well.  A zero of 2^bits - 1 in the older
+ * files is what is left of -1: the one that is added is taken within the bits, as
+ * AutoGPTQ's own kernels do. */
+static void gptq_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES],
+                       *zeros = &u->part[PACKED_ZEROS],
+                       *groups = &u->part[PACKED_GROUPS];
+    unsigned bits = (unsigned)u->p->bits, word = 32 / bits;
+
+    for (uint64_t c = 0; c < u->cols; c++) {
+        uint64_t g = groups->data ? (uint64_t)((const int32_t *)groups->data)[c]
+                                  : u->scale_col[c];
+        int q = value_at(values, u->value_col[c], u->value_row[r],
+                         (unsigned)(u->col[c] % word), u->p->bits);
+        int z = value_at(zeros, g, u->zero_row[r], (unsigned)(u->row[r] % word),
+                         u->p->bits);
+
+        z = (z + u->p->zero_less_one) & ((1 << bits) - 1);
+        y[c] = (float)(q - z) * number_at(scales, g, u->scale_row[r]);
+    }
+}
+
+/* Rows of the weight in the words of a row, in the order 0 2 4 6 1 3 5 7. */
+static void awq_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    static const unsigned char at[] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES],
+                       *zeros = &u->part[PACKED_ZEROS];
+    unsigned i = at[u->row[r] % 8];
+
+    for (uint64_t c = 0; c < u->cols; c++) {
+        uint64_t g = u->scale_col[c];
+        int q = value_at(values, u->value_col[c], u->value_row[r], i, 4);
+        int z = value_at(zeros, g, u->zero_row[r], i, 4);
+
+        y[c] = (float)(q - z) * number_at(scales, g, u->scale_row[r]);
+    }
+}
+
+/* Columns in the words of a row, from the middle of what the bits can say on; zeros of
+ * the rows in words of a column likewise. */
+static void words_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES],
+                       *zeros = &u->part[PACKED_ZEROS];
+    unsigned bits = (unsigned)u->p->bits, word = 32 / bits;
+
+    for (uint64_t c = 0; c < u->cols; c++) {
+        int q = value_at(values, u->value_row[r], u->value_col[c],
+                         (unsigned)(u->col[c] % word), u->p->bits);
+        int z = zeros->data ? value_at(zeros, u->zero_row[r], u->zero_col[c],
+                                       (unsigned)(u->row[r] % word), u->p->bits)
+                            : 1 << (bits - 1);
+
+        y[c] = (float)(q - z) * number_at(scales, u->scale_row[r], u->scale_col[c]);
+    }
+}
+
+/* Blocks of 32 values of four bits, with the power of two that multiplies each (OCP
+ * Microscaling Formats 1.0, 2023: FP4 E2M1, E8M0; the even values of a block are in the
+ * low halves of its bytes). */
+static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
+    uint64_t n = u->cols / 32;
+    const uint8_t *block =
+        (const uint8_t *)u->part[PACKED_VALUES].data + r * (u->cols / 2);
+    const uint8_t *scale = (const uint8_t *)u->part[PACKED_SCALES].data + r * n;
+
+    for (uint64_t i = 0; i < n; i++, block += 16)
+        for (int k = 0; k < 32; k++) {
+            int four = block[k / 2] >> (k % 2 ? 4 : 0) & 15;
+            float x = ldexpf(value[four & 7], scale[i] - 127);
+
+            *y++ = four & 8 ? -x : x;
+        }
+}
+
+static const struct form {
+    void (*row)(const struct unpacker *u, uint64_t r, float *y);
+    enum dtype values; /* of all but scales; U8 where the row reads bytes itself */
+    /* which axis of the weight the axes of values, scales and zeros lie along */
+    int out[3], in[3]; /* -1: along none */
+} forms[] = {
+    [FORM_SCALED] = { scaled_row, DTYPE_I8, { 0, 0, -1 }, { 1, 1, -1 } },
+    [FORM_GPTQ] = { gptq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
+    [FORM_AWQ] = { awq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
+    [FORM_WORDS] = { words_row, DTYPE_I32, { 0, 0, 0 }, { 1, 1, 1 } },
+    [FORM_MXFP4] = { mxfp4_row, DTYPE_U8, { -1, -1, -1 }, { -1, -1, -1 } },
+};
+
+/* ---- what they read ---- */
+
+/* Read what L's part has of tensor T to P. */
+static int fetch(struct piece *p, struct loader *l, const struct checkpoint *c,
+                 size_t t, struct err *err)
+{
+    const struct model_tensor *mt = &c->model->tensor[t];
+    struct slice slice;
+    uint64_t bytes = 0, expected = 1;
+
+    loader_slice(l, t, &slice);
+    if (slice.pad)
+        return err_set(err, ERR_NO, "tensor %s: quantised tables cannot be padded",
+                       mt->name);
+    p->name = mt->name;
+    p->dtype = c->tensor[mt->source].dtype;
+    p->ndim = mt->ndim;
+    for (int k = 0; k < mt->ndim; k++) {
+        p->axis[k] = mt->axis[k];
+        p->runs[k] = slice.runs[k];
+        p->dim[k] = slice.runs[k]->count;
+        if (!mem_mul(&expected, expected, p->dim[k]))
+            return err_set(err, ERR_INPUT, "tensor %s: too large", mt->name);
+    }
+    if (loader_bytes(l, t, &bytes, err) < 0)
+        return -1;
+    if (!dtype_bytes(&expected, p->dtype, expected) || bytes != expected)
+        return err_set(err, ERR_INPUT, "tensor %s: %llu bytes, expected %llu", mt->name,
+                       (unsigned long long)bytes, (unsigned long long)expected);
+    p->data = mem_alloc(bytes + 1, mt->name, err);
+    if (!p->data || loader_read(l, t, p->data, err) < 0)
+        return -1;
+    for (int i = 0; dtype_bits(p->dtype) == 8 && i < 256; i++) {
+        uint8_t b = (uint8_t)i;
+
+        p->byte[i] = (float)dtype_get(p->dtype, &b, 0);
+    }
+    return 0;
+}
+
+static int wrong_type(const struct piece *p, struct err *err)
+{
+    return err_set(err, ERR_INPUT, "tensor %s: type %s is not known of it", p->name,
+                   dtype_name(p->dtype));
+}
+
+static int check_types(const struct unpacker *u, struct err *err)
+{
+    for (int r = 0; r < PACKED_NROLES; r++) {
+        const struct piece *p = &u->part[r];
+        enum dtype t = p->dtype;
+        bool right;
+
+        if (!p->data)
+            continue;
+        if (r == PACKED_SCALES && u->p->form != FORM_MXFP4)
+            right = t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16 ||
+                    t == DTYPE_F8_E8M0;
+        else if (r == PACKED_VALUES && u->p->form == FORM_SCALED)
+            right = t == DTYPE_I8 || (dtype_is_float(t) && dtype_bits(t) == 8);
+        else
+            right = t == forms[u->p->form].values || r == PACKED_FORMAT;
+        if (!right)
+            return wrong_type(p, err);
+    }
+    return 0;
+}
+
+/* The number of group of each column must be one of the scales'; rows in another order
+ * than 0 are not known. */
+static int check_indices(const struct unpacker *u, struct err *err)
+{
+    const struct piece *groups = &u->part[PACKED_GROUPS],
+                       *order = &u->part[PACKED_FORMAT];
+
+    for (uint64_t c = 0; groups->data && c < u->cols; c++) {
+        int32_t g = ((const int32_t *)groups->data)[c];
+
+        if (g < 0 || (uint64_t)g >= u->part[PACKED_SCALES].dim[0])
+            return err_set(err, ERR_INPUT, "tensor %s: there is no group %ld",
+                           groups->name, (long)g);
+    }
+    if (order->data && dtype_get(order->dtype, order->data, 0) != 0)
+        return err_set(err, ERR_INPUT, "tensor %s: rows in this order are not known",
+                       order->name);
+    return 0;
+}
+
+/* Where the elements of R lie in the whole axis. */
+static uint64_t *whole_places(const struct runs *r)
+{
+    uint64_t *at = xmalloc((r->count + 1) * sizeof(*at)), n = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        for (uint64_t k = 0; k < r->v[i].count; k++)
+            at[n++] = r->v[i].start + k;
+    return at;
+}
+
+/* Where in R of the N elements, which lie at AT in the whole, each one's block of BLOCK
+ * is; all 0 where P has no such axis.  NULL when the part does not have one. */
+static uint64_t *local_places(const struct piece *p, int k, const uint64_t *at,
+                              uint64_t n)
+{
+    uint64_t *local = xcalloc(n + 1, sizeof(*local));
+
+    if (k < 0 || k >= p->ndim || p->axis[k]->size == 1)
+        return local;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t block = at[i] / p->axis[k]->block, before = 0;
+        size_t j = 0;
+
+        while (j < p->runs[k]->n &&
+               (block < p->runs[k]->v[j].start ||
+                block - p->runs[k]->v[j].start >= p->runs[k]->v[j].count))
+            before += p->runs[k]->v[j++].count;
+        if (j == p->runs[k]->n) {
+            free(local);
+            return NULL;
+        }
+        local[i] = before + block - p->runs[k]->v[j].start;
+    }
+    return local;
+}
+
+/* Find for the rows and columns what they need of each tensor. */
+static int find_places(struct unpacker *u, struct loader *l, size_t t, struct err *err)
+{
+    uint64_t **row[] = { &u->value_row, &u->scale_row, &u->zero_row };
+    uint64_t **col[] = { &u->value_col, &u->scale_col, &u->zero_col };
+    const struct form *f = &forms[u->p->form];
+    struct slice slice;
+
+    if (u->p->form == FORM_MXFP4)
+        return 0;
+    loader_slice(l, t, &slice);
+    u->row = whole_places(slice.runs[0]);
+    u->col = whole_places(slice.runs[1]);
+    for (int r = 0; r < 3; r++) {
+        *row[r] = local_places(&u->part[r], f->out[r], u->row, u->rows);
+        *col[r] = local_places(&u->part[r], f->in[r], u->col, u->cols);
+        if (!*row[r] || !*col[r])
+            return err_set(err, ERR_NO, "tensor %s: a cut inside a block",
+                           u->part[r].name);
+    }
+    return 0;
+}
+
+/* ---- a weight ---- */
+
+static void store(void *out, enum dtype to, uint64_t at, const float *x, uint64_t n)
+{
+    uint16_t *half = (uint16_t *)out + at;
+
+    if (to == DTYPE_F32)
+        memcpy((float *)out + at, x, n * sizeof(*x));
+    else if (to == DTYPE_BF16)
+        for (uint64_t i = 0; i < n; i++)
+            half[i] = dtype_f32_to_bf16(x[i]);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            half[i] = dtype_f32_to_f16(x[i]);
+}
+
+/* What the rows read must be as much as they think there is. */
+static int check_sizes(const struct unpacker *u, const struct slice *s, struct err *err)
+{
+    const struct piece *v = &u->part[PACKED_VALUES], *x = &u->part[PACKED_SCALES];
+    uint64_t have = 1, scales = 1, want;
+
+    for (int k = 0; k < s->ndim; k++)
+        if (!mem_mul(&have, have, s->runs[k]->count))
+            return err_set(err, ERR_INPUT, "tensor %s: too large", u->name);
+    if (!mem_mul(&want, u->rows, u->cols) || have != want)
+        return err_set(err, ERR_INPUT, "tensor %s: %llu elements, expected %llu",
+                       u->name, (unsigned long long)have, (unsigned long long)want);
+    if (u->p->form != FORM_MXFP4)
+        return s->ndim == 2 && s->runs[0]->count == u->rows
+                   ? 0
+                   : err_set(err, ERR_INPUT, "tensor %s: is no matrix", u->name);
+    have = 1;
+    for (int k = 0; k < v->ndim; k++)
+        have *= v->dim[k];
+    for (int k = 0; k < x->ndim; k++)
+        scales *= x->dim[k];
+    return u->cols % 32 == 0 && have == want / 2 && scales == want / 32
+               ? 0
+               : err_set(err, ERR_INPUT, "tensor %s: %llu bytes for %llu values",
+                         v->name, (unsigned long long)have, (unsigned long long)want);
+}
+
+static void clear(struct unpacker *u)
+{
+    for (int r = 0; r < PACKED_NROLES; r++)
+        free(u->part[r].data);
+    free(u->row);
+    free(u->col);
+    free(u->scale_row);
+    free(u->scale_col);
+    free(u->zero_row);
+    free(u->zero_col);
+    free(u->value_row);
+    free(u->value_col);
+}
+
+int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
+                  const struct model_packing *p, uint64_t rows, uint64_t cols,
+                  enum dtype to, void *out, struct err *err)
+{
+    struct unpacker u = {
+        .p = p, .name = c->model->tensor[t].name, .rows = rows, .cols = cols
+    };
+    struct slice slice;
+    float *y = NULL;
+    int ret = -1;
+
+    if (model_check_packing(c->model, t, p, err) < 0)
+        return -1;
+    for (int r = 0; r < PACKED_NROLES; r++) {
+        long part = r == PACKED_VALUES && p->part[r] < 0 ? (long)t : p->part[r];
+
+        if (part >= 0 && fetch(&u.part[r], l, c, (size_t)part, err) < 0)
+            goto out;
+    }
+    loader_slice(l, t, &slice);
+    if (check_types(&u, err) < 0 || check_sizes(&u, &slice, err) < 0 ||
+        check_indices(&u, err) < 0 || find_places(&u, l, t, err) < 0)
+        goto out;
+    y = xmalloc((cols + 1) * sizeof(*y));
+    for (uint64_t r = 0; r < rows; r++) {
+        forms[p->form].row(&u, r, y);
+        store(out, to, r * cols, y, cols);
+    }
+    ret = 0;
+out:
+    free(y);
+    clear(&u);
+    return ret;
+}

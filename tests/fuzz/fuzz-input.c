@@ -1,0 +1,137 @@
+/* fuzz-input - the lines that generate, classify, embed and score are given
+ *
+ * The first byte says what the model is (of words, of classes with token types, with a
+ * source), whether it has a tokenizer, and the format; the rest is the file. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/tp-run/inputs.h"
+#include "lib/base/fs.h"
+#include "lib/base/str.h"
+#include "lib/reshard/checkpoint.h"
+
+static volatile int failures; /* as many as there are: any answer will do */
+
+enum { KINDS = 3, VOCAB = 8, TYPES = 2 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const configs[KINDS] = {
+    "{\"model_type\":\"llama\",\"hidden_size\":16,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":24,\"vocab_size\":8}",
+    "{\"model_type\":\"bert\",\"hidden_size\":16,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":24,\"vocab_size\":8,"
+    "\"max_position_embeddings\":16,\"type_vocab_size\":2,\"pad_token_id\":0,"
+    "\"architectures\":[\"BertForMaskedLM\"]}",
+    "{\"model_type\":\"t5\",\"d_model\":16,\"d_kv\":4,\"d_ff\":24,\"num_layers\":1,"
+    "\"num_decoder_layers\":1,\"num_heads\":4,\"vocab_size\":8,"
+    "\"decoder_start_token_id\":0}",
+};
+
+static const char TOKENIZER[] =
+    "{\"added_tokens\":[{\"id\":3,\"content\":\"<e>\",\"special\":true}],"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":["
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
+    "{\"SpecialToken\":{\"id\":\"<e>\",\"type_id\":0}},"
+    "{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],"
+    "\"special_tokens\":{\"<e>\":{\"id\":\"<e>\",\"ids\":[3],\"tokens\":[\"<e>\"]}}},"
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<e>\":3,"
+    "\"aab\":4},\"merges\":[\"a b\",\"a ab\"]}}";
+
+static struct checkpoint checkpoints[KINDS];
+static struct tokenizer *tokenizer;
+
+static void open_models(void)
+{
+    struct err err = { 0 };
+
+    for (int i = 0; i < KINDS; i++) {
+        checkpoints[i].path = (char *)"model";
+        if (model_open(&checkpoints[i].model, "model", configs[i], NULL, NULL, &err) <
+            0) {
+            fprintf(stderr, "%s\n", err.text);
+            abort();
+        }
+    }
+    if (tokenizer_parse(&tokenizer, "fuzz", TOKENIZER, &err) < 0)
+        abort();
+}
+
+/* What the commands rely on. */
+static void check(const struct inputs *in, size_t lines)
+{
+    size_t bad = 0;
+
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        bad += one->bad;
+        if (!one->name || (one->bad && (one->ids.n || one->types.n || one->source.n)) ||
+            (one->types.n && one->types.n != one->ids.n) || one->line > lines ||
+            one->pair[0] > one->pair[1] || one->pair[1] > one->ids.n ||
+            one->choices > in->n - i)
+            abort();
+        for (size_t k = 0; k < one->ids.n; k++)
+            if (one->ids.v[k] < 0 || one->ids.v[k] >= VOCAB)
+                abort();
+        for (size_t k = 0; k < one->types.n; k++)
+            if (one->types.v[k] < 0 || one->types.v[k] >= TYPES)
+                abort();
+    }
+    if (bad != in->nbad)
+        abort();
+}
+
+static void use(const char *path, struct session *s, int format, size_t lines)
+{
+    struct inputs in = { .format = format };
+    struct err err = { 0 };
+
+    if (inputs_add_lines(&in, s, path, &err) == 0) {
+        check(&in, lines);
+        for (int how = INPUT_PROMPT; how <= INPUT_GIVEN; how++) {
+            err = (struct err){ 0 };
+            failures += inputs_use(&in, s, (enum input_use)how, &err) < 0;
+        }
+        failures += inputs_status(&in, 0);
+    }
+    inputs_clear(&in);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct cmd cmd = { .name = "score", .program = "fuzz-input" };
+    char path[64] = "/tmp/fuzz-input.XXXXXX";
+    struct session s = { .cmd = &cmd };
+    size_t lines = 1;
+    int fd;
+
+    if (!tokenizer) {
+        open_models();
+#ifdef __GLIBC__ /* each bad line is told; reports of sanitizers go elsewhere */
+        stderr = fopen("/dev/null", "w");
+#endif
+    }
+    if (!size)
+        return 0;
+    if (access("/dev/shm", W_OK) == 0)
+        snprintf(path, sizeof(path), "/dev/shm/fuzz-input.XXXXXX");
+    s.checkpoint = &checkpoints[data[0] % KINDS];
+    s.source = data[0] % KINDS == 2;
+    s.context = 16;
+    s.tokenizer = data[0] & 32 ? NULL : tokenizer;
+    for (size_t i = 1; i < size; i++)
+        lines += data[i] == '\n';
+    fd = mkstemp(path);
+    if (fd < 0)
+        return 0;
+    if (fs_write(fd, data + 1, size - 1, path, NULL) == 0)
+        use(path, &s, data[0] / KINDS % 3, lines);
+    close(fd);
+    unlink(path);
+    return 0;
+}

@@ -1,0 +1,113 @@
+#!/bin/sh
+# packed - quantised weights are unpacked as they are loaded
+. "${top_srcdir:?}/tests/lib.sh"
+
+# logits FROM MESH TOLERANCE: those of MESH are as expected of the model $kind
+logits() {
+    tp-run logits --mesh "$2" --ids "$(cat "$dir/ids")" -o got.safetensors "$1" &&
+        "$top_builddir/tests/compare-tensors" "$dir/expected.safetensors" got.safetensors "$3" logits
+}
+
+for kind in gptq gptq-v2-act gptq-whole awq fp8 fp8-latent int8 ct-fp8 ct-fp8-one ct-int8 ct-w4a16 ct-w8a16; do
+    dir=$data/packed/$kind
+    ok "$kind: the logits are those of its values" logits "$dir" tp=1 1e-5
+    ok "$kind: and over two stages" logits "$dir" pp=2 1e-5
+    case $kind in gptq-*) continue ;; esac
+    ok "$kind: and over two ranks" logits "$dir" tp=2 1e-5
+    tp-shard split -q --tp 2 "$dir" "$kind.2"
+    ok "$kind: and of two rank files" logits "$kind.2" tp=2 1e-5
+    ok "$kind: which one rank reads as well" logits "$kind.2" tp=1 1e-5
+done
+ok "experts over ep have theirs" sh -c "
+    tp-run logits --mesh ep=2 --ids $(cat "$data/packed/fp8-latent/ids") -o ep.safetensors '$data/packed/fp8-latent' &&
+    '$top_builddir/tests/compare-tensors' '$data/packed/fp8-latent/expected.safetensors' ep.safetensors 1e-5 logits"
+run tp-run logits --tp 2 --ids 3,4 -o l.safetensors "$data/packed/gptq-v2-act"
+status_is 1 "columns in the order of activations are not cut"
+err_lines 1 "in one line"
+err_has "desc_act" "that says why"
+
+# with KIND KEY VALUE: a copy of KIND, as m, whose quantization_config has KEY = VALUE (JSON)
+with() {
+    rm -rf m
+    cp -R "$data/packed/$1" m
+    chmod -R u+w m
+    sed "s/^ \"quantization_config\": {/&\n  \"$2\": $3,/" m/config.json > m/config # the first of a name counts
+    mv m/config m/config.json
+}
+
+# refused KIND KEY VALUE [NAME]: it is, by name or as NAME
+refused() {
+    with "$1" "$2" "$3"
+    run tp-run logits --ids 3,4 -o l.safetensors m
+    if [ "$status" -eq 3 ] && [ "$(wc -l < err)" -eq 1 ] && grep -qF "${4:-quantization_config.$2}" err; then
+        pass "$1: $2 = $3 is refused"
+    else
+        fail "$1: $2 = $3 is refused" "status $status" "$(cat err)"
+    fi
+}
+refused gptq bits 3 "qweight: shape [8, 32]"
+refused gptq group_size 0 "qzeros: shape [4, 4]"
+refused gptq checkpoint_format '"marlin"'
+refused gptq format '"bitblas"'
+refused gptq is_marlin_format true
+refused gptq pack_dtype '"int16"'
+refused gptq dynamic '{ "+:.*mlp": { "bits": 8 } }'
+refused awq version '"gemv"'
+refused awq zero_point false
+refused awq bits 8 "qweight: shape [64, 4]"
+refused awq backend '"llm-awq"'
+refused fp8 weight_block_size '[0, 16]' "weight_scale_inv: shape [2, 4]"
+refused fp8 fmt '"e3m4"'
+refused fp8 modules_to_not_convert '["mlp.down_proj"]'
+refused int8 llm_int8_skip_modules '["model.layers.1.mlp"]'
+refused int8 load_in_4bit true "weights of 4 bits cannot"
+refused ct-fp8 format '"marlin-24"'
+refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
+refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'
+refused ct-fp8 ignore '["model.layers.0.self_attn.q_proj"]'
+with gptq checkpoint_format '"gptq_v2"'
+dir=$data/packed/gptq
+run logits m tp=1 1e-2
+status_is 1 "zeros stored less one are not those of gptq_v2"
+with gptq modules_to_not_convert '["lm_head"]'
+ok "what is stored plainly may be named" logits m tp=1 1e-5
+with gptq of_another_kind 3
+run tp-run logits --ids 3,4 -o l.safetensors m
+status_is 0 "a key that nobody knows is passed over"
+err_has "quantization_config.of_another_kind" "and named"
+
+# without KIND TENSOR: a copy of KIND, as m, whose TENSOR has a name that nobody knows
+without() {
+    rm -rf m
+    mkdir m
+    cp "$data/packed/$1/config.json" m
+    sed "s/$2\"/${2%?}Z\"/" "$data/packed/$1/model.safetensors" > m/model.safetensors
+}
+for pair in gptq:mlp.up_proj.scales gptq:mlp.up_proj.qzeros awq:mlp.up_proj.qweight fp8:mlp.up_proj.weight_scale_inv; do
+    without "${pair%:*}" "${pair#*:}"
+    run tp-run logits --ids 3,4 -o l.safetensors m
+    status_is 3 "${pair%:*} without ${pair#*:} is refused"
+    err_lines 1 "in one line"
+done
+with ct-w4a16 other 1
+sed -i 's/"symmetric": false/"symmetric": true/' m/config.json
+dir=$data/packed/ct-w4a16
+ok "zeros that are stored are subtracted" logits m tp=1 1e-5
+
+# a group that there is none of
+with gptq-v2-act sym false
+size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
+at=$(head -c $((8 + size)) m/model.safetensors | tail -c +9 |
+    sed 's/.*"model.layers.0.mlp.up_proj.g_idx":[^}]*"data_offsets":\[\([0-9]*\),.*/\1/')
+printf '\377\377\377\177' | dd of=m/model.safetensors bs=1 seek=$((8 + size + at)) conv=notrunc 2> dd.err
+run tp-run logits --ids 3,4 -o l.safetensors m
+status_is 3 "a group without scales is refused"
+err_is "tp-run: tensor model.layers.0.mlp.up_proj.g_idx: there is no group 2147483647" "by name"
+
+run tp-run generate --ids 3,4 --max-tokens 2 "$data/packed/awq"
+status_is 0 "they write"
+echo '{"ids":[1,2,3,4,5,6]}' > ids.jsonl
+run tp-run train -q --seq 4 --steps 1 --data ids.jsonl -o trained "$data/packed/awq"
+status_is 1 "and are not trained"
+err_has "quantised by awq" "by name"
+done_testing
