@@ -15,7 +15,7 @@
 
 enum {
     BLOCK = 64,   /* queries */
-    STRETCH = 48, /* keys that one query's heads read before the next */
+    STRETCH = 48, /* keys that one query's heads read before the next, at most WIDE */
     WIDE = 64     /* keys of a cache in another type that are f32 at a time */
 };
 
@@ -112,9 +112,6 @@ static void visible(const struct job *j, size_t position, size_t *first, size_t 
 {
     size_t window = j->inst->attention.window, base = j->step->first_key;
     size_t low = base, high = base + j->step->keys;
-
-    if (j->inst->attention.chunked)
-        window = position % window + 1;
 
     if (j->inst->attention.causal && position + 1 < high)
         high = position + 1;
@@ -493,20 +490,43 @@ static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t
     return 0;
 }
 
-/* Fetch BYTES of the N rows at P, STRIDE bytes after each other. */
-static void fetch(const float *p, size_t stride, size_t n, size_t bytes)
+/* Keys or values of a query alone: in P, STRIDE between rows, or in CACHED. */
+struct kept {
+    const float *p;
+    size_t stride;
+    const struct buffer *cached; /* or NULL */
+    float *wide;                 /* room for a stretch's columns of a head */
+};
+
+/* DIM columns from FIRST on of N rows from ROW on, *stride between them. */
+static const float *kept_rows(const struct kept *from, size_t row, size_t n,
+                              size_t first, size_t dim, size_t *stride)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < bytes; k += 64)
-            __builtin_prefetch((const char *)p + i * stride + k, 0, 2);
+    if (from->cached) {
+        widen_rows(from->wide, from->cached, row, n, first, dim);
+        *stride = dim;
+        return from->wide;
+    }
+    *stride = from->stride;
+    return from->p + row * from->stride + first;
+}
+
+/* Fetch them. */
+static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
+                  size_t dim)
+{
+    for (size_t i = 0; i < n && !from->cached; i++)
+        for (size_t k = 0; k < dim; k += VEC)
+            __builtin_prefetch(from->p + (row + i) * from->stride + first + k, 0, 2);
 }
 
 /* SCORE[heads of S], each a key's dot product with the query: stretch after stretch
  * of keys for all of the heads, so that memory is read about in order, and each KV head
  * once for all that share it.  The next stretch is fetched meanwhile. */
 static void score_alone(const struct job *j, const struct portion *s, struct walk w,
-                        float *score)
+                        float *score, float *wide)
 {
+    const struct kept keys = { j->step->k, j->k_stride, j->step->cached_k, wide };
     size_t dim = j->inst->attention.head_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
@@ -516,13 +536,13 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
         for (size_t kv = 0; kv < s->kvs; kv++) {
-            const float *k = j->step->k + (s->kv + kv) * dim;
+            size_t first = (s->kv + kv) * dim, apart;
+            const float *k = kept_rows(&keys, row, some, first, dim, &apart);
 
-            fetch(k + next_row * j->k_stride, j->k_stride * sizeof(*k), next,
-                  dim * sizeof(*k));
+            fetch(&keys, next_row, next, first, dim);
             cpu_dots(score + kv * s->heads * stride + (key - w.low), stride,
-                     j->q + (s->head + kv * group) * dim, dim, s->heads,
-                     k + row * j->k_stride, j->k_stride, some, dim);
+                     j->q + (s->head + kv * group) * dim, dim, s->heads, k, apart, some,
+                     dim);
         }
         some = next;
         key = next_key;
@@ -532,8 +552,9 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
 
 /* y of the heads of S += the values by their weights, likewise. */
 static void add_alone(const struct job *j, const struct portion *s, struct walk w,
-                      const float *score)
+                      const float *score, float *wide)
 {
+    const struct kept values = { j->step->v, j->v_stride, j->step->cached_v, wide };
     size_t dim = j->inst->attention.value_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
@@ -543,13 +564,13 @@ static void add_alone(const struct job *j, const struct portion *s, struct walk 
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
         for (size_t kv = 0; kv < s->kvs; kv++) {
-            const float *v = j->step->v + (s->kv + kv) * j->inst->attention.value_cols;
+            size_t first = (s->kv + kv) * j->inst->attention.value_cols, apart;
+            const float *v = kept_rows(&values, row, some, first, dim, &apart);
 
-            fetch(v + next_row * j->v_stride, j->v_stride * sizeof(*v), next,
-                  dim * sizeof(*v));
+            fetch(&values, next_row, next, first, dim);
             cpu_add_weighted(j->y + (s->head + kv * group) * dim, dim,
                              score + kv * s->heads * stride + (key - w.low), stride,
-                             s->heads, v + row * j->v_stride, j->v_stride, dim, some);
+                             s->heads, v, apart, dim, some);
         }
         some = next;
         key = next_key;
@@ -573,7 +594,7 @@ static void one_query(void *arg, size_t task, int thread)
     w.key = w.low;
     n = w.high > w.low ? w.high - w.low : 0;
     if (n)
-        score_alone(j, &s, w, score);
+        score_alone(j, &s, w, score, wide_of(j, thread));
     for (size_t kv = 0; kv < s.kvs; kv++)
         for (size_t i = 0; i < s.heads; i++) {
             size_t head = s.head + kv * group + i;
@@ -591,7 +612,7 @@ static void one_query(void *arg, size_t task, int thread)
             drop(j, 0, 1, head, own, w.low, n);
         }
     if (n)
-        add_alone(j, &s, w, score);
+        add_alone(j, &s, w, score, wide_of(j, thread));
 }
 
 /* Share out the heads of one query over THREADS. */
@@ -644,8 +665,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                      .v_stride = kv_heads * inst->attention.value_cols,
                      .y_stride = heads * inst->attention.value_dim,
                      .block = BLOCK };
-    /* a query alone reads keys and values in place, so they must be f32 */
-    bool alone = step->rows == 1 && !step->cached_k && !step->cached_v;
+
     int ret = -1;
 
     if (!heads || !step->rows)
@@ -653,13 +673,14 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
         (step->sinks && open_sinks(&j, err) < 0))
         goto out;
-    if (alone)
+    if (step->rows == 1)
         deal_heads(&j, (size_t)cpu_threads(d));
-    j.score = mem_alloc((uint64_t)cpu_threads(d) *
-                            (alone ? j.kv_heads * j.heads * score_stride(step->keys)
-                                   : j.block * step->keys) *
-                            sizeof(float),
-                        "attention scores", err);
+    j.score =
+        mem_alloc((uint64_t)cpu_threads(d) *
+                      (step->rows == 1 ? j.kv_heads * j.heads * score_stride(step->keys)
+                                       : j.block * step->keys) *
+                      sizeof(float),
+                  "attention scores", err);
     if (!j.score)
         goto out;
     if (step->cached_k || step->cached_v) {
@@ -671,7 +692,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
         if (!j.wide)
             goto out;
     }
-    if (alone)
+    if (step->rows == 1)
         cpu_parallel(d, portions(&j), one_query, &j);
     else
         cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
