@@ -184,7 +184,7 @@
     ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
         torch_free)                                                                    \
-    /* sends rows to the ranks of their experts, or back (see .all_to_all) */            \
+    /* sends rows to the ranks of their experts, or back (see .all_to_all) */          \
     ROW(ALL_TO_ALL, all_to_all, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, NOTHING, ALL_TO_ALL,    \
         torch_free)                                                                    \
