@@ -1,4 +1,4 @@
-/* report - print an estimate for people, as JSON, explained, or drawn */
+/* report - print an estimate as text or JSON, explain it, or draw it */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* ---- counts ---- */
 
-/* Of PARAMS those that one token uses: of the experts, as many as it is sent to. */
+/* The number of parameters that one token uses: only the top-k experts are counted. */
 static uint64_t active_params(const struct costmodel *a, uint64_t params)
 {
     for (int i = 0; i < a->nunits; i++) {
@@ -26,7 +26,7 @@ static uint64_t active_params(const struct costmodel *a, uint64_t params)
     return params;
 }
 
-/* Bytes of K's categories that are not there at the moment of its peak. */
+/* Bytes of K's categories that are not allocated at the moment of its peak. */
 static uint64_t bytes_apart(const struct rank_memory *k)
 {
     uint64_t sum = 0;
@@ -36,7 +36,7 @@ static uint64_t bytes_apart(const struct rank_memory *k)
     return sum;
 }
 
-/* The whole model on one rank; NULL when it cannot be had. */
+/* Cost model of the whole model on one rank; NULL on error. */
 static struct costmodel *whole_costmodel(const struct request *r)
 {
     const int origin[MESH_NAXES] = { 0 };
@@ -149,12 +149,13 @@ void report_json(const struct report *r)
 
 /* ---- text ---- */
 
-/* Weights alone, in four types: what one device needs to load or train the model. */
+/* Prints the weights' size in four types: what one device needs to load or train the
+ * model. */
 static void print_simple(const struct request *q)
 {
     static const struct {
         const char *name;
-        uint64_t half_bytes; /* of an element */
+        uint64_t half_bytes; /* size of an element in half bytes */
         bool trains;
     } rows[] = { { "f32", 8, true },
                  { "bf16", 4, true },
@@ -186,11 +187,11 @@ static void add_coord(struct str *s, const struct request *q,
         str_addf(s, " x%" PRIu64, k->count);
 }
 
-/* ---- the table: a row for each kind of rank ---- */
+/* ---- the table: one row per kind of rank ---- */
 
 enum { COLUMN_MAX = MEMORY_CATEGORIES + 5, CELL = 64, COLUMNS = 100, INDENT = 8 };
 
-/* Names of the categories that fit above their numbers. */
+/* Short names of the categories, for column headings. */
 static const char *const column_names[MEMORY_CATEGORIES] = {
     [MEMORY_WEIGHTS] = "weights",   [MEMORY_GRADIENTS] = "grads",
     [MEMORY_OPTIMIZER] = "optim",   [MEMORY_ACTIVATIONS] = "activations",
@@ -205,7 +206,7 @@ struct row {
     int n;
 };
 
-/* The unit of all numbers of a table, by the largest total. */
+/* The unit of all numbers of a table, chosen by the largest total. */
 struct table_unit {
     const char *name;
     double bytes;
@@ -283,7 +284,7 @@ static void fill_row(struct row *row, const struct report *r, struct table_unit 
         add_cell(row, k->total <= r->request->gpu_memory ? "yes" : "no");
 }
 
-/* Each column is as wide as its widest cell; numbers stand at the right. */
+/* Each column is as wide as its widest cell; numbers are right-aligned. */
 static void print_kinds(const struct report *r)
 {
     const struct memory_estimate *e = r->estimate;
@@ -451,7 +452,7 @@ static void explain_peak(struct str *out, const struct rank_memory *k)
     str_addf(out, " = %s\n", str_human(size, k->total));
 }
 
-/* Of tp-run, by the program that is trained. */
+/* Explains tp-run's memory, from the program that is trained. */
 static void explain_program(struct str *out, const struct request *q)
 {
     str_addf(out,
@@ -490,7 +491,7 @@ char *report_explanation_dup(const struct report *r)
     return str_steal(&out);
 }
 
-/* ---- picture ---- */
+/* ---- chart ---- */
 
 int report_plot(const struct report *r, const char *path, struct err *err)
 {

@@ -131,22 +131,22 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
-/* How far the token at AT is from the first with the same second and third mark: its
- * place in the cell of a table. */
+/* The last mark: the number of tokens between token AT and the first token with the
+ * same second and third mark (the same table cell). */
 static int32_t place_in_cell(const int32_t *marks, size_t at)
 {
     const int32_t *own = marks + at * MARKS;
     size_t first = 0;
 
     if (at && own[1 - MARKS] == own[1] && own[2 - MARKS] == own[2])
-        return own[-1] + 1; /* the last mark of the token before */
+        return own[-1] + 1; /* the previous token's last mark plus one */
     while (marks[first * MARKS + 1] != own[1] || marks[first * MARKS + 2] != own[2])
         first++;
     return (int32_t)(at - first);
 }
 
-/* The marks of one token: the numbers of ROW or, where it is a box, its left, top,
- * right and bottom, its height and its width. */
+/* Reads the marks of one token.  A box has four numbers, left, top, right and bottom;
+ * its height and width are appended. */
 static int read_marks(const struct session *s, int32_t *mark, const cJSON *row,
                       bool box, const char *name, const char *key, struct err *err)
 {
@@ -188,7 +188,7 @@ static int read_marks(const struct session *s, int32_t *mark, const cJSON *row,
     return 0;
 }
 
-/* The marks of all tokens of ONE, a list of lists. */
+/* Reads the marks of all tokens of ONE from a list of lists. */
 static int add_marks(const struct session *s, struct input *one, const cJSON *array,
                      bool boxes, struct err *err)
 {
@@ -200,7 +200,7 @@ static int add_marks(const struct session *s, struct input *one, const cJSON *ar
         return err_set(err, ERR_INPUT, "%s: '%s' has %zu elements for %zu tokens",
                        one->name, key, n, one->ids.n);
     if (s->context && n > s->context)
-        return 0; /* which is told later */
+        return 0; /* the length is reported later */
     one->marks.v =
         xgrow(one->marks.v, &one->marks.cap, n * MARKS + 1, sizeof(*one->marks.v));
     one->marks.n = n * MARKS;

@@ -479,7 +479,7 @@ const char *const session_compute_names[] = {
     [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
 };
 
-/* What the cache keeps keys and values in. */
+/* Sets the type of cached keys and values (--kv-dtype). */
 static int set_cache(struct session *s, struct err *err)
 {
     static const struct {
@@ -501,7 +501,8 @@ static int set_cache(struct session *s, struct err *err)
     return 0;
 }
 
-/* A file that is mapped and cut short by another program is found out by a signal. */
+/* The checkpoint whose files are mapped.  If another program truncates one of them,
+ * reading it raises SIGBUS. */
 static const struct checkpoint *mapped;
 
 static void say(const char *text)
@@ -516,7 +517,8 @@ static void file_gone(int sig, siginfo_t *info, void *context)
     (void)sig;
     (void)context;
     if (!name) {
-        signal(SIGBUS, SIG_DFL); /* and again */
+        /* not a checkpoint file: the access repeats and ends the program */
+        signal(SIGBUS, SIG_DFL);
         return;
     }
     say("tp-run: ");

@@ -1,8 +1,8 @@
-/* meet - shared memory for processes that another program has started
+/* meet - shared memory for processes started by another program
  *
  * Rank 0 creates the memory and listens on a Unix socket; the other ranks connect and
- * receive its descriptor.  The socket's name is in the abstract namespace, so nothing
- * is left behind after any failure. */
+ * receive its descriptor.  The socket's name is in the abstract namespace, so a failure
+ * leaves no file behind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ struct hello {
 struct meeting {
     const char *name;
     int rank, nranks;
-    double end; /* deadline by clock_seconds; 0: none */
+    double end; /* deadline by clock_seconds; 0: no deadline */
 };
 
 static struct sockaddr_un address_of(const struct meeting *m, socklen_t *len)
@@ -62,7 +62,7 @@ static bool await(const struct meeting *m, int fd)
     return false;
 }
 
-/* Any local user could take the name, so both sides check the other's user. */
+/* Any local user could take the name, so both sides compare the peer's user id. */
 static bool is_own_user(int fd)
 {
     struct ucred c;
@@ -161,7 +161,7 @@ out:
     return ret;
 }
 
-/* ---- the others ---- */
+/* ---- other ranks ---- */
 
 static int take(int from)
 {

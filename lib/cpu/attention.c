@@ -1,10 +1,10 @@
 /* attention - softmax(scale * q k^T) v over the keys each query may see
  *
  * Vaswani et al. 2017, eq. 1; heads in groups share keys and values (Ainslie et al.
- * 2023).  Threads take blocks of queries of one head.  A block is two matrix products
- * around a softmax of its rows.  Each score is a sum by itself and values are added key
- * by key, so that a query's result depends neither on the other queries of its step nor
- * on where the keys lie. */
+ * 2023).  A task is a block of queries of one head: two matrix products with a row-wise
+ * softmax between them.  Each score is summed separately and values are added key by
+ * key, so a query's result depends neither on the other queries of its step nor on how
+ * the cache is laid out. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 #include "lib/cpu/vec.h"
 
 enum {
-    BLOCK = 64,   /* queries */
-    STRETCH = 48, /* keys that one query's heads read before the next, at most WIDE */
-    WIDE = 64     /* keys of a cache in another type that are f32 at a time */
+    BLOCK = 64,   /* queries per task */
+    STRETCH = 48, /* keys that all heads of one query read before the next keys; at most
+                   * WIDE */
+    WIDE = 64     /* cached keys that are converted to f32 at a time */
 };
 
-/* Scale the scores, cap them unless CAP is 0, and return the largest. */
+/* Scales the scores, caps them unless CAP is 0, and returns the largest. */
 CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 {
     float max = -INFINITY;
@@ -48,8 +49,8 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
     return max;
 }
 
-/* Scores [n] to weights that sum to 1 with SINK's, -INFINITY: none; the log of their
- * exponentials' sum. */
+/* Replaces the scores S[n] by weights, which sum to 1 together with the weight of SINK
+ * (-INFINITY: no sink).  Returns the log of the sum of exponentials. */
 CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, float sink)
 {
     float max = scale_scores(s, n, scale, cap), factor;
@@ -80,13 +81,13 @@ CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, floa
     return sum > 0 ? max + (float)log(sum) : -INFINITY;
 }
 
-/* Keys whose rows follow each other. */
+/* Keys whose rows are contiguous. */
 struct key_run {
-    size_t key, n; /* keys, counted from the first */
-    size_t row;    /* of the first of them */
+    size_t key, n; /* key: index of the first key; n: number of keys */
+    size_t row;    /* row of the first key */
 };
 
-/* What the threads share. */
+/* Shared by all threads. */
 struct job {
     const struct inst *inst;
     const struct attention_step *step;
@@ -94,20 +95,20 @@ struct job {
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
-    size_t kv_heads, heads;                        /* of one, where a query is alone */
-    float *score; /* [threads][block][keys], or of a query alone [threads][heads of a
-                     task][keys] */
+    size_t kv_heads, heads;                        /* per task, if there is a single
+                                                    * query */
+    float *score; /* [threads][block][keys]; with a single query, [threads][heads of a
+                   * task][keys] */
     struct key_run *run; /* [runs] */
     size_t runs;
-    float *sink;   /* [heads]: a score of its own for each; or NULL */
-    float *bias;   /* [heads][distances], scaled as the scores are before; or NULL */
-    int64_t least; /* key - query of the first of the distances */
+    float *sink;   /* [heads]: attention sinks; or NULL */
+    float *bias;   /* [heads][distances], divided by the scale; or NULL */
+    int64_t least; /* the smallest distance, key - query */
     size_t distances;
     float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
 };
 
-/* The keys that the query at POSITION sees: from *first to *end, which may be no more
- * than *first. */
+/* The keys visible to the query at POSITION: [*first, *end), which may be empty. */
 static void visible(const struct job *j, size_t position, size_t *first, size_t *end)
 {
     size_t window = j->inst->attention.window, base = j->step->first_key;
@@ -129,9 +130,9 @@ static void set_lse(const struct job *j, size_t row, size_t head, float lse)
         j->step->lse[row * j->inst->attention.heads + head] = lse;
 }
 
-/* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
- * of two p below N, then every other one of 2p heads (Press et al. 2022, "Train Short,
- * Test Long", and its code for other numbers of heads). */
+/* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
+ * N, the first p heads have 2^(-8/p), 2^(-16/p), ...; the others have every second
+ * slope of 2p heads (Press et al. 2022, "Train Short, Test Long", and its code). */
 static double slope_of(uint64_t head, uint64_t n)
 {
     uint64_t power = 1;
@@ -143,7 +144,7 @@ static double slope_of(uint64_t head, uint64_t n)
     return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
 }
 
-/* The head of the whole model that local HEAD is. */
+/* Index in the whole model of the rank's HEAD. */
 static uint64_t global_head(const struct inst *inst, size_t head)
 {
     size_t per = inst->attention.heads / inst->attention.kv_heads;
@@ -152,13 +153,13 @@ static uint64_t global_head(const struct inst *inst, size_t head)
            inst->attention.within_start + head % per;
 }
 
-/* The score that local HEAD has of its own, -INFINITY: none. */
+/* The attention sink of HEAD; -INFINITY: none. */
 static float sink_of(const struct job *j, size_t head)
 {
     return j->sink ? j->sink[head] : -INFINITY;
 }
 
-/* Fetch the scores of this instruction's heads from those of all that the rank has. */
+/* Converts the sinks of this instruction's heads to f32. */
 static int open_sinks(struct job *j, struct err *err)
 {
     const struct matrix *m = j->step->sinks;
@@ -176,8 +177,8 @@ static int open_sinks(struct job *j, struct err *err)
     return j->sink ? 0 : -1;
 }
 
-/* Add the bias of local HEAD's distances to the scores S of the keys FIRST .. FIRST +
- * N, which are not scaled yet, of the query at POSITION. */
+/* Adds ALiBi's bias for HEAD to the unscaled scores S of the keys [FIRST, FIRST + N) of
+ * the query at POSITION. */
 static void add_alibi(const struct job *j, size_t head, size_t position, float *s,
                       size_t first, size_t n)
 {
@@ -189,10 +190,10 @@ static void add_alibi(const struct job *j, size_t head, size_t position, float *
         s[t] += (float)(f * ((double)(first + t) - (double)position));
 }
 
-/* The bucket of a key at DISTANCE from its query (Raffel et al. 2020, "Exploring the
- * Limits of Transfer Learning", section 2.1, and its code): half of the buckets, of
- * those for keys before the query and after it unless all are before, stand for one
- * distance each, the others for logarithmically more up to FAR. */
+/* T5's bucket of a key at DISTANCE from its query.  BOTH: half of the buckets are for
+ * keys after the query.  Half of the buckets of a direction stand for one distance
+ * each; the others grow logarithmically up to FAR (Raffel et al. 2020, "Exploring the
+ * Limits of Transfer Learning", section 2.1, and its code). */
 static size_t bucket_of(int64_t distance, size_t buckets, size_t far, bool both)
 {
     size_t base = 0, exact, away;
@@ -214,8 +215,8 @@ static size_t bucket_of(int64_t distance, size_t buckets, size_t far, bool both)
     return base + (away < buckets - 1 ? away : buckets - 1);
 }
 
-/* Lay out the biases by distance, from the first key and the last query to the last key
- * and the first query. */
+/* Tabulates the bias of each distance that occurs, from (first key, last query) to
+ * (last key, first query). */
 static int open_bias(struct job *j, struct device *d, struct err *err)
 {
     const struct matrix *m = j->step->bias;
@@ -250,8 +251,7 @@ static int open_bias(struct job *j, struct device *d, struct err *err)
     return ret;
 }
 
-/* Add to the scores S of the keys FIRST .. FIRST + N what depends on their distances.
- */
+/* Adds the biases by distance to the scores S of the keys [FIRST, FIRST + N). */
 static void add_biases(const struct job *j, size_t head, size_t position, float *s,
                        size_t first, size_t n)
 {
@@ -265,7 +265,7 @@ static void add_biases(const struct job *j, size_t head, size_t position, float 
         s[t] += bias[t];
 }
 
-/* The keys FIRST .. END that lie in run RUN: how many, from *key on. */
+/* Returns how many keys of [FIRST, END) lie in RUN; *key is the first of them. */
 static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_t *key)
 {
     size_t low = run->key > first ? run->key : first;
@@ -275,7 +275,7 @@ static size_t keys_in(const struct key_run *run, size_t first, size_t end, size_
     return high > low ? high - low : 0;
 }
 
-/* WIDE's part of THREAD. */
+/* THREAD's part of WIDE. */
 static float *wide_of(const struct job *j, int thread)
 {
     size_t dim = j->inst->attention.head_dim, value_dim = j->inst->attention.value_dim;
@@ -285,7 +285,8 @@ static float *wide_of(const struct job *j, int thread)
                : NULL;
 }
 
-/* DIM columns from FIRST on of N rows from ROW on of the cache P, to Y. */
+/* Converts columns [FIRST, FIRST + DIM) of N rows of the cache P, from ROW on, to
+ * y[N][DIM]. */
 static void widen_rows(float *y, const struct buffer *p, size_t row, size_t n,
                        size_t first, size_t dim)
 {
@@ -296,8 +297,7 @@ static void widen_rows(float *y, const struct buffer *p, size_t row, size_t n,
                    p);
 }
 
-/* The scores at SCORE, N to a query, of ROWS queries with the SOME keys in ROW and
- * after. */
+/* Scores of ROWS queries with the SOME keys from ROW on; SCORE has a stride of N. */
 static void score_keys(const struct job *j, float *score, size_t n, const float *q,
                        size_t rows, size_t row, size_t some, size_t kv, float *wide)
 {
@@ -316,7 +316,7 @@ static void score_keys(const struct job *j, float *score, size_t n, const float 
     }
 }
 
-/* Y of ROWS queries plus the SOME values in ROW and after by their weights. */
+/* y[ROWS] += weights times the SOME values from ROW on. */
 static void add_values(const struct job *j, float *y, const float *score, size_t n,
                        size_t rows, size_t row, size_t some, size_t kv, float *wide)
 {
@@ -337,8 +337,9 @@ static void add_values(const struct job *j, float *y, const float *score, size_t
     }
 }
 
-/* The weights of ROWS queries from ROW over the N keys returned from *first_key on, of
- * which they see some; N is 0 where they see none.  SCORE is [BLOCK][keys]. */
+/* Computes the attention weights of ROWS queries from ROW on over the keys that at
+ * least one of them sees: returns their number N, *first_key is the first.  N is 0 if
+ * no key is visible.  SCORE is [BLOCK][keys]. */
 static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
                     size_t kv, float *score, float *wide, size_t *first_key)
 {
@@ -385,8 +386,8 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
     return n;
 }
 
-/* Drop some of the weights of ROWS queries from ROW over the N keys from LOW on, or of
- * their gradients. */
+/* Applies dropout to the weights, or their gradients, of ROWS queries from ROW on over
+ * N keys from LOW on. */
 static void drop(const struct job *j, size_t row, size_t rows, size_t head,
                  float *score, size_t low, size_t n)
 {
@@ -398,7 +399,7 @@ static void drop(const struct job *j, size_t row, size_t rows, size_t head,
                  (uint32_t)global_head(inst, head) + 1);
 }
 
-/* ROWS queries from ROW; SCORE is [BLOCK][keys]. */
+/* Attention of ROWS queries from ROW on; SCORE is [BLOCK][keys]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
                     size_t kv, float *score, float *wide)
 {
@@ -433,18 +434,18 @@ static void some_queries(void *arg, size_t task, int thread)
 
 /* ---- one query ---- */
 
-/* Scores between the rows of two heads, of N keys: not a multiple of 4096 bytes, which
- * would put the same key's into one set of the cache. */
+/* Stride of the score rows of two heads over N keys; not a multiple of 4096 bytes,
+ * because then one key's scores would all map to one cache set. */
 static size_t score_stride(size_t n)
 {
     return (n + VEC - 1) / VEC * VEC + VEC;
 }
 
-/* The heads of a task of a query alone: some KV heads with all heads that share them,
- * or, where there are fewer of those than threads, some heads of one. */
+/* The heads of a task with a single query: some KV heads with all their query heads or,
+ * if there are fewer KV heads than threads, some query heads of one KV head. */
 struct portion {
-    size_t kv, kvs;     /* the first KV head, and how many */
-    size_t head, heads; /* of the first of them: the first head, and how many of each */
+    size_t kv, kvs;     /* the first KV head, and their number */
+    size_t head, heads; /* the first query head, and their number for each KV head */
 };
 
 static size_t portions(const struct job *j)
@@ -468,12 +469,13 @@ static struct portion portion_of(const struct job *j, size_t task)
     return s;
 }
 
-/* A walk over keys, a stretch whose rows follow each other at a time. */
+/* An iterator over keys, in stretches of contiguous rows. */
 struct walk {
     size_t run, key, low, high;
 };
 
-/* The next stretch: how many, 0 after the last; the first key's number and row. */
+/* Returns the number of keys of the next stretch, 0 at the end.  *key and *row are the
+ * index and the row of the first. */
 static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t *row)
 {
     for (; w->run < j->runs; w->run++) {
@@ -490,15 +492,16 @@ static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t
     return 0;
 }
 
-/* Keys or values of a query alone: in P, STRIDE between rows, or in CACHED. */
+/* Keys or values: at P with STRIDE, or in the cache CACHED. */
 struct kept {
     const float *p;
     size_t stride;
     const struct buffer *cached; /* or NULL */
-    float *wide;                 /* room for a stretch's columns of a head */
+    float *wide;                 /* [STRETCH][columns of a head], for converted rows */
 };
 
-/* DIM columns from FIRST on of N rows from ROW on, *stride between them. */
+/* Returns columns [FIRST, FIRST + DIM) of N rows from ROW on; *stride is their
+ * stride. */
 static const float *kept_rows(const struct kept *from, size_t row, size_t n,
                               size_t first, size_t dim, size_t *stride)
 {
@@ -511,7 +514,7 @@ static const float *kept_rows(const struct kept *from, size_t row, size_t n,
     return from->p + row * from->stride + first;
 }
 
-/* Fetch them. */
+/* Prefetches these rows. */
 static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
                   size_t dim)
 {
@@ -520,9 +523,9 @@ static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
             __builtin_prefetch(from->p + (row + i) * from->stride + first + k, 0, 2);
 }
 
-/* SCORE[heads of S], each a key's dot product with the query: stretch after stretch
- * of keys for all of the heads, so that memory is read about in order, and each KV head
- * once for all that share it.  The next stretch is fetched meanwhile. */
+/* SCORE[heads of S] = dot products of the query with the keys.  Goes through the keys
+ * one stretch at a time for all heads, so memory is read nearly in order and each KV
+ * head is read once for all its query heads.  Prefetches the next stretch. */
 static void score_alone(const struct job *j, const struct portion *s, struct walk w,
                         float *score, float *wide)
 {
@@ -550,7 +553,7 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
     }
 }
 
-/* y of the heads of S += the values by their weights, likewise. */
+/* y of the heads of S += the values times their weights, in the same order. */
 static void add_alone(const struct job *j, const struct portion *s, struct walk w,
                       const float *score, float *wide)
 {
@@ -578,7 +581,7 @@ static void add_alone(const struct job *j, const struct portion *s, struct walk 
     }
 }
 
-/* Task: the one query, of some heads. */
+/* Task: some heads of the single query. */
 static void one_query(void *arg, size_t task, int thread)
 {
     const struct job *j = arg;
@@ -615,17 +618,19 @@ static void one_query(void *arg, size_t task, int thread)
         add_alone(j, &s, w, score, wide_of(j, thread));
 }
 
-/* Share out the heads of one query over THREADS. */
+/* Distributes the heads of a single query over THREADS. */
 static void deal_heads(struct job *j, size_t threads)
 {
     size_t all = j->inst->attention.kv_heads, group = j->inst->attention.heads / all;
-    size_t parts = (threads + all - 1) / all; /* of those that share a KV head */
+    /* parts of the query heads of one KV head */
+    size_t parts = (threads + all - 1) / all;
 
     j->kv_heads = parts > 1 ? 1 : (all + 2 * threads - 1) / (2 * threads);
     j->heads = (group + parts - 1) / parts;
 }
 
-/* The rows of the keys: one run, or those that the blocks make. */
+/* Finds the contiguous rows: one run without block table, else one for each group of
+ * adjacent blocks. */
 static int open_runs(struct job *j, struct err *err)
 {
     const struct attention_step *s = j->step;
@@ -706,23 +711,23 @@ out:
     return ret;
 }
 
-/* ---- the reverse ---- */
+/* ---- backward pass ---- */
 
-/* What the threads share besides. */
+/* Shared by all threads in the backward pass. */
 struct back {
-    struct job j; /* whose y is the gradients' */
+    struct job j; /* y receives the gradients */
     const float *d;
     size_t d_stride;
     float *lse;     /* [rows][heads] */
-    float *weights; /* [threads][2][BLOCK][keys]: those, and their gradients */
-    float *own;     /* [heads][keys][dim + value_dim]: what a head adds to k and v */
-    size_t k_at, v_at, sink_at; /* columns of y where the gradients of k, v and the
-                                   heads' own scores begin */
+    float *weights; /* [threads][2][BLOCK][keys]: weights, and their gradients */
+    float *own;     /* [heads][keys][dim + value_dim]: a head's contribution to the
+                     * gradients of k and v */
+    size_t k_at, v_at, sink_at; /* columns of y: gradients of k, v and the sinks */
 };
 
-/* Gradients DS of weights P to those of the scores that are scaled products: ds = p (dp
- * - sum of p dp), and through the cap, whose scores P is the exponential of.  Returns
- * that sum. */
+/* Replaces the gradients DS of the weights P by the gradients of the scaled products:
+ * ds = p (dp - sum of p dp), times the derivative of the cap, if any (the score is log
+ * p + LSE).  Returns the sum of p dp. */
 static double weights_back(const struct back *b, float *ds, const float *p, size_t n,
                            float lse)
 {
@@ -740,7 +745,7 @@ static double weights_back(const struct back *b, float *ds, const float *p, size
     return delta;
 }
 
-/* Task: a head, its queries block after block. */
+/* Task: one head, block by block of queries. */
 static void head_back(void *arg, size_t head, int thread)
 {
     const struct back *b = arg;
@@ -774,7 +779,7 @@ static void head_back(void *arg, size_t head, int thread)
             float lse = b->lse[(row + i) * j->inst->attention.heads + head];
             double delta = weights_back(b, ds + i * n, p + i * n, n, lse);
 
-            if (j->sink) /* its value is 0 */
+            if (j->sink) /* the sink's value vector is 0 */
                 j->y[(row + i) * j->y_stride + b->sink_at + head] =
                     -expf(j->sink[head] - lse) * (float)delta;
         }
@@ -793,7 +798,7 @@ CPU_CLONES static void add_scaled(float *y, const float *x, float f, size_t n)
         y[i] += f * x[i];
 }
 
-/* Task: a row of k and v: what the heads of each group add, in their order. */
+/* Task: one row of the gradients of k and v; adds each group's heads in order. */
 static void add_heads(void *arg, size_t row, int thread)
 {
     const struct back *b = arg;

@@ -1,16 +1,16 @@
-/* cached - rows of a cache in its own type
+/* cached - conversion of rows to and from the cache's type
  *
- * A row of bytes has a scale for each head, the largest of its numbers for 127: what is
- * kept of a token depends on that token alone, so that neither batches nor chunks of a
- * prompt change what is read. */
+ * An int8 row has a scale for each head: the largest magnitude / 127.  A cached row
+ * depends on its own token only, so results do not depend on batching or on chunks of a
+ * prompt. */
 #include <math.h>
 #include <string.h>
 
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-/* The N numbers of a head at X as bytes, and what multiplies them.  One that is not
- * finite makes all of them so. */
+/* Quantises the N values of a head at X to int8.  Returns the scale; NAN if a value is
+ * not finite. */
 CPU_CLONES static float narrow(int8_t *q, const float *x, size_t n)
 {
     float most = 0, to;
@@ -25,7 +25,7 @@ CPU_CLONES static float narrow(int8_t *q, const float *x, size_t n)
         return NAN;
     }
     to = most > 0 ? 127 / most : 0;
-    if (!(to < INFINITY)) /* numbers of less than 2^-121 */
+    if (!(to < INFINITY)) /* all magnitudes are below 2^-121 */
         to = 0;
     for (size_t i = 0; i < n; i++)
         q[i] = (int8_t)rintf(x[i] * to);

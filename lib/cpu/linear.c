@@ -1,20 +1,20 @@
 /* linear - y = x W^T and y = x W
  *
- * A sum is made in one order, whatever other rows and outputs are made beside it and
- * by however many threads: what a row gives does not depend on the batch that it is in.
- * Of y = x W^T, stretches of BLOCK terms are summed by the lanes of one vector, which
- * are then added in a fixed tree, and stretch is added to stretch; of y = x W, term
- * is added to term.  Of weights of 16 bits a vector has those at even places of 32, the
- * next one the others (vec_pair_bf16): x is arranged in that order, once, and filled up
- * with zeros.
+ * Each sum has a fixed order, which does not depend on the other rows and outputs, nor
+ * on the number of threads: a row's result does not depend on its batch.  y = x W^T:
+ * the lanes of a vector sum stretches of BLOCK terms, a fixed tree adds the lanes, and
+ * the stretches are added in order.  y = x W: terms are added in order.  16-bit
+ * weights: one vector holds the weights at even positions of 32, the next those at odd
+ * positions (vec_pair_bf16); x is rearranged in the same way once and padded with
+ * zeros.
  *
- * Where ranks may share the terms of a sum it is made in parts of them, each in that
- * order, which a binary tree adds (struct sum_tree): a rank that has the terms of a
- * subtree makes the same sum of them.
+ * Tensor parallelism: if ranks may divide the terms of a sum, it is computed in parts,
+ * each in the order above, and a binary tree adds the parts (struct sum_tree).  A rank
+ * that has all terms of a subtree computes the same value as several ranks would.
  *
- * Tiles of rows and outputs keep their sums in registers, so that a weight which has
- * been read is used for several rows.  For few rows weights are widened as they are
- * read; for many, a panel of them is widened first. */
+ * Register tiles of rows x outputs reuse each loaded weight for several rows.  With few
+ * rows, weights are widened to f32 as they are read; with many, a panel of weights is
+ * widened first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,15 +29,16 @@
 #endif
 
 enum {
-    FEW = 16,         /* rows for which weights are widened as they are read */
-    TASK = 1 << 16,   /* weights of a task of few rows */
-    BLOCK = 512,      /* terms of a stretch: some rows of x fit into the first cache */
-    PANEL = 8 * OUTS, /* outputs that are made together */
-    GROUP = 8 * EIGHT_OUTS, /* outputs of tiles of eight rows that are made together */
-    APART = VEC, /* between rows that follow each other: more, so that equal columns
-                    fall into different sets of the cache */
-    STRIP = 128, /* outputs of y = x W that are made together, */
-    DEEP = 32    /* from so many terms at a time */
+    FEW = 16,         /* maximum number of rows for which weights are widened as they
+                       * are read */
+    TASK = 1 << 16,   /* weights of a task with few rows */
+    BLOCK = 512,      /* terms of a stretch: some rows of x fit into the L1 cache */
+    PANEL = 8 * OUTS, /* outputs computed together */
+    GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
+    APART = VEC, /* padding between rows, so that equal columns map to different cache
+                  * sets */
+    STRIP = 128, /* y = x W: outputs computed together, */
+    DEEP = 32    /* and terms at a time */
 };
 
 static size_t size_of(enum dtype type)
@@ -45,7 +46,7 @@ static size_t size_of(enum dtype type)
     return type == DTYPE_F32 ? 4 : 2;
 }
 
-/* The loops for weights of TYPE. */
+/* The loops for weights of type TYPE. */
 static const struct tiles *tiles_of(enum dtype type)
 {
     return type == DTYPE_F32 ? &tile_f32 : type == DTYPE_BF16 ? &tile_bf16 : &tile_f16;
@@ -56,18 +57,18 @@ static const char *element(const struct matrix *w, uint64_t row, uint64_t col)
     return (const char *)w->data + (row * w->cols + col) * size_of(w->dtype);
 }
 
-/* ---- sums of sums ---- */
+/* ---- tree sums ---- */
 
-enum { SUMS = TREE_LEAVES / 2 }; /* that there are at a time beside the first */
+enum { SUMS = TREE_LEAVES / 2 }; /* maximum number of pending sums besides the first */
 
-/* The sums of an [m][n] that is being made by a tree: the first of them is at Y, the
- * next are in ROOM. */
+/* Pending partial sums of an [m][n] result of a tree: the first is in Y, the others in
+ * ROOM. */
 struct sums {
     float *y;
     size_t y_stride;
     float *room; /* [SUMS][m][n] */
     size_t m, n;
-    size_t count; /* there are */
+    size_t count; /* number of pending sums */
 };
 
 static float *sum_at(const struct sums *s, size_t k, size_t *stride)
@@ -76,7 +77,7 @@ static float *sum_at(const struct sums *s, size_t k, size_t *stride)
     return k ? s->room + (k - 1) * s->m * s->n : s->y;
 }
 
-/* There is one more; then the last two become one, ADDS times. */
+/* Counts one more pending sum, then ADDS times replaces the last two by their sum. */
 static void join_sums(struct sums *s, int adds)
 {
     s->count++;
@@ -118,7 +119,7 @@ void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
         to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
 }
 
-/* N weights at FROM as f32, arranged as x is. */
+/* Widens N weights at FROM to f32, in the arrangement of x (cpu_arrange). */
 static void widen_row(float *to, const char *from, enum dtype type, size_t n)
 {
     size_t steps = n / (2 * VEC) * (2 * VEC);
@@ -134,8 +135,8 @@ static void widen_row(float *to, const char *from, enum dtype type, size_t n)
         tiles_of(type)->widen(to + steps, rest, 2 * VEC);
 }
 
-/* N rows of W from row FIRST on and column COL, of TERMS columns, as f32 with room
- * between them. */
+/* Widens N rows of W from row FIRST on, TERMS columns from column COL on, to f32 rows
+ * with a stride of BLOCK + APART. */
 static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, size_t n,
                                       uint64_t col, size_t terms, float *to)
 {
@@ -145,13 +146,14 @@ static struct weight_rows widen_panel(const struct matrix *w, uint64_t first, si
     return (struct weight_rows){ .data = (const char *)to, .stride = BLOCK + APART };
 }
 
-/* The columns of W that a sum is over, and where theirs of x begin. */
+/* The terms of a partial sum: columns [start, start + count) of W, and where they begin
+ * in the arranged x. */
 struct terms {
     uint64_t start, count;
     size_t x;
 };
 
-/* Floats of N terms of x. */
+/* Floats that N arranged terms of x take. */
 static size_t floats_of(const struct tiles *t, size_t n)
 {
     size_t whole = (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
@@ -159,7 +161,7 @@ static size_t floats_of(const struct tiles *t, size_t n)
     return t->packed ? whole / 2 : t == &tile_f32 ? n : whole;
 }
 
-/* Those after *OF. */
+/* Advances *of to the terms that follow. */
 static void next_terms(struct terms *of, const struct tiles *t)
 {
     of->start += of->count;
@@ -172,9 +174,9 @@ static struct sum_tree whole_row(const struct matrix *w)
 }
 
 #if CPU_HAS_WIDE
-/* Sums of EIGHT rows over some terms, and N outputs in whole tiles: stretch after
- * stretch, so that those of x stay in the first cache; meanwhile what the next group
- * reads is fetched, in the order of memory. */
+/* Sums over some terms of EIGHT rows by N outputs, in whole tiles.  Goes stretch by
+ * stretch, so that x stays in the L1 cache, and prefetches the weights of the next
+ * group in memory order. */
 static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                        const struct tiles *t, const struct matrix *w, uint64_t first,
                        size_t n, struct terms of)
@@ -197,7 +199,7 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
     }
 }
 
-/* EIGHT rows, and N outputs in whole tiles, a group at a time. */
+/* EIGHT rows by N outputs in whole tiles, one group at a time. */
 static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
                       const struct tiles *t, const struct matrix *w, uint64_t first,
                       size_t n, const struct sum_tree *tree)
@@ -223,9 +225,9 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
 }
 #endif
 
-/* Few rows: outputs of a tile after one another, each over all terms.  A tile reads
- * several rows of weights at once, which memory gives slowly: meanwhile those of the
- * next tile are fetched in the order in which they lie there. */
+/* Few rows: one tile of outputs after another, each over all terms.  A tile reads
+ * several rows of weights at once, which hardware prefetchers follow badly, so the rows
+ * of the next tile are prefetched in memory order. */
 static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
                      size_t m, const struct tiles *t, const struct matrix *w,
                      uint64_t first, size_t n, struct terms of)
@@ -244,7 +246,7 @@ static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
         }
 }
 
-/* The same by a tree, a group of outputs at a time. */
+/* The same with a tree, one group of outputs at a time. */
 static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                           size_t m, const struct tiles *t, const struct matrix *w,
                           uint64_t first, size_t n, const struct sum_tree *tree)
@@ -287,7 +289,7 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
         dot_some_tree(y, y_stride, x, x_stride, m, t, w, first, n, tree);
 }
 
-/* Many: a panel of weights is widened, and used for all rows. */
+/* Many rows: widens a panel of weights and uses it for all rows. */
 static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
                      size_t m, const struct matrix *w, uint64_t first, size_t n,
                      struct terms of, float *panel)
@@ -325,7 +327,7 @@ size_t cpu_panel_floats(void)
 
 /* ---- y = x W ---- */
 
-/* y[M][outputs FIRST to FIRST + N] of x W. */
+/* y[M][outputs FIRST to FIRST + N] = x W. */
 static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stride,
                         size_t m, const struct matrix *w, uint64_t row, uint64_t in,
                         uint64_t first, size_t n)
@@ -359,9 +361,9 @@ void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
                     n - j < STRIP ? n - j : STRIP);
 }
 
-/* ---- by trees ---- */
+/* ---- products with trees ---- */
 
-/* y[M][N] = x w^T by TREE, of many rows. */
+/* y[M][N] = x w^T with TREE, for many rows. */
 static void dot_many_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                           size_t m, const struct matrix *w, uint64_t first, size_t n,
                           const struct sum_tree *tree, float *panel, float *room)
@@ -386,7 +388,7 @@ static void dot_many_tree(float *y, size_t y_stride, const float *x, size_t x_st
     }
 }
 
-/* y[M][N] = x w by TREE. */
+/* y[M][N] = x w with TREE. */
 static void outer_tree(float *y, size_t y_stride, const float *x, size_t x_stride,
                        size_t m, const struct matrix *w, uint64_t first, size_t n,
                        const struct sum_tree *tree, float *room)
@@ -410,26 +412,26 @@ static void outer_tree(float *y, size_t y_stride, const float *x, size_t x_strid
     }
 }
 
-/* ---- shared out ---- */
+/* ---- distribution over threads ---- */
 
-/* One product, as its threads see it. */
+/* One product, shared by its threads. */
 struct product {
     float *y;
     const float *x;
-    float *apart; /* of y = x W^T: x arranged, with room between its rows */
+    float *apart; /* for y = x W^T: x arranged, with padding between rows */
     size_t rows, x_stride;
     const struct matrix *w;
-    bool rounded; /* terms of x, to bf16 */
+    bool rounded; /* terms of x are rounded to bf16 */
     const struct tiles *tiles;
     uint64_t in, out;            /* columns of x and y */
-    uint64_t share;              /* outputs of a task */
+    uint64_t share;              /* outputs per task */
     float *panels;               /* [threads], or NULL */
     const struct sum_tree *tree; /* or NULL */
-    float *rooms;                /* [threads][room], where it needs them */
+    float *rooms;                /* [threads][room], if there is a tree */
     size_t room;
 };
 
-/* Run RUN over the outputs, SHARE at a time. */
+/* Runs RUN in tasks of SHARE outputs each. */
 static void share_out(struct device *d, struct product *p, uint64_t share,
                       cpu_task *run)
 {
@@ -437,7 +439,7 @@ static void share_out(struct device *d, struct product *p, uint64_t share,
     cpu_parallel(d, (size_t)((p->out + share - 1) / share), run, p);
 }
 
-/* The outputs of TASK: *n from the one returned. */
+/* Returns the first output of TASK; *n is their number. */
 static uint64_t outputs(const struct product *p, size_t task, size_t *n)
 {
     uint64_t first = task * p->share;
@@ -477,7 +479,7 @@ static void matmul_outputs(void *arg, size_t task, int thread)
                        first, n);
 }
 
-/* N numbers, rounded to bf16. */
+/* Rounds N floats at X to bf16 at TO. */
 CPU_CLONES static void pack(uint16_t *to, const float *x, size_t n)
 {
     for (size_t k = 0; k < n; k += VEC) {
@@ -497,7 +499,7 @@ CPU_CLONES static void pack(uint16_t *to, const float *x, size_t n)
     }
 }
 
-/* The N numbers at X, whole vectors, rounded to bf16. */
+/* Rounds the N floats at X to bf16 in place; N is a multiple of VEC. */
 CPU_CLONES static void round_in_place(float *x, size_t n)
 {
     for (size_t k = 0; k < n; k += VEC) {
@@ -533,7 +535,7 @@ static void set_apart(void *arg, size_t task, int thread)
     }
 }
 
-/* Outputs whose weights make a task of some 100 KB, in whole panels. */
+/* Outputs per task: some 100 KB of weights, in whole panels. */
 static uint64_t few_share(const struct product *p)
 {
     uint64_t share = TASK / (p->in + 1) + 1;
@@ -541,7 +543,7 @@ static uint64_t few_share(const struct product *p)
     return (share + PANEL - 1) / PANEL * PANEL;
 }
 
-/* y = x W^T, of terms of x that are rounded where ROUNDED. */
+/* y = x W^T; ROUNDED: x is rounded to bf16. */
 static int linear(struct device *d, float *y, const float *x, size_t rows,
                   const struct matrix *w, const struct sum_tree *tree, bool rounded,
                   struct err *err)
@@ -622,7 +624,7 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
     return 0;
 }
 
-/* ---- products of numbers ---- */
+/* ---- products of f32 matrices ---- */
 
 void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
               const float *w, size_t w_stride, size_t n, size_t terms)

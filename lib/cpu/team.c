@@ -1,8 +1,8 @@
-/* team - the threads of one rank, and how they share out work
+/* team - the threads of one rank, and how tasks are distributed to them
  *
- * Threads take tasks from a counter.  One that the system does not run takes none and
- * nobody waits for it, so a team on busy processors is never slower than its caller
- * alone.  Who waits looks for a while, then lets others run, then sleeps. */
+ * Threads take tasks from a counter.  A thread that the system does not schedule takes
+ * none and nobody waits for it, so on a busy machine a team is never slower than its
+ * caller alone.  A waiting thread spins, then yields, then sleeps. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -23,15 +23,15 @@
 #endif
 
 enum {
-    LOOKS = 4000, /* before giving up the processor */
-    YIELDS = 20,  /* turns given to others before sleeping */
+    LOOKS = 4000, /* spins before yielding */
+    YIELDS = 20,  /* yields before sleeping */
 };
 
-/* A job is open while STATE is odd.  A thread that would take part counts itself as
- * ACTIVE and looks at STATE again; the caller closes the job and then waits until none
- * is active, so a job's fields are never written while they are read. */
+/* A job is open while STATE is odd.  A thread that joins a job increments ACTIVE and
+ * reads STATE again; the caller closes the job and then waits until ACTIVE is 0, so a
+ * job's fields are never written while they are read. */
 struct device {
-    int n;             /* threads, the caller's among them */
+    int n;             /* threads, including the caller */
     pthread_t *helper; /* [n - 1] */
     cpu_task *run;
     void *arg;
@@ -68,7 +68,7 @@ static bool has_changed(const void *arg)
     return atomic_load_explicit(c->word, memory_order_acquire) != c->seen;
 }
 
-/* Wait until *word is no longer SEEN. */
+/* Waits until *word differs from SEEN. */
 static void wait_while(_Atomic uint32_t *word, uint32_t seen,
                        _Atomic uint32_t *sleepers)
 {
@@ -110,7 +110,8 @@ static void *help(void *arg)
     for (;;) {
         wait_while(&d->state, seen, &d->sleepers);
         seen =
-            atomic_load(&d->state); /* first: the state after the end comes with quit */
+            /* before quit, which is set before the last change of state */
+            atomic_load(&d->state);
         if (atomic_load(&d->quit))
             return NULL;
         if (!(seen & 1))
@@ -155,8 +156,8 @@ int cpu_threads(const struct device *d)
     return d->n;
 }
 
-/* Signals are for the caller's threads: a handler must not run while oneDNN has the
- * stack pointer in memory of its own. */
+/* Starts a helper with all signals blocked: a handler must not run while oneDNN has
+ * switched the stack pointer to its own memory. */
 static int start(pthread_t *thread, struct helper *h)
 {
     sigset_t all, old;

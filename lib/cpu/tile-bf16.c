@@ -1,4 +1,4 @@
-/* tile-bf16 - loops of products by weights in bf16 */
+/* tile-bf16 - tile loops for bf16 weights */
 #include "lib/cpu/tile.h"
 
 TILE_KERNELS(tile_bf16, DTYPE_BF16)

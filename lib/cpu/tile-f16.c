@@ -1,4 +1,4 @@
-/* tile-f16 - loops of products by weights in f16 */
+/* tile-f16 - tile loops for f16 weights */
 #include "lib/cpu/tile.h"
 
 TILE_KERNELS(tile_f16, DTYPE_F16)

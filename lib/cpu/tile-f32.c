@@ -1,15 +1,15 @@
-/* tile-f32 - loops of products by weights in f32 */
+/* tile-f32 - tile loops for f32 weights */
 #include "lib/cpu/tile.h"
 
 TILE_KERNELS(tile_f32, DTYPE_F32)
 
 #if CPU_HAS_WIDE
-/* The most sums that registers hold beside what is multiplied. */
+/* Maximum number of sums in registers beside the operands. */
 enum { SUMS = 24 };
 
-/* y[ROWS][OUTS] = x w^T over N terms, whole vectors; ROWS * OUTS, constants after
- * inlining, is a multiple of 8 up to SUMS.  The lanes of eight sums are added at a
- * time. */
+/* y[ROWS][OUTS] = x w^T over N terms, a multiple of VEC.  ROWS and OUTS are constants
+ * after inlining, and their product is a multiple of 8, at most SUMS.  Adds the lanes
+ * of eight sums at a time. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 few_dots(float *y, size_t y_stride, const float *x, size_t x_stride, const float *w,
          size_t w_stride, size_t n, int rows, int outs)
@@ -40,7 +40,7 @@ few_dots(float *y, size_t y_stride, const float *x, size_t x_stride, const float
     memcpy(y + (size_t)i * y_stride, sum + i * outs, (size_t)outs * sizeof(*y));
 }
 
-/* ROWS rows by as many of N outputs as are whole tiles: how many. */
+/* ROWS rows by N outputs in whole tiles; returns how many outputs were computed. */
 static inline CPU_WIDE __attribute__((always_inline)) size_t
 dots_of(float *y, size_t y_stride, const float *x, size_t x_stride, const float *w,
         size_t w_stride, size_t n, size_t terms, int rows, int outs)

@@ -1,9 +1,8 @@
-/* tile-pairs - loops of products of terms in bf16 by weights in bf16
+/* tile-pairs - tile loops for bf16 weights and x rounded to bf16
  *
- * vdpbf16ps adds the products of two neighbouring terms to each lane of sums in f32:
- * lane l of a vector of 32 has terms 2 l and 2 l + 1, which no other shape of a tile
- * changes.  It takes subnormal numbers for zeros (Intel's manual of the instruction).
- */
+ * vdpbf16ps adds the products of two neighbouring terms to each f32 lane: of a vector
+ * of 32 terms, lane l has terms 2 l and 2 l + 1, whatever the shape of the tile.  The
+ * instruction flushes subnormal numbers to zero (Intel's manual). */
 #include <stdint.h>
 
 #include "lib/cpu/linear.h"
@@ -25,16 +24,16 @@ add_pairs(vec *sum, const pairs *w, const pairs *x)
     *sum = to;
 }
 
-/* A vector of the terms at P, or N of them and zeros. */
+/* Loads a vector of terms at P; N < 32 terms are padded with zeros. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 load_pairs(pairs *out, const void *p, size_t n)
 {
     *out = (pairs){ 0 };
     memcpy(out, p, n * sizeof(uint16_t));
-    __asm__("" : "+v"(*out)); /* stays in a register: see vec_hold */
+    __asm__("" : "+v"(*out)); /* keep it in a register: see vec_hold */
 }
 
-/* acc[i][j] += N terms, a vector at most, of row i of x by those of row j of w. */
+/* acc[i][j] += products of N terms, at most a vector, of row i of x and row j of w. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_step(vec acc[EIGHT][OUTS], const float *x, size_t x_stride, const char *w,
          size_t w_stride, size_t n, int rows, int outs)
@@ -50,7 +49,7 @@ add_step(vec acc[EIGHT][OUTS], const float *x, size_t x_stride, const char *w,
     }
 }
 
-/* acc[ROWS][OUTS], which are constants after inlining, over N terms. */
+/* acc[ROWS][OUTS] over N terms; ROWS and OUTS are constants after inlining. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 make_sums(vec acc[EIGHT][OUTS], const float *x, size_t x_stride,
           const struct weight_rows *w, size_t n, int rows, int outs)

@@ -16,7 +16,7 @@ static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
     return type == DTYPE_F32 ? 4 : 2;
 }
 
-/* The VEC weights at P; TYPE is a constant after inlining. */
+/* Loads VEC weights at P as f32; TYPE is a constant after inlining. */
 static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
                                                        const void *p)
 {
@@ -28,7 +28,7 @@ static inline __attribute__((always_inline)) void load(vec *out, enum dtype type
         vec_load_f16(out, p);
 }
 
-/* N of them, and zeros. */
+/* Loads N < VEC weights; the other lanes are zeros. */
 static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype type,
                                                             const void *p, size_t n)
 {
@@ -38,13 +38,13 @@ static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype
     load(out, type, all);
 }
 
-/* Terms that the lanes of a vector, or of two, take at a time. */
+/* Terms of a step: one vector, or two for 16-bit weights. */
 static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
 {
     return type == DTYPE_F32 ? VEC : 2 * VEC;
 }
 
-/* Half HALF of a step of the weights at P. */
+/* Loads half HALF of a step of weights at P. */
 static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
                                                             const void *p, int half)
 {
@@ -58,8 +58,8 @@ static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype
 
 /* ---- y = x W^T ---- */
 
-/* acc[i][j] += the terms of a half step: those at X of row i times those at W of row j;
- * N of x where SOME.  The rows of x stay in registers meanwhile. */
+/* acc[i][j] += terms of a half step: row i at X times row j at W; only N terms of x if
+ * SOME.  Keeps the rows of x in registers. */
 static inline __attribute__((always_inline)) void
 add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
          size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
@@ -79,7 +79,7 @@ add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
     }
 }
 
-/* A step of terms. */
+/* One step of terms. */
 static inline __attribute__((always_inline)) void
 add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
           size_t w_stride, enum dtype type, int rows, int outs)
@@ -89,7 +89,7 @@ add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
         add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
 }
 
-/* The last N, less than a step: of f32 x ends there too. */
+/* The last N terms, less than a step; an f32 x is not padded. */
 static inline __attribute__((always_inline)) void
 add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
          size_t w_stride, enum dtype type, size_t n, int rows, int outs)
@@ -105,8 +105,8 @@ add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
         add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
 }
 
-/* y[i][j] = x_i . w_j, or += when ADD, over N terms; ROWS by OUTS of them, which are
- * constants after inlining. */
+/* y[i][j] = x_i . w_j, or += if ADD, over N terms; ROWS and OUTS are constants after
+ * inlining. */
 static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
                                                        const float *x, size_t x_stride,
                                                        const struct weight_rows *w,
@@ -140,7 +140,7 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
     }
 }
 
-/* ROWS of x by N outputs. */
+/* ROWS rows of x by N outputs. */
 static inline __attribute__((always_inline)) void
 some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
           const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
@@ -192,8 +192,8 @@ widen_pairs(float *to, const char *from, enum dtype type, size_t n)
 }
 
 #if CPU_HAS_WIDE
-/* Eight rows of x in a tile, so that a weight is widened once for all of them.  x takes
- * turns in one register, the weights stay in three. */
+/* A tile of eight rows of x, so that a weight is widened once for all of them.  One
+ * register holds the current row of x, three hold the weights. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
           size_t w_stride, enum dtype type, int half, bool some, size_t n)
@@ -216,7 +216,7 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
     }
 }
 
-/* sums[j][i] = x_i . w_j, or += when ADD, over N terms. */
+/* sums[j][i] = x_i . w_j, or += if ADD, over N terms. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
            const struct weight_rows *w, enum dtype type, size_t n, bool add)
@@ -263,8 +263,8 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
 
 /* ---- y = x W ---- */
 
-/* acc[i] += x[i][k] w[k] for N terms k; the sums of VECS vectors of outputs begin as
- * those at Y. */
+/* acc[i] += x[i][k] w[k] over N terms k; VECS vectors of outputs start with the values
+ * at Y. */
 static inline __attribute__((always_inline)) void
 add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
           size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
@@ -335,7 +335,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
                    type, n, outs, 1);
 }
 
-/* ---- for one type ---- */
+/* ---- instantiation for one type ---- */
 
 #if CPU_HAS_WIDE
 #define TILE_EIGHT(type)                                                      \

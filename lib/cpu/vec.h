@@ -1,7 +1,6 @@
-/* vec - sixteen floats at a time, from weights of any stored type
+/* vec - sixteen floats at a time, loaded from any stored type of weights
  *
- * GCC vectors: the compiler makes AVX-512, AVX2 or SSE of them, as CPU_CLONES asks
- * for. */
+ * GCC vectors: the compiler lowers them to AVX-512, AVX2 or SSE (see CPU_CLONES). */
 #ifndef LIB_CPU_VEC_H
 #define LIB_CPU_VEC_H
 
@@ -11,14 +10,13 @@
 
 #include "lib/base/dtype.h"
 
-/* One copy of a function for each generation of x86-64, chosen when the program
- * starts. */
+/* Compiles a function once for each generation of x86-64; the loader chooses one. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-/* A function for the newest generation alone, where cpu_is_wide(); it rounds as the
- * clones do. */
+/* Compiles a function for the newest generation only; call it if cpu_is_wide().  It
+ * rounds as the clones do. */
 #define CPU_WIDE     __attribute__((target("arch=x86-64-v4")))
 #define CPU_HAS_WIDE 1
 #else
@@ -52,9 +50,8 @@ static inline __attribute__((always_inline)) void vec_load_bf16(vec *out,
     memcpy(out, &w, sizeof(*out));
 }
 
-/* Each lane to the nearest bf16, ties to even; a NaN stays one: its fraction is not
- * carried into the exponent, as the addition is left out where all bits of that are
- * set. */
+/* Rounds each lane to the nearest bf16, ties to even.  A NaN stays NaN: if all bits of
+ * the exponent are set, nothing is added that could carry into the exponent. */
 static inline __attribute__((always_inline)) void vec_round_bf16(vec *v)
 {
     vec_u32 w, add, quiet;
@@ -62,16 +59,16 @@ static inline __attribute__((always_inline)) void vec_round_bf16(vec *v)
 
     memcpy(&w, v, sizeof(w));
     special = (vec_i32)((w & 0x7fffffffu) + 0x00800000u) >> 31;
-    quiet = ((w & 0x7fffffffu) + 0x007fffffu) >> 31 << 22; /* of NaN alone */
+    quiet = ((w & 0x7fffffffu) + 0x007fffffu) >> 31 << 22; /* nonzero for NaN only */
     add = (((w >> 16) & 1u) + 0x7fffu) & ~(vec_u32)special;
     w = ((w + add) | quiet) & 0xffff0000u;
     memcpy(v, &w, sizeof(*v));
 }
 
-/* f16 in the lower halves of *h: rebias the exponent by a multiplication, which also
- * makes subnormals right.  Infinities and NaN are then 0x1p16 at least, and have all
- * bits of the exponent set: by arithmetic on the sign of a sum, as a compiler makes
- * sixteen scalar operations of a comparison where there is no mask register. */
+/* Widens f16 in the lower halves of *h.  A multiplication rebiases the exponent and
+ * also handles subnormals.  Infinities and NaN are then at least 0x1p16 and get all
+ * bits of the exponent set.  This uses the sign of a sum, because without mask
+ * registers the compiler turns a comparison into sixteen scalar operations. */
 static inline __attribute__((always_inline)) void vec_widen_f16(vec *out,
                                                                 const vec_u32 *h)
 {
@@ -98,8 +95,8 @@ static inline __attribute__((always_inline)) void vec_load_f16(vec *out,
     vec_widen_f16(out, &w);
 }
 
-/* Of the 32 numbers at P those at even places, or, ODD, the others: so a vector is
- * widened by one operation and needs no shuffle. */
+/* Widens the bf16 at the even positions of the 32 at P or, if ODD, at the odd ones: one
+ * operation, no shuffle. */
 static inline __attribute__((always_inline)) void vec_pair_bf16(vec *out, const void *p,
                                                                 bool odd)
 {
@@ -120,8 +117,8 @@ static inline __attribute__((always_inline)) void vec_pair_f16(vec *out, const v
     vec_widen_f16(out, &w);
 }
 
-/* The lanes of A where *mask is all ones, else those of B.  (By address: how a vector
- * is passed depends on what the CPU is said to have.) */
+/* Selects lanes of A where *mask is all ones, else of B.  Arguments are passed by
+ * address, because the calling convention of vectors depends on the target. */
 static inline __attribute__((always_inline)) void
 vec_choose(vec *out, const vec_i32 *mask, const vec *a, const vec *b)
 {
@@ -133,7 +130,7 @@ vec_choose(vec *out, const vec_i32 *mask, const vec *a, const vec *b)
     memcpy(out, &x, sizeof(*out));
 }
 
-/* Each lane not below LOW and not above HIGH. */
+/* Clamps each lane to [LOW, HIGH]. */
 static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
                                                             float high)
 {
@@ -148,8 +145,8 @@ static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
     vec_choose(v, &beyond, &bound, v);
 }
 
-/* e^x to about one unit in the last place; x is taken to be in [-87, 88].
- * x = n ln 2 + r, e^r by the polynomial of Cephes' expf (Moshier 1992). */
+/* e^x to about one ulp; x must be in [-87, 88]. x = n ln 2 + r, e^r by the polynomial
+ * of Cephes' expf (Moshier 1992). */
 static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *in)
 {
     vec x = *in, n, r, p;
@@ -177,15 +174,15 @@ static inline bool cpu_is_wide(void)
     return __builtin_cpu_supports("x86-64-v4");
 }
 
-/* Keep *v in a register: a compiler that sees a load used several times may otherwise
- * repeat it in every operation. */
+/* Keeps *v in a register; otherwise a compiler may repeat the load in every
+ * operation. */
 static inline CPU_WIDE __attribute__((always_inline)) void vec_hold(vec *v)
 {
     __asm__("" : "+v"(*v));
 }
 
-/* *sum += *a * *b, rounded once, as compilers fuse it; without the copies of *sum that
- * they make where it takes nearly all registers. */
+/* *sum += *a * *b with one rounding, as compilers contract it, but without the copies
+ * of *sum that they make when nearly all registers are in use. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 vec_fuse(vec *sum, const vec *a, const vec *b)
 {
@@ -195,8 +192,8 @@ vec_fuse(vec *sum, const vec *a, const vec *b)
     *sum = to;
 }
 
-/* out[i] = the lanes of v[i * STRIDE] added as vec_sum does, of eight vectors at a
- * time: the first step makes one vector of two, so does the second, and so on. */
+/* out[i] = sum of the lanes of v[i * STRIDE], as vec_sum adds them, for eight vectors
+ * at once: each step merges pairs of vectors. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 vec_sum_eight(float out[8], const vec *v, int stride)
 {
@@ -232,7 +229,7 @@ vec_sum_eight(float out[8], const vec *v, int stride)
 }
 #endif
 
-/* The lanes added in a fixed tree: halves, quarters, and so on. */
+/* The sum of the lanes in a fixed tree: halves, quarters, and so on. */
 static inline __attribute__((always_inline)) float vec_sum(const vec *v)
 {
     vec_half a, b;

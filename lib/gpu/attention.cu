@@ -1,30 +1,30 @@
 /* attention - softmax(scale q k^T) v over the keys that each query may see
  *
  * Vaswani et al. 2017, eq. 1; q [rows][heads][head_dim], k [keys][kv_heads][head_dim],
- * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  All keep a maximum, a
- * sum and a weighted sum of values, which are made smaller when a larger score comes
- * (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
+ * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  All kernels keep a
+ * running maximum, sum and weighted sum of values, and rescale them when a larger score
+ * comes (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
  *
- * For few queries of a sequence, a block handles one query of a head, and its warps
- * take turns at the keys.  Keys are processed in chunks of CHUNK, and the results of
- * chunks are added in order.  If there are too few queries for all multiprocessors,
- * each chunk has a block of its own and a second kernel adds the results
- * ("flash-decoding"), by the same operations: a query has the same bits either way.
+ * Few queries of a sequence: a block handles one query of a head, and its warps take
+ * turns at the keys.  Keys are processed in chunks of CHUNK, and the results of chunks
+ * are added in order.  If there are too few queries for all multiprocessors, each chunk
+ * has its own block and a second kernel adds the results ("flash-decoding") with the
+ * same operations: a query's result has the same bits either way.
  *
- * For many queries, a block handles 32 and reads keys and values once for all of them,
- * 32 at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu
- * does. The choice depends on the number of a sequence's own queries only. */
+ * Many queries: a block handles 32 and reads keys and values once for all of them, 32
+ * at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu does.
+ * The choice depends only on the number of queries of a sequence. */
 #include "lib/gpu/score.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
-/* The tiled kernel: queries and keys of a tile, columns at most; from how many queries.
- */
+/* The tiled kernel: queries and keys of a tile, maximum columns of a head, minimum
+ * number of queries. */
 enum {
     QUERIES = 32,
     KEYS = 32,
     TILED_DIM = 128,
     TILED_THREADS = 128,
-    LANES = 8, /* that share a pair of queries */
+    LANES = 8, /* lanes that share a pair of queries */
     MANY = 8
 };
 /* Keys of a chunk; number of query heads from which chunks are not distributed. */
@@ -53,11 +53,12 @@ static __device__ inline void fold(struct total *all, struct total part, float *
     all->max = most;
 }
 
-/* A query's head. */
+/* One query of one head. */
 struct query {
     const float *q;
     uint64_t head, kv;
-    int64_t position, first, end; /* of it, and the keys that it sees */
+    int64_t position, first, end; /* position of the query, and its visible keys [first,
+                                   * end) */
     float slope;
 };
 
@@ -76,7 +77,7 @@ static __device__ inline struct query query_of(const struct attention &a,
     return o;
 }
 
-/* Processes chunk CHUNK_AT by this block.  Returns the total; the values and totals of
+/* Processes chunk CHUNK_AT in this block.  Returns the total; the values and totals of
  * the warps are in shared memory until the next barrier. */
 static __device__ struct total attend_chunk(float *acc, struct total *of_warp,
                                             const float *k, const float *v,
@@ -119,7 +120,7 @@ static __device__ struct total attend_chunk(float *acc, struct total *of_warp,
     return all;
 }
 
-/* Column D of the values of the whole block, whose total is ALL. */
+/* Column D of the block's values, whose total is ALL. */
 static __device__ inline float chunk_value(const float *acc,
                                            const struct total *of_warp,
                                            struct total all, const struct attention &a,
@@ -253,11 +254,12 @@ static __global__ void combine_kernel(float *y, float *lse, float *part,
 
 /* ---- many queries ---- */
 
-/* Rows of a tile in shared memory, in float4: one more than the columns need, so that
- * lanes that read rows read other banks. */
+/* Row stride of a tile in shared memory, in float4: one more than the columns, so that
+ * lanes that read different rows use different banks. */
 enum { STRIDE = TILED_DIM / 4 + 1 };
 
-/* ROW [cols] of the keys or values FIRST to END, at FROM, to TILE; zeros behind END. */
+/* Loads columns [cols] of keys or values [FIRST, END) from FROM into TILE; zeros beyond
+ * END. */
 static __device__ void load_rows(float4 *tile, const float *from, uint64_t row_cols,
                                  uint64_t first_col, uint64_t cols, struct ranges r,
                                  struct range one, int64_t first, int64_t end)
@@ -282,7 +284,7 @@ static __device__ inline float dot4(float4 a, float4 b, float s)
     return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
 }
 
-/* Over the lanes that share a pair of queries. */
+/* Reductions over the lanes that share a pair of queries. */
 static __device__ inline float pair_max(float v)
 {
     for (int k = LANES / 2; k; k /= 2) {
@@ -300,10 +302,10 @@ static __device__ inline float pair_sum(float v)
     return v;
 }
 
-/* Lane X of the LANES of pair Y has queries 2 Y and 2 Y + 1: of their scores those of
- * keys X, X + 8, ..., of their results columns 4 X to 4 X + 3, 4 X + 32, ...  Tiles of
- * keys begin at multiples of KEYS, so that a query's sums do not depend on the queries
- * beside it. */
+/* Lane X of pair Y has queries 2 Y and 2 Y + 1: their scores for keys X, X + 8, ...,
+ * and columns 4 X to 4 X + 3, 4 X + 32, ... of their results.  Tiles of keys start at
+ * multiples of KEYS, so a query's sums do not depend on the other queries of its
+ * block. */
 static __global__ void tiled_kernel(float *y, float *lse, const float *q,
                                     const float *k, const float *v, struct attention a,
                                     struct ranges r, int64_t least)
@@ -451,7 +453,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
     }
 }
 
-/* Can sequences of many queries be tiled? */
+/* True if the tiled kernel supports these sizes and alignments. */
 static bool fits_tiles(const float *y, const float *q, const float *k, const float *v,
                        const struct attention *a, const struct ranges *r)
 {
@@ -476,7 +478,7 @@ extern "C" uint64_t gpu_attention_part(struct attention a, struct ranges r,
     return queries * a.heads * chunks_of(&r) * (a.value_dim + 2);
 }
 
-/* Sequences of fewer than FEWER queries. */
+/* Handles sequences with fewer than FEWER queries. */
 static void attend_few(float *y, float *lse, const float *q, const float *k,
                        const float *v, const struct attention &a,
                        const struct ranges &r, int64_t fewer, float *part, void *stream)
@@ -516,8 +518,8 @@ extern "C" void gpu_attention(float *y, float *lse, const float *q, const float 
                    stream);
 }
 
-/* y, lse = those over the keys of both (y, lse) and (z, more): each is a mean weighted
- * by the exponentials that lse is the logarithm of the sum of. */
+/* y, lse = attention over the keys of both (y, lse) and (z, more).  lse is the log of
+ * the sum of exponentials, so exp(lse) weights each result. */
 static __global__ void merge_kernel(float *y, float *lse, const float *z,
                                     const float *more, struct span rows, uint64_t heads,
                                     uint64_t dim)

@@ -1,6 +1,6 @@
-/* cache - rows of ranges to the blocks of a cache, and from them
+/* cache - append rows to the KV cache, and read them back
  *
- * A block of threads takes a row of a range: blockIdx.y. */
+ * A block of threads handles one row of range blockIdx.y. */
 #include "lib/gpu/device.cuh"
 
 static __global__ void keep_kernel(float *cache, const float *x, struct ranges r,
@@ -24,7 +24,7 @@ extern "C" void gpu_keep(float *cache, const float *x, struct ranges r, uint64_t
                stream, cache, x, r, cols);
 }
 
-/* The keys of the ranges follow each other in y. */
+/* The keys of all ranges are consecutive in y. */
 static __global__ void cache_read_kernel(float *y, const float *cache, struct ranges r,
                                          uint64_t cols)
 {

@@ -1,6 +1,6 @@
-/* columns - rows and columns that are copied: y[t] = some of x
+/* columns - copy selected rows and columns
  *
- * A block takes a row. */
+ * A block handles one row. */
 #include "lib/gpu/device.cuh"
 
 static __global__ void take_rows_kernel(float *y, const float *x, const int32_t *row,

@@ -20,8 +20,9 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
                    cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* Is there a GPU?  A child process looks: a process that has used CUDA cannot use it in
- * children that it forks later, and ranks are such children. */
+/* Returns true if there is a GPU.  A child process looks, because a process that has
+ * used CUDA cannot use it in children that it forks later, and ranks are such
+ * children. */
 static bool probe(void)
 {
     pid_t pid = fork();
@@ -106,8 +107,8 @@ void cuda_pause(int turn)
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
-/* Waits for EVENT, or if NULL for the whole stream, and checks that other ranks, on
- * which it may depend, are alive. */
+/* Waits for EVENT, or for the whole stream if NULL.  Checks meanwhile that other ranks
+ * are alive, because the event may depend on them. */
 static int await(struct device *d, cudaEvent_t event, const char *what, struct err *err)
 {
     double start = clock_seconds();
@@ -234,7 +235,7 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
 
 static void cuda_release(struct device *d, void *memory)
 {
-    /* so does this */
+    /* cudaFree blocks: wait here first, where other ranks are monitored */
     if (d->nccl && memory && cuda_wait(d, NULL) < 0)
         nccl_abort(d);
     cudaFree(memory);
@@ -276,8 +277,8 @@ static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
 static int copy_out(struct device *d, void *to, const void *from, size_t bytes,
                     struct err *err)
 {
-    /* a copy to pageable memory blocks; wait here first, where other ranks are
-     * watched */
+    /* a copy to pageable memory blocks: wait here first, where other ranks are
+     * monitored */
     if (d->nccl && cuda_wait(d, err) < 0)
         return -1;
     if (bytes)
@@ -300,10 +301,11 @@ static int copy_within(struct device *d, void *to, const void *from, size_t byte
 
 struct recording {
     cudaGraphExec_t exec;
-    int rooms; /* of the device when it was made: kernels have its addresses */
+    int rooms; /* d->rooms at the time of recording: kernels contain the addresses */
 };
 
-/* Cannot the driver record, or not these calls?  Then steps are launched one by one. */
+/* True if the driver cannot record at all, or not these calls; then steps are launched
+ * without recording. */
 static bool is_unrecordable(cudaError_t e)
 {
     return e >= cudaErrorStreamCaptureUnsupported &&

@@ -1,4 +1,4 @@
-/* device - what kernels are written in: CUDA's own header, or that of the emulation */
+/* device - the language of the kernels: CUDA's own header, or the emulation's */
 #ifndef LIB_GPU_DEVICE_CUH
 #define LIB_GPU_DEVICE_CUH
 
@@ -8,7 +8,7 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-/* The block's memory; N is a constant. */
+/* Shared memory of a block; N is a constant. */
 #define SHARED(type, name, n) __shared__ type name[n]
 #define LAUNCH(kernel, grid, block, stream, ...) \
     kernel<<<grid, block, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
@@ -16,14 +16,14 @@
 #include "tests/emu/emu.h"
 #endif
 
-/* Threads of a block; blocks at most, which then take several things each. */
+/* Threads of a block; maximum number of blocks, which then loop. */
 #ifdef __CUDACC__
 enum { GPU_WARP = 32, GPU_THREADS = 128, GPU_BLOCKS = 4096 };
 #else
 enum { GPU_WARP = 32, GPU_THREADS = 64, GPU_BLOCKS = 6 };
 #endif
 
-/* Blocks for N things of which a block does EACH at a time. */
+/* Number of blocks for N items, EACH per block at a time. */
 static inline unsigned gpu_blocks(uint64_t n, uint64_t each)
 {
     uint64_t blocks = (n + each - 1) / each, most = GPU_BLOCKS;
@@ -41,11 +41,11 @@ static __device__ inline int32_t end_row(struct span s, unsigned expert)
     return s.expert ? s.rows[expert + 1] : s.rows[0];
 }
 
-/* Where row ROW of a range lies, counted over its blocks where it has some. */
+/* The memory row of row ROW of a range; through the block table, if there is one. */
 static __device__ inline int64_t block_row(struct ranges r, struct range one,
                                            int64_t row)
 {
-    /* rows are int32_t, and a GPU divides 64 bits slowly */
+    /* rows are int32_t, and 64-bit division is slow on a GPU */
     uint32_t size = (uint32_t)r.block_rows, at = (uint32_t)row;
 
     if (one.block < 0)
@@ -53,7 +53,7 @@ static __device__ inline int64_t block_row(struct ranges r, struct range one,
     return r.block[one.block + at / size] * (int64_t)size + at % size;
 }
 
-/* This block's rows, one after another. */
+/* Loops over this block's rows. */
 #define EACH_ROW(t, s)                                                         \
     for (int64_t t = first_row(s, 0) + (int64_t)blockIdx.x; t < end_row(s, 0); \
          t += gridDim.x)
@@ -74,7 +74,7 @@ static __device__ inline float widen_f16(uint16_t h)
         sign | __float_as_uint(__uint_as_float(mag) * 5.192296858534828e33f));
 }
 
-/* To nearest even; a NaN stays one. */
+/* Rounds to nearest even; a NaN stays NaN. */
 static __device__ inline uint16_t narrow_bf16(float x)
 {
     uint32_t u = __float_as_uint(x);
@@ -84,7 +84,7 @@ static __device__ inline uint16_t narrow_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* Element I of memory of type T. */
+/* Element I of memory of type T, as f32. */
 static __device__ inline float widen(enum dtype t, const void *p, uint64_t i)
 {
     return t == DTYPE_F32    ? ((const float *)p)[i]
@@ -92,7 +92,7 @@ static __device__ inline float widen(enum dtype t, const void *p, uint64_t i)
                              : widen_f16(((const uint16_t *)p)[i]);
 }
 
-/* Sums over a warp, which all its lanes get. */
+/* Reductions over a warp; all lanes get the result. */
 static __device__ inline float warp_sum(float v)
 {
     for (int k = GPU_WARP / 2; k; k /= 2)
@@ -107,9 +107,8 @@ static __device__ inline double warp_sum(double v)
     return v;
 }
 
-/* The sum over a block of some whole warps, which all its threads get.  PART is its
- * shared memory, a number for each warp, free before and in use until the next barrier.
- */
+/* The sum over a block of whole warps; all threads get the result.  PART is shared
+ * memory with one number per warp; it is in use until the next barrier. */
 static __device__ inline double block_sum(double v, double *part)
 {
     v = warp_sum(v);

@@ -1,9 +1,9 @@
 /* elementwise - sums, products and activations, element by element
  *
- * y[t][k] = f(x[t][k], z[t][k]); a block takes stretches of neighbouring elements. */
+ * y[t][k] = f(x[t][k], z[t][k]); a block handles contiguous elements. */
 #include "lib/gpu/device.cuh"
 
-/* log(1 + exp(x)), which is x for large x */
+/* log(1 + exp(x)); x for large x */
 static __device__ float softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x));
@@ -21,9 +21,9 @@ static __device__ float apply(float x, float z, float number, float cube)
         return x * number;
     case GPU_SOFTCAP:
         return number * tanhf(x / number);
-    case GPU_CLIP: /* a NaN stays one */
+    case GPU_CLIP: /* a NaN stays NaN */
         return x > number ? number : x < cube ? cube : x;
-    case GPU_GATE: /* SILU (Elfwing et al. 2018), and GELU in its likeness */
+    case GPU_GATE: /* SiLU (Elfwing et al. 2018), and the tanh approximation of GELU */
         return x / (1.0f + expf(-x * (number + cube * x * x)));
     case GPU_GELU: /* Hendrycks and Gimpel 2016 */
         return 0.5f * x * (1 + erff(x * 0.70710678118654752f));

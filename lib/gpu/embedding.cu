@@ -1,4 +1,4 @@
-/* embedding - rows of a table: y[t] = w[index[t] + offset - first], or zeros */
+/* embedding - table lookup: y[t] = w[index[t] + offset - first], or zeros */
 #include "lib/gpu/device.cuh"
 
 static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t *index,

@@ -1,8 +1,8 @@
-/* gpu - the launchers of the CUDA backend's kernels, which are in *.cu
+/* gpu - launchers of the CUDA kernels in *.cu
  *
  * A launcher enqueues its kernels in STREAM and returns.  Addresses are in device
- * memory; structs are copied.  Values are f32, row-major.  A launcher does nothing for
- * 0 rows. */
+ * memory; structs are passed by value.  Values are f32, row-major.  A launcher does
+ * nothing for 0 rows. */
 #ifndef LIB_GPU_GPU_H
 #define LIB_GPU_GPU_H
 
@@ -16,27 +16,27 @@
 extern "C" {
 #endif
 
-/* The rows that a kernel works on, read from device memory: rows 0 to *rows; for an
- * expert rows[0] to rows[1]. */
+/* The rows that a kernel works on: 0 to *rows - 1, or for an expert rows[0] to rows[1]
+ * - 1.  ROWS is in device memory. */
 struct span {
     const int32_t *rows;
     size_t most; /* upper bound, for the size of the launch */
     bool expert;
 };
 
-/* elementwise: y, x and z have COLS columns */
+/* y[t][k] = f(x[t][k], z[t][k]); y, x and z have COLS columns */
 enum gpu_elementwise {
     GPU_ADD,     /* x + z */
     GPU_MUL,     /* x z */
     GPU_SCALE,   /* x number */
     GPU_SOFTCAP, /* number tanh(x / number) */
-    GPU_CLIP,    /* x between cube and number */
+    GPU_CLIP,    /* x clamped to [cube, number] */
     GPU_GATE,    /* x sigmoid(x (number + cube x^2)) */
     GPU_GELU,
     GPU_RELU,
     GPU_TANH,
     GPU_SIGMOID,
-    GPU_COPY, /* and the other activations */
+    GPU_COPY, /* x unchanged */
     GPU_RELU2,
     GPU_RELU6,
     GPU_LEAKY_RELU,
@@ -49,15 +49,16 @@ enum gpu_elementwise {
 void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
                      const float *z, struct span rows, uint64_t cols, float number,
                      float cube, void *stream);
-/* y = x + w, and y[t] = x[t] s[t] */
-/* with weights of one element: of what is above zero, and of the rest */
+/* xIELU: ABOVE applies to x > 0, BELOW to other x; both have one element */
 void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
                struct span rows, uint64_t cols, void *stream);
+/* y = x + w, w [cols] */
 void gpu_add_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
+/* y[t] = x[t] s[t] */
 void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
                   uint64_t cols, void *stream);
-/* of each row */
+/* y[t] = softmax of x[t] */
 void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
                  void *stream);
 
@@ -66,34 +67,35 @@ void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
 void gpu_embedding(float *y, struct matrix w, const int32_t *index, struct span rows,
                    uint64_t offset, uint64_t first, void *stream);
 
-/* Groups of WIDTH columns; a row of COLS columns has a whole number of them. */
+/* Norm groups: WIDTH columns each; COLS is a multiple of WIDTH. */
 struct groups {
     struct span rows;
     uint64_t cols, width;
-    double whole_width; /* of a group over all ranks */
+    double whole_width; /* columns of a group over all ranks */
 };
-/* Normalization of a group: (x - mean) factor (w + plus) + b; W.data and B.data may be
- * NULL. */
+/* y = (x - mean) / sqrt(mean of squares + eps) (w + plus) + b for each group; the mean
+ * is 0 unless CENTRED; W.data and B.data may be NULL. */
 struct norm_weights {
     struct matrix w, b;
     double eps, plus;
     bool centred;
 };
-/* y = the norm of each group */
+/* y = the norm of each group, on one rank */
 void gpu_norm(float *y, const float *x, struct groups g, struct norm_weights n,
               void *stream);
-/* sum[g] of x, or, where SQUARES, of (x - mean)^2, the mean from TOTAL[g] or 0; all are
- * 0 unless OWNED */
+/* sum[g] = sum of x, or of (x - mean)^2 if SQUARES; the mean is TOTAL[g] / whole_width,
+ * or 0 if TOTAL is NULL.  All sums are 0 unless OWNED. */
 void gpu_group_sum(double *sum, const float *x, const double *total, bool squares,
                    bool owned, struct groups g, void *stream);
-/* y = the norm by squares[g] and, where it is centred, total[g] */
+/* y = the norm, given the all-reduced squares[g] and, if centred, total[g] */
 void gpu_norm_apply(float *y, const float *x, const double *squares,
                     const double *total, struct groups g, struct norm_weights n,
                     void *stream);
 
-/* y[t] = cosines of a row's angles, then their sines: of pair i of HALF, position times
- * inv_freq[i] (host memory).  Where CONTEXT is not 0, frequencies of sequences that are
- * longer are instead LONG_FREQ or, where that is NULL, made of THETA by FACTOR. */
+/* y[t] = cosines of a row's angles, then their sines; the angle of pair i < HALF is
+ * position times inv_freq[i] (host memory).  Sequences longer than CONTEXT (0: no
+ * limit) use LONG_FREQ or, if that is NULL, frequencies computed from THETA and
+ * FACTOR. */
 struct angles {
     const double *inv_freq, *long_freq;
     uint64_t half, context;
@@ -101,44 +103,45 @@ struct angles {
 };
 void gpu_angles(float *y, const int32_t *position, const int32_t *length,
                 struct angles a, struct span rows, void *stream);
-/* y[t] = x[t] + the sines, then the cosines of (position + OFFSET) times inv_freq[i]
- * (host memory), HALF of each */
+/* y[t] = x[t] (1 + AMOUNT log(1 + floor((position + 1) / STEP))) (OP_TEMPER) */
 void gpu_temper(float *y, const float *x, const int32_t *position, double step,
                 double amount, struct span rows, uint64_t cols, void *stream);
+/* y[t] = x[t] + sines, then cosines of (position + OFFSET) inv_freq[i], HALF each;
+ * inv_freq is in host memory */
 void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
                   const double *inv_freq, uint64_t half, struct span rows,
                   void *stream);
-/* rotate the first DIM columns of each head of HEAD columns by angles[t] */
+/* rotates the first DIM columns of each head of HEAD columns by angles[t] */
 void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
               uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
               void *stream);
 
-/* the rows of ranges to a cache's blocks, and from them */
+/* append rows of ranges to a cache's blocks; read them back */
 void gpu_keep(float *cache, const float *x, struct ranges r, uint64_t cols,
               void *stream);
 void gpu_cache_read(float *y, const float *cache, struct ranges r, uint64_t cols,
                     void *stream);
 
-/* What attention is (struct inst has the same); VALUE_DIM is at most GPU_VALUE_DIM. */
+/* Options of attention, as in struct inst; value_dim is at most GPU_VALUE_DIM. */
 enum { GPU_VALUE_DIM = 1024 };
 struct attention {
     uint64_t heads, kv_heads, head_dim, value_dim, value_cols;
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal, chunked;
-    bool narrow;        /* products to sixteen bits will do (cores.cu) */
+    bool narrow; /* bf16 products with 16 significant bits are allowed (cores.cu) */
     struct matrix bias; /* data NULL: none */
     uint64_t bias_first;
-    struct matrix sinks; /* the same: a score of its own for each head */
+    struct matrix sinks; /* attention sinks; data NULL: none */
     uint64_t sink_group, sink_within, sink_per;
 };
-/* y = softmax(scale q k^T, masked) v; LSE or NULL.  PART is of as many floats as
- * gpu_attention_part says for QUERIES rows of queries, NULL where it says 0. */
+/* y = softmax(scale q k^T, masked) v; LSE may be NULL.  PART is device memory for
+ * gpu_attention_part(...) floats with QUERIES rows of queries; NULL if that is 0. */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
                    struct attention a, struct ranges r, float *part, void *stream);
 uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t queries);
-/* The same on tensor cores, for sequences of at least LEAST queries; heads have at most
- * 128 columns, a multiple of 4, and addresses are aligned to 16 bytes. */
+/* The same on tensor cores, for sequences of at least LEAST queries.  Heads have at
+ * most 128 columns, a multiple of 4; addresses are aligned to 16 bytes. */
 void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
                          const float *v, struct attention a, struct ranges r,
                          uint64_t least, void *stream);
@@ -152,13 +155,13 @@ void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 const float *as_key, const float *as_query, struct relation a,
                 const int32_t *first, const int32_t *texts, struct span rows,
                 void *stream);
-/* merge (y, lse) and (z, more), attention over two sets of keys, into the first */
+/* merges (z, more) into (y, lse): attention over the union of two sets of keys */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);
 
-/* y = x w^T, or x w where PLAIN, of each of N: the first of each lie X_STEP, Y_STEP and
- * W_STEP elements apart, its matrix is w[i] for those of experts, whose rows are those
- * of rows.rows + i, else w[0].  IN terms, OUT results. */
+/* N products y = x w^T, or x w if PLAIN, with IN terms and OUT outputs.  Product i has
+ * offsets of i X_STEP, i Y_STEP and i W_STEP elements.  rows.expert: product i uses
+ * w[i] and the rows of rows.rows + i; otherwise all use w[0]. */
 enum { GPU_PRODUCTS = 32 };
 struct products {
     float *y;
@@ -166,18 +169,19 @@ struct products {
     const void *w[GPU_PRODUCTS];
     enum dtype dtype;
     uint64_t in, out;
-    uint64_t x_stride, y_stride, w_stride; /* elements from row to row */
+    uint64_t x_stride, y_stride, w_stride; /* elements between rows */
     uint64_t x_step, y_step, w_step;
     struct span rows;
     unsigned n;
     bool plain;
 };
 void gpu_product(struct products p, void *stream);
-/* hi + lo = x[n] to sixteen bits, both bf16 */
+/* hi + lo = x[n] with 16 significant bits; both are bf16 */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
 
-/* choice[t] = the experts of a row by its scores (struct inst's route), -1: no more;
- * and y[t][e] = their weights; COLS is at most GPU_EXPERTS */
+/* gpu_choose: choice[t] = top-k experts of a row by their scores (route in struct
+ * inst), padded with -1.  gpu_route: y[t][e] = their weights.  COLS is at most
+ * GPU_EXPERTS. */
 enum { GPU_EXPERTS = 1024 };
 struct routing {
     uint64_t top, groups, of, best;
@@ -189,7 +193,8 @@ void gpu_choose(int32_t *choice, const float *x, struct routing r, struct span r
                 uint64_t cols, void *stream);
 void gpu_route(float *y, const float *x, const int32_t *choice, struct routing r,
                struct span rows, uint64_t cols, void *stream);
-/* of the COUNT experts of rows that choose TOP, as the table of operations says */
+/* OP_EXPERT_COUNT, OP_EXPERT_INDEX and OP_EXPERT_COMBINE (lib/program/op.h) for COUNT
+ * experts and TOP experts per token */
 void gpu_expert_count(int32_t *y, const int32_t *choice, struct span rows, uint64_t top,
                       uint64_t count, void *stream);
 void gpu_expert_index(int32_t *y, const int32_t *choice, const int32_t *counts,
@@ -198,36 +203,37 @@ void gpu_expert_combine(float *y, const float *x, const float *route,
                         const int32_t *index, const int32_t *counts, struct span rows,
                         uint64_t cols, uint64_t count, void *stream);
 
-/* y[t] = COLS columns of x[row[t]] from FIRST on; ROW NULL: t; zeros where row[t] <
- * 0 */
+/* y[t] = columns [FIRST, FIRST + COLS) of x[row[t]]; ROW NULL: of x[t]; zeros if row[t]
+ * < 0 */
 void gpu_take_rows(float *y, const float *x, const int32_t *row, struct span rows,
                    uint64_t cols, uint64_t x_cols, uint64_t first, void *stream);
-/* of each head: y = A columns of x, then B of z, which has one head for all where
+/* y = for each head, A columns of x, then B columns of z; z has a single head if
  * SHARED */
 void gpu_concat(float *y, const float *x, const float *z, struct span rows,
                 uint64_t heads, uint64_t a, uint64_t b, bool shared, void *stream);
-/* Columns that are copied together; at most GPU_RUNS in a launch. */
+/* A run of columns to copy; at most GPU_RUNS per launch. */
 enum { GPU_RUNS = 64 };
 struct column_run {
     uint64_t to, from, count;
-    uint64_t from_cols; /* of a row that they are read from, which begins at BASE times
-                           the rows */
+    uint64_t from_cols; /* columns of a source row; the source begins at element BASE *
+                         * rows */
     uint64_t base;
 };
-/* y[t][run.to + i] = x[base * rows + t * from_cols + from + i] of N runs (host
+/* y[t][run.to + i] = x[base * rows + t * from_cols + from + i] for N runs (host
  * memory) */
 void gpu_copy_columns(float *y, const float *x, const struct column_run *run, size_t n,
                       struct span rows, uint64_t cols, void *stream);
 
-/* max, sum of exp(x - max), x[target - first], index of the largest + first: f64 */
+/* y[t] = max, sum of exp(x - max), x[target - first], index of the max + first; f64 */
 void gpu_row_stats(double *y, const float *x, const int32_t *target, struct span rows,
                    uint64_t cols, uint64_t first, void *stream);
-/* from the statistics of PARTS ranks: log sum exp - target, and the index */
+/* reductions of the statistics of PARTS ranks: log sum exp - target; index of the
+ * max */
 void gpu_nll(float *y, const double *stats, uint64_t parts, struct span rows,
              void *stream);
 void gpu_argmax(float *y, const double *stats, uint64_t parts, struct span rows,
                 void *stream);
-/* a token drawn from the logits */
+/* y[t] = a token drawn from the logits */
 void gpu_sample(float *y, const float *x, const struct draw *draw, struct span rows,
                 uint64_t cols, void *stream);
 

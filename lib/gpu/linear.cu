@@ -1,9 +1,10 @@
 /* linear - y = x W^T, W [out][in], and y = x W, W [in][out]
  *
- * For few rows a warp makes an output, its lanes taking terms by turns, eight at a time
- * where 16 bytes can be read at once, or, of y = x W, a thread; the weights are read
- * once.  For many, a block of 16 x 16 threads makes a tile of 64 rows by 64 outputs, of
- * 16 terms at a time.  Weights are widened as they are read; sums are f32. */
+ * Few rows: the weights are read once.  y = x W^T: a warp computes one output; its
+ * lanes take terms in turn, eight at a time if rows are aligned to 16 bytes.  y = x W:
+ * a thread computes one output.  Many rows: a block of 16 x 16 threads computes a tile
+ * of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as they are read;
+ * sums are f32. */
 #include "lib/gpu/device.cuh"
 
 enum {
@@ -16,13 +17,13 @@ enum {
     EIGHT = 8
 };
 
-/* The matrix and the first row of product blockIdx.z. */
+/* The matrix of product blockIdx.z. */
 static __device__ const void *matrix_of(const struct products &p)
 {
     return p.rows.expert ? p.w[blockIdx.z] : p.w[0];
 }
 
-/* Elements I to I + 8 of memory of type T; f16 and bf16 lie two to a word, low half
+/* Widens elements I to I + 7 of memory of type T; a word has two f16 or bf16, low half
  * first. */
 static __device__ inline void widen_eight(enum dtype t, const void *p, uint64_t i,
                                           float *f)
@@ -67,7 +68,7 @@ static __device__ inline float dot_eight(const float *x, const float *f, float s
     return fmaf(b.w, f[7], sum);
 }
 
-/* y[t][j] for ROWS rows at a time, j this warp's. */
+/* y[t][j] for ROWS rows at a time; j is this warp's output. */
 template <int TYPE> static __global__ void dot_kernel(struct products p)
 {
     unsigned lane = threadIdx.x % GPU_WARP;
@@ -102,8 +103,8 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
     }
 }
 
-/* The same of rows that can be read 16 bytes at a time, as all are whose width is a
- * multiple of 8: then what a GPU's memory gives is what bounds it. */
+/* The same with 16-byte loads, for rows that are aligned to 16 bytes (all widths that
+ * are multiples of 8): memory bandwidth is the limit then. */
 template <int TYPE> static __global__ void wide_dot_kernel(struct products p)
 {
     unsigned lane = threadIdx.x % GPU_WARP;
@@ -140,7 +141,7 @@ template <int TYPE> static __global__ void wide_dot_kernel(struct products p)
     }
 }
 
-/* The same of y = x W, j this thread's. */
+/* The same for y = x W; j is this thread's output. */
 template <int TYPE> static __global__ void column_kernel(struct products p)
 {
     uint64_t j = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
@@ -170,8 +171,8 @@ template <int TYPE> static __global__ void column_kernel(struct products p)
     }
 }
 
-/* Terms K to K + TERMS of TILE rows of x from T, and of TILE outputs from J; zeros
- * where there are none. */
+/* Loads terms K to K + TERMS - 1 of TILE rows of x from T on and of TILE outputs from J
+ * on; zeros beyond the ends. */
 template <int TYPE, bool PLAIN>
 static __device__ void load_tiles(float *xs, float *ws, const struct products &p,
                                   const float *x, const void *w, int64_t t, int64_t end,
@@ -230,7 +231,7 @@ template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct produc
     }
 }
 
-/* Can rows be read 16 bytes at a time? */
+/* True if rows can be read 16 bytes at a time. */
 static bool is_wide(const struct products &p, uint64_t unit)
 {
     uint64_t bytes = (p.w_stride | p.w_step) * unit |
@@ -267,7 +268,7 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
-/* hi = x, lo = x - hi; of an infinity only hi */
+/* hi = bf16(x), lo = bf16(x - hi); lo of an infinity is 0 */
 static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
                                          uint64_t n)
 {

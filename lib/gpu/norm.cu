@@ -1,11 +1,12 @@
 /* norm - RMS norm (Zhang and Sennrich 2019) and layer norm (Ba et al. 2016)
  *
  * y = (x - mean) / sqrt(squares / n + eps) (w + plus) + b over each group of WIDTH
- * columns, squares the sum of (x - mean)^2.  A block takes a group; statistics are f64.
- * Where ranks share a group, its sums are made, added by them, and applied. */
+ * columns; squares is the sum of (x - mean)^2.  A block handles one group; statistics
+ * are f64.  If ranks share a group, one kernel computes its partial sums, the ranks
+ * all-reduce them, and another kernel applies them. */
 #include "lib/gpu/device.cuh"
 
-/* This block's groups, one after another; per of them in a row. */
+/* Loops over this block's groups; a row has `per` groups. */
 #define EACH_GROUP(i, g)                                                            \
     for (int64_t per_ = (int64_t)((g).cols / (g).width),                            \
                  i = first_row((g).rows, 0) * per_ + (int64_t)blockIdx.x;           \
@@ -24,7 +25,7 @@ static __device__ double add_up(const float *x, uint64_t width, double mean, boo
     return block_sum(sum, part);
 }
 
-/* AT is the place of the group's first element among all. */
+/* Normalizes one group; AT is the index of its first element in x. */
 static __device__ void apply(float *y, const float *x, uint64_t at, uint64_t width,
                              double mean, double factor, const struct norm_weights *n)
 {
@@ -74,7 +75,7 @@ extern "C" void gpu_norm(float *y, const float *x, struct groups g, struct norm_
                stream, y, x, g, n);
 }
 
-/* A rank without columns of its own, or with copies of another's, adds nothing. */
+/* A rank that owns none of the group's columns adds 0. */
 static __global__ void group_sum_kernel(double *sum, const float *x, const double *total,
                                         bool squares, bool owned, struct groups g)
 {

@@ -1,14 +1,15 @@
-/* relate - attention whose scores depend on what stands between key and query
+/* relate - attention with content-to-position and position-to-content scores
  *
  * He et al. 2021, "DeBERTa", eq. 4: the score of query i and key j is q_i k_j + q_i p_r
- * + k_j u_r, p and u [rows][heads][dim] the table's rows as keys and as queries, r the
- * row for the distance i - j; q, k, v, y [tokens][heads][dim].  A block takes a query of
- * a head, its warps keys by turns (see attention.cu). */
+ * + k_j u_r; p and u [rows][heads][dim] are the position table projected as keys and as
+ * queries, r is the row for the distance i - j; q, k, v, y [tokens][heads][dim].  A
+ * block handles one query of a head; its warps take turns at the keys (see
+ * attention.cu). */
 #include "lib/gpu/device.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
 
-/* As lib/cpu/relate.c. */
+/* The same as in lib/cpu/relate.c. */
 static __device__ int64_t row_of(const struct relation *a, int64_t distance)
 {
     int64_t mid = a->span / 2, away = distance < 0 ? -distance : distance;

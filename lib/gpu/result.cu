@@ -1,7 +1,7 @@
-/* result - what is wanted of a row of logits: its statistics, likelihood, largest
+/* result - reductions over a row of logits: statistics, likelihood, argmax; softmax
  *
- * Statistics of a row [4]: the largest value, the sum of exp(x - largest), the target's
- * value, the index of the largest; -inf where there is none.  Softmax besides. */
+ * Statistics of a row [4], f64: the maximum, the sum of exp(x - maximum), the target's
+ * value, the index of the maximum; -inf for a maximum or target that the rank lacks. */
 #include "lib/gpu/device.cuh"
 
 enum { STATS = 4, WARPS = GPU_THREADS / GPU_WARP };
@@ -11,13 +11,13 @@ struct place {
     uint64_t index;
 };
 
-/* The larger of A and B, the first of equal ones. */
+/* The larger of A and B; the first if they are equal. */
 static __device__ struct place larger(struct place a, struct place b)
 {
     return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
 }
 
-/* The largest of a row over a block, which all its threads get; PART as block_sum's. */
+/* The maximum of a row over a block, returned to all threads; PART as in block_sum. */
 static __device__ struct place block_largest(const float *x, uint64_t cols,
                                              struct place *part)
 {
@@ -75,7 +75,8 @@ extern "C" void gpu_row_stats(double *y, const float *x, const int32_t *target,
                target, rows, cols, first);
 }
 
-/* Row T's statistics over all ranks, in rank order; one rank's rows follow another's. */
+/* Reduces row T's statistics over all ranks, in rank order; STATS is
+ * [parts][rows][STATS]. */
 static __device__ void all_stats(double r[STATS], const double *stats, uint64_t parts,
                                  int64_t rows, int64_t t)
 {
@@ -124,7 +125,7 @@ extern "C" void gpu_argmax(float *y, const double *stats, uint64_t parts,
                stream, y, stats, parts, rows);
 }
 
-/* y[t] = exp(x[t] - largest) / their sum */
+/* y[t] = exp(x[t] - maximum) / sum */
 static __global__ void softmax_kernel(float *y, const float *x, struct span rows,
                                       uint64_t cols)
 {

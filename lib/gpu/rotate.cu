@@ -1,13 +1,13 @@
 /* rotate - rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 34)
  *
  * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first DIM columns of a
- * head; the angles of a row are made once, rounded to f32 as models are trained. */
+ * head.  The angles of a row are computed once and rounded to f32, as in training. */
 #include "lib/gpu/device.cuh"
 
-static const uint64_t PAIRS = 64; /* of a launch */
+static const uint64_t PAIRS = 64; /* pairs per launch */
 
 struct frequencies {
-    double v[PAIRS], far[PAIRS]; /* far: of sequences beyond the context */
+    double v[PAIRS], far[PAIRS]; /* far: for sequences longer than the context */
 };
 
 /* Dynamic scaling (program_rope_at) for a sequence of LENGTH tokens. */
@@ -22,7 +22,7 @@ static __device__ double dynamic_frequency(const struct angles *a, double length
     return (double)(1 / powf((float)theta, 2.0f * (float)pair / (float)dim));
 }
 
-/* Pairs FIRST to FIRST + COUNT. */
+/* Pairs FIRST to FIRST + COUNT - 1. */
 static __global__ void angles_kernel(float *y, const int32_t *position,
                                      const int32_t *length, struct angles a,
                                      struct frequencies f, uint64_t first,
@@ -59,7 +59,7 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
     }
 }
 
-/* Columns FIRST to FIRST + COUNT of both halves. */
+/* Columns FIRST to FIRST + COUNT - 1 of both halves. */
 static __global__ void sinusoid_kernel(float *y, const float *x,
                                        const int32_t *position, uint64_t offset,
                                        struct frequencies f, uint64_t first,
@@ -116,7 +116,8 @@ static __global__ void rope_kernel(float *y, const float *x, const float *angles
                                    struct span rows, uint64_t cols, uint64_t head,
                                    uint64_t dim, bool interleaved)
 {
-    uint64_t half = dim / 2, each = half + head - dim; /* pairs, and what stays */
+    uint64_t half = dim / 2, each = half + head - dim; /* each: rotated pairs, and
+                                                        * columns that are copied */
     uint64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
 
     EACH_ROW(t, rows)

@@ -1,12 +1,12 @@
-/* route - the weights of each row's experts, by their scores, and the experts' rows
+/* route - top-k experts of each row, their weights, and the experts' rows
  *
- * A warp takes a row: it chooses the best TOP experts one after another, those of the
- * best groups where there are groups (DeepSeek-V2, 2024, section 2.2.2; V3 adds up the
- * best two of a group). */
+ * A warp handles one row: it selects the top-k experts one after another, limited to
+ * the best groups if there are groups (DeepSeek-V2, 2024, section 2.2.2; V3 scores a
+ * group by the sum of its two best experts). */
 #include "lib/gpu/device.cuh"
 
-/* The largest of the N values at X, the first of equal ones; what all lanes wrote there
- * is seen by all, and all have read it when it returns. */
+/* Index of the largest of the N values at X; the first of equals.  Synchronizes the
+ * warp before and after reading X. */
 static __device__ uint64_t largest(const float *x, uint64_t n)
 {
     uint64_t best = threadIdx.x < n ? threadIdx.x : 0;
@@ -31,15 +31,15 @@ static __device__ uint64_t largest(const float *x, uint64_t n)
     return best;
 }
 
-/* Lane 0 alone writes; the others see it after the next warp operation. */
+/* Lane 0 writes; other lanes see it after the next warp operation. */
 static __device__ void set(float *at, float value)
 {
     if (threadIdx.x == 0)
         *at = value;
 }
 
-/* Leave the scores of the best groups only; SPARE has room for a row, SUM for groups.
- */
+/* Sets the scores outside the best groups to -INFINITY.  SPARE has room for a row, SUM
+ * for the groups. */
 static __device__ void limit_groups(float *score, float *spare, float *sum,
                                     uint64_t cols, const struct routing *r)
 {
@@ -62,7 +62,7 @@ static __device__ void limit_groups(float *score, float *spare, float *sum,
     for (uint64_t i = 0; i < r->of; i++) {
         uint64_t g = largest(sum, r->groups);
 
-        set(sum + g, -INFINITY); /* chosen */
+        set(sum + g, -INFINITY); /* marks it as selected */
     }
     __syncwarp();
     for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
@@ -107,8 +107,9 @@ extern "C" void gpu_choose(int32_t *choice, const float *x, struct routing r,
                rows, cols);
 }
 
-/* One over the exponentials, relative to its own, of the scores that the I-th choice of
- * a row is weighed against: not chosen before, and near it. */
+/* Softmax weight of a row's I-th choice over the experts that were not chosen before
+ * and whose scores are near it (SparseMixer, as in PhiMoE): 1 / sum of exp(score - its
+ * score). */
 static __device__ double near_softmax(const float *x, uint64_t cols, const int32_t *own,
                                       uint64_t i, double near)
 {
@@ -126,8 +127,8 @@ static __device__ double near_softmax(const float *x, uint64_t cols, const int32
     return 1 / sum;
 }
 
-/* y[t][e] = x[t][e] scale, or by the sum of those that are chosen, 0 for the others;
- * or, with near, a softmax */
+/* y[t][e] = x[t][e] scale for chosen experts, divided by their sum if renorm, 0 for
+ * other experts; with near, a softmax */
 static __global__ void route_kernel(float *y, const float *x, const int32_t *choice,
                                     struct routing r, struct span rows, uint64_t cols)
 {
@@ -162,9 +163,9 @@ extern "C" void gpu_route(float *y, const float *x, const int32_t *choice,
                choice, r, rows, cols);
 }
 
-/* ---- the experts' rows ---- */
+/* ---- rows of the experts ---- */
 
-/* y[e + 1] = rows that are sent to the first e + 1 experts */
+/* y[e + 1] = number of rows sent to experts 0 to e */
 static __global__ void expert_count_kernel(int32_t *y, const int32_t *choice,
                                            struct span rows, uint64_t top,
                                            uint64_t count)
@@ -192,7 +193,7 @@ extern "C" void gpu_expert_count(int32_t *y, const int32_t *choice, struct span 
     LAUNCH(expert_count_kernel, 1, GPU_THREADS, stream, y, choice, rows, top, count);
 }
 
-/* y[counts[e] + i] = the i-th row that is sent to expert e */
+/* y[counts[e] + i] = the i-th row sent to expert e */
 static __global__ void expert_index_kernel(int32_t *y, const int32_t *choice,
                                            const int32_t *counts, struct span rows,
                                            uint64_t top, uint64_t count)
@@ -218,7 +219,7 @@ extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice,
                GPU_WARP, stream, y, choice, counts, rows, top, count);
 }
 
-/* Where row T stands among INDEX[first .. end), which rise; END where it does not. */
+/* Binary search of row T in INDEX[first .. end), which is ascending; END if absent. */
 static __device__ int32_t place_of(const int32_t *index, int32_t first, int32_t end,
                                    int64_t t)
 {
@@ -235,7 +236,7 @@ static __device__ int32_t place_of(const int32_t *index, int32_t first, int32_t 
     return first < last && index[first] == t ? first : last;
 }
 
-/* y[t] = the sum over its experts, in their order, of route[t][e] x[its place] */
+/* y[t] = sum over its experts e, in order, of route[t][e] x[place_of(t)] */
 static __global__ void expert_combine_kernel(float *y, const float *x,
                                              const float *route, const int32_t *index,
                                              const int32_t *counts, struct span rows,

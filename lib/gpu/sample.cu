@@ -1,9 +1,10 @@
 /* sample - draw the next token of each row from its logits
  *
- * weight[i] = exp((x[i] - largest) / temperature); of the likeliest top_k, the likeliest
- * of them that sum to top_p, one is drawn.  A block takes a row.  Instead of sorting, a
- * logit and its index make a key, and a key is sought bit by bit that has so much above
- * it: each step is a sum over the row.  Random numbers are those of lib/base/rng. */
+ * weight[i] = exp((x[i] - maximum) / temperature); one token is drawn from the top_k
+ * most likely, limited to the smallest set that sums to top_p.  A block handles one
+ * row.  Instead of sorting, each logit and its index form a 64-bit key, and a threshold
+ * key is found bit by bit; each bit takes one sum over the row.  Random numbers are
+ * those of lib/base/rng. */
 #include "lib/gpu/device.cuh"
 
 #ifdef __CUDACC__
@@ -12,7 +13,7 @@ enum { THREADS = 1024 };
 enum { THREADS = 64 };
 #endif
 
-/* Likelier logits have larger keys, of equal ones the first. */
+/* Larger logits have larger keys; of equal logits the first does. */
 static __device__ uint64_t key_of(float x, uint64_t i)
 {
     uint32_t bits = __float_as_uint(x);
@@ -33,7 +34,7 @@ static __device__ double weight_of(const struct row *r, uint64_t i)
     return exp(((double)r->x[i] - r->largest) / r->temperature);
 }
 
-/* The weights of what has KEY or more, or how many they are. */
+/* The sum of the weights, or the number, of elements with a key of at least KEY. */
 static __device__ double above(const struct row *r, uint64_t key, bool count)
 {
     double sum = 0;
@@ -46,8 +47,8 @@ static __device__ double above(const struct row *r, uint64_t key, bool count)
     return sum;
 }
 
-/* The largest key, not below LEAST, that has at least LIMIT above it, itself included;
- * more than LIMIT where MORE. */
+/* The largest key, at least LEAST, for which `above` is at least LIMIT, or greater than
+ * LIMIT if MORE. */
 static __device__ uint64_t seek(const struct row *r, uint64_t least, double limit,
                                 bool more, bool count)
 {
@@ -82,7 +83,8 @@ static __device__ double uniform(uint64_t seed, uint64_t stream)
     return (double)((c[0] | (uint64_t)c[1] << 32) >> 11) * 1.1102230246251565e-16;
 }
 
-/* Drawn by U of all, in the order of their indices; what a thread adds up is in SUMS. */
+/* Draws from all tokens in index order by U in [0, 1); SUMS receives each thread's
+ * partial sum. */
 static __device__ uint64_t draw_plain(const struct row *r, double u, double *sums)
 {
     uint64_t each = (r->cols + blockDim.x - 1) / blockDim.x;

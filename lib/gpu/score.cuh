@@ -7,8 +7,9 @@
 
 #include "lib/gpu/device.cuh"
 
-/* The slope of HEAD of N heads: 2^(-8/p), 2^(-16/p), ... for as many heads as the power
- * of two p below N, then every other one of 2p heads (Press et al. 2022). */
+/* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
+ * N, the first p heads have 2^(-8/p), 2^(-16/p), ...; the others have every second
+ * slope of 2p heads (Press et al. 2022). */
 static __device__ inline double slope_of(uint64_t head, uint64_t n)
 {
     uint64_t power = 1;
@@ -29,7 +30,7 @@ static __device__ inline float alibi_slope(const struct attention *a, uint64_t h
     return (float)(slope_of(global, a->all_heads) * a->alibi);
 }
 
-/* The bucket of a key at DISTANCE from its query (Raffel et al. 2020, section 2.1). */
+/* T5's bucket of a key at DISTANCE from its query (Raffel et al. 2020, section 2.1). */
 static __device__ inline uint64_t bucket_of(int64_t distance, const struct attention *a)
 {
     uint64_t buckets = a->bias.rows, base = 0, exact, away;
@@ -51,7 +52,7 @@ static __device__ inline uint64_t bucket_of(int64_t distance, const struct atten
     return base + (away < buckets - 1 ? away : buckets - 1);
 }
 
-/* A product's score: scaled, with what depends on the distance added, and capped. */
+/* The score from a product: scaled, biased by distance, and capped. */
 static __device__ inline float score_of(const struct attention *a, float product,
                                         uint64_t head, float slope, int64_t distance)
 {
@@ -65,7 +66,7 @@ static __device__ inline float score_of(const struct attention *a, float product
     return s;
 }
 
-/* The score that HEAD has of its own, -INFINITY: none. */
+/* The attention sink of HEAD; -INFINITY: none. */
 static __device__ inline float sink_of(const struct attention *a, uint64_t head)
 {
     uint64_t per = a->heads / a->kv_heads;
@@ -77,8 +78,8 @@ static __device__ inline float sink_of(const struct attention *a, uint64_t head)
                      head % per);
 }
 
-/* The keys that the query at POSITION sees: from *first to *end, counted from the
- * range's first key. */
+/* The keys visible to the query at POSITION: [*first, *end), relative to the range's
+ * first key. */
 static __device__ inline void visible(const struct attention *a, struct range r,
                                       int64_t position, int64_t *first, int64_t *end)
 {

@@ -1,10 +1,9 @@
-/* packing - how the values of quantised weights are to be read: what the files have of
- * them, and what quantization_config says
+/* packing - the storage format of quantised weights: tensors, and quantization_config
  *
- * GPTQ: AutoGPTQ's layout, and "gptq_v2", which differs by the 1 that is taken off the
- * zeros.  AWQ: AutoAWQ's "gemm".  FP8: weights times the scale of a block, a row or
- * all.  compressed-tensors: the same, and words of 32 bits.  bitsandbytes: LLM.int8's
- * rows, whose scales are their largest value, which stands for 127. */
+ * GPTQ: AutoGPTQ's layout, and "gptq_v2", which does not subtract 1 from the zero
+ * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row or per
+ * tensor.  compressed-tensors: the same, and 32-bit words.  bitsandbytes: LLM.int8; a
+ * row's scale is its largest magnitude, which is stored as 127. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +12,8 @@
 
 static const struct {
     const char *method;
-    enum model_form plain, packed; /* the weight's own elements; others for them */
-    unsigned needs;                /* roles, bit by bit, that values must have */
+    enum model_form plain, packed; /* form of unpacked values, and of packed ones */
+    unsigned needs;                /* set of 1 << role: tensors that must exist */
     double scale;
 } methods[] = {
     { "fp8", FORM_SCALED, FORM_SCALED, 0, 1 },
@@ -106,8 +105,8 @@ enum dtype model_unpacked(const struct model *m, const struct model_packing *p,
     return t == DTYPE_F16 || t == DTYPE_BF16 ? t : DTYPE_F32;
 }
 
-/* Is the module of the weight NAME among NAMES?  It is when one of them is its end, or
- * its beginning up to a dot. */
+/* True if one of NAMES is a suffix of the weight's module NAME, or a prefix of it up to
+ * a dot. */
 static bool is_listed(const cJSON *names, const char *name)
 {
     size_t n = strlen(name);
@@ -174,16 +173,17 @@ int model_check_packing(const struct model *m, size_t t, const struct model_pack
 
 /* ---- settings ---- */
 
-/* A setting and the values of it that are known, a bar between them, as JSON; "" any,
- * where what it says is in the tensors too, or changes no value.  "#": a whole number
- * of at least 1.  "{}": nothing in it.  A row for "/" is of the groups' weights. */
+/* A setting and its supported values as JSON, separated by bars.  "": any value,
+ * because it does not affect the values or the tensors show it too.  "#": an integer of
+ * at least 1.  "{}": an empty object.  A METHOD that ends in "/": settings of a group's
+ * weights. */
 struct setting {
     const char *method, *key, *is;
 };
 
 static const struct setting settings[] = {
     { "", "quant_method", "" },
-    { "", "modules_to_not_convert", "" }, /* see check_listed */
+    { "", "modules_to_not_convert", "" }, /* checked by check_listed */
 
     { "gptq", "bits", "2|4|8" },
     { "gptq", "group_size", "#|-1" },
@@ -310,7 +310,7 @@ static bool is_known(const char *is, const cJSON *j)
     return found;
 }
 
-/* The members of OBJECT as the rows of METHOD have them; in a message they are called
+/* Checks the members of OBJECT against METHOD's rows; a message names them
  * WHERE.KEY. */
 static int check_members(const struct model *m, const cJSON *object, const char *method,
                          const char *where, struct str *ignored, struct err *err)
@@ -348,7 +348,7 @@ int quant_check_settings(const struct model *m, struct str *ignored, struct err 
     const cJSON *groups = quant_setting(m, "config_groups");
     const char *method = quant_method(m);
 
-    if (find_method(m) == NMETHODS) /* the family's own */
+    if (find_method(m) == NMETHODS) /* the family itself defines the format */
         return 0;
     if (check_members(m, quant_setting(m, NULL), method, "", ignored, err) < 0)
         return -1;

@@ -1,5 +1,5 @@
-/* torch - how a family's models in PyTorch differ from what the table of operations
- * says */
+/* torch - how PyTorch runs a family's operations, where it differs from the operation
+ * table */
 #include "lib/program/torch.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct {
     { "split", TORCH_SPLIT },       { "ordered", TORCH_ORDERED },
 };
 
-/* The operation called NAME ("loss" is the one that reads the logits), or OP_COUNT. */
+/* The operation with NAME ("loss": the one that reads the logits), or OP_COUNT. */
 static enum op find_op(const char *name)
 {
     for (int i = 0; i < OP_COUNT; i++)

@@ -7,16 +7,16 @@
 
 #include "lib/base/mem.h"
 
-/* What a loader's part has of one of the tensors. */
+/* This shard of one of the tensors that store the weight. */
 struct piece {
     const char *name;
-    void *data; /* NULL: there is no such tensor */
+    void *data; /* NULL: no such tensor */
     enum dtype dtype;
     int ndim;
     uint64_t dim[MODEL_MAX_DIMS];
     const struct axis *axis[MODEL_MAX_DIMS];
     const struct runs *runs[MODEL_MAX_DIMS];
-    float byte[256]; /* values of its bytes, where its type has 8 bits */
+    float byte[256]; /* values of the 256 bytes, for 8-bit types */
 };
 
 struct unpacker {
@@ -24,14 +24,14 @@ struct unpacker {
     const char *name;
     uint64_t rows, cols;
     struct piece part[PACKED_NROLES];
-    uint64_t *row, *col; /* [rows], [cols]: where in the whole weight they lie */
-    /* [rows], [cols]: where in the part's own tensors what they need is */
+    uint64_t *row, *col; /* [rows], [cols]: indices in the whole weight */
+    /* [rows], [cols]: indices in this shard's scales, zero points and values */
     uint64_t *scale_row, *scale_col, *zero_row, *zero_col, *value_row, *value_col;
 };
 
-/* ---- the forms ---- */
+/* ---- formats ---- */
 
-/* Element (R, C) of a matrix, or (C, 0) of what has one axis: a scale for each row. */
+/* Element (R, C) of a matrix, or R of a vector; element 0 of a scalar. */
 static float number_at(const struct piece *p, uint64_t r, uint64_t c)
 {
     uint64_t i = p->ndim == 2 ? r * p->dim[1] + c : p->ndim == 1 ? r : 0;
@@ -48,7 +48,7 @@ static float number_at(const struct piece *p, uint64_t r, uint64_t c)
     }
 }
 
-/* The I-th of the words' values of BITS; I counts from the word's lowest. */
+/* Field I, from the lowest bits, of word (R, C), in fields of BITS bits. */
 static int value_at(const struct piece *p, uint64_t r, uint64_t c, unsigned i, int bits)
 {
     uint32_t word = ((const uint32_t *)p->data)[r * p->dim[1] + c];
@@ -56,7 +56,7 @@ static int value_at(const struct piece *p, uint64_t r, uint64_t c, unsigned i, i
     return (int)(word >> (i * (unsigned)bits) & ((1U << bits) - 1));
 }
 
-/* Values of their own, times a scale. */
+/* 8-bit values times a scale. */
 static void scaled_row(const struct unpacker *u, uint64_t r, float *y)
 {
     const struct piece *values = &u->part[PACKED_VALUES],
@@ -69,10 +69,10 @@ static void scaled_row(const struct unpacker *u, uint64_t r, float *y)
                        u->p->scale);
 }
 
-/* Columns of the weight in the words of a column; the scales and zeros of group and
- * row, of which the latter share words as well.  A zero of 2^bits - 1 in the older
- * files is what is left of -1: the one that is added is taken within the bits, as
- * AutoGPTQ's own kernels do. */
+/* GPTQ: a word packs values of consecutive columns, or zero points of consecutive rows;
+ * a group of columns has a scale and a zero point for each row.  The older format
+ * stores zero points minus 1, and AutoGPTQ's kernels wrap on adding it: 2^bits - 1
+ * stands for 0. */
 static void gptq_row(const struct unpacker *u, uint64_t r, float *y)
 {
     const struct piece *values = &u->part[PACKED_VALUES],
@@ -94,7 +94,7 @@ static void gptq_row(const struct unpacker *u, uint64_t r, float *y)
     }
 }
 
-/* Rows of the weight in the words of a row, in the order 0 2 4 6 1 3 5 7. */
+/* AWQ: a word packs values of 8 rows, in the order 0 2 4 6 1 3 5 7. */
 static void awq_row(const struct unpacker *u, uint64_t r, float *y)
 {
     static const unsigned char at[] = { 0, 4, 1, 5, 2, 6, 3, 7 };
@@ -112,8 +112,8 @@ static void awq_row(const struct unpacker *u, uint64_t r, float *y)
     }
 }
 
-/* Columns in the words of a row, from the middle of what the bits can say on; zeros of
- * the rows in words of a column likewise. */
+/* compressed-tensors: a word packs values of consecutive columns, or zero points of
+ * consecutive rows.  Without zero points the zero point is 2^(bits - 1). */
 static void words_row(const struct unpacker *u, uint64_t r, float *y)
 {
     const struct piece *values = &u->part[PACKED_VALUES],
@@ -132,9 +132,8 @@ static void words_row(const struct unpacker *u, uint64_t r, float *y)
     }
 }
 
-/* Blocks of 32 values of four bits, with the power of two that multiplies each (OCP
- * Microscaling Formats 1.0, 2023: FP4 E2M1, E8M0; the even values of a block are in the
- * low halves of its bytes). */
+/* MXFP4: blocks of 32 FP4 (E2M1) values with a shared power-of-two scale (E8M0); even
+ * values are in the low halves of the bytes (OCP Microscaling Formats 1.0, 2023). */
 static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
 {
     static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
@@ -154,9 +153,10 @@ static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
 
 static const struct form {
     void (*row)(const struct unpacker *u, uint64_t r, float *y);
-    enum dtype values; /* of all but scales; U8 where the row reads bytes itself */
-    /* which axis of the weight the axes of values, scales and zeros lie along */
-    int out[3], in[3]; /* -1: along none */
+    enum dtype values; /* type of the tensors other than scales; U8: the row function
+                        * reads raw bytes */
+    /* axes of {values, scales, zero points} along the weight's rows and columns */
+    int out[3], in[3]; /* -1: none */
 } forms[] = {
     [FORM_SCALED] = { scaled_row, DTYPE_I8, { 0, 0, -1 }, { 1, 1, -1 } },
     [FORM_GPTQ] = { gptq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
@@ -165,9 +165,9 @@ static const struct form {
     [FORM_MXFP4] = { mxfp4_row, DTYPE_U8, { -1, -1, -1 }, { -1, -1, -1 } },
 };
 
-/* ---- what they read ---- */
+/* ---- reading the tensors ---- */
 
-/* Read what L's part has of tensor T to P. */
+/* Reads this shard of tensor T to P. */
 static int fetch(struct piece *p, struct loader *l, const struct checkpoint *c,
                  size_t t, struct err *err)
 {
@@ -233,8 +233,8 @@ static int check_types(const struct unpacker *u, struct err *err)
     return 0;
 }
 
-/* The number of group of each column must be one of the scales'; rows in another order
- * than 0 are not known. */
+/* Each column's group number must be one of the scales' groups.  Only row order 0 is
+ * supported. */
 static int check_indices(const struct unpacker *u, struct err *err)
 {
     const struct piece *groups = &u->part[PACKED_GROUPS],
@@ -253,7 +253,7 @@ static int check_indices(const struct unpacker *u, struct err *err)
     return 0;
 }
 
-/* Where the elements of R lie in the whole axis. */
+/* Indices of the elements of R in the whole axis. */
 static uint64_t *whole_places(const struct runs *r)
 {
     uint64_t *at = xmalloc((r->count + 1) * sizeof(*at)), n = 0;
@@ -264,8 +264,9 @@ static uint64_t *whole_places(const struct runs *r)
     return at;
 }
 
-/* Where in R of the N elements, which lie at AT in the whole, each one's block of BLOCK
- * is; all 0 where P has no such axis.  NULL when the part does not have one. */
+/* For each of the N indices AT in the whole axis: the index in this shard of its block
+ * of axis K of P; 0 if P has no such axis.  NULL if the shard does not have one of the
+ * blocks. */
 static uint64_t *local_places(const struct piece *p, int k, const uint64_t *at,
                               uint64_t n)
 {
@@ -290,7 +291,7 @@ static uint64_t *local_places(const struct piece *p, int k, const uint64_t *at,
     return local;
 }
 
-/* Find for the rows and columns what they need of each tensor. */
+/* Finds the indices of the values, scales and zero points for each row and column. */
 static int find_places(struct unpacker *u, struct loader *l, size_t t, struct err *err)
 {
     uint64_t **row[] = { &u->value_row, &u->scale_row, &u->zero_row };
@@ -329,7 +330,7 @@ static void store(void *out, enum dtype to, uint64_t at, const float *x, uint64_
             half[i] = dtype_f32_to_f16(x[i]);
 }
 
-/* What the rows read must be as much as they think there is. */
+/* Checks that the tensors have as many elements as the row function reads. */
 static int check_sizes(const struct unpacker *u, const struct slice *s, struct err *err)
 {
     const struct piece *v = &u->part[PACKED_VALUES], *x = &u->part[PACKED_SCALES];

@@ -6,13 +6,14 @@
 
 #include "lib/base/mem.h"
 
-/* Tokens that are added few at a time go to one set of neighbours after the other, so
- * many to each. */
+/* Steps with few tokens are not divided over the ring: each set of neighbours in turn
+ * caches TURN tokens. */
 enum { TURN = 64 };
-/* most_keys is rounded up to a multiple of this, so that many steps have one shape. */
+/* most_keys is rounded up to a multiple of this, so that consecutive steps share a
+ * shape. */
 enum { KEYS_STEP = 256 };
 
-/* Rows of a sequence that lie together in the cache, and in the sequence. */
+/* A range of rows that are contiguous in the cache and in the sequence. */
 struct piece {
     size_t start, count;
 };
@@ -83,7 +84,7 @@ static struct head_part heads_of(const struct attend *a, const struct inst *inst
                                     : inst->attention.head_dim);
 }
 
-/* The same of INST's result, which has the columns of the values. */
+/* The heads of INST's result; a head has value_dim columns. */
 static struct head_part result_of(const struct attend *a, const struct inst *inst)
 {
     struct head_part h = heads_of(a, inst, 0);
@@ -143,7 +144,7 @@ static int check_sharing(const struct attend *a, struct err *err)
     return 0;
 }
 
-/* Columns of what each slot keeps on this rank, and of a head in it. */
+/* For each slot, the columns of a row on this rank and the columns of one head. */
 static void find_cols(const struct attend *a, uint64_t *cols, uint64_t *width)
 {
     for (int i = 0; i < a->p->nslots; i++) {

@@ -40,7 +40,7 @@ void attend_ready(struct attend *a, const struct upload *u);
 /* Adds to *shape everything that the launches of this module depend on in the current
  * step, which no other rank shares. */
 void attend_shape(const struct attend *a, struct shape *shape);
-/* SEQUENCE has ended. */
+/* Ends SEQUENCE and frees its blocks. */
 void attend_forget(struct attend *a, size_t sequence);
 /* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION.  The
  * caller sets CALL's buffers except those of cached values. */

@@ -12,11 +12,11 @@
 
 enum { CACHE_BLOCK = 16 }; /* rows */
 
-/* A group of slots. */
+/* Slots with equal windows, or all slots of encoder inputs. */
 struct cache_group {
-    size_t window; /* maximum number of preceding rows that are read; 0: no limit */
+    size_t window; /* maximum number of keys that a row attends to; 0: no limit */
     bool source;   /* rows belong to encoder inputs */
-    size_t most;   /* maximum rows of a sequence */
+    size_t most;   /* maximum number of blocks of a sequence */
     size_t blocks; /* in the pool */
     size_t rows;   /* in the pool; the last block may be shorter */
     bool *used;    /* [blocks] */
@@ -37,28 +37,30 @@ struct cache {
     struct cache_group *group;
     int ngroups;
     int *group_of;   /* [nslots]; -1: never read */
-    uint64_t *cols;  /* [nslots]: of a row on this rank */
+    uint64_t *cols;  /* [nslots]: columns of a row on this rank */
     uint64_t *width; /* [nslots]: columns of a head, which share a scale */
     enum dtype dtype;
-    void **memory; /* [nslots]: device, [rows], see layout_cached_bytes */
+    void **memory; /* [nslots]: device, [rows][columns] in DTYPE: layout_cached_bytes
+                    * per row */
     uint64_t bytes;
 };
 
 struct cache_limits {
-    size_t tokens, source; /* of a step, and of a sequence's encoder input */
+    size_t tokens, source; /* maximum rows of a step, and of one sequence's encoder
+                            * input */
     size_t context;        /* maximum rows of a sequence */
-    size_t rows; /* of all together, in whole blocks; 0: of all at their most */
+    size_t rows; /* capacity of a pool, a multiple of CACHE_BLOCK; 0: all sequences at
+                  * their maximum length */
     size_t sequences;
-    enum dtype dtype; /* of what is kept: f32, bf16 or i8; 0: f32 */
-    bool windows;     /* rows that no token sees any more may be given back */
+    enum dtype dtype; /* type of cached rows: f32, bf16 or i8; 0: f32 */
+    bool windows;     /* free blocks that have left the attention window */
 };
 
-/* Blocks for SEQUENCES of CONTEXT rows, no more than there are in ROWS unless that is
- * 0.
- */
+/* Number of blocks for SEQUENCES sequences of at most CONTEXT rows each; at most ROWS /
+ * CACHE_BLOCK unless ROWS is 0. */
 size_t cache_blocks(size_t context, size_t sequences, size_t rows);
-/* COLS[slot] are the columns of a row that this rank keeps, in heads of WIDTH[slot].
- * ERR_NO: the device's kernels know no cache of that type. */
+/* A row of slot S has COLS[S] columns on this rank, in heads of WIDTH[S] columns.  OPS
+ * and DEVICE must outlive C.  ERR_NO: the backend has no kernels for limits->dtype. */
 MUST_CHECK int cache_open(struct cache *c, const struct program *program,
                           const struct backend *ops, struct device *device,
                           const uint64_t *cols, const uint64_t *width,

@@ -1,7 +1,7 @@
 /* replays - recorded steps of a device, keyed by shape
  *
- * A step's shape is everything that its kernel launches depend on: numbers of rows, and
- * addresses.  Steps of one shape differ only in the contents of device memory. */
+ * A step's shape is everything that its kernel launches depend on: row counts and
+ * addresses.  Steps with equal shapes differ only in the contents of device memory. */
 #ifndef LIB_RUN_REPLAYS_H
 #define LIB_RUN_REPLAYS_H
 
@@ -22,10 +22,10 @@ enum { REPLAYS = 8 };
 
 /* The most recent shapes. */
 struct replays {
-    struct shape shape; /* of the present step */
+    struct shape shape; /* of the current step */
     struct replay {
         struct shape shape;
-        struct recording *made; /* or NULL: seen, not recorded */
+        struct recording *made; /* NULL: seen, but not recorded */
         unsigned long used;
     } v[REPLAYS];
     unsigned long now;
@@ -35,15 +35,15 @@ struct replays {
 
 void replays_init(struct replays *r, const struct backend *ops, struct device *d);
 void replays_clear(struct replays *r);
-/* The shape of the current step, for the caller to fill in. */
+/* The shape of the current step; the caller fills it. */
 struct shape *replays_shape(struct replays *r);
-/* Replays the recording of the current shape; returns 1, or 0 if there is none, or -1.
- */
+/* Replays the recording of the current shape.  Returns 1; 0 if there is none; -1 on
+ * error. */
 MUST_CHECK int replays_run(struct replays *r, struct err *err);
-/* Has there been a step of the current shape?  Remembers the shape. */
+/* True if a previous step had the current shape.  Remembers the shape. */
 bool replays_seen(struct replays *r);
-/* Sets the recording of the current shape, which has been seen; takes ownership of
- * MADE. */
+/* Stores the recording of the current shape, for which replays_seen returned true;
+ * takes ownership of MADE. */
 void replays_add(struct replays *r, struct recording *made);
 
 #endif

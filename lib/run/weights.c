@@ -11,9 +11,9 @@
 #include "lib/reshard/unpack.h"
 #include "lib/run/link.h"
 
-/* ---- checks of what is mapped ---- */
+/* ---- CRC checks of mapped weights ---- */
 
-/* A tensor whose bytes lie in the file. */
+/* A tensor that is mapped from its file. */
 struct lying {
     const void *data;
     uint64_t bytes;
@@ -29,7 +29,7 @@ struct weights_check {
     atomic_bool stop;
     int ret;
     struct err err;
-    bool begun, alone; /* the latter: on no thread of its own */
+    bool begun, alone; /* alone: no thread could be started */
 };
 
 static void *check_all(void *arg)
@@ -55,7 +55,7 @@ static void *check_all(void *arg)
     return NULL;
 }
 
-/* Note that TENSOR's BYTES at DATA are to be checked. */
+/* Adds a check of TENSOR, which is mapped at DATA. */
 static void add_check(struct weights *w, const struct checkpoint *c, int part,
                       const void *data, uint64_t bytes, size_t tensor)
 {
@@ -70,7 +70,7 @@ static void add_check(struct weights *w, const struct checkpoint *c, int part,
     k->v[k->n++] = (struct lying){ data, bytes, tensor };
 }
 
-/* Begin; where no thread can be had the work is done here. */
+/* Starts the checks; runs them here if no thread can be started. */
 static void begin_checks(struct weights *w)
 {
     struct weights_check *k = w->check;
@@ -103,7 +103,8 @@ int weights_settle(struct weights *w, struct err *err)
 
 /* ---- loading ---- */
 
-/* The tensor's BYTES by way of the host to device memory TO. */
+/* Reads TENSOR into a temporary host buffer and copies its BYTES to device memory
+ * TO. */
 static int copy_in(const struct weights *w, struct loader *loader, size_t tensor,
                    void *to, uint64_t bytes, struct err *err)
 {
@@ -127,7 +128,8 @@ static int next_slice(struct weights *w, int i)
     return 0;
 }
 
-/* Weight I, of BYTES: the loader's TENSOR. */
+/* Maps the BYTES of TENSOR for weight I, or else allocates device memory and copies
+ * them. */
 static int place(struct weights *w, int i, struct loader *loader,
                  const struct checkpoint *c, size_t tensor, uint64_t bytes,
                  const char *name, struct err *err)
@@ -152,8 +154,8 @@ static int place(struct weights *w, int i, struct loader *loader,
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
-/* Weight I, which is stored as P says.  It is unpacked where it will be, or beside it
- * for a device that the processor cannot write to. */
+/* Dequantises weight I, which is stored as P says, into device memory; via a temporary
+ * host buffer if the host cannot write device memory. */
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,
                        const struct model_packing *p, uint64_t elements,
@@ -311,7 +313,7 @@ void weights_close(struct weights *w)
 {
     struct err ignored;
 
-    if (w->check && !w->check->begun) { /* loading failed before they were begun */
+    if (w->check && !w->check->begun) { /* loading failed before begin_checks */
         free(w->check->v);
         free(w->check);
     } else if (w->check) {

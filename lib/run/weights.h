@@ -10,24 +10,26 @@
 struct weights {
     const struct backend *ops;
     struct device *device;
-    struct matrix *matrix; /* [n]: the program's weights, as they are stored */
-    bool *part;            /* [n]: its memory is that of one before it */
-    bool *mapped;          /* [n]: its memory is that of the checkpoint's file */
+    struct matrix *matrix; /* [n]: in the stored type */
+    bool *part;            /* [n]: a slice of the previous weight's memory */
+    bool *mapped;          /* [n]: memory-mapped from the checkpoint file */
     int n;
-    uint64_t bytes;              /* of all of them */
-    struct weights_check *check; /* of what is mapped, on a thread; or NULL */
+    uint64_t bytes;              /* of all weights */
+    struct weights_check *check; /* CRC checks; or NULL */
 };
 
-/* Load what PROGRAM needs from C into the memory of DEVICE, which OPS has opened and
- * which must outlive it, as must C, whatever mesh C's files are cut for.  What the
- * files have as it is wanted is mapped where the device is in the host's memory.  The
- * CRC-32 of all that is read from rank files is checked, of what is mapped on a thread
- * (see weights_settle).  Types other than f32, bf16 and f16 are ERR_INPUT. */
+/* Loads this rank's weights of PROGRAM from C, resharding if C has another mesh.
+ * DEVICE, opened by OPS, and C must outlive W.
+ *
+ * Weights that are stored contiguously are mapped instead of copied if the device uses
+ * host memory.  The CRC-32 of data read from shard files is checked: at once if the
+ * data are copied, on a thread if they are mapped (see weights_settle).  ERR_INPUT: a
+ * tensor's type is not f32, bf16 or f16, and it is not quantised. */
 MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
                             struct device *device, struct err *err);
-/* Wait for those checks.  Nothing that was made of W is told to anyone before it
- * returns 0; afterwards it does so at once. */
+/* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output
+ * results computed from W before this returns 0. */
 MUST_CHECK int weights_settle(struct weights *w, struct err *err);
 void weights_close(struct weights *w);
 

@@ -1,7 +1,7 @@
-/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt, SentencePiece models,
- * vocab.json with merges.txt
+/* oldfiles - older tokenizer formats: vocab.txt, SentencePiece models, vocab.json with
+ * merges.txt
  *
- * What stages each kind has is that of transformers' converters
+ * The stages of each format are those of transformers' converters
  * (convert_slow_tokenizer.py). */
 #include "lib/text/oldfiles.h"
 
@@ -16,7 +16,7 @@
 #include "lib/base/mem.h"
 #include "lib/text/setting.h"
 
-enum { MOST = 1 << 26, MOST_CONFIG = 1 << 24 }; /* bytes of files */
+enum { MOST = 1 << 26, MOST_CONFIG = 1 << 24 }; /* maximum bytes of files */
 
 /* ---- parts of a tokenizer.json ---- */
 
@@ -261,8 +261,8 @@ static bool read_piece(struct spm *s, struct proto m)
     return true;
 }
 
-/* Reads the fields that matter: pieces (1), model type and unknown piece of the trainer
- * (2), the normalizer's rules (3). */
+/* Reads pieces (1), the trainer's model type and unknown piece (2), and the
+ * normalizer's rules (3); skips other fields. */
 static bool read_model(struct spm *s, struct proto m)
 {
     struct field f, g;
@@ -304,13 +304,13 @@ static void add_base64(struct str *out, struct proto b)
     }
 }
 
-/* How a model type's tokenizer builds its vocabulary from the pieces, and its frame. */
+/* How a model type's tokenizer builds its vocabulary and its post-processor. */
 struct kind {
     const char *type;
-    const char *before[6]; /* tokens that come first, */
+    const char *before[6]; /* tokens at the start of the vocabulary, */
     size_t skip;           /* and the number of pieces that they replace */
     const char *after;     /* token after all pieces, or NULL */
-    long unk;              /* -1: as the trainer says */
+    long unk;              /* id of the unknown token; -1: the trainer's */
     const char *begin, *end;
     bool typed, commas, strips; /* ALBERT's rule for commas; DeBERTa's stripping of
                                  * white space */
@@ -500,7 +500,7 @@ int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
 
 /* ---- files ---- */
 
-/* The JSON file NAME of DIR, or NULL. */
+/* Reads the JSON file NAME of DIR; *out is NULL if it does not exist. */
 static int read_json(cJSON **out, const char *dir, const char *name, struct err *err)
 {
     char *path = fs_join_dup(dir, name), *text = NULL;
@@ -521,11 +521,11 @@ static int read_json(cJSON **out, const char *dir, const char *name, struct err 
 
 /* ---- vocab.json and merges.txt ---- */
 
-/* Tokenizers of bytes that are merged: GPT-2's, and RoBERTa's with its special tokens
- * around. */
+/* Byte-level BPE tokenizers: GPT-2's, and RoBERTa's, which also adds special tokens
+ * around a text. */
 static const struct bytes_kind {
     const char *classes[4], *types[8];
-    const char *special[7]; /* the tokens by their defaults, as roles has them */
+    const char *special[7]; /* defaults, in the order of roles */
     bool around;
 } byte_kinds[] = {
     { .classes = { "GPT2Tokenizer", "CodeGenTokenizer" },
@@ -567,7 +567,7 @@ static const struct bytes_kind *find_bytes(const cJSON *config, const char *type
     return NULL;
 }
 
-/* What a file that is made of two others is put together from. */
+/* Inputs of the conversion. */
 struct byte_files {
     const struct bytes_kind *kind;
     const char *path;
@@ -575,7 +575,8 @@ struct byte_files {
     const char *special[ROLES];
 };
 
-/* The special tokens: what the configuration says, the map of them, or the defaults. */
+/* Reads the special tokens: from tokenizer_config.json, else special_tokens_map.json,
+ * else the defaults. */
 static void find_special(struct byte_files *f)
 {
     const cJSON *from[] = { f->config, f->map };
@@ -593,7 +594,7 @@ static void find_special(struct byte_files *f)
     }
 }
 
-/* TEXT's id in the vocabulary or beside it; -1: none. */
+/* The id of TEXT in added_tokens.json or vocab.json, or -1. */
 static long id_of(const struct byte_files *f, const char *text)
 {
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(f->added, text);
@@ -659,7 +660,7 @@ static int add_byte_tokens(struct str *out, const struct byte_files *f, struct e
     return ret;
 }
 
-/* The token that a configuration wants before each text. */
+/* Adds a post-processor that prepends the BOS token (add_bos_token). */
 static void add_begin(struct str *out, const struct byte_files *f)
 {
     const char *begin = f->special[ROLE_BOS];
@@ -679,7 +680,8 @@ static void add_begin(struct str *out, const struct byte_files *f)
     str_add(out, "]}}}");
 }
 
-/* The lines of TEXT[len], two pieces each, but for the version. */
+/* Converts TEXT[len], which has one merge of two tokens per line; skips the version
+ * line.  Modifies TEXT. */
 static int add_merges(struct str *out, const char *path, char *text, size_t len,
                       struct err *err)
 {
@@ -741,7 +743,7 @@ static int write_bytes(struct str *out, const struct byte_files *f, const char *
     return 0;
 }
 
-/* vocab.json and merges.txt of DIR, which has both. */
+/* Converts vocab.json and merges.txt of DIR; both exist. */
 static int open_bytes(struct tokenizer **out, const char *dir, const char *path,
                       const char *merges_path, const char *model_type, struct err *err)
 {
@@ -784,7 +786,7 @@ out:
     return ret;
 }
 
-/* The same, where there are both; *out is NULL where there are not. */
+/* Calls open_bytes if both files exist; otherwise *out is NULL. */
 static int try_bytes(struct tokenizer **out, const char *dir, const char *model_type,
                      struct err *err)
 {

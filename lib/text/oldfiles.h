@@ -1,7 +1,7 @@
-/* oldfiles - tokenizers that are not a tokenizer.json: vocab.txt, SentencePiece models,
- * vocab.json with merges.txt
+/* oldfiles - older tokenizer formats: vocab.txt, SentencePiece models, vocab.json with
+ * merges.txt
  *
- * Each is made the tokenizer.json that transformers would make of it, and opened. */
+ * Each is converted to the tokenizer.json that transformers would make of it. */
 #ifndef LIB_TEXT_OLDFILES_H
 #define LIB_TEXT_OLDFILES_H
 
@@ -11,11 +11,11 @@
 #include "lib/base/str.h"
 #include "lib/text/tokenizer.h"
 
-/* Open what the directory DIR has: vocab.txt (WordPiece), or spiece.model, spm.model or
- * sentencepiece.bpe.model of a model of type MODEL_TYPE ("albert", "camembert",
- * "deberta-v2" or "xlm-roberta"; another, or NULL, is refused), or vocab.json and
- * merges.txt of GPT-2's kind or RoBERTa's, which tokenizer_config.json or MODEL_TYPE
- * names.  *out is NULL where there is none. */
+/* Opens the tokenizer of the directory DIR.  Tries vocab.txt (WordPiece); then
+ * spiece.model, spm.model and sentencepiece.bpe.model, for MODEL_TYPE "albert",
+ * "camembert", "deberta-v2" or "xlm-roberta"; then vocab.json with merges.txt, for a
+ * GPT-2 or RoBERTa tokenizer according to tokenizer_config.json or MODEL_TYPE.  Another
+ * type, or NULL, is ERR_INPUT.  *out is NULL if DIR has none of these files. */
 MUST_CHECK int oldfiles_open(struct tokenizer **out, const char *dir,
                              const char *model_type, struct err *err);
 /* Converts the N bytes of a SentencePiece model (sentencepiece_model.proto) to a
