@@ -131,8 +131,8 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     return ret;
 }
 
-/* The last mark: the number of tokens between token AT and the first token with the
- * same second and third mark (the same table cell). */
+/* The last mark: the distance in tokens from the first token with the same second and
+ * third mark (the same table cell) to token AT. */
 static int32_t place_in_cell(const int32_t *marks, size_t at)
 {
     const int32_t *own = marks + at * MARKS;
