@@ -67,11 +67,11 @@
     ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
         NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_activation)                                                              \
-    /* an activation with two weights of one element: of what is above zero, and of    \
-     * the rest */                                                                     \
+    /* the activation xIELU; two weights of one element, one for a > 0 and one for     \
+     * a <= 0 */                                                                       \
     ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
-    /* over the columns of each row */                                                 \
+    /* softmax over the columns of each row */                                         \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
         torch_kernel)                                                                  \
@@ -130,15 +130,15 @@
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
         saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
-    /* of each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */   \
+    /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
-    /* of each head: y = x W, W [dim(x)][dim(y)] */                                    \
+    /* for each head: y = x W, W [dim(x)][dim(y)] */                                   \
     ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
         NONE, torch_kernel)                                                            \
-    /* of each head: y = the columns of a, then those of b */                          \
+    /* for each head: y = the columns of a, then those of b */                         \
     ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -209,7 +209,7 @@
     ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
-    /* that part of y = a */                                                           \
+    /* inverse of HEADS_PACK: a part of y's heads = a */                               \
     ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_free)                                                                    \
@@ -224,7 +224,7 @@
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
-     * is reversed.  The next six add to the gradient of their weight. */             \
+     * is reversed.  The next six add to the weight's gradient. */                    \
     /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
     ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
@@ -244,7 +244,7 @@
     ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* += that of one of xielu's, of what is above zero if number; src d, a */         \
+    /* += the gradient of xielu's weight, for a > 0 if number; src d, a */             \
     ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
@@ -271,11 +271,11 @@
     ROW(CLIP_BACK, clip_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* of a norm over columns that are all on this rank; src d, a */                   \
+    /* gradient of a norm whose columns are all on this rank; src d, a */              \
     ROW(NORM_BACK, norm_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* of a norm over sharded columns: two sums of each row, f64; src d, a, squares,   \
+    /* norm over sharded columns: two sums for each row, f64; src d, a, squares,       \
      * sum */                                                                          \
     ROW(NORM_TERMS, norm_terms, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
