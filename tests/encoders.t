@@ -37,7 +37,7 @@ bad() {
     err_has "$4" "which is said"
 }
 bad encoders/layoutlm '{"ids":[5,6],"bbox":[[0,0,1,1]]}' "a box is missing" "'bbox' has 1 elements for 2 tokens"
-bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,99,1]]}' "a box lies beyond the page" "'bbox' has 99, where the model takes 9"
+bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,99,1]]}' "a box lies beyond the page" "'bbox' has 99, which is not below the model's 9"
 bad encoders/layoutlm '{"ids":[5],"bbox":[[4,0,3,1]]}' "a box has no width" "a box ends before it begins"
 bad encoders/tapas '{"ids":[5],"token_types":[[0,0,0]]}' "a token has too few types" "'token_types' must have 7 numbers for each token"
 bad encoders/camembert '{"ids":[5],"bbox":[[0,0,1,1]]}' "a model has no boxes" "family roberta has no 'bbox'"

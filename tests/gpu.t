@@ -117,7 +117,7 @@ err_is "tp-run: 1 GPUs are here, and this machine has 2 ranks or more: a rank ne
 run env FAKE_MEMORY=100000 "$fake" generate --backend cuda --ids 5 --max-tokens 1 "$models/llama-gqa"
 status_is 4 "a model too large for the GPU ends with 4"
 ok "and a line with bytes wanted and free, and who would have known" \
-    grep -Eqx "tp-run: GPU 0: no memory for [^:]*: [0-9]+ bytes are wanted, [0-9]+ of 100000 are free; 'mem-estimate infer' says what a layout needs" err
+    grep -Eqx "tp-run: GPU 0: no memory for [^:]*: [0-9]+ bytes are needed, [0-9]+ of 100000 are free; 'mem-estimate infer' predicts a layout's memory" err
 
 pair="generate --backend cuda --ids 5,6 --max-tokens 2 --tp 2 $models/llama-gqa"
 run env FAKE_NCCL=0 "$fake" $pair --comm nccl

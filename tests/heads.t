@@ -18,7 +18,7 @@ for dir in "$data"/heads/*/; do
         "$compare" "$dir/expected.safetensors" o.safetensors 1e-4 "$output"
     run tp-run generate --ids 3,4 "$dir"
     status_is 3 "$model: generates no text"
-    err_has "no head of a language model" "$model: for this reason"
+    err_has "no language model head" "$model: for this reason"
     echo 3 4 5 > ids
     run tp-run score --ids-file ids "$dir"
     status_is 3 "$model: scores none"

@@ -40,6 +40,6 @@ ok "with U+FFFD in its place" test "$(cut -d: -f2 out)" = "$(cut -d: -f2 bad.out
 use_model "$data/models/roberta-mlm"
 run tp-run logits --ids 5,1,6 -o o "$dir"
 status_is 3 "padding inside a text is refused by RoBERTa"
-err_is "tp-run: --ids: id 1 is the padding of family roberta, whose positions leave it out" "by name"
+err_is "tp-run: --ids: id 1 is the padding id of family roberta, which gives it no position" "by name"
 
 done_testing

@@ -74,9 +74,9 @@ ok "T5 v1.1 as transformers 5 saves it: so is its head, unscaled" "$compare" tie
 t5=$data/stacks/t5
 run tp-run logits --ids 0,1 -o o "$t5"
 status_is 3 "a source is needed"
-err_is "tp-run: --ids: family t5 reads a source, and none is given" "and asked for"
+err_is "tp-run: --ids: family t5 needs an encoder input, a source" "and asked for"
 run tp-run logits --ids 0,1 --source-ids 2 -o o "$bard"
-err_is "tp-run: --ids: family llama reads no source" "where there is any"
+err_is "tp-run: --ids: family llama has no encoder input" "where there is any"
 run tp-run score --ids-file "$t5/config.json" "$t5"
 status_is 3 "a document alone is not scored"
 

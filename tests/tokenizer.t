@@ -124,7 +124,7 @@ head -c 3000 "$data/tokenizer/old/xlm-roberta/sentencepiece.bpe.model" > old/sho
 "$tokenize" -m xlm-roberta old/short > got < /dev/null
 same_text got "old/short/spiece.model: no SentencePiece model" "a model that is cut short is refused"
 "$tokenize" -m t5 "$data/tokenizer/old/albert" > got < /dev/null
-ok "so is one of a kind that is not known" grep -q "of a model of type 't5' are read from tokenizer.json alone" got
+ok "so is one of a kind that is not known" grep -q "of a model of type 't5' are read only from tokenizer.json" got
 mkdir old/words && printf '%s\n' '[CLS]' a > old/words/vocab.txt
 "$tokenize" -m bert old/words > got < /dev/null
 same_text got "old/words/vocab.txt: no '[CLS]', '[SEP]' or '[UNK]'" "words without the special tokens are refused"

@@ -9,7 +9,7 @@ for command in "generate --max-tokens 2" score "logits -o l"; do
     # shellcheck disable=SC2086 # an option and its value
     run tp-run $command --input said "$bard"
     status_is 2 "${command%% *}: a first line that begins as JSON and is none is a usage error"
-    err_has "tp-run: said:1: begins as JSON and is none; --input-format text takes lines as they are" \
+    err_has "tp-run: said:1: begins like JSON but is not valid; --input-format text reads lines as text" \
         "which says what to give"
     ok "and nothing is run" test ! -s out
 done

@@ -50,7 +50,7 @@ unset here
 run env TORCHELASTIC_RUN_ID=none RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 tp-run generate --backend cpu \
     --rank-timeout 1 --ids 5 --tp 2 "$models/llama-gqa"
 status_is 4 "a rank that never comes is not waited for longer than --rank-timeout"
-err_is "tp-run: rank 1 has not come (--rank-timeout)" "and named"
+err_is "tp-run: rank 1 has not connected (--rank-timeout)" "and named"
 run env TORCHELASTIC_RUN_ID=none RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 tp-run generate --backend cpu \
     --ids 5,6,7 --max-tokens 4 --tp 2 "$models/llama-gqa"
 status_is 0 "one process of torchrun starts its ranks itself"

@@ -207,7 +207,7 @@ run tp-run logits --ids 1,2 --token-types 0,1 -o l "$model"
 err_is "tp-run: --token-types: family llama has no token types" \
     "token types are refused where the model has none"
 run tp-run logits --ids 1,2 --token-types 0,2 -o l "$data/models/bert-mlm"
-err_is "tp-run: --token-types: type 2 is none of the model's 2" \
+err_is "tp-run: --token-types: token type 2 is not below the model's 2" \
     "a token type that the model lacks is refused"
 run tp-run score --window 0 "$heldout" "$bard"
 status_is 2 "a window of nothing is a usage error"

@@ -82,7 +82,7 @@ done
 # a source has its own length and vocabulary
 run tp-run logits --ids 1,2 --source-ids "$source,$source" -o o "$bart"
 status_is 3 "a source of more tokens than there are positions is refused"
-err_is "tp-run: --ids: the source has 122 tokens, the model takes 80" "and told"
+err_is "tp-run: --ids: the source has 122 tokens, more than the model's 80" "and told"
 run tp-run logits --ids 1,2 --source-ids 61 -o o "$data/stacks/fsmt-odd"
 err_is "tp-run: --source-ids: id 61 is not in the vocabulary of 61" "an id beyond the source's vocabulary, too"
 run tp-run logits --ids 1,60 --source-ids 60,60 -o o "$data/stacks/fsmt-odd"

@@ -121,8 +121,8 @@ static int add_numbers(const struct session *s, struct ids *out, const cJSON *ar
     {
         if (!cJSON_IsNumber(one)) {
             str_clear(&list);
-            return err_set(err, ERR_INPUT, "%s: '%s' holds what is no number", name,
-                           array->string);
+            return err_set(err, ERR_INPUT, "%s: '%s' has an element that is no number",
+                           name, array->string);
         }
         str_addf(&list, "%s%.17g", list.len ? "," : "", one->valuedouble);
     }
@@ -182,8 +182,8 @@ static int read_marks(const struct session *s, int32_t *mark, const cJSON *row,
 
         if (model_number(m, symbol, &size) && !(mark[k] < size))
             return err_set(err, ERR_INPUT,
-                           "%s: '%s' has %d, where the model takes %.0f", name, key,
-                           mark[k], size);
+                           "%s: '%s' has %d, which is not below the model's %.0f", name,
+                           key, mark[k], size);
     }
     return 0;
 }
@@ -279,7 +279,8 @@ static int add_choices(struct inputs *in, const struct session *s, const char *n
     cJSON_ArrayForEach(one, choices)
     {
         if (!cJSON_IsString(one))
-            err_set(err, ERR_INPUT, "%s: 'choices' holds what is no text", name);
+            err_set(err, ERR_INPUT, "%s: 'choices' has an element that is no text",
+                    name);
         if (!cJSON_IsString(one) ||
             inputs_add_pair(in, s, name, text, one->valuestring, err) < 0) {
             while (in->n > before)
@@ -425,8 +426,8 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
     cJSON_Delete(root);
     return *json ? 0
                  : err_set(err, ERR_USAGE,
-                           "%s: begins as JSON and is none; --input-format text takes "
-                           "lines as they are",
+                           "%s: begins like JSON but is not valid; --input-format text "
+                           "reads lines as text",
                            name);
 }
 
@@ -516,8 +517,8 @@ static int check_source(const struct input *one, const struct session *s,
     if (model_number(s->checkpoint->model, "source_context", &most) &&
         (double)one->source.n > most)
         return err_set(err, ERR_INPUT,
-                       "%s: the source has %zu tokens, the model takes %.0f", one->name,
-                       one->source.n, most);
+                       "%s: the source has %zu tokens, more than the model's %.0f",
+                       one->name, one->source.n, most);
     return check_ids(one, s, &one->source, "source_vocab", err) < 0
                ? -1
                : check_ids(one, s, &one->ids, "vocab", err);
@@ -527,17 +528,17 @@ static int use(struct input *one, const struct session *s, enum input_use use,
                struct err *err)
 {
     if (!s->source)
-        return !one->source.n ? 0
-                              : err_set(err, ERR_INPUT, "%s: family %s reads no source",
-                                        one->name, s->checkpoint->model->family);
+        return !one->source.n
+                   ? 0
+                   : err_set(err, ERR_INPUT, "%s: family %s has no encoder input",
+                             one->name, s->checkpoint->model->family);
     if (!one->source.n && use == INPUT_PROMPT) {
         one->source = one->ids;
         one->ids = (struct ids){ 0 };
     }
     if (!one->source.n)
-        return err_set(err, ERR_INPUT,
-                       "%s: family %s reads a source, and none is given", one->name,
-                       s->checkpoint->model->family);
+        return err_set(err, ERR_INPUT, "%s: family %s needs an encoder input, a source",
+                       one->name, s->checkpoint->model->family);
     if (check_source(one, s, err) < 0)
         return -1;
     if (use != INPUT_GIVEN)

@@ -50,8 +50,8 @@ static int check_pad(const struct session *s, uint64_t id, const char *what,
     if (!model_number(s->checkpoint->model, "no_pad", &pad) || (double)id != pad)
         return 0;
     return err_set(err, ERR_INPUT,
-                   "%s: id %llu is the padding of family %s, whose positions leave it "
-                   "out",
+                   "%s: id %llu is the padding id of family %s, which gives it no "
+                   "position",
                    what, (unsigned long long)id, s->checkpoint->model->family);
 }
 
@@ -82,8 +82,8 @@ static int check_type(const struct session *s, uint64_t type, const char *what,
                        m->family);
     if ((double)type < types)
         return 0;
-    return err_set(err, ERR_INPUT, "%s: type %llu is none of the model's %.0f", what,
-                   (unsigned long long)type, types);
+    return err_set(err, ERR_INPUT, "%s: token type %llu is not below the model's %.0f",
+                   what, (unsigned long long)type, types);
 }
 
 /* Parses numbers separated by commas or white space; each must pass CHECK. */
@@ -313,8 +313,8 @@ static int set_sp_mode(struct session *s, struct err *err)
                        "--sp-mode: expected ulysses, ring or ulysses=N, not '%s'",
                        mode);
     else if (n > (uint64_t)sp || (uint64_t)sp % n)
-        return err_set(err, ERR_USAGE, "--sp-mode %s: %d ranks cannot be parted so",
-                       mode, sp);
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode %s: sp is %d, which is not a multiple", mode, sp);
     else
         s->machine.across = (int)n;
     return 0;
@@ -409,8 +409,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
         return -1;
     if (opt->same_bits && s->machine.across < s->mesh.size[MESH_SP])
         return err_set(err, ERR_USAGE,
-                       "--deterministic: a ring of ranks adds up what it attends to in "
-                       "another order; --sp-mode ulysses does not");
+                       "--deterministic: --sp-mode ring adds in another order; use "
+                       "--sp-mode ulysses");
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
@@ -427,8 +427,8 @@ int session_need_lm(const struct session *s, struct err *err)
     if (!model_number(m, "lm", &lm) || lm != 0)
         return 0;
     return err_set(err, ERR_INPUT,
-                   "%s: this model has no head of a language model; 'tp-run logits' "
-                   "writes what it has",
+                   "%s: this model has no language model head; 'tp-run logits' writes "
+                   "its outputs",
                    model_config_name(m));
 }
 
@@ -496,7 +496,7 @@ static int set_cache(struct session *s, struct err *err)
                        "--kv-dtype: expected f32, bf16 or int8, not '%s'", name);
     if (s->machine.kept != DTYPE_F32 && !s->machine.ops->host_memory)
         return err_set(err, ERR_USAGE,
-                       "--kv-dtype %s: backend %s keeps f32 alone (--backend cpu)",
+                       "--kv-dtype %s: backend %s supports only f32; try --backend cpu",
                        name, s->machine.ops->name);
     return 0;
 }
@@ -525,7 +525,7 @@ static void file_gone(int sig, siginfo_t *info, void *context)
     say(mapped->path);
     say("/");
     say(name);
-    say(": was cut short, or cannot be read, while it was in use\n");
+    say(": was truncated, or cannot be read, while it was in use\n");
     _exit(ERR_SYSTEM);
 }
 
@@ -551,7 +551,7 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
     if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
-        return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
+        return err_set(err, ERR_USAGE, "--compute bf16: only backend cpu supports it");
     if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;

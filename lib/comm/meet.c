@@ -101,13 +101,13 @@ static int serve(const struct meeting *m, int fd, int memory, const bool *here,
         return 0;
     if (h.nranks != m->nranks || h.rank < 1 || h.rank >= m->nranks || here[h.rank])
         return err_set(err, ERR_INPUT,
-                       "a process says that it is rank %d of %d, where %d ranks meet%s",
+                       "a process connects as rank %d of %d, but there are %d ranks%s",
                        h.rank, h.nranks, m->nranks,
                        h.rank > 0 && h.rank < m->nranks && here[h.rank]
-                           ? " and that one has come"
+                           ? " and that rank has connected"
                            : "");
     if (!give(fd, memory))
-        return err_errno(err, "rank %d has come and gone", h.rank);
+        return err_errno(err, "rank %d has disconnected", h.rank);
     return h.rank;
 }
 
@@ -118,12 +118,12 @@ static int listen_at(const struct meeting *m, struct err *err)
     struct sockaddr_un a = address_of(m, &len);
 
     if (fd < 0)
-        return err_errno(err, "a socket to meet at");
+        return err_errno(err, "the socket of the ranks");
     if (bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, m->nranks) < 0) {
         if (errno == EADDRINUSE)
-            err_set(err, ERR_SYSTEM, "another job meets at %s", m->name);
+            err_set(err, ERR_SYSTEM, "another job uses the address %s", m->name);
         else
-            err_errno(err, "a socket to meet at");
+            err_errno(err, "the socket of the ranks");
         close(fd);
         return -1;
     }
@@ -149,7 +149,8 @@ static int receive_all(const struct meeting *m, int memory, struct err *err)
         if (left && is_late(m)) {
             for (rank = 1; here[rank];)
                 rank++;
-            err_set(err, ERR_SYSTEM, "rank %d has not come (--rank-timeout)", rank);
+            err_set(err, ERR_SYSTEM, "rank %d has not connected (--rank-timeout)",
+                    rank);
             goto out;
         }
     }
@@ -194,7 +195,7 @@ static int fetch(const struct meeting *m, struct err *err)
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), memory = -1;
 
         if (fd < 0)
-            return err_errno(err, "a socket to meet at");
+            return err_errno(err, "the socket of the ranks");
         if (connect(fd, (struct sockaddr *)&a, len) == 0 && is_own_user(fd) &&
             send(fd, &h, sizeof(h), MSG_NOSIGNAL) == (ssize_t)sizeof(h) && await(m, fd))
             memory = take(fd);
@@ -203,8 +204,7 @@ static int fetch(const struct meeting *m, struct err *err)
             return memory;
         poll(NULL, 0, NAP_MS);
     } while (!is_late(m));
-    return err_set(err, ERR_SYSTEM,
-                   "rank 0 has not come, or has no place for rank %d (--rank-timeout)",
+    return err_set(err, ERR_SYSTEM, "rank 0 has not answered rank %d (--rank-timeout)",
                    m->rank);
 }
 

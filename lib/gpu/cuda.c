@@ -224,8 +224,8 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
     if (e == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
         err_set(err, ERR_SYSTEM,
                 "GPU %d: no memory for %s: %" PRIu64
-                " bytes are wanted, %zu of %zu are "
-                "free; 'mem-estimate infer' says what a layout needs",
+                " bytes are needed, %zu of %zu are "
+                "free; 'mem-estimate infer' predicts a layout's memory",
                 d->number, what, size, left, total);
     else
         cuda_fail(d, e, what, err);

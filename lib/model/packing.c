@@ -150,7 +150,7 @@ int model_check_packing(const struct model *m, size_t t, const struct model_pack
     int method = find_method(m);
 
     if (p->bits != 2 && p->bits != 4 && p->bits != 8)
-        return err_set(err, ERR_INPUT, "tensor %s: values of %d bits are not known",
+        return err_set(err, ERR_INPUT, "tensor %s: values of %d bits are not supported",
                        mt->name, p->bits);
     if (p->form == FORM_MXFP4)
         needs |= 1 << PACKED_VALUES;
@@ -332,11 +332,12 @@ static int check_members(const struct model *m, const cJSON *object, const char 
         if (!s || is_known(s->is, j))
             continue;
         text = cJSON_PrintUnformatted(j);
-        err_set(err, ERR_INPUT,
-                "%s: quantization_config.%s%s = %.80s: not known of weights quantised "
-                "by %s",
-                m->state->config_name, where, j->string, text ? text : "?",
-                quant_method(m));
+        err_set(
+            err, ERR_INPUT,
+            "%s: quantization_config.%s%s = %.80s: not supported for weights quantised "
+            "by %s",
+            m->state->config_name, where, j->string, text ? text : "?",
+            quant_method(m));
         free(text);
         return -1;
     }

@@ -41,8 +41,9 @@ static int read_words(unsigned *out, const struct family_entry *e, const char *t
                (strlen(words[i].name) != n || memcmp(words[i].name, text + at, n)))
             i++;
         if (i == sizeof(words) / sizeof(*words))
-            return family_error(e->doc, e->json, 0, err, "'%.*s' is not known of '%s'",
-                                (int)n, text + at, e->key);
+            return family_error(e->doc, e->json, 0, err,
+                                "'%.*s' is not a word for '%s'", (int)n, text + at,
+                                e->key);
         *out |= words[i].word;
     }
     return 0;

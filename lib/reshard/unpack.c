@@ -207,7 +207,7 @@ static int fetch(struct piece *p, struct loader *l, const struct checkpoint *c,
 
 static int wrong_type(const struct piece *p, struct err *err)
 {
-    return err_set(err, ERR_INPUT, "tensor %s: type %s is not known of it", p->name,
+    return err_set(err, ERR_INPUT, "tensor %s: type %s is not supported here", p->name,
                    dtype_name(p->dtype));
 }
 
@@ -248,7 +248,7 @@ static int check_indices(const struct unpacker *u, struct err *err)
                            groups->name, (long)g);
     }
     if (order->data && dtype_get(order->dtype, order->data, 0) != 0)
-        return err_set(err, ERR_INPUT, "tensor %s: rows in this order are not known",
+        return err_set(err, ERR_INPUT, "tensor %s: this order of rows is not supported",
                        order->name);
     return 0;
 }
@@ -308,7 +308,8 @@ static int find_places(struct unpacker *u, struct loader *l, size_t t, struct er
         *row[r] = local_places(&u->part[r], f->out[r], u->row, u->rows);
         *col[r] = local_places(&u->part[r], f->in[r], u->col, u->cols);
         if (!*row[r] || !*col[r])
-            return err_set(err, ERR_NO, "tensor %s: a cut inside a block",
+            return err_set(err, ERR_NO,
+                           "tensor %s: the layout divides a quantisation block",
                            u->part[r].name);
     }
     return 0;
@@ -345,7 +346,7 @@ static int check_sizes(const struct unpacker *u, const struct slice *s, struct e
     if (u->p->form != FORM_MXFP4)
         return s->ndim == 2 && s->runs[0]->count == u->rows
                    ? 0
-                   : err_set(err, ERR_INPUT, "tensor %s: is no matrix", u->name);
+                   : err_set(err, ERR_INPUT, "tensor %s: not a matrix", u->name);
     have = 1;
     for (int k = 0; k < v->ndim; k++)
         have *= v->dim[k];

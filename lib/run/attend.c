@@ -174,8 +174,8 @@ static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
     if (!cols)
         return 0;
     if (!mem_mul(&bytes, n, cols) || !mem_mul(&bytes, bytes, sizeof(float)))
-        return err_set(err, ERR_SYSTEM, "the exchange of rows overflows");
-    *out = a->link->ops->alloc(a->link->device, bytes, "the exchange of rows", err);
+        return err_set(err, ERR_SYSTEM, "the size of the exchange buffers overflows");
+    *out = a->link->ops->alloc(a->link->device, bytes, "the exchange buffers", err);
     a->scratch_bytes += bytes;
     return *out ? 0 : -1;
 }

@@ -147,7 +147,7 @@ int cache_open(struct cache *c, const struct program *program,
     memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
     c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
     if (c->dtype != DTYPE_F32 && !ops->host_memory)
-        return err_set(err, ERR_NO, "the cache of backend %s is f32 alone: --kv-dtype",
+        return err_set(err, ERR_NO, "backend %s supports only an f32 cache: --kv-dtype",
                        ops->name);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
@@ -160,7 +160,7 @@ int cache_open(struct cache *c, const struct program *program,
         if (!mem_mul(&bytes, cols[i], 2 * sizeof(float)) ||
             !mem_mul(&bytes, c->group[c->group_of[i]].rows,
                      layout_cached_bytes(c->dtype, cols[i], width[i])))
-            return err_set(err, ERR_SYSTEM, "the cache overflows");
+            return err_set(err, ERR_SYSTEM, "the size of the KV cache overflows");
         c->memory[i] = ops->alloc(device, bytes, "the cache", err);
         if (!c->memory[i])
             return -1;
@@ -249,7 +249,8 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
             take_block(g, t->n ? (size_t)t->block[t->n - 1] + 1 : sequence * g->most);
 
         if (block < 0)
-            return err_set(err, ERR_SYSTEM, "the cache is full at %zu tokens", t->end);
+            return err_set(err, ERR_SYSTEM, "the KV cache is full at %zu tokens",
+                           t->end);
         t->block = xgrow(t->block, &t->cap, t->n + 1, sizeof(*t->block));
         t->block[t->n++] = block;
     }

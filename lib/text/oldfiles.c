@@ -482,13 +482,13 @@ int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
 
     if (!k)
         return err_set(err, ERR_INPUT,
-                       "%s: pieces of a model of type '%s' are read from "
-                       "tokenizer.json alone",
+                       "%s: pieces of a model of type '%s' are read only from "
+                       "tokenizer.json",
                        path, model_type ? model_type : "?");
     if (!read_model(&s, (struct proto){ p, p + n }))
         ret = err_set(err, ERR_INPUT, "%s: no SentencePiece model", path);
     else if (s.model != MODEL_UNIGRAM)
-        ret = err_set(err, ERR_INPUT, "%s: a SentencePiece model that is no Unigram",
+        ret = err_set(err, ERR_INPUT, "%s: a SentencePiece model, but not a Unigram",
                       path);
     else
         ret = write_unigram(out, path, &s, k, config, err);
@@ -763,8 +763,8 @@ static int open_bytes(struct tokenizer **out, const char *dir, const char *path,
     f.kind = find_bytes(f.config, model_type);
     if (!f.kind) {
         err_set(err, ERR_INPUT,
-                "%s: the tokenizer of a model of type '%s' is read from "
-                "tokenizer.json alone",
+                "%s: the tokenizer of a model of type '%s' is read only from "
+                "tokenizer.json",
                 path, model_type ? model_type : "?");
         goto out;
     }
