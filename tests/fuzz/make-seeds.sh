@@ -350,7 +350,7 @@ list() {
 }
 
 # lines given to tp-run: @ a model of words, A one with token types, B one with a source, as C, D, E take them for text
-# and F, G, H for JSON; ` and what follows have no tokenizer (fuzz-input)
+# and F, G, H for JSON; I a model with boxes, J one with types of cells, K one with too many marks; ` and what follows have no tokenizer (fuzz-input)
 list input << 'EOF'
 @"aab"\n"ab"\n
 @{"text":"aab"}\n{"ids":[1,2,3]}\n\n{"prompt":"b"}\n
@@ -407,6 +407,17 @@ f{"ids":[1]}\n{"ids":[99999999999999999999]}\n
 @{"ids":[1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7]}\n
 @<e><e>a<e>\n
 F"<e>"\n{"text":"<e>","choices":["<e>"]}\n
+@{"text":"a","pair":3}\n{"text":"a","choices":"b"}\n{"text":"a","pair":"b","choices":["a"]}\n
+A{"ids":[1],"token_types":"0"}\n{"ids":[1],"token_types":[[0]]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n
+I{"ids":[1,2],"bbox":[[0,0,1,1],[2,3,8,4]]}\n{"ids":[1],"bbox":[[0,0,9,1]]}\n{"ids":[1],"bbox":[[4,0,3,1]]}\n
+I{"ids":[1],"bbox":[[0,0,1]]}\n{"ids":[1],"bbox":[[0,0,1,1,1]]}\n{"ids":[1],"bbox":[0,0,1,1]}\n{"ids":[1],"bbox":7}\n
+I{"ids":[1],"bbox":[[0,0,1e10,1]]}\n{"ids":[1],"bbox":[[-1,0,1,1]]}\n{"ids":[1],"bbox":[["0",0,1,1]]}\n{"ids":[],"bbox":[]}\n
+I{"ids":[1],"token_types":[[0,0,1,1,1,1]],"bbox":[[0,0,1,1]]}\n{"ids":[1],"token_types":[0],"bbox":[[0,0,1,1]]}\n
+I{"ids":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"bbox":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}\n
+J{"ids":[1,2,3],"token_types":[[0,1,1,0,0,0,0],[0,1,1,0,0,0,0],[0,2,1,0,0,0,0]]}\n{"ids":[1],"token_types":[[0,0,0]]}\n
+J{"ids":[1,2,3],"token_types":[[0,1,1,0,0,0,0],[0,2,1,0,0,0,0],[0,1,1,0,0,0,0]]}\n{"ids":[1],"token_types":[[3,0,0,0,0,0,0]]}\n
+J{"ids":[1],"token_types":[0]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n{"text":"ab","token_types":[[0,0,0,0,0,0,0]]}\n
+K{"ids":[1],"token_types":[[0,0,0,0,0,0,0,0,0]]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n
 EOF
 
 list generation << 'EOF'
