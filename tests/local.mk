@@ -29,6 +29,7 @@ unit_tests = \
     %D%/unit-gradient \
     %D%/unit-init \
     %D%/unit-keys \
+    %D%/unit-measure \
     %D%/unit-model \
     %D%/unit-partition \
     %D%/unit-program \
@@ -55,6 +56,7 @@ tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
+tests_unit_measure_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
 tests_unit_program_LDADD = $(program_libs)
@@ -406,7 +408,7 @@ check-long: all
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes
 EXTRA_DIST += %D%/coverage.sh
-coverage_tests = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
+coverage_tests = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-space %D%/calibration.t \
     %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/classify.t %D%/first-hour.t %D%/mem-estimate.t %D%/quantised.t \
     %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/pp-partition.t $(ckpt_tests)
 ckpt_tests = %D%/tp-shard-disk.t %D%/tp-shard-export.t %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t \
@@ -417,7 +419,7 @@ coverage:
 	cd build-coverage && find . -name '*.gcda' -exec rm -f {} + && $(MAKE) $(AM_MAKEFLAGS) -k check TESTS='$(coverage_tests)' \
 	    check_PROGRAMS='$(coverage_programs)' || :
 	cd build-coverage && $(SHELL) tests/coverage.sh
-coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
+coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-space %D%/fail-io.so \
     %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
 
 # each allocation and each system call of small jobs fails once; many minutes
