@@ -206,8 +206,8 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout manifest \
-    measure pickle pieces safetensors schedule space study sums tokenizer words
+fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
+    measure pickle pieces run safetensors schedule space study sums tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -223,9 +223,11 @@ fuzz_programs = \
     %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-layout \
+    %D%/fuzz/fuzz-log \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
+    %D%/fuzz/fuzz-run \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
@@ -255,9 +257,13 @@ tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_layout_SOURCES = %D%/fuzz/fuzz-layout.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
 tests_fuzz_fuzz_layout_LDADD = $(program_libs)
+tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/plot.c cmd/tp-run/traindir.c
+tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c
+tests_fuzz_fuzz_run_LDADD = $(program_libs)
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
