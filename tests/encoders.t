@@ -41,6 +41,17 @@ bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,99,1]]}' "a box lies beyond the p
 bad encoders/layoutlm '{"ids":[5],"bbox":[[4,0,3,1]]}' "a box has no width" "a box ends before it begins"
 bad encoders/tapas '{"ids":[5],"token_types":[[0,0,0]]}' "a token has too few types" "'token_types' must have 7 numbers for each token"
 bad encoders/camembert '{"ids":[5],"bbox":[[0,0,1,1]]}' "a model has no boxes" "family roberta has no 'bbox'"
+own() {
+    printf '{"family":"own","extends":"layoutlm","match":{"model_type":["layoutlm"]},"symbols":{"marks":"%s"}}' "$1" > own.json
+    printf '%s\n' "$2" > bad.json
+    run tp-run logits --family own.json --input bad.json -o o.safetensors "$data/encoders/layoutlm"
+    status_is 3 "a family with $1 marks is bad input"
+    err_is "tp-run: bad.json:1: family own has $1 marks, $3" "which is said"
+}
+own 100000 "{\"ids\":[5],\"token_types\":[[$(seq -s, 100000)]]}" "'token_types' needs 1 to 7"
+own 8 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
+own 4 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
+own -1 '{"ids":[5],"token_types":[[]]}' "'token_types' needs 1 to 7"
 
 for dir in "$data"/cut/*/; do
     dir=${dir%/}

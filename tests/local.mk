@@ -29,6 +29,7 @@ unit_tests = \
     %D%/unit-gradient \
     %D%/unit-init \
     %D%/unit-keys \
+    %D%/unit-measure \
     %D%/unit-model \
     %D%/unit-partition \
     %D%/unit-program \
@@ -55,6 +56,7 @@ tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
+tests_unit_measure_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
 tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
 tests_unit_program_LDADD = $(program_libs)
@@ -204,8 +206,8 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout manifest \
-    measure pickle pieces safetensors schedule space study sums tokenizer words
+fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
+    measure pickle pieces run safetensors schedule space study sums tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -221,9 +223,11 @@ fuzz_programs = \
     %D%/fuzz/fuzz-journal \
     %D%/fuzz/fuzz-json \
     %D%/fuzz/fuzz-layout \
+    %D%/fuzz/fuzz-log \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
+    %D%/fuzz/fuzz-run \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
@@ -253,9 +257,13 @@ tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_layout_SOURCES = %D%/fuzz/fuzz-layout.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
 tests_fuzz_fuzz_layout_LDADD = $(program_libs)
+tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/plot.c cmd/tp-run/traindir.c
+tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c
+tests_fuzz_fuzz_run_LDADD = $(program_libs)
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_space_SOURCES = %D%/fuzz/fuzz-space.c %D%/fuzz/driver.c
@@ -406,7 +414,7 @@ check-long: all
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes
 EXTRA_DIST += %D%/coverage.sh
-coverage_tests = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/calibration.t \
+coverage_tests = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-space %D%/calibration.t \
     %D%/fuzz/fuzz.t %D%/hostile-files.t %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/classify.t %D%/first-hour.t %D%/mem-estimate.t %D%/quantised.t \
     %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/pp-partition.t $(ckpt_tests)
 ckpt_tests = %D%/tp-shard-disk.t %D%/tp-shard-export.t %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t \
@@ -417,7 +425,7 @@ coverage:
 	cd build-coverage && find . -name '*.gcda' -exec rm -f {} + && $(MAKE) $(AM_MAKEFLAGS) -k check TESTS='$(coverage_tests)' \
 	    check_PROGRAMS='$(coverage_programs)' || :
 	cd build-coverage && $(SHELL) tests/coverage.sh
-coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-model %D%/unit-space %D%/fail-io.so \
+coverage_programs = $(fuzz_programs) %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-space %D%/fail-io.so \
     %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
 
 # each allocation and each system call of small jobs fails once; many minutes

@@ -123,4 +123,22 @@ if [ -f "$bard/reference.json" ]; then
     at_tp "bard: tp 1 to 6 give the reference's logits" "1 2 3 4 5 6" bard_logits
 fi
 
+# keys that one attention reads through a window and another whole are kept whole
+cat > two.json << 'EOF'
+{"family":"two","extends":"llama","match":{"model_type":["llama"]},"forward":{"layer":["h = rmsnorm(x, attn_norm, eps)",
+"q = rope(linear(h, wq) + bq, rot)","k = keep(rope(linear(h, wk) + bk, rot))","v = keep(linear(h, wv) + bv)",
+"a = attention(q, k, v, causal, window = 2) + attention(q, k, v, causal)","y = x + linear(a, wo)",
+"g = rmsnorm(y, ffn_norm, eps)","f = activation(linear(g, gate) + gate_b, act) * (linear(g, up) + up_b)",
+"x = y + linear(f, down) + down_b"]}}
+EOF
+two() { tp-run generate --json --family two.json --ids "$1" --max-tokens "$2" "$data/models/llama-gqa" > two; }
+two_ids=$(seq -s, 3 30)
+two "$two_ids" 12
+two_made=$(json two ids | tr -d '[]')
+two_same=true
+for n in 4 6 8 10; do
+    two "$two_ids,$(echo "$two_made" | cut -d, -f1-$n)" 1
+    [ "$(json two ids | tr -d '[]')" = "$(echo "$two_made" | cut -d, -f$((n + 1)))" ] || two_same=false
+done
+ok "a key read through a window and without one stays in the cache" $two_same
 done_testing

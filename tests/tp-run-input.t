@@ -84,6 +84,21 @@ run tp-run generate --json --input none "$bard"
 status_is 3 "nothing but bad lines"
 ok "is nothing but errors" test "$(grep -c '"type":"error"' out)" -eq 2
 
+# members of the wrong kind are not left out
+printf '%s\n' '{"text":"a","pair":3}' '{"text":"a","choices":"b"}' '{"question":"a","context":["b"]}' '{"text":1}' \
+    '{"ids":"1"}' '{"ids":[1,"a"]}' '{"source":"a"}' '{"ids":[1],"token_types":[0,0]}' '{"text":"a","choices":[1]}' > kinds
+run tp-run score --input kinds "$bard"
+status_is 3 "members of another kind are bad input"
+err_is "tp-run: kinds:1: 'pair' is no text
+tp-run: kinds:2: 'choices' is no list
+tp-run: kinds:3: 'context' is no text
+tp-run: kinds:4: neither a text nor an object with 'text' or 'ids'
+tp-run: kinds:5: 'ids' is no list
+tp-run: kinds:6: 'ids' holds what is no number
+tp-run: kinds:8: family llama has no token types
+tp-run: kinds:9: 'choices' holds what is no text
+tp-run: kinds:7: family llama reads no source" "each told by its name"
+
 # prompts and the context
 model=$data/models/llama-gqa
 context=$(sed -n 's/.*"max_position_embeddings": *\([0-9]*\).*/\1/p' "$model/config.json")

@@ -222,6 +222,42 @@ dd if=/dev/zero of=bad/step-000008/rank-tp0-pp0.safetensors bs=1 seek=60000 coun
 run tp-run train -q --resume -o bad
 status_is 3 "a damaged checkpoint is not gone on from"
 
+# damaged SCRIPT CAUSE NAME - a run whose settings or log sed has changed
+damaged() {
+    rm -rf bad
+    mkdir bad
+    sed "$1" one/run.json > bad/run.json
+    run tp-run train -q --resume -o bad
+    status_is 3 "$3 is bad input"
+    err_is "tp-run: bad/run.json:$2" "with its place and cause"
+}
+damaged 's/"format":"[a-z-]*"/"format":"other"/' "1:11: not shardutils-run" "a run.json of another kind"
+damaged 's/"version":1/"version":2/' "1:38: of a version other than 1" "a run.json of another version"
+damaged 's/^{[^,]*,/{/' "1:1: not shardutils-run" "a run.json that does not say what it is"
+damaged 's/^"model":.*/"model":7,/' "1:1: no model" "a run without a model"
+damaged 's/^"data":\[/"data":[{},/' "5:9: expected a file" "data that is no file"
+at=$(awk '/^"options"/ { print NR }' one/run.json)
+column=$(awk '/^"options"/ { print index($0, "\"micro_batch\":") + 14 }' one/run.json)
+damaged 's/"micro_batch":1/"micro_batch":0/' "$at:$column: a bad value of micro-batch" "a micro-batch of 0"
+damaged 's/"micro_batch":1/"micro_batch":4294967297/' "$at:$column: a bad value of micro-batch" "one beyond the numbers"
+damaged 's/"micro_batch":1,//' "$at:11: no option micro-batch" "a run without one"
+run train --micro-batch 2147483647 --dp 2 -o bad2 "$model"
+status_is 2 "micro-batches beyond the batch are refused"
+err_has "no multiple of 4294967294, which is --micro-batch 2147483647 times dp 2" "with their product"
+
+# what a crash of the machine leaves in a log
+cp -r one torn
+{
+    head -n 1 one/log.jsonl
+    printf 'x\000y\n\n'
+    sed 1d one/log.jsonl
+} > torn/log.jsonl
+run tp-run train -q --resume --steps 11 -o torn
+status_is 0 "a log with zero bytes is gone on from"
+losses torn | head -n 10 > kept
+losses one > want
+ok "and only the line that has them is lost" cmp want kept
+
 run tp-run train -q --resume --lr 1e-3 -o one
 status_is 2 "another learning rate is refused"
 err_has "--lr 0.001: the run in one/run.json was begun with 0.01" "with both"

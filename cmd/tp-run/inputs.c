@@ -13,6 +13,8 @@
 
 static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
 
+enum { BOX_MARKS = 6 }; /* left, top, right, bottom, height, width */
+
 const char *const input_format_names[] = { "auto", "text", "json", NULL };
 const char *const input_invalid_names[] = { "refuse", "replace", NULL };
 
@@ -158,6 +160,11 @@ static int read_marks(const struct session *s, int32_t *mark, const cJSON *row,
     if (!model_number(m, "marks", &count))
         return err_set(err, ERR_INPUT, "%s: family %s has no '%s'", name, m->family,
                        key);
+    /* the last of MARKS is the place in the cell */
+    if (!(count >= (box ? BOX_MARKS : 1) && count < MARKS))
+        return err_set(err, ERR_INPUT,
+                       "%s: family %s has %g marks, '%s' needs %d to %d", name,
+                       m->family, count, key, box ? BOX_MARKS : 1, MARKS - 1);
     want = box ? 4 : (int)count;
     cJSON_ArrayForEach(one, row)
     {
@@ -323,6 +330,10 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     *has_text = cJSON_IsString(text) || cJSON_IsString(source);
     if (!root)
         ret = -1;
+    else if ((pair && !cJSON_IsString(pair)) || (choices && !cJSON_IsArray(choices)))
+        ret = err_set(err, ERR_INPUT, "%s: '%s' is no %s", name,
+                      (cJSON_IsString(pair) || !pair ? choices : pair)->string,
+                      cJSON_IsString(pair) || !pair ? "list" : "text");
     else if (ids)
         ret = add_numbers(s, &one.ids, ids, name, session_parse_ids, err);
     else if (cJSON_IsString(text) && cJSON_IsArray(choices)) {

@@ -69,12 +69,18 @@ static int read_course(struct course *c, const char *path, struct err *err)
 {
     char *file = fs_is_dir(path) ? fs_join_dup(path, "log.jsonl") : xstrdup(path);
     char *text = NULL, *end;
-    size_t n;
+    size_t n = 0, number = 0;
     int ret = fs_read_regular(&text, &n, file, MOST, err);
 
     c->name = path;
-    for (char *line = text; ret == 0 && (end = strchr(line, '\n')); line = end + 1)
-        ret = add_line(c, file, line, (size_t)(end - line), err);
+    for (char *line = text;
+         ret == 0 && (end = memchr(line, '\n', (size_t)(text + n - line)));
+         line = end + 1) {
+        char *name = str_dupf("%s:%zu", file, ++number);
+
+        ret = add_line(c, name, line, (size_t)(end - line), err);
+        free(name);
+    }
     if (ret == 0 && !c->steps.n)
         ret = err_set(err, ERR_INPUT, "%s: has no step of a training", file);
     free(text);

@@ -154,7 +154,8 @@ static int check_numbers(const struct request *r, struct err *err)
             return err_set(err, ERR_USAGE, "--%s %g: must be at least 0%s",
                            range[i].name, range[i].x,
                            range[i].below == 1 ? " and less than 1" : "");
-    if (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0 && o->dropout < 1))
+    /* below 0, which cannot be given, it is the config's */
+    if (!(o->dropout < 1) || (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0)))
         return err_set(err, ERR_USAGE,
                        "--dropout %g: must be at least 0 and less than 1", o->dropout);
     if (o->spikes > 0 && o->spikes <= 1)
@@ -475,16 +476,16 @@ static int print_plan(const struct request *r, struct err *err)
 static int check_shares(const struct request *r, struct err *err)
 {
     const struct train_options *o = &r->t.o;
-    int share = o->micro * r->t.session->mesh.size[MESH_DP];
+    int dp = r->t.session->mesh.size[MESH_DP];
+    int64_t share = (int64_t)o->micro * dp;
 
     if (o->global % share)
-        return err_set(
-            err, ERR_USAGE,
-            "--global-batch %d: no multiple of %d, which is --micro-batch %d "
-            "times dp %d",
-            o->global, share, o->micro, o->global ? share / o->micro : 1);
+        return err_set(err, ERR_USAGE,
+                       "--global-batch %d: no multiple of %" PRId64
+                       ", which is --micro-batch %d times dp %d",
+                       o->global, share, o->micro, dp);
     if (r->t.table && trainer_check_table(r->t.table, r->t.session->mesh.size[MESH_PP],
-                                          o->global / share, err) < 0)
+                                          (int)(o->global / share), err) < 0)
         return err_prefix(err, "%s", r->pipeline);
     return 0;
 }
@@ -582,8 +583,8 @@ int train_main(const char *program, int argc, char **argv)
         [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
         [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
         [S_DROPOUT] = { SETTING_DOUBLE, "dropout", &o->dropout, NULL, false, true },
-        [S_GLOBAL] = { SETTING_INT, "global-batch", &o->global, NULL, false, true },
-        [S_MICRO] = { SETTING_INT, "micro-batch", &o->micro, NULL, false, false },
+        [S_GLOBAL] = { SETTING_COUNT, "global-batch", &o->global, NULL, false, true },
+        [S_MICRO] = { SETTING_COUNT, "micro-batch", &o->micro, NULL, false, false },
         [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
         [S_SEED] = { SETTING_U64, "seed", &o->seed, NULL, false, true },
         [S_PACK] = { SETTING_CHOICE, "pack", &o->pack, data_pack_names, false, true },

@@ -28,7 +28,13 @@ struct train_options {
 
 /* An option that is stored in the run's directory. */
 struct setting {
-    enum { SETTING_INT, SETTING_U64, SETTING_DOUBLE, SETTING_CHOICE } kind;
+    enum {
+        SETTING_INT,
+        SETTING_COUNT, /* an int of at least 1 */
+        SETTING_U64,
+        SETTING_DOUBLE,
+        SETTING_CHOICE
+    } kind;
     const char *option; /* on the command line; '-' becomes '_' in its key */
     void *value;
     const char *const *choices;

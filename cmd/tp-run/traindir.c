@@ -17,9 +17,10 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-static const char RUN[] = "run.json", LOG[] = "log.jsonl", STEP[] = "step-";
+static const char RUN[] = "run.json", LOG[] = "log.jsonl", STEP[] = "step-",
+                  FORMAT[] = "shardutils-run";
 
-enum { CHUNK = 1 << 20, MOST = 1 << 30 };
+enum { CHUNK = 1 << 20, MOST = 1 << 30, VERSION = 1 };
 
 bool train_dir_is_run(const char *dir)
 {
@@ -124,13 +125,13 @@ static bool is_leftover(const char *name)
             strstr(name, ".old-"));
 }
 
-/* The step of a log line; UINT64_MAX if it is incomplete. */
-static uint64_t step_of(const char *line)
+/* The step of the log line LINE[len]; UINT64_MAX if it is incomplete. */
+static uint64_t step_of(const char *line, size_t len)
 {
     struct json_doc doc;
     uint64_t step = UINT64_MAX;
 
-    if (json_parse(&doc, LOG, line, strlen(line), NULL) < 0)
+    if (json_parse(&doc, LOG, line, len, NULL) < 0)
         return step;
     if (!json_u64(json_get(doc.root, "step"), &step))
         step = UINT64_MAX;
@@ -146,15 +147,14 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
     int ret = 0;
 
     if (fs_exists(path)) {
-        size_t n;
+        size_t n = 0;
 
         ret = fs_read_regular(&text, &n, path, MOST, err);
-        for (char *line = text, *end; ret == 0 && (end = strchr(line, '\n'));
-             line = end + 1) {
-            *end = '\0';
-            if (step_of(line) <= step)
-                str_addf(&kept, "%s\n", line);
-        }
+        for (char *line = text, *end;
+             ret == 0 && (end = memchr(line, '\n', (size_t)(text + n - line)));
+             line = end + 1)
+            if (step_of(line, (size_t)(end - line)) <= step)
+                str_addn(&kept, line, (size_t)(end + 1 - line));
         if (ret == 0)
             ret = fs_write_file(path, str_text(&kept), kept.len, false, err);
     }
@@ -297,6 +297,7 @@ static void add_value(struct str *out, const struct setting *s)
 {
     switch (s->kind) {
     case SETTING_INT:
+    case SETTING_COUNT:
         str_addf(out, "%d", *(const int *)s->value);
         break;
     case SETTING_U64:
@@ -332,7 +333,8 @@ static bool read_value(const struct setting *s, const struct json *j)
 
     switch (s->kind) {
     case SETTING_INT:
-        if (!json_i64(j, &i) || i < 0 || i > INT32_MAX)
+    case SETTING_COUNT:
+        if (!json_i64(j, &i) || i < (s->kind == SETTING_COUNT) || i > INT32_MAX)
             return false;
         *(int *)s->value = (int)i;
         return true;
@@ -429,7 +431,7 @@ static int write_run(const struct train *t, struct err *err)
     struct str out = { 0 };
     int ret;
 
-    str_add(&out, "{\"format\":\"shardutils-run\",\"version\":1");
+    str_addf(&out, "{\"format\":\"%s\",\"version\":%d", FORMAT, VERSION);
     ret = add_model(&out, t, f->model, err);
     add_files(&out, "data", f->data, f->ndata);
     add_files(&out, "eval_data", f->eval, f->neval);
@@ -470,6 +472,21 @@ static int read_files(struct train_file **v, size_t *n, const struct json_doc *d
     return 0;
 }
 
+static int check_format(const struct json_doc *doc, struct err *err)
+{
+    const struct json *format = json_get(doc->root, "format");
+    const struct json *version = json_get(doc->root, "version");
+    const char *name = json_string(format);
+    uint64_t n;
+
+    if (!name || strcmp(name, FORMAT) != 0)
+        return json_error(doc, format ? format : doc->root, err, "not %s", FORMAT);
+    if (!json_u64(version, &n) || n != VERSION)
+        return json_error(doc, version ? version : doc->root, err,
+                          "of a version other than %d", VERSION);
+    return 0;
+}
+
 int train_dir_read(struct train *t, struct err *err)
 {
     struct train_files *f = &t->files;
@@ -482,6 +499,8 @@ int train_dir_read(struct train *t, struct err *err)
     if (fs_read_regular(&text, &n, path, MOST, err) < 0 ||
         json_parse(&doc, path, text, n, err) < 0)
         goto out;
+    if (check_format(&doc, err) < 0)
+        goto clear;
     model = json_string(json_get(doc.root, "model"));
     if (!model) {
         json_error(&doc, doc.root, err, "no model");

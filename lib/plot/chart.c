@@ -6,10 +6,17 @@
 #include "lib/plot/chart.h"
 
 static const double TEXT = 9, TITLE = 12, ROW = 22; /* points */
+static const double FAR = 1e300;
+
+/* Can V be on axis A?  Beyond it, the span of an axis has no number. */
+static bool is_drawn(const struct chart_axis *a, double v)
+{
+    return isfinite(v) && fabs(v) <= FAR && (!a->log || v >= 1 / FAR);
+}
 
 void chart_fit(struct chart_axis *a, double v)
 {
-    if (!isfinite(v) || (a->log && v <= 0))
+    if (!is_drawn(a, v))
         return;
     a->min = a->fitted ? fmin(a->min, v) : v;
     a->max = a->fitted ? fmax(a->max, v) : v;
@@ -160,7 +167,7 @@ void chart_point(const struct chart *c, double vx, double vy, double radius,
 {
     double x, y;
 
-    if (isfinite(vx) && isfinite(vy) && chart_place(c, vx, vy, &x, &y))
+    if (is_drawn(&c->ax, vx) && is_drawn(&c->ay, vy) && chart_place(c, vx, vy, &x, &y))
         canvas_circle(c->canvas, x, y, radius, colour);
 }
 
@@ -169,7 +176,8 @@ void chart_line(const struct chart *c, double x0, double y0, double x1, double y
 {
     double ax, ay, bx, by;
 
-    if (isfinite(y0) && isfinite(y1) && chart_place(c, x0, y0, &ax, &ay) &&
+    if (is_drawn(&c->ax, x0) && is_drawn(&c->ax, x1) && is_drawn(&c->ay, y0) &&
+        is_drawn(&c->ay, y1) && chart_place(c, x0, y0, &ax, &ay) &&
         chart_place(c, x1, y1, &bx, &by))
         canvas_line(c->canvas, ax, ay, bx, by, width, colour);
 }

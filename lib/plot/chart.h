@@ -22,7 +22,7 @@ struct chart_axis {
 };
 
 /* Extends the axis to include V, unless V is not finite (or not positive on a log
- * axis). */
+ * axis), or so large that the length of the axis would not be. */
 void chart_fit(struct chart_axis *a, double v);
 /* Extends both ends to round ticks; an axis without values becomes [0, 1]. */
 void chart_settle(struct chart_axis *a);

@@ -1,7 +1,8 @@
 /* fuzz-input - the lines that generate, classify, embed and score are given
  *
  * The first byte says what the model is (of words, of classes with token types, with a
- * source), whether it has a tokenizer, and the format; the rest is the file. */
+ * source; with boxes, with types of cells, with more marks than there may be), whether
+ * it has a tokenizer, and the format; the rest is the file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 static volatile int failures; /* as many as there are: any answer will do */
 
-enum { KINDS = 3, VOCAB = 8, TYPES = 2 };
+enum { PLAIN = 3, KINDS = 6, VOCAB = 8, TYPES = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,7 +30,24 @@ static const char *const configs[KINDS] = {
     "{\"model_type\":\"t5\",\"d_model\":16,\"d_kv\":4,\"d_ff\":24,\"num_layers\":1,"
     "\"num_decoder_layers\":1,\"num_heads\":4,\"vocab_size\":8,"
     "\"decoder_start_token_id\":0}",
+    "{\"model_type\":\"layoutlm\",\"hidden_size\":16,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":24,\"vocab_size\":8,"
+    "\"max_2d_position_embeddings\":9,\"max_position_embeddings\":16,"
+    "\"type_vocab_size\":2,\"pad_token_id\":0,"
+    "\"architectures\":[\"LayoutLMForMaskedLM\"]}",
+    "{\"model_type\":\"tapas\",\"hidden_size\":16,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":24,\"vocab_size\":8,"
+    "\"max_position_embeddings\":16,\"type_vocab_sizes\":[3,4,5,2,6,7,10],"
+    "\"pad_token_id\":0,\"architectures\":[\"TapasForMaskedLM\"]}",
+    "{\"model_type\":\"own\",\"hidden_size\":16,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":24,\"vocab_size\":8,"
+    "\"max_position_embeddings\":16,\"type_vocab_size\":2,\"pad_token_id\":0,"
+    "\"architectures\":[\"BertForMaskedLM\"]}",
 };
+
+static const char OWN[] = "{\"family\":\"own\",\"extends\":\"bert\","
+                          "\"match\":{\"model_type\":[\"own\"]},"
+                          "\"symbols\":{\"marks\":\"9\"}}";
 
 static const char TOKENIZER[] =
     "{\"added_tokens\":[{\"id\":3,\"content\":\"<e>\",\"special\":true}],"
@@ -45,14 +63,30 @@ static const char TOKENIZER[] =
 static struct checkpoint checkpoints[KINDS];
 static struct tokenizer *tokenizer;
 
+static int open_own(struct model **out, const char *config, struct err *err)
+{
+    char path[] = "/tmp/fuzz-input-own.XXXXXX";
+    int fd = mkstemp(path), ret = -1;
+
+    if (fd >= 0 && fs_write(fd, OWN, sizeof(OWN) - 1, path, err) == 0)
+        ret = model_open(out, "model", config, path, NULL, err);
+    if (fd >= 0)
+        close(fd);
+    unlink(path);
+    return ret;
+}
+
 static void open_models(void)
 {
     struct err err = { 0 };
 
     for (int i = 0; i < KINDS; i++) {
+        const char *config = configs[i];
+        struct model **m = &checkpoints[i].model;
+
         checkpoints[i].path = (char *)"model";
-        if (model_open(&checkpoints[i].model, "model", configs[i], NULL, NULL, &err) <
-            0) {
+        if (i == KINDS - 1 ? open_own(m, config, &err) < 0
+                           : model_open(m, "model", config, NULL, NULL, &err) < 0) {
             fprintf(stderr, "%s\n", err.text);
             abort();
         }
@@ -73,8 +107,12 @@ static void check(const struct inputs *in, size_t lines)
         if (!one->name || (one->bad && (one->ids.n || one->types.n || one->source.n)) ||
             (one->types.n && one->types.n != one->ids.n) || one->line > lines ||
             one->pair[0] > one->pair[1] || one->pair[1] > one->ids.n ||
-            one->choices > in->n - i)
+            one->choices > in->n - i ||
+            (one->marks.n && one->marks.n != one->ids.n * MARKS))
             abort();
+        for (size_t k = 0; k < one->marks.n; k++)
+            if (one->marks.v[k] < 0)
+                abort();
         for (size_t k = 0; k < one->ids.n; k++)
             if (one->ids.v[k] < 0 || one->ids.v[k] >= VOCAB)
                 abort();
@@ -108,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[64] = "/tmp/fuzz-input.XXXXXX";
     struct session s = { .cmd = &cmd };
     size_t lines = 1;
-    int fd;
+    int fd, how, kind;
 
     if (!tokenizer) {
         open_models();
@@ -120,8 +158,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (access("/dev/shm", W_OK) == 0)
         snprintf(path, sizeof(path), "/dev/shm/fuzz-input.XXXXXX");
-    s.checkpoint = &checkpoints[data[0] % KINDS];
-    s.source = data[0] % KINDS == 2;
+    how = data[0] & 31;
+    kind = how < 3 * PLAIN ? how % PLAIN : PLAIN + (how - 3 * PLAIN) % (KINDS - PLAIN);
+    s.checkpoint = &checkpoints[kind];
+    s.source = kind == 2;
     s.context = 16;
     s.tokenizer = data[0] & 32 ? NULL : tokenizer;
     for (size_t i = 1; i < size; i++)
@@ -130,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0)
         return 0;
     if (fs_write(fd, data + 1, size - 1, path, NULL) == 0)
-        use(path, &s, data[0] / KINDS % 3, lines);
+        use(path, &s, how < 3 * PLAIN ? how / PLAIN : INPUT_AUTO, lines);
     close(fd);
     unlink(path);
     return 0;

@@ -350,7 +350,7 @@ list() {
 }
 
 # lines given to tp-run: @ a model of words, A one with token types, B one with a source, as C, D, E take them for text
-# and F, G, H for JSON; ` and what follows have no tokenizer (fuzz-input)
+# and F, G, H for JSON; I a model with boxes, J one with types of cells, K one with too many marks; ` and what follows have no tokenizer (fuzz-input)
 list input << 'EOF'
 @"aab"\n"ab"\n
 @{"text":"aab"}\n{"ids":[1,2,3]}\n\n{"prompt":"b"}\n
@@ -407,6 +407,17 @@ f{"ids":[1]}\n{"ids":[99999999999999999999]}\n
 @{"ids":[1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7]}\n
 @<e><e>a<e>\n
 F"<e>"\n{"text":"<e>","choices":["<e>"]}\n
+@{"text":"a","pair":3}\n{"text":"a","choices":"b"}\n{"text":"a","pair":"b","choices":["a"]}\n
+A{"ids":[1],"token_types":"0"}\n{"ids":[1],"token_types":[[0]]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n
+I{"ids":[1,2],"bbox":[[0,0,1,1],[2,3,8,4]]}\n{"ids":[1],"bbox":[[0,0,9,1]]}\n{"ids":[1],"bbox":[[4,0,3,1]]}\n
+I{"ids":[1],"bbox":[[0,0,1]]}\n{"ids":[1],"bbox":[[0,0,1,1,1]]}\n{"ids":[1],"bbox":[0,0,1,1]}\n{"ids":[1],"bbox":7}\n
+I{"ids":[1],"bbox":[[0,0,1e10,1]]}\n{"ids":[1],"bbox":[[-1,0,1,1]]}\n{"ids":[1],"bbox":[["0",0,1,1]]}\n{"ids":[],"bbox":[]}\n
+I{"ids":[1],"token_types":[[0,0,1,1,1,1]],"bbox":[[0,0,1,1]]}\n{"ids":[1],"token_types":[0],"bbox":[[0,0,1,1]]}\n
+I{"ids":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"bbox":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}\n
+J{"ids":[1,2,3],"token_types":[[0,1,1,0,0,0,0],[0,1,1,0,0,0,0],[0,2,1,0,0,0,0]]}\n{"ids":[1],"token_types":[[0,0,0]]}\n
+J{"ids":[1,2,3],"token_types":[[0,1,1,0,0,0,0],[0,2,1,0,0,0,0],[0,1,1,0,0,0,0]]}\n{"ids":[1],"token_types":[[3,0,0,0,0,0,0]]}\n
+J{"ids":[1],"token_types":[0]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n{"text":"ab","token_types":[[0,0,0,0,0,0,0]]}\n
+K{"ids":[1],"token_types":[[0,0,0,0,0,0,0,0,0]]}\n{"ids":[1],"bbox":[[0,0,1,1]]}\n
 EOF
 
 list generation << 'EOF'
@@ -764,4 +775,122 @@ loss\n\000 1\n
 a.\n{"a": 1}\n
 .a\n{"a": 1}\n
 loss\n[1, [2]]\n{"loss": 7}\n[\n
+EOF
+
+# run.json of train, with the settings that fuzz-run has
+list run << 'EOF'
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"other","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":1,"version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":2,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":"1","model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1.5,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":null,"data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":7,"data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"\\u0000","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"a","model":"b","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":{},"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":{"a":{"path":"d","size":1,"crc32":"1"}},"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":"d","eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[3],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":-1,"crc32":"0"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"zz"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":18446744073709551616,"crc32":"0"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":3,"size":1,"crc32":"0"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"a","size":1,"crc32":"0"},{"path":"b"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[{"path":"e","size":1,"crc32":"ffffffffff"}],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[null],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":7}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":[]}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"x":1}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":0,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":-1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":2147483648,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1.5,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":"1","seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":0,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":-1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"micro_batch":1,"seq":16,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":18446744073709551615,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":-1,"lr":0.5,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":1e999,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":-0,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":1e-320,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":NaN,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":null,"pack":"chunks"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"documents"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":"other"}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":1}}
+{"format":"shardutils-run","version":1,"model":"m","data":[{"path":"d","size":1,"crc32":"00000001"}],"eval_data":[],"options":{"steps":1,"micro_batch":1,"seq":16,"lr":0.5,"pack":null}}
+
+{
+[]
+null
+"format"
+EOF
+
+# the step to resume after, and log.jsonl of train (fuzz-log)
+list log << 'EOF'
+0
+\001{"type":"step","step":1,"loss":1}\n
+\000{"type":"step","step":1,"loss":2}\n{"type":"step","step":2,"loss":1}\n
+\377{"type":"step","step":1,"loss":2}\n{"type":"step","step":2,"loss":1}\n{"type":"step","step":2,"loss":3}\n{"type":"step","step":3,"loss":1}\n
+0{"type":"step","step":3,"loss":1}\n{"type":"step","step":2,"loss":1}\n{"type":"step","step":1,"loss":1}\n
+\001{"type":"step","step":1,"loss":2}\n{"type":"eval","step":2,"eval_loss":1}\n{"type":"step","step":2,"loss":3}\n
+\000{"type":"eval","step":1,"eval_loss":1}\n
+\377{"type":"train","step":1,"loss":1}\n
+0{"type":"step","step":1,"loss":null}\n
+\001{"type":"step","step":1,"loss":NaN}\n
+\000{"type":"step","step":1,"loss":1e308}\n{"type":"step","step":2,"loss":-1e308}\n
+\377{"type":"step","step":1,"loss":1e-320}\n{"type":"step","step":2,"loss":1e305}\n
+0{"type":"step","step":1e308,"loss":1}\n{"type":"step","step":-1e308,"loss":2}\n
+\001{"type":"step","step":-1,"loss":1}\n{"type":"step","step":0,"loss":2}\n
+\000{"type":"step","step":1.5,"loss":1}\n{"type":"step","step":2.5,"loss":2}\n
+\377{"type":"step","step":"1","loss":1}\n
+0{"type":"step","step":null,"loss":1}\n
+\001{"type":"step","step":1,"loss":0}\n{"type":"step","step":2,"loss":0}\n
+\000{"type":"step","step":1,"loss":-1}\n{"type":"step","step":2,"loss":5}\n
+\377{"type":"step","step":1,"loss":1}\n{"type":"step","step":2,"loss":100}\n
+0{"type":"step","step":1,"loss":1}\n{"type":"step","step":1,"loss":2}\n
+\001{"type":"step","step":18446744073709551615,"loss":1}\n
+\000{"type":"step","step":18446744073709551616,"loss":1}\n{"type":"step","step":1,"loss":1}\n
+\377{"type":"step","step":9007199254740993,"loss":1}\n{"type":"step","step":9007199254740995,"loss":2}\n
+0{"type":"step","step":1,"loss":1}\n{"type":"step","st
+\001{"type":"step","step":1,"loss":1}\nx\n{"type":"step","step":2,"loss":1}\n
+\000{"type":"step","step":1,"loss":1}\n\n{"type":"step","step":2,"loss":1}\n
+\377\n\n\n
+0{"type":"step","step":1,"loss":1}\n\000\000\n{"type":"step","step":2,"loss":1}\n
+\001{"type":"step","step":1,"loss":1}\n\000\000
+\000{"type":"step","step":1,"loss":1}\nx\000y\n\n{"type":"step","step":2,"loss":2}\n{"type":"step","step":3,"loss":3}\n
+\377{"type":"step","step":1,"loss":1}\n{}\n
+0{"type":"step","step":1,"loss":1}\n[]\n1\n"a"\nnull\n
+\001{"step":1}\n
+\000{"type":"step"}\n
+\377{"type":1,"step":1,"loss":1}\n
+0{"type":"step","step":1}\n
+\001{"type":"step","step":1,"step":2,"loss":1}\n
+\000{"type":"step","step":1,"loss":1}\r\n{"type":"step","step":2,"loss":1}\n
+\377\357\273\277{"type":"step","step":1,"loss":1}\n
+0{"type":"step","step":1,"loss":[1]}\n
+\001{"type":"step","step":1,"loss":{}}\n
+\000{"type":"step","step":1,"loss":"1"}\n
+\377{"type":"step","step":1,"loss":1e999}\n
+0{"type":"step","step":1,"loss":-0}\n{"type":"step","step":2,"loss":0}\n
+\001{"type":"step","step":1,"loss":1}\n{"type":"step","step":40,"loss":1}\n{"type":"step","step":41,"loss":1}\n{"type":"step","step":42,"loss":1}\n
+\000{"type":"step","step":47,"loss":1}\n{"type":"step","step":48,"loss":1}\n{"type":"step","step":49,"loss":1}\n
+\377{"type":"step","step":0,"loss":1}\n{"type":"step","step":0,"loss":2}\n{"type":"step","step":0,"loss":3}\n
+0{"type":"step","step":1,"loss":1}\n{"type":"eval","step":2,"eval_loss":1}\n{"type":"eval","step":1,"eval_loss":1}\n{"type":"eval","step":3,"eval_loss":2}\n
+\001{"type":"step","step":1,"loss":1e300}\n{"type":"step","step":2,"loss":1e301}\n{"type":"step","step":3,"loss":1}\n
+\000{"a":[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}\n{"type":"step","step":1,"loss":1}\n
 EOF
