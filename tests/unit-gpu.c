@@ -421,7 +421,8 @@ struct attention_trial {
     int32_t rows, start; /* queries, and keys before them */
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap, alibi;
-    bool causal, blocks; /* keys lie in blocks of a cache */
+    enum mask { ALL, CAUSAL, CHUNKS } mask; /* CHUNKS: of `window` keys */
+    bool blocks;                            /* keys lie in blocks of a cache */
     enum added { NOTHING, TABLE, SINKS } added;
 };
 
@@ -515,7 +516,8 @@ static double attend(const struct attention_trial *t, bool narrow)
     inst.attention.softcap = t->softcap;
     inst.attention.alibi = t->alibi;
     inst.attention.window = t->window;
-    inst.attention.causal = t->causal;
+    inst.attention.causal = t->mask != ALL;
+    inst.attention.chunked = t->mask == CHUNKS;
     c.range = ranges_of(&m, &m.range, m.block);
     c.y = (struct buffer){
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
@@ -567,24 +569,28 @@ static double attend(const struct attention_trial *t, bool narrow)
 static void try_attention(void)
 {
     static const struct attention_trial all[] = {
-        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, true, true, NOTHING },
-        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, true, false, NOTHING },
-        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, true, false, NOTHING },
-        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, true, false, NOTHING },
-        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, true, true,
+        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, NOTHING },
+        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
           NOTHING },
-        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, true, false, NOTHING },
-        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, true, true, NOTHING },
-        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, false, false, NOTHING },
-        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, false, false,
+        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, CAUSAL, true, NOTHING },
+        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, ALL, false, NOTHING },
+        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, ALL, false,
           NOTHING },
-        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, true, true, NOTHING },
-        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, true, false, NOTHING },
-        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, true, false, NOTHING },
-        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, false, false, TABLE },
-        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, true, true,
+        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, CAUSAL, true, NOTHING },
+        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, CAUSAL, false, NOTHING },
+        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, CAUSAL, false,
+          NOTHING },
+        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, ALL, false, TABLE },
+        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, CAUSAL, true,
           SINKS },
-        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, true, true, SINKS },
+        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, SINKS },
+        { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
+        { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
+          NOTHING },
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {

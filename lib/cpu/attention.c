@@ -113,6 +113,8 @@ static void visible(const struct job *j, size_t position, size_t *first, size_t 
     size_t window = j->inst->attention.window, base = j->step->first_key;
     size_t low = base, high = base + j->step->keys;
 
+    if (j->inst->attention.chunked)
+        window = position % window + 1;
     if (j->inst->attention.causal && position + 1 < high)
         high = position + 1;
     if (window && position + 1 > window + low)
