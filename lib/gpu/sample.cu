@@ -1,9 +1,10 @@
 /* sample - draw the next token of each row from its logits
  *
- * weight[i] = exp((x[i] - largest) / temperature); of the likeliest top_k, the likeliest
- * of them that sum to top_p, one is drawn.  A block takes a row.  Instead of sorting, a
- * logit and its index make a key, and a key is sought bit by bit that has so much above
- * it: each step is a sum over the row.  Random numbers are those of lib/base/rng. */
+ * weight[i] = exp((x[i] - largest) / temperature); of the likeliest top_k, the
+ * likeliest of them that sum to top_p, one is drawn.  A block takes a row.  Instead of
+ * sorting, a logit and its index make a key, and a key is sought bit by bit that has so
+ * much above it: each step is a sum over the row.  Random numbers are those of
+ * lib/base/rng. */
 #include "lib/gpu/device.cuh"
 
 #ifdef __CUDACC__
@@ -82,7 +83,8 @@ static __device__ double uniform(uint64_t seed, uint64_t stream)
     return (double)((c[0] | (uint64_t)c[1] << 32) >> 11) * 1.1102230246251565e-16;
 }
 
-/* Drawn by U of all, in the order of their indices; what a thread adds up is in SUMS. */
+/* Drawn by U of all, in the order of their indices; what a thread adds up is in SUMS.
+ */
 static __device__ uint64_t draw_plain(const struct row *r, double u, double *sums)
 {
     uint64_t each = (r->cols + blockDim.x - 1) / blockDim.x;
@@ -115,7 +117,8 @@ static __device__ uint64_t draw_plain(const struct row *r, double u, double *sum
     return id;
 }
 
-static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d, double u)
+static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d,
+                                       double u)
 {
     uint64_t least = 0;
     double total;
@@ -155,7 +158,7 @@ static __global__ void sample_kernel(float *y, const float *x, const struct draw
         id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
             y[t] = (float)id;
-        __syncthreads();
+        /* all have read most before the last barrier of drawing: none is needed here */
     }
 }
 
@@ -163,6 +166,6 @@ extern "C" void gpu_sample(float *y, const float *x, const struct draw *draw,
                            struct span rows, uint64_t cols, void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(sample_kernel, gpu_blocks(rows.most, 1), THREADS, stream, y, x, draw, rows,
-               cols);
+        LAUNCH(sample_kernel, gpu_blocks(rows.most, 1), THREADS, stream, y, x, draw,
+               rows, cols);
 }
