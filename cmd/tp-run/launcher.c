@@ -308,7 +308,7 @@ static void hear(int sig)
 
 /* oneDNN's kernels point the stack pointer at memory from malloc, so signal handlers
  * need a stack of their own. */
-static int open_stack(struct err *err)
+int launcher_signal_stack(struct err *err)
 {
     enum { SIZE = 1 << 16 };
     static char room[SIZE];
@@ -325,7 +325,7 @@ int launcher_ask(struct launcher *l, struct err *err)
 
     if (p == MAP_FAILED)
         return err_errno(err, "shared memory");
-    if (open_stack(err) < 0) {
+    if (launcher_signal_stack(err) < 0) {
         munmap(p, sizeof(*l->stop));
         return -1;
     }

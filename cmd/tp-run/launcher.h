@@ -43,6 +43,9 @@ MUST_CHECK int launcher_agree(const struct launcher *l, int ret, struct err *err
 MUST_CHECK int launcher_same(const struct launcher *l, const void *p, size_t n,
                              const char *what, struct err *err);
 
+/* Gives this thread a stack for signal handlers with SA_ONSTACK: oneDNN's products use
+ * the stack pointer for their own data. */
+MUST_CHECK int launcher_signal_stack(struct err *err);
 /* From now on a signal only sets *l->stop, and the ranks end themselves
  * (launch_ranks_until). */
 MUST_CHECK int launcher_ask(struct launcher *l, struct err *err);

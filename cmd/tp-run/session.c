@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -511,10 +512,13 @@ static void say(const char *text)
 
 static void file_gone(int sig, siginfo_t *info, void *context)
 {
+    static atomic_flag found = ATOMIC_FLAG_INIT;
     const char *name = checkpoint_mapped(mapped, info->si_addr);
 
     (void)sig;
     (void)context;
+    while (name && atomic_flag_test_and_set(&found))
+        pause(); /* another thread ends the program */
     if (!name) {
         signal(SIGBUS, SIG_DFL); /* and again */
         return;
@@ -552,6 +556,8 @@ int session_open(struct session *s, const struct cmd *cmd,
         return err_set(err, ERR_USAGE, "--compute bf16: the backend cpu alone has it");
     if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
+        return -1;
+    if (launcher_signal_stack(err) < 0)
         return -1;
     watch_files(s);
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);

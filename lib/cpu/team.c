@@ -104,15 +104,19 @@ static void *help(void *arg)
     struct device *d = h->d;
     int thread = h->thread;
     uint32_t seen = 0;
+    char room[1 << 16];
+    const stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) };
+    stack_t old;
 
     free(h);
+    sigaltstack(&stack, &old); /* oneDNN points the stack pointer elsewhere */
     alone();
     for (;;) {
         wait_while(&d->state, seen, &d->sleepers);
         seen =
             atomic_load(&d->state); /* first: the state after the end comes with quit */
         if (atomic_load(&d->quit))
-            return NULL;
+            break;
         if (!(seen & 1))
             continue;
         atomic_fetch_add(&d->active, 1);
@@ -120,6 +124,8 @@ static void *help(void *arg)
             take_tasks(d, thread);
         atomic_fetch_sub(&d->active, 1);
     }
+    sigaltstack(&old, NULL);
+    return NULL;
 }
 
 static void set_state(struct device *d, uint32_t state)
@@ -155,14 +161,15 @@ int cpu_threads(const struct device *d)
     return d->n;
 }
 
-/* Signals are for the caller's threads: a handler must not run while oneDNN has the
- * stack pointer in memory of its own. */
+/* Signals are for the caller's threads, except SIGBUS, which a thread gets that reads a
+ * mapped file after another program has cut it short. */
 static int start(pthread_t *thread, struct helper *h)
 {
     sigset_t all, old;
     int ret;
 
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* the kernel kills a thread that blocks it */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     ret = pthread_create(thread, NULL, help, h);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
