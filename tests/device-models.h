@@ -10,7 +10,8 @@
 
 struct device_models {
     const struct backend *ops;
-    double bound;            /* results differ by at most so much of the largest */
+    double bound;            /* results differ by at most so much of the largest; */
+    double narrow;           /* the same where all products' weights have 16 bits */
     void (*begin)(void);     /* before a model; or NULL */
     bool (*has_run)(void);   /* the backend, in this process */
     const char *claim;       /* of a test's name */

@@ -365,7 +365,9 @@ check-emu-races: races-tree
 	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) check TESTS='$(gpu_tests)'
 # each barrier taken away: what then passes all tests is not needed, or not tested
 check-emu-barriers: races-tree
-	cd build-races && $(SHELL) %D%/emu/barriers.sh $(MAKE) $(races_flags) -- $(gpu_kernels)
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-barriers TREE_FLAGS=--without-cuda
+	MAKE='$(MAKE)' $(SHELL) $(top_srcdir)/%D%/emu/barriers.sh build-barriers build-races $(races_flags) -- \
+	    $(gpu_kernels) lib/gpu/device.cuh
 # nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
 EXTRA_DIST += %D%/ptx/run
 if HAVE_CUDA

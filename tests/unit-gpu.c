@@ -18,7 +18,8 @@
 
 enum {
     GUARD = 16,
-    MOST = 8
+    MOST = 8,
+    EXPERTS = 40
 }; /* elements behind a result; blocks of memory of a trial */
 
 static struct device *cpu, *gpu;
@@ -31,6 +32,7 @@ struct trial {
     enum dtype y_type, x_type[INST_SOURCES]; /* 0: f32 */
     struct matrix w, w2;                     /* of the host; data NULL: none */
     const int32_t *index;                    /* [rows], host; or NULL */
+    const struct draw *draw;                 /* the same */
     double bound;                            /* of the largest; 0: to the bit */
 };
 
@@ -46,12 +48,14 @@ static void *numbers_new(size_t n, enum dtype type, uint64_t stream)
     for (size_t i = 0; i < n; i++) {
         double v = rng_normal(&r);
         float f = (float)v;
+        int32_t whole = (int32_t)(i * 7 % EXPERTS);
         uint16_t h = type == DTYPE_F16 ? dtype_f32_to_f16(f) : dtype_f32_to_bf16(f);
 
         if (type == DTYPE_F64)
             v = v * v; /* sums of squares */
         memcpy(x + i * unit,
                type == DTYPE_F64   ? (void *)&v
+               : type == DTYPE_I32 ? (void *)&whole
                : type == DTYPE_F32 ? (void *)&f
                                    : &h,
                unit);
@@ -138,7 +142,8 @@ static bool run(const struct trial *t)
     size_t n = t->rows * t->y_cols, bytes = (n + GUARD) * unit_of(type);
     int32_t rows = (int32_t)t->rows;
     struct value value = { .rows = ROWS_TOKENS };
-    struct program program = { .value = &value };
+    struct mixture mixture = { .all = EXPERTS };
+    struct program program = { .value = &value, .mixture = &mixture };
     struct step_view view = { 0 }, far_view = { 0 };
     struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
     struct matrix w, w2;
@@ -150,6 +155,7 @@ static bool run(const struct trial *t)
     owned.n = 0;
     c.y = (struct buffer){ y, &rows, t->rows, t->y_cols, type, 0 };
     view.output = view.index[INDEX_IDS] = t->index;
+    view.draw = t->draw;
     if (t->w.data)
         c.w = &t->w;
     if (t->w2.data)
@@ -171,6 +177,8 @@ static bool run(const struct trial *t)
     if (t->index)
         far_view.output = far_view.index[INDEX_IDS] =
             copy_new(t->index, t->rows * sizeof(*t->index), sizeof(*t->index));
+    if (t->draw)
+        far_view.draw = copy_new(t->draw, t->rows * sizeof(*t->draw), 0);
     if (c.w) {
         w = matrix_copy(c.w);
         d.w = &w;
@@ -390,6 +398,65 @@ static void try_products(void)
     }
 }
 
+/* ---- experts and samples ---- */
+
+/* The experts of a row, of some groups only or of all; more rows than blocks. */
+static void try_choose(void)
+{
+    static const struct {
+        uint64_t cols, top, groups, of, best;
+    } all[] = {
+        { 1, 1, 1, 1, 1 },  { 33, 4, 1, 1, 1 },   { 32, 32, 1, 1, 1 },
+        { 96, 6, 8, 3, 2 }, { 256, 8, 32, 9, 3 }, { 8, 4, 4, 3, 2 },
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        struct trial t = plain(OP_CHOOSE, 1, 40, all[i].top);
+
+        t.x_cols[0] = all[i].cols;
+        t.y_type = DTYPE_I32;
+        t.inst.route.top = all[i].top;
+        t.inst.route.groups = all[i].groups;
+        t.inst.route.of = all[i].of;
+        t.inst.route.best = all[i].best;
+        t.w = weight(1, all[i].cols, DTYPE_BF16);
+        tap_ok(run_all(&t), "of %llu experts in %llu groups the CPU's are chosen",
+               (unsigned long long)all[i].cols, (unsigned long long)all[i].groups);
+        release(&t.w);
+    }
+}
+
+static void try_expert_count(void)
+{
+    struct trial t = plain(OP_EXPERT_COUNT, 1, 1, EXPERTS + 1);
+
+    t.x_cols[0] = 333;
+    t.x_type[0] = t.y_type = DTYPE_I32;
+    tap_ok(run_all(&t), "the rows of experts are counted");
+}
+
+/* Tokens drawn from all, the likeliest, or the likeliest of some; more rows than
+ * blocks. */
+static void try_sample(void)
+{
+    enum { ROWS = 21 };
+    struct draw draw[ROWS];
+
+    for (uint64_t i = 0; i < ROWS; i++)
+        draw[i] = (struct draw){ .temperature = 0.5 + (double)(i % 3),
+                                 .top_p = i % 2 ? 0.6 : 1,
+                                 .top_k = i % 4 < 2 ? 0 : 9,
+                                 .seed = 5,
+                                 .position = i };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        struct trial t = plain(OP_SAMPLE, 1, ROWS, 1);
+
+        t.x_cols[0] = sizes[i] < 1000 ? sizes[i] : 203;
+        t.draw = draw;
+        tap_ok(run_all(&t), "of %zu tokens the CPU's are drawn", (size_t)t.x_cols[0]);
+    }
+}
+
 /* Products of rows that can be read 16 bytes at a time. */
 static void try_wide_products(void)
 {
@@ -421,7 +488,8 @@ struct attention_trial {
     int32_t rows, start; /* queries, and keys before them */
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap, alibi;
-    bool causal, blocks; /* keys lie in blocks of a cache */
+    enum mask { ALL, CAUSAL, CHUNKS } mask; /* CHUNKS: of `window` keys */
+    bool blocks;                            /* keys lie in blocks of a cache */
     enum added { NOTHING, TABLE, SINKS } added;
 };
 
@@ -515,7 +583,8 @@ static double attend(const struct attention_trial *t, bool narrow)
     inst.attention.softcap = t->softcap;
     inst.attention.alibi = t->alibi;
     inst.attention.window = t->window;
-    inst.attention.causal = t->causal;
+    inst.attention.causal = t->mask != ALL;
+    inst.attention.chunked = t->mask == CHUNKS;
     c.range = ranges_of(&m, &m.range, m.block);
     c.y = (struct buffer){
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
@@ -567,24 +636,28 @@ static double attend(const struct attention_trial *t, bool narrow)
 static void try_attention(void)
 {
     static const struct attention_trial all[] = {
-        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, true, true, NOTHING },
-        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, true, false, NOTHING },
-        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, true, false, NOTHING },
-        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, true, false, NOTHING },
-        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, true, true,
+        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, NOTHING },
+        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
           NOTHING },
-        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, true, false, NOTHING },
-        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, true, true, NOTHING },
-        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, false, false, NOTHING },
-        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, false, false,
+        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, CAUSAL, true, NOTHING },
+        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, ALL, false, NOTHING },
+        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, ALL, false,
           NOTHING },
-        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, true, true, NOTHING },
-        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, true, false, NOTHING },
-        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, true, false, NOTHING },
-        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, false, false, TABLE },
-        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, true, true,
+        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, CAUSAL, true, NOTHING },
+        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, CAUSAL, false, NOTHING },
+        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, CAUSAL, false,
+          NOTHING },
+        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, ALL, false, TABLE },
+        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, CAUSAL, true,
           SINKS },
-        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, true, true, SINKS },
+        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, SINKS },
+        { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
+        { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
+          NOTHING },
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
@@ -857,19 +930,37 @@ static void try_fragments(void)
     aligned = false;
 }
 
-int main(void)
+/* Those that are named, or all. */
+int main(int argc, char **argv)
 {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {
+        { "elementwise", try_elementwise },
+        { "rows", try_rows },
+        { "norm", try_norms },
+        { "route", try_choose },
+        { "route", try_expert_count },
+        { "sample", try_sample },
+        { "linear", try_products },
+        { "linear", try_wide_products },
+        { "attention", try_attention },
+        { "attention", try_sequences },
+        { "relate", try_relate },
+        { "fragments", try_fragments },
+    };
+
     check(backend_cpu.open(&cpu, 1, 0, &err) == 0 &&
           backend_cuda.open(&gpu, 1, 0, &err) == 0);
-    try_elementwise();
-    try_rows();
-    try_norms();
-    try_products();
-    try_wide_products();
-    try_attention();
-    try_relate();
-    try_sequences();
-    try_fragments();
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        bool wanted = argc < 2;
+
+        for (int k = 1; k < argc; k++)
+            wanted = wanted || !strcmp(argv[k], parts[i].name);
+        if (wanted)
+            parts[i].run();
+    }
     backend_cuda.close(gpu);
     backend_cpu.close(cpu);
     return tap_done();

@@ -5,9 +5,9 @@
  * group by the sum of its two best experts). */
 #include "lib/gpu/device.cuh"
 
-/* Index of the largest of the N values at X; the first of equals.  Synchronizes the
- * warp before and after reading X. */
-static __device__ uint64_t largest(const float *x, uint64_t n)
+/* Index of the largest of the N values at X, the first of equals; *most is its value.
+ * Synchronizes the warp before and after reading X. */
+static __device__ uint64_t largest(const float *x, uint64_t n, float *most)
 {
     uint64_t best = threadIdx.x < n ? threadIdx.x : 0;
     float value;
@@ -28,6 +28,7 @@ static __device__ uint64_t largest(const float *x, uint64_t n)
             value = other;
         }
     }
+    *most = value;
     return best;
 }
 
@@ -48,19 +49,19 @@ static __device__ void limit_groups(float *score, float *spare, float *sum,
     for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
         spare[k] = score[k];
     for (uint64_t g = 0; g < r->groups; g++) {
-        float all = 0;
+        float all = 0, most;
 
         for (uint64_t i = 0; i < r->best; i++) {
-            uint64_t at = g * size + largest(spare + g * size, size);
+            uint64_t at = g * size + largest(spare + g * size, size, &most);
 
-            all += spare[at];
-            __syncwarp();
+            all += most;
             set(spare + at, -INFINITY);
         }
         set(sum + g, all);
     }
     for (uint64_t i = 0; i < r->of; i++) {
-        uint64_t g = largest(sum, r->groups);
+        float most;
+        uint64_t g = largest(sum, r->groups, &most);
 
         set(sum + g, -INFINITY); /* marks it as selected */
     }
@@ -87,10 +88,10 @@ static __global__ void choose_kernel(int32_t *choice, const float *x, struct rou
         if (r.of < r.groups)
             limit_groups(score, spare, group, cols, &r);
         for (uint64_t i = 0; i < r.top; i++) {
-            uint64_t k = largest(score, cols);
+            float most;
+            uint64_t k = largest(score, cols, &most);
 
-            none = none || (i && score[k] == -INFINITY);
-            __syncwarp();
+            none = none || (i && most == -INFINITY);
             set(score + k, -INFINITY);
             if (threadIdx.x == 0)
                 choice[t * r.top + i] = none ? -1 : (int32_t)k;

@@ -117,7 +117,8 @@ static __device__ uint64_t draw_plain(const struct row *r, double u, double *sum
     return id;
 }
 
-static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d, double u)
+static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d,
+                                       double u)
 {
     uint64_t least = 0;
     double total;
@@ -157,7 +158,7 @@ static __global__ void sample_kernel(float *y, const float *x, const struct draw
         id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
             y[t] = (float)id;
-        __syncthreads();
+        /* all have read most before the last barrier of drawing: none is needed here */
     }
 }
 
@@ -165,6 +166,6 @@ extern "C" void gpu_sample(float *y, const float *x, const struct draw *draw,
                            struct span rows, uint64_t cols, void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(sample_kernel, gpu_blocks(rows.most, 1), THREADS, stream, y, x, draw, rows,
-               cols);
+        LAUNCH(sample_kernel, gpu_blocks(rows.most, 1), THREADS, stream, y, x, draw,
+               rows, cols);
 }

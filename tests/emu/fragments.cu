@@ -17,6 +17,7 @@ static __global__ void fragments_kernel(struct fragments f)
 
     for (unsigned i = lane; i < 4 * 64; i += GPU_WARP)
         matrices[i] = f.matrices[i];
+    /* the emulation orders this by the shuffles of mma_twin, a GPU does not */
     __syncthreads();
     for (unsigned i = 0; i < 4; i++) {
         a[i] = f.a[lane * 4 + i];

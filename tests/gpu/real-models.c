@@ -16,6 +16,7 @@ int main(void)
     static const char *const none[] = { NULL };
     const struct device_models models = { .ops = &backend_cuda,
                                           .bound = 1e-4,
+                                          .narrow = 1e-4,
                                           .has_run = has_run,
                                           .claim = "the GPU gives what the CPU does",
                                           .some = none };
