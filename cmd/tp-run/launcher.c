@@ -175,6 +175,10 @@ int launcher_open(struct launcher *l, const char *name, int timeout_s, struct er
     return 0;
 }
 
+/* the signal handler's variables; asked: NULL before and after the run */
+static struct launcher_stop *volatile asked;
+static struct timespec asked_at;
+
 void launcher_close(struct launcher *l)
 {
     if (l->shm && l->world)
@@ -182,6 +186,7 @@ void launcher_close(struct launcher *l)
     else
         mpi_close(l->world);
     shm_close_group(l->shm);
+    asked = NULL;
     if (l->stop)
         munmap(l->stop, sizeof(*l->stop));
     if (l->err_fd >= 0)
@@ -285,13 +290,12 @@ static void fail(const struct launcher *l, const struct cmd *cmd, const struct e
 
 /* ---- requests to end ---- */
 
-static struct launcher_stop *asked; /* the signal handler's variables */
-static struct timespec asked_at;
-
 static void hear(int sig)
 {
     struct timespec now;
 
+    if (!asked) /* the run is over, and its status stands */
+        return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (!asked->signal) {
         asked_at = now;
