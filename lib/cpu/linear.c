@@ -214,8 +214,9 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
             of.count = tree->leaf[k].cols;
             eight_sums(sums[last], x, x_stride, t, w, first + j, outs, of);
             for (int a = 0; a < tree->leaf[k].adds; a++, last--)
-                for (size_t i = 0; i < outs * EIGHT; i++)
-                    sums[last - 1][0][i] += sums[last][0][i];
+                for (size_t c = 0; c < outs; c++)
+                    for (size_t i = 0; i < EIGHT; i++)
+                        sums[last - 1][c][i] += sums[last][c][i];
             next_terms(&of, t);
         }
         for (size_t i = 0; i < EIGHT; i++)
