@@ -130,22 +130,31 @@ static int word_piece(struct str *out, const char *path, char **line, size_t n,
     return 0;
 }
 
+/* Puts a NUL in place of the line end, "\n" or "\r\n", of the line at P, in a text with
+ * a NUL at END.  Returns the next line. */
+static char *end_line(char *p, char *end)
+{
+    char *feed = memchr(p, '\n', (size_t)(end - p));
+
+    feed = feed ? feed : end;
+    *feed = '\0';
+    if (feed > p && feed[-1] == '\r')
+        feed[-1] = '\0';
+    return feed + 1;
+}
+
 /* Converts TEXT[len], which has a token per line; modifies it. */
 static int read_words(struct str *out, const char *path, char *text, size_t len,
                       const cJSON *config, struct err *err)
 {
-    char **line = NULL, *end;
+    char **line = NULL;
     size_t n = 0, cap = 0;
     int ret;
 
     if (strlen(text) < len || !str_is_utf8(text, len))
         return err_set(err, ERR_INPUT, "%s: not UTF-8", path);
-    for (char *p = text; p < text + len; p = end + 1) {
-        end = memchr(p, '\n', (size_t)(text + len - p));
-        end = end ? end : text + len;
-        *end = '\0';
-        if (end > p && end[-1] == '\r')
-            end[-1] = '\0';
+    for (char *p = text, *next; p < text + len; p = next) {
+        next = end_line(p, text + len);
         line = xgrow(line, &cap, n + 1, sizeof(*line));
         line[n++] = p;
     }
@@ -686,16 +695,11 @@ static int add_merges(struct str *out, const char *path, char *text, size_t len,
                       struct err *err)
 {
     bool first = true;
-    char *end;
 
     if (strlen(text) < len || !str_is_utf8(text, len))
         return err_set(err, ERR_INPUT, "%s: not UTF-8", path);
-    for (char *p = text; p < text + len; p = end + 1) {
-        end = memchr(p, '\n', (size_t)(text + len - p));
-        end = end ? end : text + len;
-        *end = '\0';
-        if (end > p && end[-1] == '\r')
-            end[-1] = '\0';
+    for (char *p = text, *next; p < text + len; p = next) {
+        next = end_line(p, text + len);
         if (!*p || str_starts(p, "#version"))
             continue;
         str_add(out, first ? "" : ",");
