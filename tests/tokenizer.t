@@ -119,6 +119,15 @@ for kind in albert bert camembert deberta-v2 gpt2 mpnet opt roberta xlm-roberta;
     "$tokenize" -m $kind "$dir" < "$data/tokenizer/old/inp" | cut -f 1 > got
     ok "$kind: the ids of a file from before tokenizer.json are those of Python's" cmp "$dir/out" got
 done
+for file in bert/vocab.txt gpt2/merges.txt; do
+    kind=${file%/*}
+    cp -r "$data/tokenizer/old/$kind" lines
+    chmod -R u+w lines
+    sed 's/$/\r/' "$data/tokenizer/old/$file" > "lines/${file#*/}"
+    "$tokenize" -m "$kind" lines < "$data/tokenizer/old/inp" | cut -f 1 > got
+    ok "$kind: so are they where lines end as on Windows" cmp "$data/tokenizer/old/$kind/out" got
+    rm -rf lines
+done
 mkdir -p old/short
 head -c 3000 "$data/tokenizer/old/xlm-roberta/sentencepiece.bpe.model" > old/short/spiece.model
 "$tokenize" -m xlm-roberta old/short > got < /dev/null
