@@ -335,23 +335,26 @@ fuzz:
 	if $(has_libfuzzer); then target=fuzz-engine; else target=fuzz-driver; fi; \
 	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
 
+# one target's failure hides no other's
 fuzz-engine:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="--without-cuda CC=clang CPPFLAGS=-DLIBFUZZER \
 	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
-	for n in $(fuzz_names); do \
+	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
 	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -seed=$(FUZZ_SEED) \
-        -artifact_prefix=crash-$$n- \
+	        -artifact_prefix=crash-$$n- \
 	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
-	        { tail -n 40 fuzz-$$n.log; exit 1; }; \
-	    grep -e executed_units fuzz-$$n.log; done
+	        { tail -n 40 fuzz-$$n.log; failed="$$failed $$n"; }; \
+	    grep -e executed_units fuzz-$$n.log; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 fuzz-driver: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
-	for n in $(fuzz_names); do \
+	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
-	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || exit; grep '^#' fuzz-$$n.log; done
+	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || failed="$$failed $$n"; grep '^#' fuzz-$$n.log; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # the kernels of the CUDA backend on the CPU, and, by ThreadSanitizer, races between their threads;
 # the emulation itself is not watched, and tells it who waits for whom
