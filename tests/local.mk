@@ -207,7 +207,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
-    measure pickle pieces run safetensors schedule space study sums tokenizer words
+    measure pickle pieces pooling run safetensors schedule space study sums tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -227,6 +227,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
+    %D%/fuzz/fuzz-pooling \
     %D%/fuzz/fuzz-run \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
@@ -262,6 +263,7 @@ tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c
 tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c
 tests_fuzz_fuzz_run_LDADD = $(program_libs)
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
