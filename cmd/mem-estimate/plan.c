@@ -247,6 +247,7 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
                       const struct kept *kept)
 {
     bool train = r->memory.train;
+    bool ours = train && r->memory.framework == FRAMEWORK_TP_RUN;
 
     p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
     p->start = r->memory;
@@ -256,14 +257,15 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)
         note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
-    note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
+    if (!ours)
+        note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
     if (!kept->margin_given)
         note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
         note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
-    if (train && !kept->flash_given)
+    if (train && !ours && !kept->flash_given)
         note(r, "flash", "flash attention");
-    if (train && p->gpus > 1)
+    if (train && p->gpus > 1 && !ours)
         note(r, "sequence_parallel",
              "activations that tp replicates sharded by tokens");
 }
