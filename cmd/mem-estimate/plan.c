@@ -443,8 +443,8 @@ int plan_main(const char *program, int argc, char **argv)
     }
     set_start(&p, &r, batch, &kept);
     cluster.flash2 = o.flash == 2;
-    if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, mode == 1, &r.assumed,
-                        &r.codes, &err) < 0 ||
+    if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, &r.assumed, &r.codes,
+                        &err) < 0 ||
         planner_search(&result, r.summary.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;
