@@ -60,10 +60,10 @@ run tp-shard split -q --tp 2 m cut3
 status_is 3 "what changes the tensors is refused by tp-shard"
 err_has "add_cross_attention = true" "by name"
 
-# quantised weights
+# quantized weights
 with llama-gqa quantization_config '{ "quant_method": "quanto", "weights": "int8" }'
 logits
-status_is 3 "quantised weights are not run"
+status_is 3 "quantized weights are not run"
 run mem-estimate infer m
 status_is 3 "nor counted when their form is not known"
 err_has "quanto" "the method is named"

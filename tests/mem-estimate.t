@@ -163,7 +163,7 @@ ok "ReLU is gone back through by its result" test \
 ok "fused SwiGLU keeps three values as wide as ffn" test "$(rank0 activations mem-estimate train --seq 1024 llama.json)" = \
     "$(rank0 activations mem-estimate train --seq 1024 relu.json)"
 
-# quantised weights: 32 layers of 218,103,808 elements in matrices
+# quantized weights: 32 layers of 218,103,808 elements in matrices
 matrices=$((32 * 218103808))
 rest=$((8030261248 - matrices))
 ok "q4_0 takes 18 bytes for 32 elements of every matrix" \

@@ -484,6 +484,25 @@ status_is 2 "the number of devices must be given"
 run mem-estimate plan --gpu h100-80g --gpus 8 --net 400 llama-3-8b.json
 status_is 2 "a rate needs its unit"
 
+# a plan for tp-run has the bytes of its program, and only what it can train
+mem-estimate plan --mode train --framework tp-run --gpu t4 --gpus 4 --global-batch 16 --seq 512 --weights f32 --top 1000 --json \
+    smollm2-135m.json > plans.json
+grep '"type":"plan"' plans.json > plans
+ok "a plan for tp-run has no ZeRO, recomputation or sharded activations" sh -c \
+    'test -s plans && ! grep -v "\"zero\":0,\"recompute\":\"none\"" plans && ! grep -v "\"sequence_parallel\":false" plans && grep -q "\"sp\":1,\"ep\":1" plans'
+ok "and counts what that leaves out" grep -q '"code":"framework","count":[1-9]' plans.json
+for layout in 1-4-1 2-2-1 1-2-2 2-1-2 1-1-4; do
+    tp=${layout%%-*} pp=${layout##*-} dp=${layout#*-}
+    sed -n 's/.*"tp":'"$tp"',"sp":1,"ep":1,"dp":'"${dp%-*}"',"pp":'"$pp"'}.*"micro_batch":\([0-9]*\),"micro_batches":\([0-9]*\).*"schedule":"\([^"]*\)".*"memory":\([0-9]*\).*/\1 \2 \3 \4/p' plans > ours
+    while read -r size number order bytes; do
+        test "$bytes" = "$(mem-estimate train --framework tp-run --mesh "tp=$tp,dp=${dp%-*},pp=$pp" --micro-batch "$size" --micro-batches "$number" \
+            --schedule "$order" --seq 512 --weights f32 --runtime 1.75GiB --json smollm2-135m.json | sed 's/.*"peak":\([0-9]*\).*/\1/')" || echo "$size" >> wrong
+    done < ours
+    ok "its bytes for $layout are those of train" sh -c 'test -s ours && ! test -e wrong'
+done
+run mem-estimate plan --mode train --framework tp-run --zero 1 --gpu t4 --gpus 4 --global-batch 16 --seq 512 --weights f32 --json smollm2-135m.json
+out_has '"zero":1' "what an option fixes is planned"
+
 # a batch is dealt evenly
 search --mode train --gpu h100-80g --gpus 4 --global-batch 6 --seq 1024 smollm2-135m.json
 ok "no layout has a number of replicas that does not divide the batch" every '6 % dp == 0'

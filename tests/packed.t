@@ -1,5 +1,5 @@
 #!/bin/sh
-# packed - quantised weights are unpacked as they are loaded
+# packed - quantized weights are unpacked as they are loaded
 . "${top_srcdir:?}/tests/lib.sh"
 
 # logits FROM MESH TOLERANCE: those of MESH are as expected of the model $kind
@@ -28,7 +28,7 @@ for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32; do
         tr '{' '\n' < predicted | sed -n 's/.*"weights":\([0-9]*\).*/\1/p' | sort -u > weights
         ok "$kind at tp $tp: as many bytes of weights as predicted" cmp weights allocated
     done
-    ok "$kind: what they are unpacked to is said" grep -qF "quantised weights unpacked to ${pair#*:}" predicted
+    ok "$kind: what they are unpacked to is said" grep -qF "quantized weights unpacked to ${pair#*:}" predicted
 done
 ok "experts over ep have theirs" sh -c "
     tp-run logits --mesh ep=2 --ids $(cat "$data/packed/fp8-latent/ids") -o ep.safetensors '$data/packed/fp8-latent' &&
@@ -121,5 +121,5 @@ status_is 0 "they write"
 echo '{"ids":[1,2,3,4,5,6]}' > ids.jsonl
 run tp-run train -q --seq 4 --steps 1 --data ids.jsonl -o trained "$data/packed/awq"
 status_is 1 "and are not trained"
-err_has "quantised by awq" "by name"
+err_has "quantized by awq" "by name"
 done_testing

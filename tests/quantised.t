@@ -1,5 +1,5 @@
 #!/bin/sh
-# quantised.t - quantised weights are cut with their companions
+# quantized.t - quantized weights are cut with their companions
 . "$top_srcdir/tests/lib.sh"
 
 for kind in fp8 fp8-latent gptq awq int8 mxfp4 gpt-oss-bf16 ct-fp8 ct-w4a16; do
@@ -117,7 +117,7 @@ status_is 3 "without its scales it is refused"
 echo '{"ids":[1,2,3,4,5,6]}' > ids.jsonl
 run tp-run train -q --seq 4 --steps 1 --data ids.jsonl -o trained "$data/models/gpt-oss-mxfp4"
 status_is 1 "and it is not trained"
-err_has "weights quantised by mxfp4 (quantization_config) cannot be trained" "by name"
+err_has "weights quantized by mxfp4 (quantization_config) cannot be trained" "by name"
 run tp-shard split --tp 2 "$data/quantised/gptq-act-order" out.act
 status_is 1 "GPTQ with act-order cannot be cut"
 err_has "desc_act" "and the reason is named"

@@ -57,8 +57,8 @@ err_has "family gpt_neox" "by name"
 run tp-shard split --tp 2 --ep 2 --keep-vocab --rank-configs "$data/models/mixtral" never
 status_is 1 "so are dealt experts"
 run tp-shard split --tp 2 --keep-vocab --rank-configs "$data/quantised/fp8" never
-status_is 1 "so are weights that are quantised with companions"
-err_has "quantised weights" "by name"
+status_is 1 "so are weights that are quantized with companions"
+err_has "quantized weights" "by name"
 run tp-shard split --pad-vocab 7 --rank-configs "$bard" never
 status_is 2 "and a padded vocabulary, on one rank too"
 ok "nothing was written" test ! -e never -a ! -e never.partial

@@ -1,11 +1,12 @@
 /* cluster - the machine of a plan, and what is assumed about it
  *
- * Attention at half the rate of its fastest kernels, and a fifth of the communication
- * of weights and gradients hidden behind products: these two fit published runs best
- * (tests/bench/planner.sh).  Memory at nine tenths of the data sheet (3.0 of 3.35 TB/s
- * on an H100), links at four fifths (an all-reduce over eight H100 moves about 360 of
- * 450 GB/s).  A hop of a collective takes 2.5 us inside a node (an all-reduce over
- * eight devices 35 us) and 5 us between nodes. */
+ * Attention at half the rate of its fastest kernels fits published runs best
+ * (tests/bench/planner.sh); it is the one constant that was chosen so.  Memory at nine
+ * tenths of the data sheet (3.0 of 3.35 TB/s on an H100), links at four fifths (an
+ * all-reduce over eight H100 moves about 360 of 450 GB/s; NCCL counts on 235 of 300 of
+ * an A100).  A hop of a small message takes 2.5 us inside a node (an all-reduce over
+ * eight devices 35 us) and 5 us between nodes, of a large collective 3.4 and 14 us
+ * (NCCL, src/graph/tuning.cc: Ring, Simple). */
 #include "cmd/mem-estimate/cluster.h"
 
 #include <math.h>
@@ -20,7 +21,8 @@
 
 static const double ATTENTION_SHARE = 0.5, MEMORY_SHARE = 0.9;
 static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
-static const double HIDDEN = 0.2, NET = 50e9;
+static const double RING_LINK_LATENCY = 3.4e-6, RING_NET_LATENCY = 14e-6;
+static const double NET = 50e9;
 enum { PER_NODE = 8 };
 
 /* Parses "400Gbit", "400Gb" or "50GB" per second ("/s" or "ps" may follow) to bytes/s;
@@ -81,8 +83,11 @@ static void set_link(struct machine *m, const struct gpu *gpu,
 static void set_device(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
                        const struct notes *notes)
 {
+    enum gpu_rate wide = rate < GPU_FP8 ? rate : gpu_rate_of(gpu, GPU_BF16);
+
     m->peak = gpu->tflops[rate] * 1e12;
     m->product = m->peak * gpu_share(gpu, rate);
+    m->head = gpu->tflops[wide] * 1e12 * gpu_share(gpu, wide);
     m->memory = gpu->memory_rate * MEMORY_SHARE;
     note(notes, "products", "%s products at %.0f %% of %g TFLOP/s",
          gpu_rate_names[rate], 100 * gpu_share(gpu, rate), gpu->tflops[rate]);
@@ -101,12 +106,12 @@ static int set_measured(struct machine *m, const char *path, bool *links,
         return -1;
     *links = c.bandwidth > 0;
     m->peak = c.product;
-    m->product = c.product * c.prefill_share;
+    m->product = m->head = c.product * c.prefill_share;
     m->memory = c.memory_read * c.decode_share;
     if (c.bandwidth > 0)
         m->link = c.bandwidth;
     if (c.latency > 0)
-        m->link_latency = c.latency;
+        m->link_latency = m->ring_link_latency = c.latency;
     calibration_clear(&c);
     if (m->product <= 0 || m->memory <= 0)
         return err_set(err, ERR_INPUT, "%s: a rate is 0", path);
@@ -121,7 +126,7 @@ static int set_file(struct machine *m, const struct measured *device,
         return err_set(err, ERR_USAGE,
                        "--gpu-file: %s has no rate of products in %s (--compute)",
                        device->name, gpu_rate_names[rate]);
-    m->peak = m->product = device->product[rate];
+    m->peak = m->product = m->head = device->product[rate];
     m->attention = device->attention;
     m->memory = device->weights;
     m->light = device->weights / device->values;
@@ -130,7 +135,7 @@ static int set_file(struct machine *m, const struct measured *device,
     if (device->link > 0)
         m->link = device->link;
     if (device->latency > 0)
-        m->link_latency = device->latency;
+        m->link_latency = m->ring_link_latency = device->latency;
     return 0;
 }
 
@@ -156,8 +161,8 @@ static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rat
 }
 
 int cluster_machine(struct machine *m, const struct cluster_options *o,
-                    const struct gpu *gpu, enum gpu_rate rate, bool train,
-                    struct str *assumed, struct str *codes, struct err *err)
+                    const struct gpu *gpu, enum gpu_rate rate, struct str *assumed,
+                    struct str *codes, struct err *err)
 {
     const struct notes all = { assumed, codes }, *notes = &all;
     bool links = false;
@@ -173,7 +178,8 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                            .backward = 1,
                            .link_latency = -1,
                            .net_latency = NET_LATENCY,
-                           .hidden = HIDDEN,
+                           .ring_link_latency = RING_LINK_LATENCY,
+                           .ring_net_latency = RING_NET_LATENCY,
                            .per_node = o->per_node ? o->per_node : PER_NODE };
     if (o->net && !parse_rate(o->net, &m->net))
         return err_set(err, ERR_USAGE,
@@ -196,14 +202,14 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
     }
     if (m->link_latency < 0) {
         m->link_latency = LINK_LATENCY;
-        note(notes, "link_latency", "%g us a hop in a node", LINK_LATENCY * 1e6);
+        note(notes, "link_latency", "%g us a hop in a node, %g of a large collective",
+             LINK_LATENCY * 1e6, RING_LINK_LATENCY * 1e6);
     }
     if (!o->per_node)
         note(notes, "gpus_per_node", "%d devices a node", PER_NODE);
     if (!o->net)
         note(notes, "net", "network %g GB/s", NET / 1e9);
-    note(notes, "net_latency", "%g us a hop between nodes", NET_LATENCY * 1e6);
-    if (train)
-        note(notes, "hidden", "%.0f %% of exchanges hidden by products", 100 * HIDDEN);
+    note(notes, "net_latency", "%g us a hop between nodes, %g of a large collective",
+         NET_LATENCY * 1e6, RING_NET_LATENCY * 1e6);
     return 0;
 }

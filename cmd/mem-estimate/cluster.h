@@ -19,7 +19,7 @@ struct cluster_options {
  * products of type RATE.  Appends assumptions to ASSUMED, and as JSON objects to
  * CODES. */
 MUST_CHECK int cluster_machine(struct machine *m, const struct cluster_options *o,
-                               const struct gpu *gpu, enum gpu_rate rate, bool train,
+                               const struct gpu *gpu, enum gpu_rate rate,
                                struct str *assumed, struct str *codes, struct err *err);
 
 #endif

@@ -247,6 +247,7 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
                       const struct kept *kept)
 {
     bool train = r->memory.train;
+    bool ours = train && r->memory.framework == FRAMEWORK_TP_RUN;
 
     p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
     p->start = r->memory;
@@ -256,14 +257,15 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)
         note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
-    note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
+    if (!ours)
+        note(r, "fragmentation", "fragmentation %g %%", 100 * p->start.fragmentation);
     if (!kept->margin_given)
         note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
         note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
-    if (train && !kept->flash_given)
+    if (train && !ours && !kept->flash_given)
         note(r, "flash", "flash attention");
-    if (train && p->gpus > 1)
+    if (train && p->gpus > 1 && !ours)
         note(r, "sequence_parallel",
              "activations that tp replicates sharded by tokens");
 }
@@ -441,8 +443,8 @@ int plan_main(const char *program, int argc, char **argv)
     }
     set_start(&p, &r, batch, &kept);
     cluster.flash2 = o.flash == 2;
-    if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, mode == 1, &r.assumed,
-                        &r.codes, &err) < 0 ||
+    if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, &r.assumed, &r.codes,
+                        &err) < 0 ||
         planner_search(&result, r.summary.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;

@@ -587,7 +587,7 @@ static void find_stored(struct request *r, bool other)
         if (scales < 0 || other || r->memory.framework != FRAMEWORK_TP_RUN)
             continue;
         assume(
-            r, "weights", "quantised weights unpacked to %s",
+            r, "weights", "quantized weights unpacked to %s",
             weight_type_of(model_unpacked(c->model, &p,
                                           r->stored[c->model->tensor[scales].source]))
                 ->name);

@@ -9,7 +9,7 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/vec.h"
 
-/* Quantises the N values of a head at X to int8.  Returns the scale; NAN if a value is
+/* Quantizes the N values of a head at X to int8.  Returns the scale; NAN if a value is
  * not finite. */
 CPU_CLONES static float narrow(int8_t *q, const float *x, size_t n)
 {

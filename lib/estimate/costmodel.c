@@ -32,6 +32,7 @@ struct builder {
     const struct costmodel_options *opt;
     struct values values;
     int at;        /* index of the current instruction */
+    bool *biased;  /* [nweights]: a table of relative biases that was read before */
     bool *crossed; /* [nvalues]: counted in unit_kept.boundary */
     int products;  /* number of products of the unit so far */
     bool *spared;  /* [nvalues]: selective recomputation saves it (unit.sparse) */
@@ -264,8 +265,8 @@ static void cross(struct builder *b, struct unit *u, int v)
 static void keep(struct builder *b, struct unit *u, int v)
 {
     v = values_storage(&b->values, v);
-    if (b->values.keeper[v] >= 0)
-        return;
+    if (b->values.keeper[v] >= 0 || b->a->program->value[v].rows == ROWS_TABLE)
+        return; /* rows of a table are few, and the same for all sequences */
     b->values.keeper[v] = b->at;
     values_add(&u->kept.columns, &b->values, v);
     if (b->spared[v])
@@ -314,17 +315,24 @@ static void keep_upcast(struct builder *b, struct unit *u, const struct inst *in
         return;
     }
     copy(b, u, x, 1, true);
+    if (torch->both)
+        keep(b, u, x);
     if (b->values.keeper[x] < 0)
         cross(b, u, x);
 }
 
 /* A norm that saves what differs from the mean does so for the variance and for the
- * result, and what its weight multiplies, all in f32. */
-static void keep_centred(struct builder *b, struct unit *u, const struct inst *inst)
+ * result, and what its weight multiplies, all in f32; if PARTED, the first two are one,
+ * in the type of its source. */
+static void keep_centred(struct builder *b, struct unit *u, const struct inst *inst,
+                         bool parted)
 {
     int x = values_storage(&b->values, inst->src[0]);
 
-    copy(b, u, x, inst->weight >= 0 ? 3 : 2, b->opt->narrow);
+    if (parted)
+        copy(b, u, x, 2, false);
+    else
+        copy(b, u, x, inst->weight >= 0 ? 3 : 2, b->opt->narrow);
     if (b->values.keeper[x] < 0)
         cross(b, u, x);
 }
@@ -406,8 +414,8 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
 
     if (torch.part || reads_no_source(b, inst))
         return;
-    if (torch.centred && b->opt->eager) {
-        keep_centred(b, u, inst);
+    if ((torch.centred || torch.parted) && b->opt->eager) {
+        keep_centred(b, u, inst, torch.parted);
         return;
     }
     if (b->opt->eager && b->opt->narrow && b->values.routes[b->at] &&
@@ -434,8 +442,16 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     if (b->opt->eager && op_table[inst->op].scores(inst).heads && !b->opt->scores &&
         !torch.unfused && !torch.ordered && is_joined(b, inst->src[0]))
         copy(b, u, inst->dst, 1, false);
-    if (b->opt->eager && torch.copies)
+    if (!b->opt->eager)
+        return;
+    if (torch.copies)
         copy(b, u, inst->dst, (uint64_t)torch.copies, false);
+    u->kept.flags += (uint64_t)torch.flags *
+                     values_columns(&b->values, &b->a->program->value[inst->dst]);
+    if (torch.related) /* keys also lie in the order that a product wants */
+        copy(b, u, inst->src[1], 1, false);
+    if (torch.strided)
+        copy(b, u, inst->src[0], 1, false);
 }
 
 /* With scores, keys and values are repeated for each query head. */
@@ -445,10 +461,21 @@ static void keep_scores(struct builder *b, struct unit *u, const struct inst *in
     struct op_torch torch = torch_of(&b->a->torch, inst);
 
     u->kept.narrow |= torch.narrow;
-    u->kept.unfused |= torch.unfused;
+    u->kept.unfused += torch.unfused ? scores->heads : 0;
     u->kept.spread = torch.spread || inst->attention.kv_heads == 1 ? 0 : scores->spread;
     u->kept.heads += scores->heads;
-    u->kept.capped |= scores->capped;
+    u->kept.capped |= scores->capped || torch.bounded;
+    if (inst->op == OP_ATTENTION && inst->weight >= 0 && !inst->attention.sinks &&
+        !b->biased[inst->weight]) {
+        b->biased[inst->weight] = true;
+        u->kept.biases++;
+        u->kept.biased += torch.unfused || b->opt->scores ? 0 : scores->heads;
+    }
+    if (torch.related) {
+        u->kept.related = b->a->program->value[inst->src[0]].cols;
+        u->kept.span = inst->attention.span;
+        u->kept.near = !inst->attention.far;
+    }
     u->kept.window = scores->window;
     if (b->opt->eager && b->opt->scores) {
         b->values.copies[b->at].cut += scores->spread;
@@ -554,6 +581,7 @@ static void read_program(struct builder *b)
 
     values_open(&b->values, b->a, b->opt->eager);
     b->cache_of = xmalloc(sizeof(*b->cache_of) * (size_t)(p->nvalues + 1));
+    b->biased = xcalloc((size_t)p->nweights + 1, sizeof(*b->biased));
     b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
     b->spared = xcalloc((size_t)p->nvalues + 1, sizeof(*b->spared));
     for (int i = 0; i < p->nvalues; i++)
@@ -655,6 +683,7 @@ out:
     cutter_free(b.cutter);
     free(b.training);
     values_close(&b.values);
+    free(b.biased);
     free(b.crossed);
     free(b.spared);
     free(b.cache_of);

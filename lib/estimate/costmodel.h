@@ -61,8 +61,14 @@ struct unit_kept {
     bool capped;       /* softcap: the scores before it are saved as well */
     uint64_t spread;   /* columns that keys and values have more when each head has its
                           own, as where PyTorch's attention has a mask */
+    uint64_t flags;    /* further bytes for a token */
+    uint64_t biases;   /* tables of relative biases that it is the first to read, */
+    uint64_t biased;   /* and heads for which a fused kernel gets them as a mask */
+    uint64_t related;  /* columns of the heads if scores are gathered by distance, */
+    uint64_t span;     /* distances on each side: at most this many; */
+    bool near;         /* and no more than there are tokens */
     bool narrow;       /* the softmax is made in the type of the values */
-    bool unfused;      /* scores are kept in f32 also where a kernel would not */
+    uint64_t unfused;  /* heads whose scores are kept in f32, for want of a kernel */
 };
 
 /* Moments of a unit's backward pass: when its activations and their gradients are
@@ -135,7 +141,7 @@ struct costmodel_options {
     bool eager;          /* PyTorch's eager mode: one kernel per operation */
     bool narrow;         /* activations have fewer bits than f32 */
     bool scores;         /* attention saves its scores (no flash attention) */
-    bool unpacked;       /* quantised weights are unpacked when they are loaded */
+    bool unpacked;       /* quantized weights are unpacked when they are loaded */
 };
 
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]

@@ -425,6 +425,7 @@ struct costmodel_options memory_costmodel(const struct memory_options *o)
 struct known {
     struct share *share;
     struct costmodel *costmodel;
+    int coord[MESH_NAXES]; /* of the first rank */
 };
 
 const struct costmodel *costmodels_at(struct costmodels *all, const struct model *m,
@@ -446,7 +447,8 @@ const struct costmodel *costmodels_at(struct costmodels *all, const struct model
         return NULL;
     }
     all->known = xrealloc(all->known, sizeof(*all->known) * (all->n + 1));
-    all->known[all->n++] = (struct known){ share, a };
+    all->known[all->n] = (struct known){ .share = share, .costmodel = a };
+    memcpy(all->known[all->n++].coord, coord, sizeof(all->known->coord));
     return a;
 }
 
@@ -498,6 +500,11 @@ int costmodels_all(struct costmodels *all, const struct model *m,
 const struct costmodel *costmodels_get(const struct costmodels *all, size_t i)
 {
     return i < all->n ? all->known[i].costmodel : NULL;
+}
+
+const int *costmodels_coord(const struct costmodels *all, size_t i)
+{
+    return all->known[i].coord;
 }
 
 void costmodels_drop_programs(struct costmodels *all)

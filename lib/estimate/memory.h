@@ -167,6 +167,8 @@ const struct costmodel *costmodels_at(struct costmodels *all, const struct model
  * need no more bytes. */
 MUST_CHECK int costmodels_all(struct costmodels *all, const struct model *m,
                               const struct memory_options *o, struct err *err);
+/* The coordinates of the I'th costmodel's first rank. */
+const int *costmodels_coord(const struct costmodels *all, size_t i);
 /* The I'th costmodel, or NULL. */
 const struct costmodel *costmodels_get(const struct costmodels *all, size_t i);
 /* Frees their programs (costmodel_drop_program). */

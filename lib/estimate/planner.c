@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/part.h"
+#include "lib/estimate/reversed.h"
 #include "lib/estimate/training.h"
 
 const char *const planner_rules[RULES] = {
@@ -21,14 +22,16 @@ const char *const planner_rules[RULES] = {
     [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to deal over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
+    [RULE_FRAMEWORK] = "tp-run train does not have it",
 };
 
 const char *const planner_codes[RULES] = {
-    [RULE_MODEL] = "model",       [RULE_NODE] = "node",
-    [RULE_BATCH] = "batch",       [RULE_ZERO] = "zero",
-    [RULE_MEMORY] = "memory",     [RULE_SEQUENCE] = "sequence",
-    [RULE_SCHEDULE] = "schedule", [RULE_RECOMPUTE] = "recompute",
-    [RULE_EXPERTS] = "experts",   [RULE_KEPT] = "kept_axes",
+    [RULE_MODEL] = "model",         [RULE_NODE] = "node",
+    [RULE_BATCH] = "batch",         [RULE_ZERO] = "zero",
+    [RULE_MEMORY] = "memory",       [RULE_SEQUENCE] = "sequence",
+    [RULE_SCHEDULE] = "schedule",   [RULE_RECOMPUTE] = "recompute",
+    [RULE_EXPERTS] = "experts",     [RULE_KEPT] = "kept_axes",
+    [RULE_FRAMEWORK] = "framework",
 };
 
 /* Choices tried for a mesh and micro-batch. */
@@ -51,10 +54,11 @@ struct search {
     struct planner_result *out;
     struct bubbles bubbles;
     struct training_cache known;
-    struct costmodels ranks;       /* of the current tp and ep */
-    const struct profile *profile; /* of rank 0 of these */
-    const int *run;                /* [nlayers]: see runs_new */
-    struct costmodels *taken;      /* [nprofiles]: those of every tp and ep tried */
+    struct reversed_programs programs; /* of the current tp and pp */
+    struct costmodels ranks;           /* of the current tp and ep */
+    const struct profile *profile;     /* of rank 0 of these */
+    const int *run;                    /* [nlayers]: see runs_new */
+    struct costmodels *taken;          /* [nprofiles]: those of every tp and ep tried */
     struct profile **profiles;
     int **runs;
     size_t nprofiles;
@@ -75,18 +79,36 @@ static void reject(struct search *s, enum planner_rule rule)
     s->out->rejected[rule]++;
 }
 
+/* True for a plan of tp-run train: it searches only what that has, unless the options
+ * fix something else. */
+static bool is_ours(const struct search *s)
+{
+    return s->o->start.train && s->o->start.framework == FRAMEWORK_TP_RUN;
+}
+
 /* ---- one layout ---- */
 
+/* The memory of the I'th kind of ranks on STAGE; false if it overflows. */
+static bool rank_bytes(struct search *s, struct rank_memory *r, size_t i,
+                       const struct memory_options *o, int stage)
+{
+    int coord[MESH_NAXES] = { [MESH_PP] = stage };
+    struct err no;
+
+    if (!reversed_applies(o))
+        return memory_of_stage(r, costmodels_get(&s->ranks, i), o, stage);
+    coord[MESH_TP] = costmodels_coord(&s->ranks, i)[MESH_TP];
+    return reversed_rank(r, &s->programs, s->m, o, coord, &no) == 0;
+}
+
 /* Checks one stage's ranks; they differ if tp does not divide the heads. */
-static bool stage_fits(const struct search *s, struct memory_options *o, int stage,
+static bool stage_fits(struct search *s, struct memory_options *o, int stage,
                        struct planned *p)
 {
-    const struct costmodel *a;
-
-    for (size_t i = 0; (a = costmodels_get(&s->ranks, i)); i++) {
+    for (size_t i = 0; costmodels_get(&s->ranks, i); i++) {
         struct rank_memory r;
 
-        if (!memory_of_stage(&r, a, o, stage) || r.total > s->o->gpu_memory)
+        if (!rank_bytes(s, &r, i, o, stage) || r.total > s->o->gpu_memory)
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
         if (r.bytes[MEMORY_OPTIMIZER] > p->states)
@@ -151,8 +173,7 @@ static bool is_less(const struct search *s, const struct memory_options *o, int 
 /* Sets P's memory to the largest rank's; false if a rank does not fit.  The first stage
  * (most micro-batches in flight) and the last (logits) are checked first, as they are
  * usually the largest. */
-static bool memory_fits(const struct search *s, struct memory_options *o,
-                        struct planned *p)
+static bool memory_fits(struct search *s, struct memory_options *o, struct planned *p)
 {
     int pp = o->mesh.size[MESH_PP];
 
@@ -239,6 +260,7 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
     for (int order = 0; order < ORDERS; order++) {
         if (s->o->order >= 0 ? s->o->order != order
                              : order < ORDER_1F1B || (order > ORDER_1F1B && !many) ||
+                                   (order > ORDER_1F1B && is_ours(s)) ||
                                    (order_pairs((enum order)order) && !exchanges))
             continue;
         for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)
@@ -264,11 +286,19 @@ static void try_states(struct search *s, struct memory_options *o,
             reject(s, RULE_ZERO);
             continue;
         }
+        if (is_ours(s) && zero && s->o->zero < 0) {
+            reject(s, RULE_FRAMEWORK);
+            continue;
+        }
         o->zero = zero;
         for (int way = 0; way < (o->train ? WAYS : 1); way++) {
             if (!keeps(s->o->recompute, way) ||
                 (way == RECOMPUTE_SELECTIVE && o->flash))
                 continue;
+            if (is_ours(s) && way && s->o->recompute < 0) {
+                reject(s, RULE_FRAMEWORK);
+                continue;
+            }
             o->recompute = (enum recompute)way;
             full[zero][way] = full[zero][way] || !try_one(s, o, order);
             if (full[zero][way])
@@ -325,7 +355,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         if (each % size || (kept && kept != size))
             continue;
         o.mesh = *mesh;
-        o.sequence_parallel = o.train && mesh->size[MESH_TP] > 1;
+        o.sequence_parallel = o.train && mesh->size[MESH_TP] > 1 && !is_ours(s);
         o.micro_batch = size;
         o.micro_batches = each / size;
         try_orders(s, &o, &orders, full);
@@ -340,6 +370,10 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 
         if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
             continue;
+        if (is_ours(s) && sp > 1 && !s->o->size[MESH_SP]) {
+            reject(s, RULE_FRAMEWORK);
+            continue;
+        }
         if (s->o->start.seq % (uint64_t)sp) {
             reject(s, RULE_SEQUENCE);
             continue;
@@ -404,6 +438,10 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
 
         if (rest % ep || (s->o->size[MESH_EP] && s->o->size[MESH_EP] != ep))
             continue;
+        if (is_ours(s) && ep > 1 && !s->o->size[MESH_EP]) {
+            reject(s, RULE_FRAMEWORK);
+            continue;
+        }
         if (mesh_set(&mesh, size, NULL, &no) < 0 ||
             model_check_mesh(s->m, &mesh, &no) < 0) {
             reject(s, RULE_MODEL);
@@ -608,6 +646,18 @@ static void find_others(struct search *s)
     }
 }
 
+/* ERR_NO if the plan is for tp-run and M has no derivative there. */
+static int check_trainable(struct search *s, struct err *err)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct memory_options o = s->o->start;
+    struct rank_memory r;
+
+    mesh_one(&o.mesh);
+    o.micro_batch = o.micro_batches = 1;
+    return is_ours(s) ? reversed_rank(&r, &s->programs, s->m, &o, origin, err) : 0;
+}
+
 int planner_search(struct planner_result *out, const struct model *m,
                    const struct planner_options *o, struct err *err)
 {
@@ -617,7 +667,7 @@ int planner_search(struct planner_result *out, const struct model *m,
     int ret;
 
     *out = (struct planner_result){ 0 };
-    ret = try_all(&s, err);
+    ret = check_trainable(&s, err) < 0 ? -1 : try_all(&s, err);
     if (ret == 0) {
         find_fastest(&s);
         find_others(&s);
@@ -634,6 +684,7 @@ int planner_search(struct planner_result *out, const struct model *m,
     free(s.devices.v);
     free(s.sizes.v);
     bubbles_clear(&s.bubbles);
+    reversed_clear(&s.programs);
     return ret;
 }
 

@@ -68,6 +68,7 @@ enum planner_rule {
     RULE_RECOMPUTE, /* what would be recomputed is not saved */
     RULE_EXPERTS,   /* ep without experts */
     RULE_KEPT,      /* the fixed axes do not divide the devices */
+    RULE_FRAMEWORK, /* the framework does not have it */
     RULES
 };
 extern const char *const planner_rules[RULES];

@@ -26,29 +26,57 @@ static uint64_t in_flight(const struct memory_options *o, int s)
     return o->inflight ? (o->inflight[s] + WHOLE_STAGE - 1) / WHOLE_STAGE : 1;
 }
 
-static int estimate_rank(struct rank_memory *out, const struct model *m,
-                         const struct memory_options *o, const int coord[MESH_NAXES],
-                         struct err *err)
+void reversed_clear(struct reversed_programs *known)
+{
+    for (int i = 0; i < known->tp * known->pp; i++)
+        program_free(known->program[i]);
+    free(known->program);
+    *known = (struct reversed_programs){ 0 };
+}
+
+/* The program of the rank at COORD, borrowed from KNOWN; NULL with *err set. */
+static const struct program *program_at(struct reversed_programs *known,
+                                        const struct model *m,
+                                        const struct memory_options *o,
+                                        const int coord[MESH_NAXES], struct err *err)
 {
     const struct program_options options = { .tail = TAIL_NLL,
                                              .reverse = true,
                                              .dropout = o->dropout ? -1 : 0 };
+    int tp = o->mesh.size[MESH_TP], pp = o->mesh.size[MESH_PP];
+    struct program **p;
+
+    if (known->tp != tp || known->pp != pp) {
+        reversed_clear(known);
+        known->program = xcalloc((size_t)tp * (size_t)pp, sizeof(*known->program));
+        known->tp = tp;
+        known->pp = pp;
+    }
+    p = &known->program[coord[MESH_TP] * pp + coord[MESH_PP]];
+    if (!*p && program_build(p, m, &o->mesh, coord, &options, err) < 0)
+        *p = NULL;
+    return *p;
+}
+
+int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
+                  const struct model *m, const struct memory_options *o,
+                  const int coord[MESH_NAXES], struct err *err)
+{
     const uint64_t most[ROWS_KINDS] = {
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
     struct tally sum[MEMORY_CATEGORIES] = { 0 };
     uint64_t *offset, arena = 0, weights = 0;
-    struct program *p;
+    const struct program *p = program_at(known, m, o, coord, err);
     bool ok;
 
-    if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
+    if (!p)
         return -1;
     for (int i = 0; i < p->nweights; i++)
         weights += p->weight[i].rows * p->weight[i].cols * sizeof(float);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
     free(offset);
-    program_free(p);
     tally_add(&sum[MEMORY_WEIGHTS], weights);
     tally_add(&sum[MEMORY_GRADIENTS], weights);
     tally_add(&sum[MEMORY_OPTIMIZER], weights * MOMENTS_OF_ADAM);
@@ -84,6 +112,8 @@ int reversed_estimate(struct memory_estimate *e, const struct model *m,
                       const struct memory_options *o, struct err *err)
 {
     struct memory_estimate made = { 0 };
+    struct reversed_programs known = { 0 };
+    int ret = -1;
 
     if (model_check_mesh(m, &o->mesh, err) < 0)
         return -1;
@@ -92,10 +122,8 @@ int reversed_estimate(struct memory_estimate *e, const struct model *m,
             const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_PP] = pp };
             struct rank_memory one;
 
-            if (estimate_rank(&one, m, o, coord, err) < 0) {
-                memory_estimate_clear(&made);
-                return -1;
-            }
+            if (reversed_rank(&one, &known, m, o, coord, err) < 0)
+                goto out;
             add_kind(&made, &one, (uint64_t)o->mesh.size[MESH_DP]);
         }
     made.peak = made.kind;
@@ -103,5 +131,10 @@ int reversed_estimate(struct memory_estimate *e, const struct model *m,
         if (made.kind[i].total > made.peak->total)
             made.peak = &made.kind[i];
     *e = made;
-    return 0;
+    ret = 0;
+out:
+    reversed_clear(&known);
+    if (ret < 0)
+        memory_estimate_clear(&made);
+    return ret;
 }

@@ -8,8 +8,20 @@
 
 #include "lib/estimate/memory.h"
 
+/* Programs of ranks that were built before, for one tp and pp; {0} is empty. */
+struct reversed_programs {
+    struct program **program; /* [tp][pp]; NULL: not built */
+    int tp, pp;
+};
+void reversed_clear(struct reversed_programs *known);
+
 /* True if O asks for exactly what tp-run train does. */
 bool reversed_applies(const struct memory_options *o);
+/* The bytes of the rank at COORD for such O; KNOWN keeps its program.  ERR_NO if M
+ * cannot be trained. */
+MUST_CHECK int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
+                             const struct model *m, const struct memory_options *o,
+                             const int coord[MESH_NAXES], struct err *err);
 /* As memory_estimate, for such O.  ERR_NO if M cannot be trained. */
 MUST_CHECK int reversed_estimate(struct memory_estimate *e, const struct model *m,
                                  const struct memory_options *o, struct err *err);

@@ -4,11 +4,13 @@
  * all-gather and reduce-scatter half of that.  A backward pass costs two forward
  * passes, for the gradients of inputs and of weights, attention a little more;
  * recomputation costs one more forward pass.  ZeRO-3 gathers weights in the forward and
- * the backward pass of every micro-batch and reduce-scatters gradients; ZeRO-2
+ * the backward pass of every micro-batch and reduce-scatters gradients (once per step
+ * where a pipeline stage keeps them, habits.h); ZeRO-2
  * reduce-scatters gradients for every micro-batch; the others reduce once per step
  * (Rajbhandari et al. 2020, section 7). Sequence ranks exchange heads (Ulysses, Jacobs
  * et al. 2023) or pass keys and values round a ring (Liu et al. 2023), whichever is
- * faster. */
+ * faster.  Nothing overlaps with products unless the schedule pairs passes: what
+ * frameworks hide, they lose again by kernels that share the device. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 
 /* States are read and written, gradients read, weights written. */
 const double step_update_passes = 2.5;
@@ -93,7 +96,8 @@ static struct reach reach_of(const struct machine *m, int spread)
 
 /* Seconds of COUNT all-gathers or reduce-scatters of BYTES in all over N ranks, STRIDE
  * devices apart.  Each device of a node has a ring to the other nodes, while the node's
- * devices exchange their parts; the slower of the two counts. */
+ * devices exchange their parts; the slower of the two counts.  The hops are those of
+ * one ring through all ranks, as NCCL counts them (src/graph/tuning.cc). */
 static double gather_seconds(const struct machine *m, int n, int stride, double bytes,
                              double count)
 {
@@ -105,13 +109,7 @@ static double gather_seconds(const struct machine *m, int n, int stride, double 
     within = bytes * (near - 1) / near / m->link;
     between = bytes / near * (far - 1) / far / m->net;
     return (within > between ? within : between) +
-           count * ((near - 1) * m->link_latency + (far - 1) * m->net_latency);
-}
-
-/* Communication of SECONDS that WORK seconds of products do not hide. */
-static double exposed(const struct machine *m, double seconds, double work)
-{
-    return seconds - m->hidden * (seconds < work ? seconds : work);
+           count * ((n - far) * m->ring_link_latency + (far - 1) * m->ring_net_latency);
 }
 
 /* Seconds of dispatching TOKENS of W to their experts over EP ranks, STRIDE devices
@@ -136,11 +134,10 @@ static double routed_seconds(const struct profile *p, const struct machine *m,
     return (within > between ? within : between) + (ep - 1) * w->routes * over.latency;
 }
 
-/* Seconds of communication over sp and ep for TOKENS of W in the forward pass.  A ring
- * over sp overlaps with ATTENTION seconds of attention. */
+/* Seconds of communication over sp and ep for TOKENS of W in the forward pass. */
 static double all_to_all_seconds(const struct profile *p, const struct machine *m,
                                  const struct memory_options *o, const struct work *w,
-                                 double tokens, double attention)
+                                 double tokens)
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
@@ -153,7 +150,7 @@ static double all_to_all_seconds(const struct profile *p, const struct machine *
         double heads = (sp - 1) * (tokens * (w->heads + w->keys) / sp / over_sp.rate +
                                    4 * w->layers * over_sp.latency);
 
-        seconds = exposed(m, ring, attention);
+        seconds = ring;
         if (p->least >= sp && heads < seconds)
             seconds = heads;
     }
@@ -172,6 +169,18 @@ struct rank_times {
     double weight; /* compute of the weight gradients, part of back */
 };
 
+/* Seconds of W's products for one token. */
+static double product_seconds(const struct machine *m, const struct work *w)
+{
+    return (w->products - w->head) / m->product + w->head / m->head;
+}
+
+/* Seconds of attention for one token. */
+static double attention_seconds(const struct machine *m, const struct work *w)
+{
+    return (w->attention + w->masked) / m->attention;
+}
+
 /* Seconds of W for TOKENS without attention.  Memory traffic is not hidden behind
  * products, so small products and short rows take longer. */
 static double plain_seconds(const struct machine *m, const struct memory_options *o,
@@ -179,7 +188,7 @@ static double plain_seconds(const struct machine *m, const struct memory_options
 {
     double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
 
-    return tokens * w->products / m->product +
+    return tokens * product_seconds(m, w) +
            (m->light * tokens * (w->cut + whole + w->scores) + w->matrices) /
                m->memory +
            w->instructions * m->instruction;
@@ -206,20 +215,20 @@ static void find_times(struct rank_known *k, const struct profile *p,
         tokens * (3 * (all.products + all.attention - all.repeated * (1 - 1.0 / tp)) -
                   all.frozen);
     plain = plain_seconds(m, o, &all, tokens);
-    attention = tokens * all.attention / m->attention;
+    attention = tokens * attention_seconds(m, &all);
     t.forward = plain + attention;
     t.back =
         m->backward * (step_back(plain, attention) - tokens * all.frozen / m->product);
     t.weight = m->backward * (tokens * (all.products - all.frozen) / m->product);
     t.sums = tensor_seconds(m, o, &all, tokens);
-    t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens, attention);
-    attention = tokens * again.attention / m->attention;
+    t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens);
+    attention = tokens * attention_seconds(m, &again);
     if (o->recompute == RECOMPUTE_SELECTIVE)
         t.again = attention + tokens * again.scores / m->memory;
     if (o->recompute == RECOMPUTE_FULL) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;
         t.again_sums = tensor_seconds(m, o, &again, tokens);
-        t.again_all_to_all = all_to_all_seconds(p, m, o, &again, tokens, attention);
+        t.again_all_to_all = all_to_all_seconds(p, m, o, &again, tokens);
     }
     k->t = t;
 }
@@ -303,13 +312,12 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
            gather_seconds(m, some, tp * ep, experts, more);
 }
 
-/* Seconds per step of communicating weights and gradients over the replicas, as far as
- * products do not hide it. */
+/* Seconds per step of communicating weights and gradients over the replicas. */
 static double data_seconds(const struct profile *p, const struct machine *m,
-                           const struct memory_options *o, const struct rank_times *t)
+                           const struct memory_options *o)
 {
     int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
-    double steps = (double)o->micro_batches, back = t->back + t->again;
+    double steps = (double)o->micro_batches;
     double grads, weights, messages = 0;
 
     if (n < 2)
@@ -324,14 +332,15 @@ static double data_seconds(const struct profile *p, const struct machine *m,
     weights = spread_seconds(p, m, o, o->zero < 3, o->other->block_bytes, messages);
     switch (o->zero) {
     case 0:
-        return exposed(m, 2 * grads, back);
+        return 2 * grads;
     case 1:
-        return exposed(m, grads, back) + exposed(m, weights, t->forward);
+        return grads + weights;
     case 2:
-        return steps * exposed(m, grads, back) + exposed(m, weights, t->forward);
-    default:
-        return steps *
-               (exposed(m, weights, t->forward) + exposed(m, weights + grads, back));
+        return steps * grads + weights;
+    default: /* frameworks that keep a stage's weights gathered do so for the step */
+        if (o->mesh.size[MESH_PP] > 1 && habits_of(o).keeps_stage)
+            return weights + grads;
+        return steps * (2 * weights + grads);
     }
 }
 
@@ -409,8 +418,7 @@ static bool time_training(struct step_time *out, const struct profile *p,
     out->tensor = steps * (2 * busy.sums + busy.again_sums);
     out->all_to_all = steps * (2 * busy.all_to_all + busy.again_all_to_all);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
-    out->data =
-        data_seconds(p, m, o, &busy) + step_update_passes * (double)states / m->memory;
+    out->data = data_seconds(p, m, o) + step_update_passes * (double)states / m->memory;
     out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
                  o->mesh.size[MESH_DP];
     return true;
@@ -439,7 +447,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     read = (elements * (double)o->weights->block_bytes / (double)o->weights->block +
             tokens * w.cached / sp) /
            m->memory;
-    t.forward = tokens * (w.products / m->product + w.attention / sp / m->attention);
+    t.forward = tokens * (product_seconds(m, &w) + w.attention / sp / m->attention);
     t.forward = read > t.forward ? read : t.forward;
     t.forward += w.instructions * m->instruction;
     t.sums = tensor_seconds(m, o, &w, tokens);
@@ -454,7 +462,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
         struct memory_options alone = *o;
 
         alone.mesh.size[MESH_SP] = 1;
-        t.all_to_all += all_to_all_seconds(p, m, &alone, &w, tokens, 0);
+        t.all_to_all += all_to_all_seconds(p, m, &alone, &w, tokens);
     }
     return t;
 }

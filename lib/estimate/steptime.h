@@ -14,6 +14,8 @@
 struct machine {
     double peak;      /* FLOP/s of the data sheet, for utilisation */
     double product;   /* FLOP/s of large products */
+    double head;      /* FLOP/s of products outside layers: the head of a language model
+                         keeps 16 bits where layers have fewer */
     double attention; /* FLOP/s of attention in the forward pass */
     double memory;    /* bytes/s read or written */
     double light; /* bytes of memory traffic per byte of an activation that operations
@@ -21,11 +23,10 @@ struct machine {
     double instruction; /* overhead of an instruction in seconds */
     double link,
         net; /* bytes/s to a device of the same node, of another; one direction */
-    double link_latency, net_latency; /* of a message */
+    double link_latency, net_latency;           /* of a message */
+    double ring_link_latency, ring_net_latency; /* of a hop of a large collective */
     double backward; /* time of a backward pass, relative to that of its operations at
                         these rates */
-    double hidden;   /* fraction of the communication of weights and gradients that can
-                        overlap with products */
     int per_node;    /* devices per node */
 };
 
@@ -48,8 +49,8 @@ struct step_time {
     double tensor;     /* busiest rank: collectives over tp */
     double all_to_all; /* busiest rank: all-to-alls and rings over sp and ep */
     double pipeline;   /* bubble, and messages between stages */
-    double data;  /* collectives over replicas that are not hidden, and the update */
-    double flops; /* model FLOPs of all devices: nothing counted twice */
+    double data;       /* collectives over replicas, and the update */
+    double flops;      /* model FLOPs of all devices: nothing counted twice */
 };
 
 /* Predicts the time of O under ORDER.  STATES is the bytes of the largest rank's

@@ -19,12 +19,12 @@ static void add_columns(struct tally *out, const struct memory_options *o,
                sizeof(float));
 }
 
-/* Adds EACH bytes per score of U; for attention, heads are split over sp. */
+/* Adds EACH bytes per score of HEADS heads, which are split over sp. */
 static void add_scores(struct tally *out, const struct memory_options *o,
-                       const struct unit *u, uint64_t each)
+                       uint64_t heads, uint64_t each)
 {
     uint64_t pairs = tally_times(out, tally_times(out, o->micro_batch * o->seq, o->seq),
-                                 u->kept.heads * each);
+                                 heads * each);
 
     tally_add(out, tally_part(pairs, (uint64_t)o->mesh.size[MESH_SP]));
 }
@@ -52,6 +52,34 @@ static uint64_t worst_of_score(const struct memory_options *o, const struct unit
     return 3 * wide + (o->eager && u->kept.capped ? o->compute_bytes : 0);
 }
 
+/* Adds what PyTorch saves where scores are gathered by distance: the scores of each row
+ * with every distance, for keys and for queries, both tables for each sequence, two
+ * matrices of indices, and a mask. */
+static void add_related(struct tally *out, const struct memory_options *o,
+                        const struct unit *u)
+{
+    uint64_t span = u->kept.near && o->seq < u->kept.span ? o->seq : u->kept.span;
+    uint64_t pairs = tally_times(out, o->seq, o->seq);
+
+    tally_add3(out, tally_times(out, part_tokens(out, o), u->kept.heads), 4 * span,
+               o->compute_bytes);
+    tally_add3(out, tally_times(out, o->micro_batch, u->kept.related), 4 * span,
+               o->compute_bytes);
+    tally_add3(out, pairs, 2, sizeof(int64_t));
+    tally_add3(out, pairs, o->micro_batch, 1);
+}
+
+/* Adds what PyTorch saves of relative biases: the index of each pair of tokens, and the
+ * mask that a fused kernel gets instead. */
+static void add_biases(struct tally *out, const struct memory_options *o,
+                       const struct unit *u)
+{
+    uint64_t pairs = tally_times(out, o->seq, o->seq);
+
+    tally_add3(out, pairs, u->kept.biases, sizeof(int64_t));
+    tally_add3(out, pairs, u->kept.biased, o->compute_bytes);
+}
+
 /* Adds what U saves besides values: dropout masks; with flash attention the log-sum-exp
  * of each row and head, else the scores. */
 static void add_rest(struct tally *out, const struct memory_options *o,
@@ -59,16 +87,21 @@ static void add_rest(struct tally *out, const struct memory_options *o,
 {
     if (o->dropout)
         tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.masks), 1);
+    if (o->eager) {
+        tally_add3(out, part_tokens(out, o), u->kept.flags, 1);
+        add_biases(out, o, u);
+        if (u->kept.related)
+            add_related(out, o, u);
+    }
     if (!o->flash) {
-        add_scores(out, o, u, of_score);
+        add_scores(out, o, u->kept.heads, of_score);
         return;
     }
-    if (o->eager && u->kept.unfused) {
-        add_scores(out, o, u, sizeof(float));
-        return;
-    }
-    tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
-    if (o->eager && u->kept.window &&
+    if (o->eager && u->kept.unfused)
+        add_scores(out, o, u->kept.unfused, sizeof(float));
+    tally_add3(out, part_tokens(out, o),
+               u->kept.heads - (o->eager ? u->kept.unfused : 0), 4);
+    if (o->eager && !u->kept.unfused && u->kept.window &&
         u->kept.window < o->seq) /* PyTorch makes a mask for a window */
         tally_add3(out, part_tokens(out, o), o->seq + u->kept.spread, o->compute_bytes);
 }

@@ -8,6 +8,10 @@
 
 /* Scores are written, read and written by the softmax, and read. */
 enum { SCORE_PASSES = 4 };
+/* Keys of a tile of flash attention (Dao 2023, section 3.3).  A tile is worked on as a
+ * whole if a row sees any of its keys: half a tile too much at each edge of what rows
+ * see. */
+enum { TILE_KEYS = 128 };
 
 void work_add(struct work *to, const struct work *w, double sign)
 {
@@ -144,7 +148,10 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
     if (scores.heads) {
         w.heads = bytes * op->flops(p, inst).key / 2;
         w.layers = 1;
-        if (!r->o->flash)
+        if (r->o->flash)
+            w.masked = op->flops(p, inst).key * TILE_KEYS / 2 *
+                       (scores.causal + (scores.window && scores.window < r->o->seq));
+        else
             w.scores = SCORE_PASSES * bytes * (double)scores.heads * (double)r->o->seq;
     }
     if (op->role == ROLE_DISPATCH) {
@@ -162,6 +169,8 @@ static void read_instruction(struct reader *r, int i)
     const struct unit *unit = &r->p->a->unit[u];
     struct work w = work_of(r, inst);
 
+    if (unit->layer < 0)
+        w.head = w.products;
     work_add(&r->p->all[unit->depth + 1], &w, 1);
     if (unit->layer >= 0 && i < r->last[u])
         work_add(&r->p->again[unit->depth + 1], &w, 1);

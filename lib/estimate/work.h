@@ -15,7 +15,9 @@ struct work {
     double products, repeated; /* FLOPs of products with weights; the part that every tp
                                   rank repeats */
     double frozen;             /* FLOPs of products whose weight is not trained */
+    double head;               /* FLOPs of products outside layers */
     double attention;          /* FLOPs of products with keys and values */
+    double masked;             /* FLOPs of those that a mask throws away */
     double cut, whole;         /* bytes moved: of values sharded over tp or touched by a
                                   product; of other values */
     double scores;             /* bytes of attention's scores, if they are stored */

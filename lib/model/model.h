@@ -171,9 +171,9 @@ struct model_piece {
 struct model_piece *model_unstack(const struct model *m, const char *name, int ndim,
                                   const uint64_t *shape, size_t *n);
 
-/* What a companion of a quantised weight holds. */
+/* What a companion of a quantized weight holds. */
 enum model_packed {
-    PACKED_VALUES, /* its quantised values; without one the weight holds them */
+    PACKED_VALUES, /* its quantized values; without one the weight holds them */
     PACKED_SCALES,
     PACKED_ZEROS,  /* zero points */
     PACKED_GROUPS, /* the group of each input column (g_idx) */
@@ -185,7 +185,7 @@ enum model_packed {
 /* The packings that unpack.h reads; see packing.c for their sources. */
 enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_MXFP4 };
 
-/* How the checkpoint stores a quantised weight. */
+/* How the checkpoint stores a quantized weight. */
 struct model_packing {
     enum model_form form;
     long part[PACKED_NROLES]; /* tensors of the model, by role; -1: none */
@@ -196,7 +196,7 @@ struct model_packing {
 
 /* The method in M's quantization_config; NULL without one. */
 const char *model_quantised(const struct model *m);
-/* True if the checkpoint stores tensor T of the bound M quantised; then sets *out. */
+/* True if the checkpoint stores tensor T of the bound M quantized; then sets *out. */
 bool model_packing(const struct model *m, size_t t, struct model_packing *out);
 /* The type to which a weight packed as P, with scales of type SCALES, is unpacked: bf16
  * for MXFP4, which is exact; otherwise the config's type, or SCALES without one,

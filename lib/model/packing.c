@@ -1,4 +1,4 @@
-/* packing - the storage format of quantised weights: tensors, and quantization_config
+/* packing - the storage format of quantized weights: tensors, and quantization_config
  *
  * GPTQ: AutoGPTQ's layout, and "gptq_v2", which does not subtract 1 from the zero
  * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row or per
@@ -135,7 +135,7 @@ static int check_listed(const struct model *m, const char *name, struct err *err
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (is_listed(quant_setting(m, keys[i]), name))
             return err_set(err, ERR_INPUT,
-                           "tensor %s: is quantised, but quantization_config.%s names "
+                           "tensor %s: is quantized, but quantization_config.%s names "
                            "it",
                            name, keys[i]);
     return 0;
@@ -163,7 +163,7 @@ int model_check_packing(const struct model *m, size_t t, const struct model_pack
         needs |= 1 << PACKED_GROUPS;
     for (int r = 0; r < PACKED_NROLES; r++)
         if (needs & 1U << r && p->part[r] < 0)
-            return err_set(err, ERR_INPUT, "tensor %s: is quantised, but has no %s",
+            return err_set(err, ERR_INPUT, "tensor %s: is quantized, but has no %s",
                            mt->name, r == PACKED_GROUPS ? "g_idx" : what[r]);
     if (p->part[PACKED_VALUES] >= 0 && mt->source >= 0)
         return err_set(err, ERR_INPUT, "tensor %s: is stored again as %s", mt->name,
@@ -334,7 +334,7 @@ static int check_members(const struct model *m, const cJSON *object, const char 
         text = cJSON_PrintUnformatted(j);
         err_set(
             err, ERR_INPUT,
-            "%s: quantization_config.%s%s = %.80s: not supported for weights quantised "
+            "%s: quantization_config.%s%s = %.80s: not supported for weights quantized "
             "by %s",
             m->state->config_name, where, j->string, text ? text : "?",
             quant_method(m));

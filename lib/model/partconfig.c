@@ -147,7 +147,7 @@ static int check_mesh(const struct model *m, const struct mesh *mesh, struct err
                        "whole");
     if (is_quantised(m))
         return err_set(err, ERR_NO,
-                       "--rank-configs: quantised weights cannot be opened by parts");
+                       "--rank-configs: quantized weights cannot be opened by parts");
     if (!m->state->family->part_config.n)
         return err_set(err, ERR_NO,
                        "--rank-configs: config.json cannot say a part of a model of "

@@ -340,7 +340,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
     if (!known)
         return err_set(
             err, ERR_INPUT,
-            "%s: quantization_config: how weights quantised by '%s' are "
+            "%s: quantization_config: how weights quantized by '%s' are "
             "stored is not known (fp8, compressed-tensors, gptq, awq, bitsandbytes)",
             m->state->config_name, name);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
@@ -401,7 +401,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     if (quant_setting(m, "config_groups") && quant_setting(m, "config_groups")->child &&
         quant_setting(m, "config_groups")->child->next)
         return err_set(err, ERR_INPUT,
-                       "tensor %s: weights quantised in more than one of config_groups "
+                       "tensor %s: weights quantized in more than one of config_groups "
                        "are not known",
                        in->name);
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
@@ -410,7 +410,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 
             return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;
         }
-    return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantised by %s",
+    return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantized by %s",
                    in->name, method->valuestring);
 }
 

@@ -141,6 +141,13 @@ static struct op_torch torch_activation(const struct inst *inst)
     }
 }
 
+/* expm1 and its difference from x, two products, and which side of 0 x is on. */
+static struct op_torch torch_xielu(const struct inst *inst)
+{
+    (void)inst;
+    return (struct op_torch){ .copies = 3, .flags = 1 };
+}
+
 /* Selective recomputation saves every second product (as torchtitan does) and
  * attention's result. */
 static struct op_torch torch_product(const struct inst *inst)
@@ -153,6 +160,12 @@ static struct op_torch torch_attention(const struct inst *inst)
 {
     (void)inst;
     return (struct op_torch){ .spared = 1 };
+}
+
+static struct op_torch torch_relate(const struct inst *inst)
+{
+    (void)inst;
+    return (struct op_torch){ .spared = 1, .related = true };
 }
 
 /* Scores again, then four products of their size (gradients of v, weights, q, k). */

@@ -70,7 +70,7 @@
     /* the activation xIELU; two weights of one element, one for a > 0 and one for     \
      * a <= 0 */                                                                       \
     ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_xielu)         \
     /* softmax over the columns of each row */                                         \
     ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
         NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
@@ -129,7 +129,7 @@
      * position table projected as keys and as queries */                              \
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
         saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
-        torch_attention)                                                               \
+        torch_relate)                                                                  \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
@@ -395,12 +395,19 @@ struct op_torch {
                       saves the normalized value that the weight multiplies */
     bool wide;     /* saves that value in f32, too */
     bool centred;  /* a norm saves the difference from the mean, twice, in f32 */
+    bool parted;   /* a norm saves that difference once, and the normalized value */
+    bool both;     /* saves its source as it is beside the copy in f32 */
     bool narrow;   /* a softmax, or the loss, is made in the type of its source */
     bool spread;   /* keys and values are copied for each query head */
     bool unfused;  /* no kernel makes attention as a whole: scores are saved */
     bool scored;   /* queries and keys are copied in f32 before scores are made */
     bool split;    /* attention's sources are values of their own, not parts of one */
     bool ordered;  /* attention's result needs no copy in another order */
+    bool related;  /* attention gathers scores by distance, and saves what it gathers
+                      from, with indices and a mask */
+    bool strided;  /* each of its products copies queries and keys by itself */
+    bool bounded;  /* saves the scores before a lower bound, too */
+    int flags;     /* further bytes for each element of the result */
     int copies;    /* further saved activations of the size of the result */
     int gradients; /* f32 gradients of the size of the result alive at once in the
                       backward pass */

@@ -17,6 +17,9 @@ static const struct {
     { "spread", TORCH_SPREAD },     { "unfused", TORCH_UNFUSED },
     { "f32_scores", TORCH_SCORED }, { "by_hand", TORCH_BY_HAND },
     { "split", TORCH_SPLIT },       { "ordered", TORCH_ORDERED },
+    { "parted", TORCH_PARTED },     { "both", TORCH_BOTH },
+    { "open", TORCH_OPEN },         { "strided", TORCH_STRIDED },
+    { "bounded", TORCH_BOUNDED },
 };
 
 /* The operation with NAME ("loss": the one that reads the logits), or OP_COUNT. */
@@ -89,7 +92,12 @@ struct op_torch torch_of(const struct torch_words *w, const struct inst *inst)
     t.wide |= (word & (TORCH_WIDE | TORCH_CENTRED)) != 0;
     t.narrow = word & TORCH_NARROW;
     t.spread = word & TORCH_SPREAD;
-    t.unfused = word & TORCH_UNFUSED;
+    t.unfused = word & TORCH_UNFUSED ||
+                (word & TORCH_OPEN && !op_table[inst->op].scores(inst).causal);
+    t.parted = word & TORCH_PARTED;
+    t.both = word & TORCH_BOTH;
+    t.strided = word & TORCH_STRIDED;
+    t.bounded = word & TORCH_BOUNDED;
     t.split = word & TORCH_SPLIT;
     t.ordered = word & (TORCH_SPLIT | TORCH_ORDERED);
     t.scored = word & TORCH_SCORED;

@@ -26,8 +26,13 @@ enum torch_word {
                              * source */
     TORCH_SPREAD = 1 << 4,  /* keys and values are repeated for each query head */
     TORCH_UNFUSED = 1 << 5, /* attention without a fused kernel: scores are saved */
-    TORCH_SCORED = 1 << 6   /* queries and keys are copied to f32 before the scores are
+    TORCH_SCORED = 1 << 6,  /* queries and keys are copied to f32 before the scores are
                              * computed */
+    TORCH_PARTED = 1 << 10, /* a norm that saves x - mean and the normalized value */
+    TORCH_BOTH = 1 << 11,   /* a norm that saves its source in its own type, too */
+    TORCH_OPEN = 1 << 12,   /* unfused, unless it is causal */
+    TORCH_STRIDED = 1 << 13, /* each product copies queries and keys by itself */
+    TORCH_BOUNDED = 1 << 14  /* scores are saved before a lower bound, too */
 };
 
 /* For each operation, a set of the above. */

@@ -22,8 +22,8 @@ MUST_CHECK int summary_open(struct summary *o, const char *path,
 void summary_close(struct summary *o);
 
 /* Is tensor I a parameter of M?  Not counted are the second name of a tied tensor, a
- * quantised weight's companions (such as scales), and optional tensors that the files
- * lack. A quantised weight counts once, as the weight. */
+ * quantized weight's companions (such as scales), and optional tensors that the files
+ * lack. A quantized weight counts once, as the weight. */
 bool summary_has(const struct model *m, size_t i);
 
 #endif

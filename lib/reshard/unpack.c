@@ -1,4 +1,4 @@
-/* unpack - the values of quantised weights */
+/* unpack - the values of quantized weights */
 #include "lib/reshard/unpack.h"
 
 #include <math.h>
@@ -177,7 +177,7 @@ static int fetch(struct piece *p, struct loader *l, const struct checkpoint *c,
 
     loader_slice(l, t, &slice);
     if (slice.pad)
-        return err_set(err, ERR_NO, "tensor %s: quantised tables cannot be padded",
+        return err_set(err, ERR_NO, "tensor %s: quantized tables cannot be padded",
                        mt->name);
     p->name = mt->name;
     p->dtype = c->tensor[mt->source].dtype;
@@ -309,7 +309,7 @@ static int find_places(struct unpacker *u, struct loader *l, size_t t, struct er
         *col[r] = local_places(&u->part[r], f->in[r], u->col, u->cols);
         if (!*row[r] || !*col[r])
             return err_set(err, ERR_NO,
-                           "tensor %s: the layout divides a quantisation block",
+                           "tensor %s: the layout divides a quantization block",
                            u->part[r].name);
     }
     return 0;

@@ -154,7 +154,7 @@ static int place(struct weights *w, int i, struct loader *loader,
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
-/* Dequantises weight I, which is stored as P says, into device memory; via a temporary
+/* Dequantizes weight I, which is stored as P says, into device memory; via a temporary
  * host buffer if the host cannot write device memory. */
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,

@@ -24,7 +24,7 @@ struct weights {
  * Weights that are stored contiguously are mapped instead of copied if the device uses
  * host memory.  The CRC-32 of data read from shard files is checked: at once if the
  * data are copied, on a thread if they are mapped (see weights_settle).  ERR_INPUT: a
- * tensor's type is not f32, bf16 or f16, and it is not quantised. */
+ * tensor's type is not f32, bf16 or f16, and it is not quantized. */
 MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
                             struct device *device, struct err *err);

@@ -32,14 +32,14 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
     return ret;
 }
 
-/* Weights unpacked from a quantised form cannot be saved in that form. */
+/* Weights unpacked from a quantized form cannot be saved in that form. */
 static int refuse_packed(const struct model *m, struct err *err)
 {
     const char *method = model_quantised(m);
 
     return !method ? 0
                    : err_set(err, ERR_NO,
-                             "%s: weights quantised by %s (quantization_config) cannot "
+                             "%s: weights quantized by %s (quantization_config) cannot "
                              "be trained",
                              model_config_name(m), method);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""make-packed.py - write tests/data/packed/*: tiny models whose weights are quantised, and their logits
+"""make-packed.py - write tests/data/packed/*: tiny models whose weights are quantized, and their logits
 
     make-packed.py [-o DIR] [NAME...]
 
-Weights are drawn, quantised and packed here as the methods' tools store them, unpacked again by plain
+Weights are drawn, quantized and packed here as the methods' tools store them, unpacked again by plain
 numpy (float64, then rounded to the config's type), and put into `transformers`, which computes in
 float64 with eager attention what expected.safetensors has: input_ids [T], logits [T, vocab].  For
 the FP8 blocks `transformers` also unpacks the files itself (dequantize=True); both must agree.
@@ -179,7 +179,7 @@ def shape_of(model):
 
 
 def linears(model):
-    """(name, out, in) of what is quantised, and the names and sizes of norms."""
+    """(name, out, in) of what is quantized, and the names and sizes of norms."""
     for layer in range(L):
         p = f"model.layers.{layer}."
         for norm in ("input_layernorm", "post_attention_layernorm"):

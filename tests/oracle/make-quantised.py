@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/data/quantised/*: tiny Llamas in the layouts of quantised checkpoints.  The values are random
+"""Write tests/data/quantised/*: tiny Llamas in the layouts of quantized checkpoints.  The values are random
 bytes; what counts is which tensors there are and how their shapes follow from the weight's.  Run in the top
 directory."""
 import json

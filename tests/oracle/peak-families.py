@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Watch a step of every family that transformers trains on a CPU, and print what mem-estimate foretells beside it.
 
-usage: peak-families.py [--shape=A|B] [--dtype=bf16|f32] [NAME...]
+usage: peak-families.py [--shape=ABCD] [--dtype=bf16|f32] [--table] [NAME...]
 
-Each family's example (lib/model/families) is made wider, to two shapes; peak-memory.py watches.  Where PyTorch has no
+Each family's example (lib/model/families) is made wider, to four shapes (words were found at A alone); peak-memory.py watches.  Where PyTorch has no
 kernel for a model's attention it is run operation by operation (--flash off).  mem-estimate is the one on PATH.  For each
 step there is a line: what the forward pass keeps, the most that there is, and the most in the backward pass alone, each
 with the error of the prediction in percent; << marks an error above 3 % (kept) or 5 % (peak).
+
+With --table it prints lines for tests/data/peak-memory.tsv instead.
 
 Needs torch (2.13 was used) and transformers (5.23).
 """
@@ -35,12 +37,14 @@ warnings.filterwarnings("ignore")
 SHAPES = {
  'A': dict(hidden=192, heads=6, kv=3, head_dim=32, ffn=448, moe=96, vocab=2000, layers=3, batch=2, seq=128, rope=16, window=48),
  'B': dict(hidden=320, heads=5, kv=1, head_dim=64, ffn=896, moe=160, vocab=3000, layers=3, batch=2, seq=160, rope=32, window=64),
+ 'C': dict(hidden=256, heads=8, kv=2, head_dim=32, ffn=640, moe=128, vocab=2500, layers=3, batch=3, seq=96, rope=16, window=40),
+ 'D': dict(hidden=384, heads=12, kv=4, head_dim=32, ffn=1024, moe=192, vocab=1500, layers=3, batch=1, seq=192, rope=32, window=80),
 }
 KEYS = {}
 for k in "hidden_size n_embd d_model dim emb_dim embedding_size_".split(): KEYS[k]='hidden'
 for k in "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads".split(): KEYS[k]='heads'
 for k in "num_key_value_heads num_kv_heads".split(): KEYS[k]='kv'
-for k in "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim hidden_dim ffn_hidden_size n_inner".split(): KEYS[k]='ffn'
+for k in "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim hidden_dim ffn_hidden_size n_inner dff".split(): KEYS[k]='ffn'
 for k in "moe_intermediate_size shared_expert_intermediate_size shared_intermediate_size".split(): KEYS[k]='moe'
 for k in "vocab_size n_words src_vocab_size tgt_vocab_size".split(): KEYS[k]='vocab'
 for k in "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers".split(): KEYS[k]='layers'
@@ -75,6 +79,7 @@ def scaled(e, s):
     if c['model_type']=='gpt_neo': c['attention_types']=[[['global','local'],1]]
     if c['model_type'] in ('codegen','gptj'): c['n_head']=8 if s['hidden']==320 else 4; c['rotary_dim']=16
     if c['model_type']=='longt5': c['local_radius']=1023
+    if c['model_type']=='xglm': c['attention_heads']=s['heads']
     if c['model_type']=='led': c['attention_window']=256; c['max_encoder_position_embeddings']=1024; c['max_decoder_position_embeddings']=1024
     if c['model_type']=='minimax_m2': c['rotary_dim']=16
     if c['model_type']=='falcon' and s['kv']==1: c.update(new_decoder_architecture=False, multi_query=True); c.pop('num_kv_heads',None); c['bias']=False
@@ -97,9 +102,10 @@ def make(c, dtype, attention):
         if getattr(config,k,None) is not None and not isinstance(getattr(config,k),(list,tuple)) and getattr(config,k)>=c['vocab_size' if 'vocab_size' in c else 'tgt_vocab_size' if 'tgt_vocab_size' in c else 'n_words']: setattr(config,k,1)
     if not hasattr(config,'decoder_start_token_id') and mt in T5S: config.decoder_start_token_id=0
     config._attn_implementation = attention
+    if mt in ('flaubert', 'xlm'): config.use_cache=False
     if mt in T5S: arch = T5S[mt]
     if arch:
-        arch = arch.replace('ForPreTraining','ForMaskedLM')
+        arch = arch if mt == 'visual_bert' else arch.replace('ForPreTraining','ForMaskedLM')
         cls = getattr(transformers, arch)
         if arch=='BertGenerationDecoder': config.is_decoder=True
         model = cls._from_config(config, dtype=dict(f32=torch.float32,bf16=torch.bfloat16)[dtype])
@@ -114,15 +120,19 @@ def step(config, model, batch, seq):
     if getattr(config,'decoder_start_token_id',0) is None: config.decoder_start_token_id=1
     ids = torch.randint(5, vocab-5, (batch, seq), generator=g)
     live = pm.Live(ids.numel()*vocab)
-    for t in [*model.parameters(), *model.buffers(), ids]: live.add(t,'weights')
-    for w in model.parameters(): w.register_post_accumulate_grad_hook(lambda w: live.is_gradient(w.grad))
+    opts = {}
+    if 'use_cache' in inspect.signature(model.forward).parameters: opts['use_cache']=False
+    with torch.no_grad():  # what a model makes once and keeps
+        model(input_ids=ids, labels=ids, **opts)
+    tables = [t for m in model.modules() for t in vars(m).values() if isinstance(t, torch.Tensor)]  # CTRL's positions are no buffer
+    for t in [*model.parameters(), *model.buffers(), *tables, ids]: live.add(t,'weights')
+    for w in model.parameters():
+        if w.requires_grad: w.register_post_accumulate_grad_hook(lambda w: live.is_gradient(w.grad))
     def enter(head, inputs):
         live.phase='loss'
         def leave(g): live.phase='backward'
         if inputs[0].requires_grad: inputs[0].register_hook(leave)
     model.get_output_embeddings().register_forward_pre_hook(enter)
-    opts = {}
-    if 'use_cache' in inspect.signature(model.forward).parameters: opts['use_cache']=False
     try:
         with live:
             out = model(input_ids=ids, labels=ids, **opts)
@@ -145,13 +155,15 @@ def save_config(config, model, path):
 
 def main():
     names = [a for a in sys.argv[1:] if not a.startswith("-")]
-    options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--"))
+    options = dict((a[2:] + "=").split("=", 2)[:2] for a in sys.argv[1:] if a.startswith("--"))
+    global TABLE  # pylint: disable=global-statement
+    TABLE = "table" in options
     torch.nn.functional.dropout = pm.gpu_dropout
     torch.set_num_threads(1)
     for family, example in configs().items():
         if names and family not in names:
             continue
-        for shape in options.get("shape", "AB"):
+        for shape in options.get("shape", "ABCD"):
             for dtype in options.get("dtype", "bf16 f32").split():
                 try:
                     compare(family, example, shape, dtype)
@@ -172,12 +184,17 @@ def compare(family, example, shape, dtype):
         config, model = make(scaled(example, s), dtype, attention)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         save_config(config, model, f.name)
+        config_text = open(f.name).read()
         kept, loss, back = step(config, model, s["batch"], s["seq"])
         told, why = predict(f.name, dtype, s["batch"], s["seq"], attention)
         if told is None:
             raise RuntimeError(why)
         fused, _ = predict(f.name, dtype, s["batch"], s["seq"], attention, ["--fused-loss"])
     rank, rest = told["ranks"][0], fused["ranks"][0]
+    if TABLE:
+        options = f"--weights {dtype} --micro-batch {s['batch']} --seq {s['seq']}{' --flash off' if attention == 'eager' else ''} --recompute none"
+        print(f"{family}/{shape}", options, kept, loss, back, json.dumps(json.loads(config_text)), sep="\t", flush=True)
+        return
     off = [(a / b - 1) * 100 if b else 0 for a, b in [(rank["activations"], kept), (rank["total"] - rank["weights"], max(loss, back)),
                                                       (rest["total"] - rest["weights"], back)]]
     print(f"{family:16} {shape} {dtype:4} {attention:5} kept {kept:9} {off[0]:+6.1f}  peak {max(loss, back):9} {off[1]:+6.1f}  "
