@@ -328,4 +328,13 @@ cat > experts.json << 'END'
 END
 run mem-estimate train --ep 2 --dp 2 --zero 1 --json experts.json
 out_has "\"optimizer\":$((12 * (196608 / 2 / 2 + 58176 / 4)))," "ZeRO cuts an expert over its own copies alone"
+# whether it fits is not known without a device
+run mem-estimate infer --json "$bard"
+status_is 0 "without a device nothing is refused"
+out_has '"gpu_memory":null,"fits":null,' "nor is said to fit"
+run mem-estimate infer --json --gpu-mem 40G "$bard"
+out_has "\"gpu_memory\":$((40 << 30)),\"fits\":true," "with one it is"
+run mem-estimate infer --json --gpu-mem 1M "$bard"
+status_is 1 "a device of 1 MiB is too small"
+out_has '"gpu_memory":1048576,"fits":false,' "which is said"
 done_testing

@@ -81,8 +81,25 @@ with gptq checkpoint_format '"gptq_v2"'
 dir=$data/packed/gptq
 run logits m tp=1 1e-2
 status_is 1 "zeros stored less one are not those of gptq_v2"
+# zeros BYTE: all zero points of m made of this byte (octal)
+zeros() {
+    size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
+    head -c $((8 + size)) m/model.safetensors | tail -c +9 | tr '}' '\n' |
+        sed -n 's/.*qzeros":.*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/p' > places
+    while read -r from to; do
+        head -c $((to - from)) /dev/zero | tr '\0' "\\$1" |
+            dd of=m/model.safetensors bs=1 seek=$((8 + size + from)) conv=notrunc 2> dd.err
+    done < places
+    tp-run logits --ids "$(cat "$dir/ids")" -o "zeros.$1" m
+}
+zeros 000
+with gptq sym true
+zeros 377
+ok "fifteen, stored less one, is a zero point of 0, as AutoGPTQ has it" cmp zeros.000 zeros.377
 with gptq modules_to_not_convert '["lm_head"]'
 ok "what is stored plainly may be named" logits m tp=1 1e-5
+with gptq modules_to_not_convert '["model.layers.0.mlp.gate", "up_projection"]'
+ok "and so may a module whose name only begins like a quantised one's" logits m tp=1 1e-5
 with gptq of_another_kind 3
 run tp-run logits --ids 3,4 -o l.safetensors m
 status_is 0 "a key that nobody knows is passed over"
