@@ -164,6 +164,60 @@ kid: the rotary scaling lacks 'dim'
 kid.json:2:22: 'nosuch' is no symbol
 "torch":1
 kid.json:2:9: expected an object
+"forward":{"layer":{"q":"linear(h, wq"}}
+kid.json:2:38: expected ',' or ')'
+"forward":{"layer":{"q":"linear(h wq)"}}
+kid.json:2:35: expected ',' or ')'
+"forward":{"layer":{"q":"linear(h, , wq)"}}
+kid.json:2:36: expected a name, a number or '('
+"forward":{"layer":{"q":"linear()"}}
+kid.json:2:26: 'linear' takes 2 to 2 arguments, not 0
+"forward":{"layer":{"q":"linear(h, wq) - bq"}}
+kid.json:2:40: expected an operator or the end
+"forward":{"layer":{"q":"(linear(h, wq)"}}
+kid.json:2:40: expected ')'
+"forward":{"layer":{"q":"(+)"}}
+kid.json:2:27: expected a name, a number or '('
+"forward":{"layer":{"q":"linear(h, wq).2"}}
+kid.json:2:39: expected a segment after '.'
+"forward":{"layer":{"q":"linear(h, wq, 2 = 3)"}}
+kid.json:2:42: expected ',' or ')'
+"forward":{"layer":{"q":"linear(h, wq, a == 3)"}}
+kid.json:2:42: expected ',' or ')'
+"forward":{"layer":{"q":"linear(h, wq, a = [1)"}}
+kid.json:2:47: expected ',' or ')'
+"forward":{"layer":{"q":"nosuch(h)"}}
+kid.json:2:26: no operation is called 'nosuch'
+"forward":{"layer":{"q":"experts"}}
+kid.json:2:26: 'experts' is no value, tensor or symbol here
+"forward":{"layer":{"q":"experts("}}
+kid.json:2:34: expected a name, a number or '('
+"forward":{"layer":{"q":"experts(, e = h : h)"}}
+kid.json:2:34: expected a name, a number or '('
+"forward":{"layer":{"q":"experts(h)"}}
+kid.json:2:35: expected ','
+"forward":{"layer":{"q":"experts(h, 2 = h : h)"}}
+kid.json:2:37: expected 'name = rows : line'
+"forward":{"layer":{"q":"experts(h, e : h)"}}
+kid.json:2:39: expected 'name = rows : line'
+"forward":{"layer":{"q":"experts(h, e = : h)"}}
+kid.json:2:41: expected a name, a number or '('
+"forward":{"layer":{"q":"experts(h, e = h)"}}
+kid.json:2:42: expected ',' or ':'
+"forward":{"layer":{"q":"experts(h, e = h : )"}}
+kid.json:2:45: expected a name, a number or '('
+"forward":{"layer":{"q":"experts(h, e = h : h"}}
+kid.json:2:46: expected ')'
+"forward":{"layer":{"q":"experts(h, e = h, 2 = h : h)"}}
+kid.json:2:44: expected 'name = expression'
+"forward":{"layer":{"q":"experts(h, e = h, a : h)"}}
+kid.json:2:46: expected 'name = expression'
+"forward":{"layer":{"q":"experts(h, e = h; a = : h)"}}
+kid.json:2:42: expected ',' or ':'
+"forward":{"layer":{"q":"experts(h, e = h : h)"}}
+kid.json:2:26: the family has no capture for experts
+"forward":{"layer":{"q":"((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((h"}}
+kid.json:2:90: nested too deeply
 ROWS
 
 # a whole file

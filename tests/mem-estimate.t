@@ -302,6 +302,26 @@ printf '{"weight_map":{"model.norm.weight":"../a.safetensors"}}' > lone/model.sa
 run mem-estimate infer lone/model.safetensors.index.json
 status_is 3 "and one that leaves its directory"
 
+printf '{"weight_map":{"model.norm.weight":7}}' > lone/model.safetensors.index.json
+run mem-estimate infer lone/model.safetensors.index.json
+status_is 3 "and one that names no file"
+mkdir -p named.index.json
+run mem-estimate infer named.index.json
+status_is 4 "a directory may be called like an index"
+err_is "mem-estimate: named.index.json/config.json: No such file or directory" "and is one"
+run mem-estimate infer "$bard/model.safetensors"
+status_is 3 "weights alone say nothing of a model"
+err_is "mem-estimate: $bard/model.safetensors: a single file has no config.json to go by" "as is told"
+# a config without a type of numbers: that of the weights
+mkdir typeless
+cp "$bard/model.safetensors" typeless
+grep -v '"torch_dtype"\|"dtype"' "$bard/config.json" > typeless/config.json
+run mem-estimate infer --json typeless
+out_has '"weights":5657472,' "a config without a type has that of its weights"
+rm typeless/model.safetensors
+run mem-estimate infer --json typeless
+out_has '"weights":11314944,' "and f32 without weights"
+
 run mem-estimate infer no-such.json
 status_is 3 "a missing model is bad input"
 printf '{"model_type":"lama"}' > bad.json
