@@ -1,5 +1,5 @@
 # build-aux - tools of the build and checks of the house
-EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/make-sbom %D%/conda/meta.yaml
+EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/make-sbom %D%/conda/build.sh %D%/conda/recipe.yaml
 EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/shardutils.docs \
     debian/shardutils.examples debian/shardutils.lintian-overrides debian/source/format debian/tests/control debian/tests/demo
 

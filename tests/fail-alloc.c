@@ -1,11 +1,13 @@
 /* fail-alloc - let one allocation of a program fail, and say what was left behind
  *
  * To be preloaded.  Allocations of the program and of the libraries that it reads and
- * writes with are counted in each process; those of threads, MPI and matrix products,
- * which answer to nobody, are not.  ALLOC_LOG names a file: without ALLOC_AT it gets
+ * writes with are counted in each process; those of threads and MPI, which answer to
+ * nobody, are not.  ALLOC_LOG names a file: without ALLOC_AT it gets
  * the numbers of those that come from a place not seen before (three callers deep),
  * with it the allocation of that number fails, and the file gets "failed" and, from a
- * process that ends by itself, "left N": blocks of the program itself not freed. */
+ * process that ends by itself, "left N": blocks of the program itself not freed.
+ * ALLOC_IN names one of these libraries, of which all allocations of at least
+ * ALLOC_LEAST bytes fail. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,10 +26,12 @@ enum { NPLACES = 1 << 16, NBLOCKS = 1 << 20, NRANGES = 64, DEPTH = 6 };
 
 static struct range {
     uintptr_t from, to;
-    bool own; /* the program itself */
+    bool own;  /* the program itself */
+    bool none; /* ALLOC_IN */
 } range[NRANGES];
 static int nranges, log_fd = -1;
 static long seen, fail_at;
+static size_t least;
 static uint64_t place[NPLACES];
 static uintptr_t block[NBLOCKS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,9 +50,10 @@ void __libc_free(void *p);
 
 static int note_object(struct dl_phdr_info *info, size_t size, void *first)
 {
-    static const char *const counted[] = { "/libc.so",   "libcjson", "libpcre2",
-                                           "libsqlite3", "libyaml",  "libz.so",
-                                           "libutf8proc" };
+    static const char *const counted[] = { "/libc.so",    "libcjson", "libpcre2",
+                                           "libsqlite3",  "libyaml",  "libz.so",
+                                           "libutf8proc", "libdnnl" };
+    const char *in = getenv("ALLOC_IN");
     bool own = *(bool *)first, wanted = own;
 
     (void)size;
@@ -61,6 +66,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *first)
         if (h->p_type == PT_LOAD && (h->p_flags & PF_X)) {
             range[nranges].from = info->dlpi_addr + h->p_vaddr;
             range[nranges].to = range[nranges].from + h->p_memsz;
+            range[nranges].none = in && strstr(info->dlpi_name, in);
             range[nranges++].own = own;
         }
     }
@@ -76,6 +82,7 @@ __attribute__((constructor)) static void start(void)
     inside = true;
     backtrace(frame, 2); /* loads what it needs now */
     fail_at = at ? atol(at) : 0;
+    least = getenv("ALLOC_LEAST") ? (size_t)atol(getenv("ALLOC_LEAST")) : 0;
     dl_iterate_phdr(note_object, &first);
     if (name)
         log_fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -130,14 +137,19 @@ static const struct range *whose(const void *caller)
 }
 
 /* Is this the allocation that fails? */
-static bool fails(const void *caller)
+static bool fails(const void *caller, size_t bytes)
 {
     void *frame[DEPTH];
     uint64_t h = 14695981039346656037u;
     bool answer = false;
+    const struct range *of = in_main && !inside ? whose(caller) : NULL;
     long n;
 
-    if (log_fd < 0 || !in_main || inside || !whose(caller))
+    if (of && of->none && bytes >= least) {
+        errno = ENOMEM;
+        return true;
+    }
+    if (log_fd < 0 || !of)
         return false;
     inside = true;
     pthread_mutex_lock(&lock);
@@ -201,7 +213,7 @@ static void forget(const void *p)
 
 void *malloc(size_t n)
 {
-    void *p = fails(CALLER) ? NULL : __libc_malloc(n);
+    void *p = fails(CALLER, n) ? NULL : __libc_malloc(n);
 
     remember(p, CALLER);
     return p;
@@ -209,7 +221,7 @@ void *malloc(size_t n)
 
 void *calloc(size_t n, size_t size)
 {
-    void *p = fails(CALLER) ? NULL : __libc_calloc(n, size);
+    void *p = fails(CALLER, n * size) ? NULL : __libc_calloc(n, size);
 
     remember(p, CALLER);
     return p;
@@ -219,7 +231,7 @@ void *realloc(void *old, size_t n)
 {
     void *p;
 
-    if (fails(CALLER))
+    if (fails(CALLER, n))
         return NULL;
     forget(old);
     p = __libc_realloc(old, n);
@@ -229,7 +241,7 @@ void *realloc(void *old, size_t n)
 
 void *aligned_alloc(size_t alignment, size_t n)
 {
-    void *p = fails(CALLER) ? NULL : __libc_memalign(alignment, n);
+    void *p = fails(CALLER, n) ? NULL : __libc_memalign(alignment, n);
 
     remember(p, CALLER);
     return p;
@@ -237,7 +249,7 @@ void *aligned_alloc(size_t alignment, size_t n)
 
 int posix_memalign(void **out, size_t alignment, size_t n)
 {
-    if (fails(CALLER))
+    if (fails(CALLER, n))
         return ENOMEM;
     *out = __libc_memalign(alignment, n);
     remember(*out, CALLER);

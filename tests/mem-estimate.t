@@ -302,6 +302,26 @@ printf '{"weight_map":{"model.norm.weight":"../a.safetensors"}}' > lone/model.sa
 run mem-estimate infer lone/model.safetensors.index.json
 status_is 3 "and one that leaves its directory"
 
+printf '{"weight_map":{"model.norm.weight":7}}' > lone/model.safetensors.index.json
+run mem-estimate infer lone/model.safetensors.index.json
+status_is 3 "and one that names no file"
+mkdir -p named.index.json
+run mem-estimate infer named.index.json
+status_is 4 "a directory may be called like an index"
+err_is "mem-estimate: named.index.json/config.json: No such file or directory" "and is one"
+run mem-estimate infer "$bard/model.safetensors"
+status_is 3 "weights alone say nothing of a model"
+err_is "mem-estimate: $bard/model.safetensors: a single file has no config.json to go by" "as is told"
+# a config without a type of numbers: that of the weights
+mkdir typeless
+cp "$bard/model.safetensors" typeless
+grep -v '"torch_dtype"\|"dtype"' "$bard/config.json" > typeless/config.json
+run mem-estimate infer --json typeless
+out_has '"weights":5657472,' "a config without a type has that of its weights"
+rm typeless/model.safetensors
+run mem-estimate infer --json typeless
+out_has '"weights":11314944,' "and f32 without weights"
+
 run mem-estimate infer no-such.json
 status_is 3 "a missing model is bad input"
 printf '{"model_type":"lama"}' > bad.json
@@ -328,4 +348,13 @@ cat > experts.json << 'END'
 END
 run mem-estimate train --ep 2 --dp 2 --zero 1 --json experts.json
 out_has "\"optimizer\":$((12 * (196608 / 2 / 2 + 58176 / 4)))," "ZeRO cuts an expert over its own copies alone"
+# whether it fits is not known without a device
+run mem-estimate infer --json "$bard"
+status_is 0 "without a device nothing is refused"
+out_has '"gpu_memory":null,"fits":null,' "nor is said to fit"
+run mem-estimate infer --json --gpu-mem 40G "$bard"
+out_has "\"gpu_memory\":$((40 << 30)),\"fits\":true," "with one it is"
+run mem-estimate infer --json --gpu-mem 1M "$bard"
+status_is 1 "a device of 1 MiB is too small"
+out_has '"gpu_memory":1048576,"fits":false,' "which is said"
 done_testing

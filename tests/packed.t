@@ -64,25 +64,62 @@ refused gptq format '"bitblas"'
 refused gptq is_marlin_format true
 refused gptq pack_dtype '"int16"'
 refused gptq dynamic '{ "+:.*mlp": { "bits": 8 } }'
+refused gptq bits 64 "qweight: shape [8, 32]"
+refused gptq bits 4.5
+refused gptq bits '"4"'
+refused gptq quant_method 3 "g_idx: no rule of family llama matches it"
+refused gptq quant_method '"hqq"' "g_idx: not known of weights quantised by hqq"
+refused gptq group_size 16777217 "qzeros: shape [4, 4]"
+refused gptq group_size 12 "qzeros: shape [4, 4]"
 refused awq version '"gemv"'
 refused awq zero_point false
 refused awq bits 8 "qweight: shape [64, 4]"
 refused awq backend '"llm-awq"'
 refused fp8 weight_block_size '[0, 16]' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '[16]' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '[16, 16.5]' "quantization_config.weight_block_size = [16,16.5]"
+refused fp8 weight_block_size '{}' "weight_scale_inv: shape [2, 4]"
+refused fp8 expert_dtype '"fp4"'
 refused fp8 fmt '"e3m4"'
 refused fp8 modules_to_not_convert '["mlp.down_proj"]'
 refused int8 llm_int8_skip_modules '["model.layers.1.mlp"]'
+refused int8 load_in_8bit false
+refused int8 load_in_4bit 1
+refused int8 quant_method null "SCB: no rule of family llama matches it"
 refused int8 load_in_4bit true "4-bit bitsandbytes weights cannot"
 refused ct-fp8 format '"marlin-24"'
 refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
 refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'
+refused ct-fp8 config_groups '{}' "not known of weights quantised by compressed-tensors"
+refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8}},"b":{"weights":{"num_bits":4}}}' "in more than one of config_groups are not known"
+refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8,"type":"float","strategy":"token"}}}' "weight_scale: not known of weights"
+refused ct-w4a16 config_groups '{"a":{"weights":{"num_bits":4,"type":"int","strategy":3}}}' "weight_zero_point: not known of weights"
+refused ct-w4a16 config_groups '{"a":{"weights":null}}' "weight_zero_point: not known of weights"
+refused ct-w4a16 format 3
 refused ct-fp8 ignore '["model.layers.0.self_attn.q_proj"]'
 with gptq checkpoint_format '"gptq_v2"'
 dir=$data/packed/gptq
 run logits m tp=1 1e-2
 status_is 1 "zeros stored less one are not those of gptq_v2"
+# zeros BYTE: all zero points of m made of this byte (octal)
+zeros() {
+    size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
+    head -c $((8 + size)) m/model.safetensors | tail -c +9 | tr '}' '\n' |
+        sed -n 's/.*qzeros":.*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/p' > places
+    while read -r from to; do
+        head -c $((to - from)) /dev/zero | tr '\0' "\\$1" |
+            dd of=m/model.safetensors bs=1 seek=$((8 + size + from)) conv=notrunc 2> dd.err
+    done < places
+    tp-run logits --ids "$(cat "$dir/ids")" -o "zeros.$1" m
+}
+zeros 000
+with gptq sym true
+zeros 377
+ok "fifteen, stored less one, is a zero point of 0, as AutoGPTQ has it" cmp zeros.000 zeros.377
 with gptq modules_to_not_convert '["lm_head"]'
 ok "what is stored plainly may be named" logits m tp=1 1e-5
+with gptq modules_to_not_convert '["model.layers.0.mlp.gate", "up_projection"]'
+ok "and so may a module whose name only begins like a quantised one's" logits m tp=1 1e-5
 with gptq of_another_kind 3
 run tp-run logits --ids 3,4 -o l.safetensors m
 status_is 0 "a key that nobody knows is passed over"
@@ -101,6 +138,30 @@ for pair in gptq:mlp.up_proj.scales gptq:mlp.up_proj.qzeros awq:mlp.up_proj.qwei
     status_is 3 "${pair%:*} without ${pair#*:} is refused"
     err_lines 1 "in one line"
 done
+# a tensor of a type that its kind has not
+while read -r kind tensor from to; do
+    rm -rf m
+    mkdir m
+    cp "$data/packed/$kind/config.json" m
+    sed "s/\(\"model.layers.0.$tensor\":{\"dtype\":\)\"$from\"/\1\"$to\"/" "$data/packed/$kind/model.safetensors" > m/model.safetensors
+    run tp-run logits --ids 3,4 -o l.safetensors m
+    if [ "$status" -eq 3 ] && [ "$(wc -l < err)" -eq 1 ] && grep -qF "tensor model.layers.0.$tensor: type $to is not supported here" err; then
+        pass "$kind: a $tensor of $to is refused"
+    else
+        fail "$kind: a $tensor of $to is refused" "status $status" "$(cat err)"
+    fi
+done << 'END'
+gptq mlp.up_proj.qweight I32 U32
+gptq mlp.up_proj.qzeros I32 F32
+gptq mlp.up_proj.scales F16 I16
+gptq mlp.up_proj.g_idx I32 F32
+awq mlp.up_proj.qweight I32 U32
+awq mlp.up_proj.scales F16 U16
+fp8 mlp.up_proj.weight_scale_inv F32 I32
+int8 mlp.up_proj.weight I8 U8
+int8 mlp.up_proj.SCB F32 I32
+ct-w4a16 mlp.up_proj.weight_packed I32 F32
+END
 with ct-w4a16 other 1
 sed -i 's/"symmetric": false/"symmetric": true/' m/config.json
 dir=$data/packed/ct-w4a16

@@ -109,6 +109,25 @@ added '{"id":2,"content":"X"},{"id":4,"content":"Y"}'
 out_is "added.json: added_tokens: 'Y' has the id 4 where 3 follows" "a gap between added tokens is refused"
 added '{"id":2,"content":"a"}'
 out_is "added.json: added_tokens: 'a' has the id 2 where 0 follows" "an added token that has another id in the vocabulary is refused"
+# settings of the wrong kind
+while IFS='|' read -r text message; do
+    printf '%s' "$text" > setting.json
+    run "$tokenize" setting.json
+    out_is "setting.json: $message" "refused: $text"
+done << 'END'
+{"pre_tokenizer":{"type":"Metaspace"},"model":{"type":"BPE"}}|pre_tokenizer: a Metaspace without a replacement
+{"pre_tokenizer":{"type":"Metaspace","replacement":""},"model":{"type":"BPE"}}|pre_tokenizer: a Metaspace without a replacement
+{"pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"often"},"model":{"type":"BPE"}}|pre_tokenizer: prepend_scheme 'often' is not known
+{"pre_tokenizer":{"type":"Metaspace","replacement":"_","add_prefix_space":false},"model":{"type":"BPE","vocab":[]}}|BPE needs vocab and merges
+{"normalizer":{"type":7},"model":{"type":"BPE"}}|normalizer of type '?' is not known
+{"added_tokens":[{"id":1.5,"content":"X"}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}|bad entry in added_tokens
+{"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}|vocab: 'a' has no valid id
+{"model":{"type":"BPE","vocab":{"a":0.5},"merges":[]}}|vocab: 'a' has no valid id
+{"model":{"type":"BPE","vocab":{"a":16777217},"merges":[]}}|vocab: 'a' has no valid id
+{"model":{"type":"BPE","vocab":{"a":"0"},"merges":[]}}|vocab: 'a' has no valid id
+{"model":{"type":"Unigram","vocab":[["a"]],"unk_id":0}}|vocab: number 0 is no piece
+{"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":0.5}}|unk_id is not in the vocabulary
+END
 head -c 1000 gpt2.json > short.json
 run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"

@@ -141,4 +141,32 @@ printf '%s\n' '{"ids":[1,2,3]}' 'x' '{"ids":[3,4]}' > ids
 run tp-run score --input ids "$model"
 status_is 3 "lines of ids need no tokenizer"
 ok "and a bad one ends no other" test "$(grep -c nll out)" -eq 2
+
+# a model whose encoder and decoder have tables of their own: 61 and 59 tokens, 61 positions
+{
+    printf '%s\n' '{"source":[2,60],"ids":[58]}' '{"source":[2,61],"ids":[2]}' '{"source":[2],"ids":[2,59]}' '{"ids":[3]}'
+    printf '{"source":[3'
+    head -c 61 /dev/zero | tr '\0' x | sed 's/x/,3/g'
+    printf '],"ids":[2]}\n'
+} > sources
+run tp-run score --input sources "$data/stacks/fsmt-odd"
+status_is 3 "a source is checked"
+err_is "tp-run: sources:2: id 61 is not in the vocabulary of 61
+tp-run: sources:3: id 59 is not in the vocabulary of 59
+tp-run: sources:4: family fsmt needs an encoder input, a source
+tp-run: sources:5: the source has 62 tokens, more than the model's 61" "against the encoder's own tables, and ids against the decoder's"
+out_has "sources:1: 1 tokens" "and what is in both is scored"
+
+# halves of surrogate pairs, as a program writes them that cuts UTF-16
+printf '%s\n' '{"text":"\ud83d"}' '{"text":"\ude00a"}' '{"text":"\ud83d\ude00"}' '{"text":"\ud83dx"}' '{"text":"\ud83d\n"}' \
+    '{"text":"\\ud83d"}' '{"text":"a\u00' > halves
+status=0
+tp-run score --input - "$bard" < halves > out 2> err || status=$?
+status_is 3 "half of a pair is no text"
+err_is "tp-run: standard input:1: not valid JSON: half of a surrogate pair, \\ud83d, at byte 9
+tp-run: standard input:2: not valid JSON: half of a surrogate pair, \\ude00, at byte 9
+tp-run: standard input:4: not valid JSON: half of a surrogate pair, \\ud83d, at byte 9
+tp-run: standard input:5: not valid JSON: half of a surrogate pair, \\ud83d, at byte 9
+tp-run: standard input:7: not valid JSON" "of standard input too"
+ok "a whole one is, and so are its letters" test "$(grep -c '^standard input:[36]: ' out)" -eq 2
 done_testing

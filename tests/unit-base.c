@@ -224,6 +224,36 @@ static void test_json_limits(void)
     str_clear(&s);
 }
 
+/* What cJSON would take for a text is counted before it is read. */
+static void test_json_cost(void)
+{
+    static const struct {
+        const char *item;
+        int n;
+        bool refused;
+        const char *name;
+    } texts[] = {
+        { "1,", 400000, false, "400,000 numbers cost little" },
+        { "1,", 900000, true, "900,000 numbers cost too much" },
+        { "\"a\",", 400000, false, "400,000 strings cost little" },
+        { "\"a\",", 800000, true, "800,000 strings cost too much" },
+        { "\"\\\",,,\",", 400000, false, "commas in strings are no values" },
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        struct str s = { 0 };
+        struct err err = { 0 };
+        int ret;
+
+        for (int k = 0; k < texts[i].n; k++)
+            str_add(&s, texts[i].item);
+        ret = json_check_cost("f", s.s, s.len, &err);
+        tap_ok(texts[i].refused ? ret < 0 && err.kind == ERR_INPUT : ret == 0, "%s",
+               texts[i].name);
+        str_clear(&s);
+    }
+}
+
 static void test_dtype(void)
 {
     bool same16 = true, same_bf16 = true;
@@ -367,6 +397,7 @@ int main(void)
     test_json_again();
     test_json_after_large();
     test_json_limits();
+    test_json_cost();
     test_dtype();
     test_hash();
     test_rng();

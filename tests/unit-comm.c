@@ -1,8 +1,11 @@
 /* unit-comm - ranks that exchange values, and ranks that fail */
 #include <signal.h>
 #include <stdint.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -227,8 +230,165 @@ static void failure_is_told(const char *name, int n, rank_main main_of_rank,
            "%s: nobody is left after 5 seconds", name);
 }
 
+/* ---- processes that meet ---- */
+
+enum { STRANGER = 65534 }; /* a user id */
+
+static const char *meeting(void)
+{
+    static char name[40];
+
+    snprintf(name, sizeof(name), "unit-comm-%ld", (long)getpid());
+    return name;
+}
+
+/* A process that meets as RANK of NRANKS, after all ends of the pipe BEHIND are closed
+ * if it is not NULL; it exits with 0 if it has met. */
+static pid_t start_rank(int rank, int nranks, const int *behind)
+{
+    const char *name = meeting();
+    struct err err = { .text = "" };
+    struct shm *shm;
+    char byte;
+    pid_t pid = fork();
+
+    if (pid)
+        return pid;
+    if (behind) {
+        close(behind[1]);
+        if (read(behind[0], &byte, 1) != 0)
+            _exit(9);
+    }
+    _exit(shm_meet(&shm, name, rank, nranks, 10, &err) < 0);
+}
+
+/* Rank 0 of two meets others that are not rank 1 of two. */
+static void meets_wrong(const char *what, int rank, int nranks, int twice,
+                        const char *text)
+{
+    struct err err = { .text = "" };
+    struct shm *shm = NULL;
+    pid_t others[2] = { start_rank(rank, nranks, NULL), 0 };
+
+    if (twice)
+        others[1] = start_rank(rank, nranks, NULL);
+    tap_ok(shm_meet(&shm, meeting(), 0, twice ? 3 : 2, 10, &err) < 0 &&
+               err.kind == ERR_INPUT,
+           "%s is refused", what);
+    tap_is(err.text, text, "with who it is");
+    for (int i = 0; i < 1 + twice; i++) {
+        kill(others[i], SIGKILL);
+        waitpid(others[i], NULL, 0);
+    }
+}
+
+/* The end of a connection to, or from, a process that meets, of a stranger. */
+static int strange_end(const char *name, bool listens, const int *ready)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0), from;
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1);
+
+    len += (socklen_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1,
+                               "shardutils-0-%s", name);
+    if (fd < 0 || setuid(STRANGER) < 0)
+        return -1;
+    if (!listens) {
+        while (connect(fd, (struct sockaddr *)&a, len) < 0)
+            usleep(10000);
+        return fd;
+    }
+    if (bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 1) < 0)
+        return -1;
+    close(ready[1]);
+    from = accept(fd, NULL, NULL);
+    close(fd);
+    return from;
+}
+
+/* Exits with 0 if the process at the other end closes without a word. */
+static pid_t start_stranger(bool listens, const int *ready)
+{
+    const int hello[] = { 1, 2 };
+    const char *name = meeting();
+    char byte;
+    int fd;
+    pid_t pid = fork();
+
+    if (pid)
+        return pid;
+    alarm(20);
+    close(ready[0]);
+    fd = strange_end(name, listens, ready);
+    if (fd < 0)
+        _exit(9);
+    if (!listens)
+        (void)!write(fd, hello, sizeof(hello));
+    _exit(read(fd, &byte, 1) > 0);
+}
+
+static void strangers_get_nothing(void)
+{
+    struct err err = { .text = "" };
+    struct shm *shm = NULL;
+    int behind[2], status = -1;
+    pid_t stranger, other;
+    char byte;
+
+    if (geteuid() != 0) {
+        tap_ok(true, "another user's processes meet nobody # SKIP needs root");
+        return;
+    }
+    if (pipe(behind) < 0)
+        abort();
+    stranger = start_stranger(false, behind);
+    other = start_rank(1, 2, behind);
+    close(behind[0]);
+    close(behind[1]);
+    if (!tap_ok(shm_meet(&shm, meeting(), 0, 2, 10, &err) == 0,
+                "rank 0 meets rank 1 behind another user's process"))
+        printf("# %s\n", err.text);
+    shm_close_group(shm);
+    waitpid(other, NULL, 0);
+    waitpid(stranger, &status, 0);
+    tap_is_int(status, 0, "which gets no memory");
+    if (pipe(behind) < 0)
+        abort();
+    stranger = start_stranger(true, behind);
+    close(behind[1]);
+    (void)!read(behind[0], &byte, 1);
+    close(behind[0]);
+    tap_ok(shm_meet(&shm, meeting(), 1, 2, 1, &err) < 0 && err.kind == ERR_SYSTEM,
+           "another user's process is no rank 0");
+    waitpid(stranger, &status, 0);
+    tap_is_int(status, 0, "and hears nothing");
+}
+
+static void processes_meet(void)
+{
+    struct err err = { .text = "" };
+    struct shm *shm = NULL;
+    pid_t other = start_rank(1, 2, NULL);
+    int status = -1;
+
+    if (!tap_ok(shm_meet(&shm, meeting(), 0, 2, 10, &err) == 0, "two processes meet"))
+        printf("# %s\n", err.text);
+    waitpid(other, &status, 0);
+    tap_is_int(status, 0, "both know it");
+    shm_close_group(shm);
+    meets_wrong("a rank of another job's size", 1, 3, 0,
+                "a process connects as rank 1 of 3, but there are 2 ranks");
+    meets_wrong("a rank that there is none of", 2, 2, 0,
+                "a process connects as rank 2 of 2, but there are 2 ranks");
+    meets_wrong("a second process of a rank", 1, 3, 1,
+                "a process connects as rank 1 of 3, but there are 3 ranks and that "
+                "rank has connected");
+    strangers_get_nothing();
+}
+
 int main(void)
 {
+    processes_meet();
     for (int n = 1; n <= 8; n = n < 4 ? n + 1 : n * 2)
         ranks_exchange(n);
     for (int n = 1; n <= 5; n++)

@@ -969,6 +969,42 @@ static void a_weight_of_nothing_is_a_choice(void)
            "in order, by expert");
 }
 
+/* Rows of a cache of int8: a scale for each head, also for numbers that have none. */
+static void cache_rows_are_read_again(void)
+{
+    enum { WIDTH = 5, HEADS = 4, COLS = WIDTH * HEADS };
+    struct buffer p = { .cols = COLS, .width = WIDTH, .dtype = DTYPE_I8 };
+    _Alignas(float) char row[HEADS * sizeof(float) + COLS];
+    float x[COLS], y[COLS];
+    bool near = true, lost = true, tiny = true, part = true;
+
+    for (int i = 0; i < COLS; i++)
+        x[i] = (float)(i % WIDTH - 2) * (i < WIDTH ? 0.1F : 3000);
+    x[2 * WIDTH + 1] = NAN;
+    x[2 * WIDTH + 2] = 7;
+    for (int i = 3 * WIDTH; i < COLS; i++)
+        x[i] = i % 2 ? 1e-38F : 0;
+    cpu_cache_row(row, x, &p);
+    cpu_cached(y, row, 0, COLS, &p);
+    for (int i = 0; i < 2 * WIDTH; i++)
+        near = near && fabsf(y[i] - x[i]) <= (i < WIDTH ? 0.2F : 6000) / 253;
+    for (int i = 2 * WIDTH; i < 3 * WIDTH; i++)
+        lost = lost && isnan(y[i]);
+    for (int i = 3 * WIDTH; i < COLS; i++)
+        tiny = tiny && fabsf(y[i]) <= 1e-38F;
+    tap_ok(near, "a row of int8 is within half a step of each head's largest");
+    tap_ok(lost, "a number that is none is seen in its whole head");
+    tap_ok(tiny, "a head of numbers near 0 has nothing else");
+    x[2 * WIDTH + 1] = -INFINITY;
+    cpu_cache_row(row, x, &p);
+    cpu_cached(y, row, 0, COLS, &p);
+    tap_ok(isnan(y[2 * WIDTH]) && !isnan(y[WIDTH]), "so is an infinite one");
+    cpu_cached(x, row, WIDTH - 2, WIDTH, &p);
+    for (int i = 0; i < WIDTH; i++)
+        part = part && x[i] == y[WIDTH - 2 + i];
+    tap_ok(part, "columns of two heads have both scales");
+}
+
 int main(void)
 {
     team = device_new(2);
@@ -998,6 +1034,7 @@ int main(void)
     attentions_are_right();
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();
+    cache_rows_are_read_again();
     backend_cpu.close(team);
     return tap_done();
 }

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/run/launch.h"
+#include "lib/run/replays.h"
 #include "lib/run/runner.h"
 #include "tests/tap.h"
 
@@ -244,12 +245,73 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* ---- steps that a device records ---- */
+
+static int forgotten, stale; /* recordings given up; whether they can be replayed */
+
+static int replay(struct device *d, const struct recording *r, struct err *err)
+{
+    (void)d;
+    (void)r;
+    (void)err;
+    return !stale;
+}
+
+static void forget(struct device *d, struct recording *r)
+{
+    (void)d;
+    free(r);
+    forgotten++;
+}
+
+/* A step of shape SHAPE: 'p' played, 'r' executed and recorded, 'e' executed. */
+static char step(struct replays *r, int shape)
+{
+    struct err err;
+
+    shape_begin(replays_shape(r));
+    shape_add(replays_shape(r), &shape, sizeof(shape));
+    if (replays_run(r, &err) == 1)
+        return 'p';
+    if (!replays_seen(r))
+        return 'e';
+    replays_add(r, xcalloc(1, 1));
+    return 'r';
+}
+
+static void steps_are_recorded(void)
+{
+    static const struct backend ops = { .replay = replay, .forget = forget };
+    struct replays r;
+    char did[REPLAYS + 8] = "";
+
+    replays_init(&r, &ops, NULL);
+    for (int i = 0; i < 4; i++)
+        did[i] = step(&r, 1);
+    tap_is(did, "erpp", "a step is executed, then recorded, then played");
+    stale = 1;
+    did[0] = step(&r, 1);
+    stale = 0;
+    for (int i = 1; i < 4; i++)
+        did[i] = step(&r, 1);
+    tap_is(did, "erpp", "a stale one is executed again before it is recorded");
+    tap_is_int(forgotten, 1, "and its recording is given up");
+    for (int i = 2; i <= REPLAYS; i++)
+        step(&r, i);
+    tap_ok(step(&r, 1) == 'p', "it is known beside other shapes");
+    tap_ok(step(&r, REPLAYS + 1) == 'e' && step(&r, 1) == 'p' && step(&r, 2) == 'e',
+           "the one that was not used for longest makes room for a new one");
+    replays_clear(&r);
+    tap_is_int(forgotten, 2, "all recordings are given up at the end");
+}
+
 int main(void)
 {
     char *models = str_dupf("%s/tests/data/models", getenv("top_srcdir"));
     struct dirent **entry;
     int n = scandir(models, &entry, NULL, by_name);
 
+    steps_are_recorded();
     for (int i = 0; i < n; i++) {
         char *path = fs_join_dup(models, entry[i]->d_name);
         char *config = fs_join_dup(path, "config.json");

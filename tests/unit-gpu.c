@@ -13,6 +13,7 @@
 #include "lib/base/rng.h"
 #include "lib/device/device.h"
 #include "lib/gpu/cuda.h"
+#include "lib/gpu/gpu.h"
 #include "tests/emu/fragments.h"
 #include "tests/tap.h"
 
@@ -33,6 +34,7 @@ struct trial {
     struct matrix w, w2;                     /* of the host; data NULL: none */
     const int32_t *index;                    /* [rows], host; or NULL */
     const struct draw *draw;                 /* the same */
+    size_t experts;                          /* W has one matrix for each; or 0 */
     double bound;                            /* of the largest; 0: to the bit */
 };
 
@@ -113,6 +115,32 @@ static struct matrix matrix_copy(const struct matrix *w)
     return m;
 }
 
+/* Makes each of the N matrices that lie in W one after another an element of EACH. */
+static void divide(struct matrix *each, const struct matrix *w, size_t n)
+{
+    for (size_t e = 0; e < n; e++) {
+        each[e] = *w;
+        each[e].rows = w->rows / n;
+        each[e].data =
+            (const char *)w->data + e * each[e].rows * w->cols * unit_of(w->dtype);
+    }
+}
+
+/* The first of ROWS rows of each of N experts: the first has none, the others by turns
+ * three, two, one and none as long as there are some, and the last has the rest. */
+static void deal_rows(int32_t *first, size_t n, size_t rows)
+{
+    int32_t at = 0;
+
+    for (size_t e = 0; e < n; e++) {
+        int32_t some = (int32_t)((n - e) % 4), left = (int32_t)rows - at;
+
+        first[e] = at;
+        at += some < left ? some : left;
+    }
+    first[n] = (int32_t)rows;
+}
+
 /* ---- comparing ---- */
 
 /* Within the bound, and nothing written behind. */
@@ -146,7 +174,8 @@ static bool run(const struct trial *t)
     struct program program = { .value = &value, .mixture = &mixture };
     struct step_view view = { 0 }, far_view = { 0 };
     struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
-    struct matrix w, w2;
+    struct matrix w, w2, each[EXPERTS], far_each[EXPERTS];
+    int32_t first[EXPERTS + 1], *far_first;
     char *y = xmalloc(bytes), *got = xmalloc(bytes);
     void *x[INST_SOURCES] = { 0 };
     bool same;
@@ -182,6 +211,19 @@ static bool run(const struct trial *t)
     if (c.w) {
         w = matrix_copy(c.w);
         d.w = &w;
+    }
+    if (t->experts) {
+        c.nexperts = d.nexperts = t->experts;
+        divide(each, c.w, t->experts);
+        divide(far_each, d.w, t->experts);
+        c.w = each;
+        d.w = far_each;
+        deal_rows(first, t->experts, t->rows);
+        far_first = copy_new(first, (t->experts + 1) * sizeof(*first), sizeof(*first));
+        c.expert_rows = first;
+        d.expert_rows = far_first;
+        c.y.rows = c.x[0].rows = first + t->experts;
+        d.y.rows = d.x[0].rows = far_first + t->experts;
     }
     if (c.w2) {
         w2 = matrix_copy(c.w2);
@@ -399,6 +441,32 @@ static void try_products(void)
 }
 
 /* ---- experts and samples ---- */
+
+/* Products of experts, of as many as one launch takes and of more. */
+static void try_expert_products(void)
+{
+    static const size_t rows[] = { 0, 5, 50, 61 };
+
+    for (int k = 0; k < 4; k++) {
+        size_t experts = k < 2 ? EXPERTS : GPU_PRODUCTS;
+        bool is_plain = k % 2, same = true;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+            struct trial t = plain(is_plain ? OP_MATMUL : OP_LINEAR, 1, rows[i], 9);
+
+            t.experts = experts;
+            t.inst.weight = 0;
+            t.x_cols[0] = 33;
+            t.w = is_plain ? weight(experts * t.x_cols[0], t.y_cols, DTYPE_BF16)
+                           : weight(experts * t.y_cols, t.x_cols[0], DTYPE_BF16);
+            t.bound = 1e-6;
+            same = run_all(&t) && same;
+            release(&t.w);
+        }
+        tap_ok(same, "%s of %zu experts is the CPU's", is_plain ? "matmul" : "linear",
+               experts);
+    }
+}
 
 /* The experts of a row, of some groups only or of all; more rows than blocks. */
 static void try_choose(void)
@@ -942,6 +1010,7 @@ int main(int argc, char **argv)
         { "norm", try_norms },
         { "route", try_choose },
         { "route", try_expert_count },
+        { "linear", try_expert_products },
         { "sample", try_sample },
         { "linear", try_products },
         { "linear", try_wide_products },

@@ -2,6 +2,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
@@ -248,6 +249,50 @@ static void check_long(void)
     str_clear(&why);
 }
 
+/* A file that is there and cannot be read is named: stdout does not stand in for it. */
+static void check_unreadable(void)
+{
+    char *result = fs_join_dup(directory, "result.json");
+    char *file = fs_join_dup(directory, "m.json");
+    struct str why = { 0 };
+    char *json = NULL;
+    double v = 0;
+
+    put("result.json", "3\n");
+    put("m.json", "3\n");
+    put("stdout", "{\"loss\":4}\n5\n");
+    if (truncate(result, (64 << 20) + 1) < 0)
+        abort();
+    tap_ok(!measure_read(&v, 1, &requests[PLAIN], directory, &why) &&
+               !strcmp(why.s, "no number: result.json: larger than 67108864 bytes"),
+           "a result.json that is too large is no value");
+    str_reset(&why);
+    tap_ok(!measure_read(&v, 1, &requests[KEY], directory, &why) &&
+               strstr(why.s, "result.json: larger than"),
+           "nor one with a request");
+    str_reset(&why);
+    tap_ok(!measure_constraints(&json, &requests[REGEX], directory, &why) && !json &&
+               strstr(why.s, "result.json: larger than"),
+           "nor has it constraints");
+    unlink(file);
+    unlink(result);
+    if (mkdir(file, 0700) < 0 || symlink("m.json", result) < 0)
+        abort();
+    str_reset(&why);
+    tap_ok(!measure_read(&v, 1, &requests[PLAIN], directory, &why) &&
+               !strcmp(why.s, "no number: result.json: Is a directory"),
+           "nor is a directory");
+    str_reset(&why);
+    tap_ok(!measure_read(&v, 1, &requests[IN_FILE], directory, &why) &&
+               !strcmp(why.s, "no number: m.json: Is a directory"),
+           "nor is the file that is named");
+    if (unlink(result) < 0 || rmdir(file) < 0)
+        abort();
+    free(result);
+    free(file);
+    str_clear(&why);
+}
+
 static void check_others(void)
 {
     const double two[] = { 1, 0.5 };
@@ -305,6 +350,7 @@ int main(void)
         return 99;
     check_reads();
     check_long();
+    check_unreadable();
     check_others();
     if (fs_remove_tree(directory, NULL) < 0)
         return 99;

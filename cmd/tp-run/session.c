@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "cmd/conversion.h"
@@ -18,6 +19,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/cpu/cpu.h"
 #include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
@@ -533,14 +535,45 @@ static void file_gone(int sig, siginfo_t *info, void *context)
     _exit(ERR_SYSTEM);
 }
 
-static void watch_files(const struct session *s)
+static struct sigaction segv_before; /* a sanitizer's, perhaps */
+
+/* oneDNN has no memory: see cpu_is_dnnl.  A pointer of ours that is wrong is another
+ * matter. */
+static void no_memory(int sig, siginfo_t *info, void *context)
 {
-    struct sigaction act = { .sa_sigaction = file_gone,
-                             .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    const mcontext_t *m = &((const ucontext_t *)context)->uc_mcontext;
+#if defined(__x86_64__)
+    const void *code = (const void *)(uintptr_t)m->gregs[REG_RIP];
+#elif defined(__aarch64__)
+    const void *code = (const void *)(uintptr_t)m->pc;
+#else
+    const void *code = NULL;
+#endif
+    enum { NEAR = 1 << 20 };
+
+    (void)m;
+    if (!code || (uintptr_t)info->si_addr >= NEAR || !cpu_is_dnnl(code)) {
+        sigaction(sig, &segv_before, NULL); /* the access repeats */
+        if (info->si_code <= 0)             /* another process has sent it */
+            raise(sig);
+        return;
+    }
+    say("tp-run: out of memory: oneDNN has no room for the code that it generates\n");
+    _exit(ERR_SYSTEM);
+}
+
+static void watch_memory(const struct session *s)
+{
+    struct sigaction files = { .sa_sigaction = file_gone,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    struct sigaction dnnl = { .sa_sigaction = no_memory,
+                              .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
     mapped = s->checkpoint;
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGBUS, &act, NULL);
+    sigemptyset(&files.sa_mask);
+    sigemptyset(&dnnl.sa_mask);
+    sigaction(SIGBUS, &files, NULL);
+    sigaction(SIGSEGV, &dnnl, &segv_before);
 }
 
 int session_open(struct session *s, const struct cmd *cmd,
@@ -561,7 +594,7 @@ int session_open(struct session *s, const struct cmd *cmd,
         return -1;
     if (launcher_signal_stack(err) < 0)
         return -1;
-    watch_files(s);
+    watch_memory(s);
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);

@@ -6,6 +6,7 @@
  * key, so a query's result depends neither on the other queries of its step nor on how
  * the cache is laid out. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -725,6 +726,7 @@ struct back {
     float *own;     /* [heads][keys][dim + value_dim]: a head's contribution to the
                      * gradients of k and v */
     size_t k_at, v_at, sink_at; /* columns of y: gradients of k, v and the sinks */
+    atomic_bool *lost;          /* a product failed */
 };
 
 /* Replaces the gradients DS of the weights P by the gradients of the scaled products:
@@ -787,9 +789,11 @@ static void head_back(void *arg, size_t head, int thread)
         }
         cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
         own += low * both;
-        cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows);
+        if (!cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows))
+            atomic_store(b->lost, true);
         drop(j, row, rows, head, p, low, n);
-        cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows);
+        if (!cpu_outer(own + dim, both, p, n, n, d, b->d_stride, value_dim, rows))
+            atomic_store(b->lost, true);
         own -= low * both;
     }
 }
@@ -828,6 +832,7 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
     size_t both = inst->attention.head_dim + inst->attention.value_dim;
     struct attention_step own = *step;
+    atomic_bool lost = false;
     struct back b = { .j = { .inst = inst,
                              .step = &own,
                              .q = q,
@@ -838,7 +843,8 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
                              .y_stride = stride,
                              .block = BLOCK },
                       .d = d,
-                      .d_stride = heads * inst->attention.value_dim };
+                      .d_stride = heads * inst->attention.value_dim,
+                      .lost = &lost };
     int ret = -1;
 
     if (!heads || !step->rows)
@@ -858,7 +864,7 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
     own.lse = b.lse;
     cpu_parallel(dev, heads, head_back, &b);
     cpu_parallel(dev, step->keys, add_heads, &b);
-    ret = 0;
+    ret = lost ? err_set(err, ERR_SYSTEM, CPU_OUTER_LOST) : 0;
 out:
     free(b.j.run);
     free(b.j.sink);

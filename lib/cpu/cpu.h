@@ -155,8 +155,10 @@ typedef void cpu_task(void *arg, size_t task, int thread);
 void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg);
 /* Weights AT to AT + N of W, counted over its rows, as f32: in place, or in SCRATCH. */
 const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch);
-/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); by one thread. */
-void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+/* C[m][n] (ldc) += A^T B, A [rows][m] (lda), B [rows][n] (ldb); by one thread.  False,
+ * with anything in C, if oneDNN gets no memory. */
+#define CPU_OUTER_LOST "out of memory: oneDNN has no room for a product"
+bool cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
                const float *b, size_t ldb, size_t n, size_t rows);
 /* N numbers of a row in the order in which products by weights of TYPE take them:
  * cpu_arranged of them, N and zeros. */
@@ -196,4 +198,7 @@ MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);
+/* True if CODE is an instruction of oneDNN.  Its version 2.6 writes near address 0 if
+ * it gets no memory for the code that it generates at the first product of a kind. */
+bool cpu_is_dnnl(const void *code);
 #endif

@@ -4,6 +4,7 @@
  * added to their memory, so micro-batches accumulate in order.  The order of all sums
  * is independent of the number of threads. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,17 +43,19 @@ static size_t span(size_t task, size_t block, size_t n, size_t *end)
 
 /* ---- products ---- */
 
-void cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+bool cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
                const float *b, size_t ldb, size_t n, size_t rows)
 {
 #ifdef HAVE_DNNL
-    dnnl_sgemm('T', 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)rows, 1.0f, a,
-               (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 1.0f, c, (dnnl_dim_t)ldc);
+    return dnnl_sgemm('T', 'N', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)rows, 1.0f, a,
+                      (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 1.0f, c,
+                      (dnnl_dim_t)ldc) == dnnl_success;
 #else
     for (size_t t = 0; t < rows; t++)
         for (size_t i = 0; i < m; i++)
             for (size_t k = 0; k < n; k++)
                 c[i * ldc + k] += a[t * lda + i] * b[t * ldb + k];
+    return true;
 #endif
 }
 
@@ -61,6 +64,7 @@ struct outer {
     float *y;
     const float *a, *b;
     size_t rows, heads, cols_a, cols_b, share; /* columns of a that are one task's */
+    atomic_bool *lost;                         /* a product failed */
 };
 
 static void outer_some(void *arg, size_t task, int thread)
@@ -70,46 +74,51 @@ static void outer_some(void *arg, size_t task, int thread)
     size_t first = span(task % tasks, o->share, o->cols_a, &end);
 
     (void)thread;
-    cpu_outer(o->y + (head * o->cols_a + first) * o->cols_b, o->cols_b,
-              o->a + head * o->cols_a + first, o->heads * o->cols_a, end - first,
-              o->b + head * o->cols_b, o->heads * o->cols_b, o->cols_b, o->rows);
+    if (!cpu_outer(o->y + (head * o->cols_a + first) * o->cols_b, o->cols_b,
+                   o->a + head * o->cols_a + first, o->heads * o->cols_a, end - first,
+                   o->b + head * o->cols_b, o->heads * o->cols_b, o->cols_b, o->rows))
+        atomic_store(o->lost, true);
 }
 
 /* The share depends only on the sizes, and so does the order of the sums. */
-static void run_outer(struct device *d, struct outer o)
+static int run_outer(struct device *d, struct outer o, struct err *err)
 {
+    atomic_bool lost = false;
+
     if (!o.rows || !o.cols_a || !o.cols_b)
-        return;
+        return 0;
+    o.lost = &lost;
     o.share = o.cols_a / 16 / COLS * COLS;
     o.share = o.share < COLS ? COLS : o.share > 4 * COLS ? 4 * COLS : o.share;
     cpu_parallel(d, o.heads * blocks_of(o.cols_a, o.share), outer_some, &o);
+    return lost ? err_set(err, ERR_SYSTEM, CPU_OUTER_LOST) : 0;
 }
 
 int kernel_outer(struct device *d, const struct call *c, struct err *err)
 {
-    (void)err;
-    run_outer(d, (struct outer){ .y = c->y.data,
-                                 .a = c->x[0].data,
-                                 .b = c->x[1].data,
-                                 .rows = rows_of(&c->x[0]),
-                                 .heads = 1,
-                                 .cols_a = c->w->rows,
-                                 .cols_b = c->w->cols });
-    return 0;
+    return run_outer(d,
+                     (struct outer){ .y = c->y.data,
+                                     .a = c->x[0].data,
+                                     .b = c->x[1].data,
+                                     .rows = rows_of(&c->x[0]),
+                                     .heads = 1,
+                                     .cols_a = c->w->rows,
+                                     .cols_b = c->w->cols },
+                     err);
 }
 
 int kernel_head_outer(struct device *d, const struct call *c, struct err *err)
 {
-    (void)err;
-    run_outer(d,
-              (struct outer){ .y = (float *)c->y.data + c->inst->head.row * c->w->cols,
-                              .a = c->x[0].data,
-                              .b = c->x[1].data,
-                              .rows = rows_of(&c->x[0]),
-                              .heads = c->inst->head.count,
-                              .cols_a = c->inst->head.a,
-                              .cols_b = c->inst->head.b });
-    return 0;
+    return run_outer(
+        d,
+        (struct outer){ .y = (float *)c->y.data + c->inst->head.row * c->w->cols,
+                        .a = c->x[0].data,
+                        .b = c->x[1].data,
+                        .rows = rows_of(&c->x[0]),
+                        .heads = c->inst->head.count,
+                        .cols_a = c->inst->head.a,
+                        .cols_b = c->inst->head.b },
+        err);
 }
 
 /* ---- tables and vectors ---- */

@@ -15,6 +15,9 @@
  * Register tiles of rows x outputs reuse each loaded weight for several rows.  With few
  * rows, weights are widened to f32 as they are read; with many, a panel of weights is
  * widened first. */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -647,12 +650,26 @@ void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride
     tile_f32.outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
 }
 
+bool cpu_is_dnnl(const void *code)
+{
+#ifdef HAVE_DNNL
+    Dl_info at, library;
+
+    return dladdr(code, &at) && dladdr((void *)(uintptr_t)dnnl_sgemm, &library) &&
+           at.dli_fbase == library.dli_fbase;
+#else
+    (void)code;
+    return false;
+#endif
+}
+
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
 {
 #ifdef HAVE_DNNL
-    dnnl_sgemm('N', 'T', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
-               (dnnl_dim_t)k, b, (dnnl_dim_t)k, 0.0f, c, (dnnl_dim_t)n);
-#else
-    cpu_dots(c, n, a, k, m, b, k, n, k);
+    if (dnnl_sgemm('N', 'T', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
+                   (dnnl_dim_t)k, b, (dnnl_dim_t)k, 0.0f, c,
+                   (dnnl_dim_t)n) == dnnl_success)
+        return;
 #endif
+    cpu_dots(c, n, a, k, m, b, k, n, k);
 }

@@ -161,15 +161,17 @@ int cpu_threads(const struct device *d)
     return d->n;
 }
 
-/* Starts a helper.  Blocks all signals except SIGBUS, which a thread gets when it reads
- * a mapped file that another program has truncated. */
+/* Starts a helper.  Blocks all signals except those that a thread gets for what it does
+ * itself: SIGBUS when it reads a mapped file that another program has truncated,
+ * SIGSEGV when oneDNN gets no memory (cpu_is_dnnl). */
 static int start(pthread_t *thread, struct helper *h)
 {
     sigset_t all, old;
     int ret;
 
     sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* the kernel kills a thread that blocks it */
+    sigdelset(&all, SIGBUS); /* the kernel kills a thread that blocks them */
+    sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     ret = pthread_create(thread, NULL, help, h);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -353,14 +353,20 @@ static bool read_output(double *values, size_t n, const struct measure *m,
     return ok;
 }
 
-/* NAME of the trial, unless it is a path of its own; NULL when it cannot be read. */
-static char *read_dup(const char *dir, const char *name)
+/* The file NAME of the trial, unless NAME is a path of its own.  NULL if it is missing,
+ * or if it cannot be read, which *why then says. */
+static char *read_dup(const char *dir, const char *name, struct str *why)
 {
     char *path = name[0] == '/' ? xstrdup(name) : fs_join_dup(dir, name);
     char *text = NULL;
+    struct err err = { 0 };
 
-    if (fs_read_file(&text, NULL, path, FILE_MAX, NULL) < 0)
+    if (fs_read_file(&text, NULL, path, FILE_MAX, &err) < 0) {
         text = NULL;
+        if (fs_exists(path))
+            str_addf(why, "no number: %s%s", name,
+                     err.text + (str_starts(err.text, path) ? strlen(path) : 0));
+    }
     free(path);
     return text;
 }
@@ -390,9 +396,12 @@ static void explain_asked(struct str *why, const struct measure *m, bool result)
 static bool read_asked(double *values, size_t n, const struct measure *m,
                        const char *dir, struct str *why)
 {
-    char *text = m->nregexes ? NULL : read_dup(dir, m->file ? m->file : "result.json");
+    const char *name = m->file ? m->file : "result.json";
+    char *text = m->nregexes ? NULL : read_dup(dir, name, why);
     bool ok = text && read_json(values, n, m, text, strlen(text));
 
+    if (why->len) /* what is there and cannot be read is not passed over */
+        return false;
     ok = ok || (!m->file && read_output(values, n, m, dir));
     if (!ok && m->file && !text)
         str_addf(why, "no number: %s cannot be read", m->file);
@@ -425,8 +434,10 @@ bool measure_read(double *values, size_t n, const struct measure *m, const char 
 
     if (m->file || m->nkeys || m->nregexes || m->hf)
         return read_asked(values, n, m, dir, why);
-    if ((text = read_dup(dir, "result.json"))) {
+    if ((text = read_dup(dir, "result.json", why))) {
         ok = read_result(values, n, m, text, why);
+    } else if (why->len) {
+        return false;
     } else {
         path = fs_join_dup(dir, "stdout");
         text = tail_dup(path, TAIL_BYTES, &whole);
@@ -456,10 +467,10 @@ static bool print_constraints(struct str *out, const struct json *list)
 bool measure_constraints(char **json, const struct measure *m, const char *dir,
                          struct str *why)
 {
-    char *text = read_dup(dir, m->file ? m->file : "result.json");
+    char *text = read_dup(dir, m->file ? m->file : "result.json", why);
     struct json_doc doc;
     struct str out = { 0 };
-    bool ok = true;
+    bool ok = text || !why->len;
 
     *json = NULL;
     if (text)
