@@ -1,66 +1,71 @@
 #!/bin/sh
-# barriers.sh - take each barrier of the kernels away and expect a test to fail:
-# barriers.sh TREE RACES FLAG... -- KERNEL...
-# TREE, in this directory, is a plain build, in which the tests run in several orders of threads; what passes
-# there is tried in RACES, a build with ThreadSanitizer, made with the FLAGs.
+# barriers.sh - leave each barrier of the kernels out and expect a test to fail:
+# barriers.sh PLAIN RACES KERNEL...
+# PLAIN is a build whose tests run in several orders of threads; what passes there is
+# tried in RACES, a build with ThreadSanitizer.  The emulation leaves the barrier out
+# (EMU_WITHOUT, tests/emu/emu.h), so nothing is built again.
+#
+# The verdicts go to barriers.state, and a later run starts with the first barrier that
+# it lacks; a changed kernel is tried again.  LIMIT is the seconds of one test.
 #
 # tests/emu/fragments.cu is not among the kernels: its barrier orders shared memory
 # before ldmatrix; here the shuffles of mma_twin do, and only a GPU would miss it.
 set -u
-tree=$1 races=$2
+plain=$1 races=$2
 shift 2
-flags=
-while [ "$1" != -- ]; do
-    flags="$flags $1"
-    shift
-done
-shift
-make=${MAKE:-make}
+state=barriers.state
+limit=${LIMIT:-1200}
 bad=0
 
-# try DIR FILE LINE [FLAG]...: does the test pass without that barrier?
-try() (
-    cd "$1" || exit
-    top_srcdir=$PWD top_builddir=$PWD
-    export top_srcdir top_builddir
-    file=$2 line=$3
-    shift 3
-    part=$(basename "$file" .cu)
+# passes DIR KERNEL [FILE:LINE]: does its test pass, without that barrier?
+passes() (
+    part=$(basename "$2" .cu)
     test=tests/unit-gpu
     case $part in
     cores) part=attention ;;
-    device) part=norm ;;
-    result) test=tests/gpu-models part= ;;
+    device.cuh) part=norm ;; # its barrier is block_sum's
     esac
-    cp -p "$file" barrier.tmp
-    sed "${line}s/__sync[a-z]*();/;/" barrier.tmp > "$file"
-    # shellcheck disable=SC2086 # no part: no word
-    if $make -s "$@" $test > barrier.log 2>&1; then
-        $test $part > barrier.log 2>&1
-        ret=$?
-    else
-        tail -n 5 barrier.log
-        ret=0
-    fi
-    cat barrier.tmp > "$file"
-    rm barrier.tmp
-    exit $ret
+    top_srcdir=$(cd "$1" && pwd) && cd "$1" || exit
+    export top_srcdir
+    top_builddir=$PWD EMU_WITHOUT=${3-} timeout "$limit" $test "$part" \
+        > barrier.log 2>&1
 )
 
-cd "$tree" && $make -s tests/unit-gpu tests/gpu-models && top_srcdir=$PWD tests/unit-gpu > barrier.log ||
-    exit
-cd .. || exit
-# shellcheck disable=SC2086 # the flags are words
+# verdict KERNEL LINE
+verdict() {
+    began=$(date +%s)
+    if ! passes "$plain" "$1" "$1:$2"; then
+        word='wrong results'
+    elif ! passes "$races" "$1" "$1:$2"; then
+        word='a race'
+    else
+        word='no test misses it'
+    fi
+    echo "$word, $(($(date +%s) - began)) s"
+}
+
+touch $state
 for file; do
-    for line in $(grep -nE '^ *__sync(threads|warp)\(\);$' "$tree/$file" | cut -d: -f1); do
-        if ! try "$tree" "$file" "$line"; then
-            echo "$file:$line: missed"
-        elif ! try "$races" "$file" "$line" $flags; then
-            echo "$file:$line: missed by ThreadSanitizer"
-        else
-            echo "$file:$line: no test misses this barrier"
-            bad=1
+    sum=$(cksum < "$plain/$file" | cut -d' ' -f1)
+    lines=$(grep -nE '^ *__sync(threads|warp)\(\);$' "$plain/$file" | cut -d: -f1)
+    for line in $lines; do
+        key="$file:$line $sum: "
+        if ! grep -qF "$key" $state; then
+            # a test that fails with all barriers says nothing
+            for tree in "$plain" "$races"; do
+                grep -qF "$tree $file $sum passes" $state && continue
+                if ! passes "$tree" "$file"; then
+                    echo "$tree: the tests of $file fail with all barriers:" >&2
+                    tail -n 5 "$tree/barrier.log" >&2
+                    exit 1
+                fi
+                echo "$tree $file $sum passes" >> $state
+            done
+            echo "$key$(verdict "$file" "$line")" >> $state
         fi
+        found=$(grep -F "$key" $state | tail -n 1)
+        echo "$file:$line: ${found#*: }"
+        case $found in *'no test'*) bad=1 ;; esac
     done
 done
 exit $bad
