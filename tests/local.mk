@@ -110,9 +110,11 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
+tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
+tests_tcp_ranks_LDADD = $(test_libs)
 tests_try_options_LDADD = $(program_libs)
 # preloaded, to let one call fail
 check_PROGRAMS += %D%/fail-io.so
