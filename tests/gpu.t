@@ -70,6 +70,15 @@ for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
         "$models/llama-gqa"
     case $layout in *tp* | *pp*) ok "by NCCL" grep -q 'exchanges [1-9]' log ;; esac
 done
+six="generate --ids 5,6,7 --ids 8,9 --max-tokens 6"
+for layout in "--tp 2" "--tp 2 --pp 2" "--tp 3"; do
+    same "steps that ranks record are the CPU's, on $layout" $six $layout "$models/llama-awkward"
+    ok "each rank plays graphs" sh -c 'grep -q "graphs [1-9]" log && ! grep "graphs 0" log'
+done
+FAKE_CAPTURE=0 FAKE_ON=1 same "if one rank cannot record, text is the CPU's" $six --tp 2 "$models/llama-gqa"
+ok "and no rank plays graphs" sh -c 'test -s log && ! grep -v "graphs 0" log'
+same "ranks that exchange through the hosts record nothing" $six --tp 2 --comm host "$models/llama-gqa"
+ok "and launch steps" sh -c 'test -s log && ! grep -v "graphs 0" log'
 same "a text that follows a source is the CPU's" generate --ids 5,6,7,8,9 --max-tokens 3 --tp 2 "$data/stacks/m2m-100"
 same "also where ranks share both" generate --ids 5,6,7,8,9 --max-tokens 3 --sp 2 "$data/stacks/t5"
 same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \
@@ -199,5 +208,6 @@ ok "and in the table, with the reason" \
     sh -c 'grep -q "^text of llama-gqa .*FAIL$" out && grep -q "^    tp-run: GPU" out'
 run env FAKE=1 FAKE_GPUS=0 sh "$top_srcdir/tests/gpu/run"
 status_is 4 "and without a GPU it is no success"
-fail_each two generate --backend cuda --ids 5,6 --max-tokens 1 --tp 2 "$models/llama-gqa"
+fail_each two generate --backend cuda --ids 5,6 --max-tokens 4 --tp 2 "$models/llama-gqa"
+ok "among them those that record and play steps with collectives" grep -q 'graphs [1-9]' log
 done_testing

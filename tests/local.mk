@@ -110,9 +110,11 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/plain-rows %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
+tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
+tests_tcp_ranks_LDADD = $(test_libs)
 tests_try_options_LDADD = $(program_libs)
 # preloaded, to let one call fail
 check_PROGRAMS += %D%/fail-io.so
@@ -369,11 +371,11 @@ races-tree:
 races_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
 check-emu-races: races-tree
 	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) check TESTS='$(gpu_tests)'
-# each barrier taken away: what then passes all tests is not needed, or not tested
-check-emu-barriers: races-tree
-	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-barriers TREE_FLAGS=--without-cuda
-	MAKE='$(MAKE)' $(SHELL) $(top_srcdir)/%D%/emu/barriers.sh build-barriers build-races $(races_flags) -- \
-	    $(gpu_kernels) lib/gpu/device.cuh
+# each barrier left out: what then passes all tests is not needed, or not tested (tests/emu/record)
+check-emu-barriers: all races-tree
+	$(MAKE) $(AM_MAKEFLAGS) tests/unit-gpu
+	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) tests/unit-gpu
+	$(SHELL) $(top_srcdir)/%D%/emu/barriers.sh . build-races $(gpu_kernels) lib/gpu/device.cuh
 # nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
 EXTRA_DIST += %D%/ptx/run
 if HAVE_CUDA

@@ -16,6 +16,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/comm/mpi.h"
+#include "lib/comm/tcp.h"
 
 /* Variables that launchers with MPI support set for each rank: Open MPI; MPICH and
  * Slurm's pmi2; PMIx, in Slurm and others. */
@@ -93,13 +94,48 @@ static int read_number(const char *name, int *out, struct err *err)
                                name);
 }
 
-/* The ranks find each other by the name of their run.  MASTER_PORT only contributes to
- * that name: torchrun's own store listens there. */
+/* On several machines the ranks find each other on the port after MASTER_PORT, where
+ * torchrun's own store listens. */
+static int meet_afar(struct launcher *l, int rank, int size, int timeout_s,
+                     struct err *err)
+{
+    const char *run = getenv("TORCHELASTIC_RUN_ID"),
+               *again = getenv("TORCHELASTIC_RESTART_COUNT");
+    char job[TCP_JOB];
+    struct tcp_meeting m = { .host = getenv("MASTER_ADDR"),
+                             .job = job,
+                             .rank = rank,
+                             .nranks = size,
+                             .limit_s = timeout_s };
+
+    if (!m.host || !*m.host)
+        return err_set(err, ERR_INPUT,
+                       "--launcher torchrun: no address is in MASTER_ADDR, which "
+                       "torchrun sets");
+    if (read_number("MASTER_PORT", &m.port, err) < 0)
+        return -1;
+    if (m.port < 1 || m.port > 65534)
+        return err_set(err, ERR_INPUT,
+                       "--launcher torchrun: MASTER_PORT is %d; 1 to 65534 can be, "
+                       "because the ranks meet on the next port",
+                       m.port);
+    m.port++;
+    run = run ? run : "";
+    snprintf(job, sizeof(job), "%d-%.8s-%08x-%.120s", m.port, again ? again : "0",
+             (unsigned)hash_crc32(0, run, strlen(run)), run);
+    if (tcp_meet(&l->world, &m, err) < 0)
+        return -1;
+    cmd_leave_signals();
+    return 0;
+}
+
+/* On one machine they find each other by the name of their run, to which MASTER_PORT
+ * only contributes. */
 static int meet(struct launcher *l, int timeout_s, struct err *err)
 {
     const char *run = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"),
                *again = getenv("TORCHELASTIC_RESTART_COUNT");
-    int rank, size, here;
+    int rank, size;
     char name[64];
 
     if (read_number("RANK", &rank, err) < 0 ||
@@ -108,17 +144,14 @@ static int meet(struct launcher *l, int timeout_s, struct err *err)
     if (rank > 0)
         l->err_fd = keep_quiet();
     if (read_number("LOCAL_RANK", &l->local, err) < 0 ||
-        read_number("LOCAL_WORLD_SIZE", &here, err) < 0)
+        read_number("LOCAL_WORLD_SIZE", &l->here, err) < 0)
         return -1;
+    l->torch = true;
     if (rank >= size || size < 1)
         return err_set(err, ERR_INPUT, "--launcher torchrun: rank %d of %d", rank,
                        size);
-    if (here != size)
-        return err_set(err, ERR_INPUT,
-                       "torchrun has started %d ranks on this machine of %d: its ranks "
-                       "find one another on one machine only; mpirun and srun start "
-                       "them on several",
-                       here, size);
+    if (l->here != size)
+        return meet_afar(l, rank, size, timeout_s, err);
     run = run ? run : "";
     snprintf(name, sizeof(name), "%.8s-%08x-%.8s", port ? port : "0",
              (unsigned)hash_crc32(0, run, strlen(run)), again ? again : "0");
@@ -181,7 +214,7 @@ static struct timespec asked_at;
 
 void launcher_close(struct launcher *l)
 {
-    if (l->shm && l->world)
+    if (l->torch && l->world)
         l->world->ops->close(l->world);
     else
         mpi_close(l->world);
@@ -200,8 +233,10 @@ bool launcher_is_front(const struct launcher *l)
 
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
 {
-    *own = l->shm ? l->local : -1;
-    return l->world && !l->shm ? mpi_local_ranks(l->world, own) : nranks;
+    *own = l->torch ? l->local : -1;
+    if (l->world && l->torch)
+        return l->here;
+    return l->world ? mpi_local_ranks(l->world, own) : nranks;
 }
 
 /* ---- agreement of all ranks ---- */
@@ -263,29 +298,36 @@ static void wait_ms(long ms)
     nanosleep(&t, NULL);
 }
 
+/* Has another rank failed, which reports why? */
+static bool is_aborted(const struct launcher *l)
+{
+    return l->torch && (l->shm ? shm_is_aborted(l->shm) : tcp_is_aborted(l->world));
+}
+
 /* Ends the other ranks, which may wait for this one forever.  If several fail at once,
  * the lowest rank reports the error. */
 static void fail(const struct launcher *l, const struct cmd *cmd, const struct err *err)
 {
-    int rank = l->world->rank;
+    int rank = l->world->rank, status;
 
-    if (l->shm && shm_is_aborted(l->shm))
-        _Exit((int)err->kind); /* another rank failed and reports why */
+    if (is_aborted(l))
+        _Exit((int)err->kind);
     if (rank > 0) {
         wait_ms(rank < 8 ? 100 * rank : 800);
         if (l->err_fd >= 0)
             dup2(l->err_fd, STDERR_FILENO);
     }
     fflush(stdout);
-    if (l->shm && rank > 0 && shm_is_aborted(l->shm))
+    if (rank > 0 && is_aborted(l))
         _Exit((int)err->kind);
-    if (l->shm) {
-        int status = cmd_fail(cmd, err);
-
+    status = cmd_fail(cmd, err);
+    if (!l->torch)
+        mpi_abort(status);
+    if (l->shm)
         shm_abort(l->shm);
-        _Exit(status);
-    }
-    mpi_abort(cmd_fail(cmd, err));
+    else
+        tcp_abort(l->world);
+    _Exit(status);
 }
 
 /* ---- requests to end ---- */

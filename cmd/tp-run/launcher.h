@@ -11,8 +11,9 @@
 struct launcher {
     int timeout_s;      /* limit for a stopped local rank; 0: none */
     struct comm *world; /* ranks of a launcher; NULL: this program starts them */
-    struct shm *shm;    /* shared memory of torchrun's ranks; NULL: MPI's */
-    int local;          /* index of a torchrun rank on its machine */
+    bool torch;         /* torchrun's ranks; else MPI's */
+    struct shm *shm;    /* their shared memory, if all are on this machine; or NULL */
+    int local, here;    /* index of a torchrun rank on its machine; ranks there */
     int err_fd;         /* saved standard error of a silenced rank; else -1 */
     struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
                                  * ends them */

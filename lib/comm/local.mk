@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-mpi.c %D%/mpi.h \
     %D%/comm-self.c \
     %D%/comm-shm.c \
+    %D%/comm-tcp.c %D%/tcp-meet.c %D%/tcp.h \
     %D%/comm.c %D%/comm.h \
     %D%/meet.c \
     %D%/shm.c %D%/shm.h

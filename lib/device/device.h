@@ -156,14 +156,18 @@ struct backend {
     int (*copy)(struct device *d, void *to, const void *from, size_t bytes,
                 struct err *err);
     int (*wait)(struct device *d, struct err *err);
-    /* Between record and recorded, kernels and copies within the device are recorded
-     * and not executed; the same calls must have been executed before.  recorded sets
+    /* Between record and recorded, kernels, copies within the device and collectives
+     * between devices are recorded and not executed; the same calls must have been
+     * executed before.  The ranks of a collective record it together, and replay
+     * recordings made together.  recorded sets
      * *out, owned by the caller, or sets it to NULL if the device cannot record these
      * calls; call it after a failure, too.  record returns 1, or 0 if the device cannot
      * record; NULL: the backend never records. */
     int (*record)(struct device *d, struct err *err);
     int (*recorded)(struct device *d, struct recording **out, struct err *err);
-    /* Executes R; returns 1, or 0 if R is stale and must be recorded again. */
+    /* False: what R has recorded has moved, and must be recorded again. */
+    bool (*is_current)(const struct device *d, const struct recording *r);
+    /* Executes R, which is current. */
     int (*replay)(struct device *d, const struct recording *r, struct err *err);
     void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
     kernel *const *kernel; /* [OP_COUNT]; NULL for collectives */

@@ -300,8 +300,9 @@ static int copy_within(struct device *d, void *to, const void *from, size_t byte
 /* ---- recording ---- */
 
 struct recording {
-    cudaGraphExec_t exec;
+    cudaGraphExec_t exec; /* NULL: dropped */
     int rooms; /* d->rooms at the time of recording: kernels contain the addresses */
+    struct recording *next;
 };
 
 /* True if the driver cannot record at all, or not these calls; then steps are launched
@@ -325,6 +326,7 @@ static int record(struct device *d, struct err *err)
         return 0;
     }
     CUDA_TRY(d, e, "recording a step", err);
+    d->records = true;
     return 1;
 }
 
@@ -332,9 +334,14 @@ static int recorded(struct device *d, struct recording **out, struct err *err)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
-    cudaError_t e = cudaStreamEndCapture(d->stream, &graph);
+    cudaError_t e;
 
     *out = NULL;
+    if (!d->records) /* cuda_drop_graphs */
+        return err_set(err, ERR_SYSTEM, "GPU %d: recording a step was broken off",
+                       d->number);
+    d->records = false;
+    e = cudaStreamEndCapture(d->stream, &graph);
     if (e == cudaSuccess)
         e = cudaGraphInstantiate(&exec, graph, 0);
     if (graph)
@@ -346,25 +353,51 @@ static int recorded(struct device *d, struct recording **out, struct err *err)
     }
     CUDA_TRY(d, e, "recording a step", err);
     *out = xcalloc(1, sizeof(**out));
-    (*out)->exec = exec;
-    (*out)->rooms = d->rooms;
+    **out = (struct recording){ exec, d->rooms, d->recordings };
+    d->recordings = *out;
     return 0;
+}
+
+static bool is_current(const struct device *d, const struct recording *r)
+{
+    return r->exec && r->rooms == d->rooms;
 }
 
 static int replay(struct device *d, const struct recording *r, struct err *err)
 {
-    if (r->rooms != d->rooms)
-        return 0;
     CUDA_TRY(d, cudaGraphLaunch(r->exec, d->stream), "running a step", err);
-    return 1;
+    return 0;
+}
+
+static void drop(struct recording *r)
+{
+    if (r->exec)
+        cudaGraphExecDestroy(r->exec);
+    r->exec = NULL;
 }
 
 static void forget(struct device *d, struct recording *r)
 {
-    (void)d;
-    if (r)
-        cudaGraphExecDestroy(r->exec);
+    struct recording **link = &d->recordings;
+
+    if (!r)
+        return;
+    while (*link != r)
+        link = &(*link)->next;
+    *link = r->next;
+    drop(r);
     free(r);
+}
+
+void cuda_drop_graphs(struct device *d)
+{
+    cudaGraph_t graph = NULL;
+
+    for (struct recording *r = d->recordings; r; r = r->next)
+        drop(r);
+    if (d->records && cudaStreamEndCapture(d->stream, &graph) == cudaSuccess && graph)
+        cudaGraphDestroy(graph);
+    d->records = false;
 }
 
 const struct backend backend_cuda = {
@@ -383,6 +416,7 @@ const struct backend backend_cuda = {
     .wait = cuda_wait,
     .record = record,
     .recorded = recorded,
+    .is_current = is_current,
     .replay = replay,
     .forget = forget,
     .kernel = cuda_kernels,

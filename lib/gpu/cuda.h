@@ -23,8 +23,10 @@ struct device {
     bool has_bf16; /* its tensor cores multiply bf16 */
     void *room;    /* of cuda_room */
     uint64_t room_bytes;
-    int rooms;         /* allocations so far of room and of blas */
-    bool records_not;  /* it has been tried */
+    int rooms;        /* allocations so far of room and of blas */
+    bool records_not; /* it has been tried */
+    bool records;     /* between record and recorded */
+    struct recording *recordings;
     struct blas *blas; /* NULL: own kernels compute all products */
     struct nccl *nccl; /* NULL: communication goes through the host */
 };
@@ -32,6 +34,10 @@ struct device {
 /* Called after the TURN-th unsuccessful poll, from 0: returns at once at first, sleeps
  * a little later. */
 void cuda_pause(int turn);
+
+/* Destroys all graphs of D, and ends a capture.  NCCL waits for graphs that have its
+ * operations when a communicator goes, even if it is aborted. */
+void cuda_drop_graphs(struct device *d);
 
 /* Returns BYTES of scratch memory, shared by all operations; NULL with *err set on
  * failure. */

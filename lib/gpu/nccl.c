@@ -118,6 +118,7 @@ void nccl_abort(struct device *d)
 {
     if (!d->nccl)
         return;
+    cuda_drop_graphs(d);
     for (struct device_group *g = d->nccl->groups; g; g = g->next) {
         if (g->comm)
             d->nccl->ncclCommAbort(g->comm);
@@ -210,6 +211,7 @@ static void leave(struct device_group *g)
 
     if (!g)
         return;
+    cuda_drop_graphs(g->device);
     if (g->comm)
         g->device->nccl->ncclCommAbort(g->comm);
     for (link = &g->device->nccl->groups; *link != g; link = &(*link)->next)
@@ -252,6 +254,7 @@ static int finish(struct device_group *g, struct err *err)
     struct nccl *n = g->device->nccl;
     int result;
 
+    cuda_drop_graphs(g->device);
     if (check_group(g, err) < 0 ||
         settle(g, n->ncclCommFinalize(g->comm), "leaving a group", err) < 0)
         return -1;

@@ -42,6 +42,8 @@ struct engine {
     float scale;         /* factor of the loss */
     uint64_t seed;       /* of dropout */
     struct replays replays;
+    int recorded;     /* recordings so far, the same on all ranks of the tensor group */
+    bool records_not; /* some rank of them cannot record */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
     int (*settle)(void *arg, struct err *err); /* or NULL */
@@ -645,12 +647,13 @@ static int run_some(struct engine *e, int first, int end, struct err *err)
 
 /* ---- recorded steps ---- */
 
-/* Does each segment have a single token, and does nothing in the step wait for the host
- * or for other ranks? */
+/* Does each segment have a single token, and does nothing in the step wait for the
+ * host?  What ranks share experts or sequences exchange goes through it. */
 static bool is_recordable(const struct engine *e, const struct segment *s, size_t n)
 {
-    bool single = n > 0 && !e->see && e->ops->record && !e->experts &&
-                  e->comm->size == 1 && e->sequence.comm->size == 1 &&
+    bool single = n > 0 && !e->see && e->ops->record && !e->records_not &&
+                  !e->experts && e->sequence.comm->size == 1 &&
+                  (e->comm->size == 1 || wires_of(e->link.wires, e->comm)) &&
                   e->p->nforward == e->p->ninsts;
 
     for (size_t i = 0; i < n && single; i++)
@@ -667,39 +670,65 @@ static void shape_of(const struct engine *e, struct shape *shape)
     attend_shape(e->attend, shape);
 }
 
-/* Runs the whole program.  A shape is recorded when it is seen the second time and
- * replayed from then on. */
-static int run_alike(struct engine *e, struct err *err)
+/* A number that the ranks of the tensor group give: stays if it is that of all; else 0,
+ * or -1 if some rank's is negative. */
+static int agree(struct engine *e, int *number, struct err *err)
 {
-    struct replays *r = &e->replays;
-    int done;
+    int *all, ret;
 
-    shape_of(e, replays_shape(r));
-    done = replays_run(r, err);
-    if (done)
-        return done < 0 ? -1 : 0;
-    if (!replays_seen(r))
-        return run_some(e, 0, e->p->nforward, err);
-    done = e->ops->record(e->device, err);
+    if (e->comm->size == 1)
+        return 0;
+    all = xcalloc((size_t)e->comm->size, sizeof(*all));
+    ret = comm_run(e->comm, comm_all_gather(number, all, sizeof(*all)), err);
+    for (int r = 0; r < e->comm->size && ret == 0; r++)
+        if (all[r] != *number)
+            *number = *number < 0 || all[r] < 0 ? -1 : 0;
+    free(all);
+    return ret;
+}
+
+/* Records the program, and runs it. */
+static int run_recorded(struct engine *e, struct err *err)
+{
+    struct recording *made = NULL;
+    int done = e->ops->record(e->device, err), ret = 0;
+
     if (done < 0)
         return -1;
     if (done) {
-        struct recording *made;
-        int ret = run_some(e, 0, e->p->nforward, err);
-
+        ret = run_some(e, 0, e->p->nforward, err);
         if (e->ops->recorded(e->device, &made, ret < 0 ? NULL : err) < 0)
             ret = -1;
-        if (ret < 0 || !made)
-            e->ops->forget(e->device, made);
-        else
-            replays_add(r, made);
-        if (ret < 0)
-            return -1;
-        done = replays_run(r, err);
-        if (done)
-            return done < 0 ? -1 : 0;
     }
-    return run_some(e, 0, e->p->nforward, err);
+    done = made != NULL;
+    if (ret == 0)
+        ret = agree(e, &done, err);
+    if (ret < 0 || !done) {
+        e->ops->forget(e->device, made);
+        e->records_not = true;
+        return ret < 0 ? -1 : run_some(e, 0, e->p->nforward, err);
+    }
+    replays_add(&e->replays, made, ++e->recorded);
+    return replays_run(&e->replays, err);
+}
+
+/* Runs the whole program.  A shape is recorded when it is seen the second time and
+ * replayed from then on.  The ranks of a tensor group record together, and replay what
+ * they recorded together: NCCL demands both ("Using NCCL with CUDA Graphs"), and their
+ * shapes may differ, as addresses do. */
+static int run_alike(struct engine *e, struct err *err)
+{
+    struct replays *r = &e->replays;
+    int id;
+
+    shape_of(e, replays_shape(r));
+    id = replays_find(r);
+    if (agree(e, &id, err) < 0)
+        return -1;
+    if (id > 0)
+        return replays_run(r, err);
+    replays_see(r);
+    return id == 0 ? run_recorded(e, err) : run_some(e, 0, e->p->nforward, err);
 }
 
 int engine_forward(struct engine *e, const struct segment *segment, size_t n,

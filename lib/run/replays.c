@@ -55,42 +55,50 @@ static struct replay *find(struct replays *r)
     return NULL;
 }
 
+int replays_find(struct replays *r)
+{
+    struct replay *one = find(r);
+
+    if (one && one->made && !r->ops->is_current(r->device, one->made)) {
+        drop(r, one);
+        one->shape.n = 0; /* not seen yet */
+        one = NULL;
+    }
+    return !one ? -1 : one->made ? one->id : 0;
+}
+
+void replays_see(struct replays *r)
+{
+    struct replay *one = find(r);
+
+    for (int i = 0; i < REPLAYS && !one; i++)
+        one = r->v[i].shape.n ? NULL : &r->v[i];
+    if (!one) {
+        one = &r->v[0];
+        for (int i = 1; i < REPLAYS; i++)
+            if (r->v[i].used < one->used)
+                one = &r->v[i];
+    }
+    drop(r, one);
+    one->used = ++r->now;
+    shape_begin(&one->shape);
+    shape_add(&one->shape, r->shape.v, r->shape.n);
+}
+
+void replays_add(struct replays *r, struct recording *made, int id)
+{
+    struct replay *one = find(r);
+
+    assert(one && !one->made && id > 0);
+    one->made = made;
+    one->id = id;
+}
+
 int replays_run(struct replays *r, struct err *err)
 {
     struct replay *one = find(r);
-    int done;
 
-    if (!one || !one->made)
-        return 0;
+    assert(one && one->made);
     one->used = ++r->now;
-    done = r->ops->replay(r->device, one->made, err);
-    if (done == 0) {
-        drop(r, one);
-        one->shape.n = 0; /* not seen yet */
-    }
-    return done;
-}
-
-bool replays_seen(struct replays *r)
-{
-    struct replay *one = find(r), *oldest = &r->v[0];
-
-    if (one)
-        return true;
-    for (int i = 1; i < REPLAYS; i++)
-        if (r->v[i].used < oldest->used)
-            oldest = &r->v[i];
-    drop(r, oldest);
-    oldest->used = ++r->now;
-    shape_begin(&oldest->shape);
-    shape_add(&oldest->shape, r->shape.v, r->shape.n);
-    return false;
-}
-
-void replays_add(struct replays *r, struct recording *made)
-{
-    struct replay *one = find(r);
-
-    assert(one && !one->made);
-    one->made = made;
+    return r->ops->replay(r->device, one->made, err);
 }

@@ -26,6 +26,7 @@ struct replays {
     struct replay {
         struct shape shape;
         struct recording *made; /* NULL: seen, but not recorded */
+        int id;
         unsigned long used;
     } v[REPLAYS];
     unsigned long now;
@@ -37,13 +38,15 @@ void replays_init(struct replays *r, const struct backend *ops, struct device *d
 void replays_clear(struct replays *r);
 /* The shape of the current step; the caller fills it. */
 struct shape *replays_shape(struct replays *r);
-/* Replays the recording of the current shape.  Returns 1; 0 if there is none; -1 on
- * error. */
+/* The id of the recording of the current shape; 0: a previous step had the shape, and
+ * there is none; -1: the shape is new. */
+int replays_find(struct replays *r);
+/* Remembers the current shape; its recording, if any, is forgotten. */
+void replays_see(struct replays *r);
+/* Stores the recording of the current shape, which has been seen, under ID > 0; takes
+ * ownership of MADE. */
+void replays_add(struct replays *r, struct recording *made, int id);
+/* Replays the recording that replays_find has found, or replays_add has stored. */
 MUST_CHECK int replays_run(struct replays *r, struct err *err);
-/* True if a previous step had the current shape.  Remembers the shape. */
-bool replays_seen(struct replays *r);
-/* Stores the recording of the current shape, for which replays_seen returned true;
- * takes ownership of MADE. */
-void replays_add(struct replays *r, struct recording *made);
 
 #endif

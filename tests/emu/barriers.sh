@@ -1,66 +1,73 @@
 #!/bin/sh
-# barriers.sh - take each barrier of the kernels away and expect a test to fail:
-# barriers.sh TREE RACES FLAG... -- KERNEL...
-# TREE, in this directory, is a plain build, in which the tests run in several orders of threads; what passes
-# there is tried in RACES, a build with ThreadSanitizer, made with the FLAGs.
+# barriers.sh - leave each barrier of the kernels out and expect a test to fail:
+# barriers.sh PLAIN RACES KERNEL...
+# PLAIN is a build whose tests run in several orders of threads; what passes there is
+# tried in RACES, a build with ThreadSanitizer.  The emulation leaves the barrier out
+# (EMU_WITHOUT, tests/emu/emu.h), so nothing is built again.
+#
+# The verdicts go to barriers.state, and a later run starts with the first barrier that
+# it lacks; a changed kernel is tried again.  LIMIT is the seconds of one test.
 #
 # tests/emu/fragments.cu is not among the kernels: its barrier orders shared memory
 # before ldmatrix; here the shuffles of mma_twin do, and only a GPU would miss it.
 set -u
-tree=$1 races=$2
+plain=$1 races=$2
 shift 2
-flags=
-while [ "$1" != -- ]; do
-    flags="$flags $1"
-    shift
-done
-shift
-make=${MAKE:-make}
+state=barriers.state
+limit=${LIMIT:-1200}
 bad=0
 
-# try DIR FILE LINE [FLAG]...: does the test pass without that barrier?
-try() (
-    cd "$1" || exit
-    top_srcdir=$PWD top_builddir=$PWD
-    export top_srcdir top_builddir
-    file=$2 line=$3
-    shift 3
-    part=$(basename "$file" .cu)
-    test=tests/unit-gpu
+# passes DIR KERNEL [FILE:LINE]: does its test pass, without that barrier?  It ends with the first failure.
+passes() (
+    part=$(basename "$2" .cu)
     case $part in
     cores) part=attention ;;
-    device) part=norm ;;
-    result) test=tests/gpu-models part= ;;
+    device.cuh) part=norm ;; # its barrier is block_sum's
     esac
-    cp -p "$file" barrier.tmp
-    sed "${line}s/__sync[a-z]*();/;/" barrier.tmp > "$file"
-    # shellcheck disable=SC2086 # no part: no word
-    if $make -s "$@" $test > barrier.log 2>&1; then
-        $test $part > barrier.log 2>&1
-        ret=$?
-    else
-        tail -n 5 barrier.log
-        ret=0
-    fi
-    cat barrier.tmp > "$file"
-    rm barrier.tmp
-    exit $ret
+    top_srcdir=$(cd "$1" && pwd) && cd "$1" || exit
+    export top_srcdir top_builddir="$top_srcdir" EMU_WITHOUT="${3-}" TSAN_OPTIONS=halt_on_error=1
+    { timeout "$limit" stdbuf -oL tests/unit-gpu "$part" 2>&1 || echo "not ok"; } |
+        sed -n 'w barrier.log
+        /^not ok/{p;q;}' > barrier.first
+    ! test -s barrier.first
 )
 
-cd "$tree" && $make -s tests/unit-gpu tests/gpu-models && top_srcdir=$PWD tests/unit-gpu > barrier.log ||
-    exit
-cd .. || exit
-# shellcheck disable=SC2086 # the flags are words
+# good TREE KERNEL: its test passes with all barriers; else it says nothing
+good() {
+    sum=$(cksum < "$2" | cut -d' ' -f1)
+    grep -qF "$1 $2 $sum passes" $state && return
+    if ! passes "$1" "$2"; then
+        echo "$1: the tests of $2 fail with all barriers:" >&2
+        tail -n 5 "$1/barrier.log" >&2
+        exit 1
+    fi
+    echo "$1 $2 $sum passes" >> $state
+}
+
+# verdict KERNEL LINE
+verdict() {
+    began=$(date +%s)
+    good "$plain" "$1" || exit 1
+    if ! passes "$plain" "$1" "$1:$2"; then
+        word='wrong results'
+    else
+        good "$races" "$1" || exit 1
+        word='no test misses it'
+        passes "$races" "$1" "$1:$2" || word='a race'
+    fi
+    echo "$3$word, $(($(date +%s) - began)) s" >> $state
+}
+
+touch $state
 for file; do
-    for line in $(grep -nE '^ *__sync(threads|warp)\(\);$' "$tree/$file" | cut -d: -f1); do
-        if ! try "$tree" "$file" "$line"; then
-            echo "$file:$line: missed"
-        elif ! try "$races" "$file" "$line" $flags; then
-            echo "$file:$line: missed by ThreadSanitizer"
-        else
-            echo "$file:$line: no test misses this barrier"
-            bad=1
-        fi
+    sum=$(cksum < "$plain/$file" | cut -d' ' -f1)
+    lines=$(grep -nE '^ *__sync(threads|warp)\(\);$' "$plain/$file" | cut -d: -f1)
+    for line in $lines; do
+        key="$file:$line $sum: "
+        grep -qF "$key" $state || verdict "$file" "$line" "$key"
+        found=$(grep -F "$key" $state | tail -n 1)
+        echo "$file:$line: ${found#*: }"
+        case $found in *'no test'*) bad=1 ;; esac
     done
 done
 exit $bad

@@ -10,7 +10,8 @@
  * environment's EMU_ORDER says in which order threads go on: 0 first to last, 1 last to
  * first, 2 and 3 the same with each warp as far as it can, others at random.  Under
  * ThreadSanitizer a missing barrier is a data race, under AddressSanitizer shared
- * memory ends where it ends. */
+ * memory ends where it ends.  EMU_WITHOUT=FILE:LINE passes the barrier there as if it
+ * did not exist (barriers.sh). */
 #ifndef TESTS_EMU_EMU_H
 #define TESTS_EMU_EMU_H
 
@@ -46,6 +47,7 @@ void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim block,
 unsigned long emu_blocks(void);
 
 void emu_barrier(const char *where);
+int emu_is_without(const char *where);
 /* Lanes of MASK meet: *out is what lane FROM brought, poison where it is none of them.
  */
 void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
@@ -79,7 +81,8 @@ struct dim3 : emu_dim {
 #define EMU_AT         __FILE__ ":" EMU_STRING(__LINE__)
 
 #define __syncthreads() emu_barrier(EMU_AT)
-#define __syncwarp()    (emu_shuffle(~0u, 0, 0, EMU_AT), (void)0)
+#define __syncwarp() \
+    (emu_is_without(EMU_AT) ? (void)0 : (void)emu_shuffle(~0u, 0, 0, EMU_AT))
 
 template <class T>
 inline T emu_shuffle(unsigned mask, T v, unsigned from, const char *at)

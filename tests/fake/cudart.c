@@ -19,7 +19,8 @@ enum { PAGE = 4096, ALIGN = 256 };
 
 struct work {
     void (*run)(void *);
-    bool (*try)(void *); /* where it may have to be tried again: is it done? */
+    const struct fake_job *how; /* where it may have to be tried again: with JOB */
+    void *job;
     struct work *next;
     size_t size;
     max_align_t arg[];
@@ -230,18 +231,35 @@ cudaError_t cudaMallocHost(void **p, size_t size)
 
 /* ---- streams ---- */
 
-static void add_work(struct queue *q, void (*run)(void *), bool (*try)(void *),
-                     const void *arg, size_t size)
+static struct work *add_work(struct queue *q, void (*run)(void *), const void *arg,
+                             size_t size)
 {
     struct work *w = malloc(sizeof(*w) + size);
 
-    w->run = run;
-    w->try = try;
-    w->next = NULL;
-    w->size = size;
-    memcpy(w->arg, arg, size);
+    *w = (struct work){ .run = run, .size = size };
+    if (size)
+        memcpy(w->arg, arg, size);
     *q->last = w;
     q->last = &w->next;
+    return w;
+}
+
+static void add_job(struct queue *q, const struct fake_job *how, void *job)
+{
+    struct work *w = add_work(q, NULL, NULL, 0);
+
+    w->how = how;
+    w->job = job;
+}
+
+/* Adds copies of what is in FROM to Q, of a graph or of a stream. */
+static void add_copies(struct queue *q, const struct queue *from, bool graph)
+{
+    for (const struct work *w = from->first; w; w = w->next)
+        if (w->how)
+            add_job(q, w->how, w->how->copy(w->job, graph));
+        else
+            add_work(q, w->run, w->arg, w->size);
 }
 
 static void clear_queue(struct queue *q)
@@ -250,27 +268,34 @@ static void clear_queue(struct queue *q)
         struct work *w = q->first;
 
         q->first = w->next;
+        if (w->how)
+            w->how->drop(w->job);
         free(w);
     }
     q->last = &q->first;
 }
 
-static void enqueue(cudaStream_t s, void (*run)(void *), bool (*try)(void *),
-                    const void *arg, size_t size)
+/* Where what is put into S goes. */
+static struct queue *queue_of(cudaStream_t s)
 {
-    if (s->capture && try)
-        s->invalid = true; /* other ranks' part is not captured */
-    add_work(s->capture ? &s->capture->queue : &s->queue, run, try, arg, size);
+    return s->capture ? &s->capture->queue : &s->queue;
 }
 
 void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size)
 {
-    enqueue(stream, run, NULL, arg, size);
+    add_work(queue_of(stream), run, arg, size);
 }
 
-void fake_enqueue_try(void *stream, bool (*try)(void *), const void *arg, size_t size)
+void fake_enqueue_job(void *stream, const struct fake_job *how, void *job)
 {
-    enqueue(stream, NULL, try, arg, size);
+    add_job(queue_of(stream), how, job);
+}
+
+bool fake_captures(void *stream)
+{
+    const struct CUstream_st *s = stream;
+
+    return s->capture != NULL;
 }
 
 /* Run what is in S, as far as other ranks let it; is all of it done? */
@@ -284,7 +309,7 @@ static bool advance(cudaStream_t s)
     while (q->first) {
         struct work *w = q->first;
 
-        if (w->try && !w->try(w->arg))
+        if (w->how && !w->how->try(w->job))
             break;
         if (w->run)
             w->run(w->arg);
@@ -530,7 +555,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     (void)mode;
     if (fails(&e, cudaErrorLaunchFailure))
         return e;
-    if (!number("FAKE_CAPTURE", 1) || s->capture)
+    if ((!number("FAKE_CAPTURE", 1) && is_meant()) || s->capture)
         return last = cudaErrorStreamCaptureUnsupported;
     s->capture = calloc(1, sizeof(*s->capture));
     s->capture->queue.last = &s->capture->queue.first;
@@ -568,8 +593,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
         return e;
     *exec = calloc(1, sizeof(**exec));
     (*exec)->queue.last = &(*exec)->queue.first;
-    for (struct work *w = graph->queue.first; w; w = w->next)
-        add_work(&(*exec)->queue, w->run, w->try, w->arg, w->size);
+    add_copies(&(*exec)->queue, &graph->queue, true);
     live++;
     return cudaSuccess;
 }
@@ -588,8 +612,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 
     if (fails(&e, cudaErrorLaunchFailure))
         return e;
-    for (struct work *w = exec->queue.first; w; w = w->next)
-        enqueue(s, w->run, w->try, w->arg, w->size);
+    add_copies(queue_of(s), &exec->queue, false);
     graphs++;
     return cudaSuccess;
 }

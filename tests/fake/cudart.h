@@ -10,9 +10,9 @@
  *   FAKE_FAIL    the number of the call that fails, from 1
  *   FAKE_DIE     the number of the call at which the process is killed
  *   FAKE_HANG    the number of the call that does not return
- *   FAKE_ON      the GPU whose process the last three are meant for (all)
- *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
  *   FAKE_CAPTURE 0: streams cannot be captured
+ *   FAKE_ON      the GPU whose process the last four are meant for (all)
+ *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
  *   FAKE_LOG     a file to which a line is added when a process's last stream goes:
  *                "calls N live N blocks N products N exchanges N graphs N": what has
  * not been released, and what has been run */
@@ -24,8 +24,17 @@
 
 /* Put RUN on a copy of the SIZE bytes at ARG into STREAM. */
 void fake_enqueue(void *stream, void (*run)(void *), const void *arg, size_t size);
-/* The same of what TRY is called for, at any time, until it returns true. */
-void fake_enqueue_try(void *stream, bool (*try)(void *), const void *arg, size_t size);
+/* The same of what TRY is called for with JOB, at any time, until it returns true and
+ * has released it.  COPY makes the jobs of a graph, and those that a graph puts into a
+ * stream; DROP releases them. */
+struct fake_job {
+    bool (*try)(void *job);
+    void *(*copy)(const void *job, bool for_graph);
+    void (*drop)(void *job);
+};
+void fake_enqueue_job(void *stream, const struct fake_job *how, void *job);
+/* Is work put into a graph in place of STREAM? */
+bool fake_captures(void *stream);
 /* Run what is in STREAM, as far as other ranks let it; is all of it done? */
 bool fake_advance(void *stream);
 /* The device of this process, or -1. */

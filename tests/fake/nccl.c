@@ -3,11 +3,13 @@
  * The ranks of a communicator share memory that is an open file of the one that made
  * the id, so nothing is left behind whoever dies.  Work is in the stream once a call's
  * result has been asked for until it was no longer "in progress": who does not ask gets
- * wrong numbers.  A send among receives is done when it has been received; as nothing
- * here runs by itself, one that is alone is in progress until it has gone, with all
- * before it.  A receive of another size ends the program, and nobody is told that a
- * peer is gone.  In place of the library it is "loaded" unless the environment has
- * FAKE_NCCL=0. */
+ * wrong numbers.  What is captured is numbered: when ranks play graphs of different
+ * captures, or one of them none, or a communicator goes before a graph that has its
+ * operations, the program ends.  A send among receives is done when it has been
+ * received; as nothing here runs by itself, one that is alone is in progress until it
+ * has gone, with all before it.  A receive of another size ends the program, and nobody
+ * is told that a peer is gone.  In place of the library it is "loaded" unless the
+ * environment has FAKE_NCCL=0. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -37,6 +39,8 @@ struct shared {
 struct communicator {
     struct shared *shared;
     int rank, size, refs, own_fd;
+    int graphs;      /* jobs in graphs */
+    size_t captured; /* operations */
     bool left;
     struct job *job; /* not in its stream yet */
     void *stream;    /* of its last job */
@@ -50,9 +54,16 @@ struct flow {
     size_t bytes, at;
 };
 
+/* What goes before the bytes of a flow. */
+struct head {
+    size_t bytes, captured;
+};
+
 struct job {
     struct communicator *comm;
     void *stream;
+    size_t captured; /* its number; 0: it was not */
+    bool in_graph;
     struct flow *flow;
     int nflows, cap;
     float *sum_f32; /* of an all-reduce: what all others gave lies behind each other */
@@ -78,6 +89,7 @@ static void release(struct communicator *c)
 
 static void free_job(struct job *j)
 {
+    j->comm->graphs -= j->in_graph;
     release(j->comm);
     free(j->flow);
     free(j->parts);
@@ -85,26 +97,32 @@ static void free_job(struct job *j)
 }
 
 /* Move what can be moved of F; is all of it gone, or here? */
-static bool flow_on(struct communicator *c, struct flow *f)
+static bool flow_on(const struct job *j, struct flow *f)
 {
+    struct communicator *c = j->comm;
     struct pipe *p = f->sends ? &c->shared->pipe[c->rank][f->peer]
                               : &c->shared->pipe[f->peer][c->rank];
     size_t written = atomic_load(&p->written), read = atomic_load(&p->read);
 
     if (!f->begun) {
         size_t room = f->sends ? PIECE - (written - read) : written - read;
-        size_t size = f->bytes;
+        struct head head = { f->bytes, j->captured };
 
-        if (room < sizeof(size))
+        if (room < sizeof(head))
             return false;
-        for (size_t i = 0; i < sizeof(size); i++)
+        for (size_t i = 0; i < sizeof(head); i++)
             if (f->sends)
-                p->data[written++ % PIECE] = ((char *)&size)[i];
+                p->data[written++ % PIECE] = ((char *)&head)[i];
             else
-                ((char *)&size)[i] = p->data[read++ % PIECE];
-        if (size != f->bytes) {
-            fprintf(stderr, "fake NCCL: %zu bytes for a receive of %zu\n", size,
+                ((char *)&head)[i] = p->data[read++ % PIECE];
+        if (head.bytes != f->bytes) {
+            fprintf(stderr, "fake NCCL: %zu bytes for a receive of %zu\n", head.bytes,
                     f->bytes);
+            _exit(99);
+        }
+        if (head.captured != j->captured) {
+            fprintf(stderr, "fake NCCL: captured operation %zu meets %zu\n",
+                    head.captured, j->captured);
             _exit(99);
         }
         f->begun = true;
@@ -166,7 +184,7 @@ static bool sends_only(const struct job *j)
 
 static bool try_job(void *arg)
 {
-    struct job *j = *(struct job **)arg;
+    struct job *j = arg;
     bool done = true, alone = sends_only(j);
 
     for (int i = 0; i < j->nflows && !j->comm->left; i++) {
@@ -177,7 +195,7 @@ static bool try_job(void *arg)
             done &=
                 !f->sends || alone || atomic_load(&p->written) == atomic_load(&p->read);
         else
-            done &= !has_before(j, i) && flow_on(j->comm, f) && (!f->sends || alone);
+            done &= !has_before(j, i) && flow_on(j, f) && (!f->sends || alone);
     }
     if (!done && !j->comm->left)
         return false;
@@ -186,6 +204,34 @@ static bool try_job(void *arg)
     free_job(j);
     return true;
 }
+
+/* Parts lie behind each other, and some flows fill them. */
+static void *copy_job(const void *job, bool for_graph)
+{
+    const struct job *from = job;
+    struct job *j = malloc(sizeof(*j));
+    size_t bytes = (size_t)from->comm->size * from->n * (from->sum_f64 ? 8 : 4);
+
+    *j = *from;
+    j->in_graph = for_graph;
+    j->comm->graphs += for_graph;
+    j->comm->refs++;
+    j->cap = j->nflows;
+    j->flow = malloc((size_t)j->nflows * sizeof(*j->flow));
+    memcpy(j->flow, from->flow, (size_t)j->nflows * sizeof(*j->flow));
+    j->parts = from->parts ? malloc(bytes) : NULL;
+    for (int i = 0; i < j->nflows && j->parts; i++)
+        if (!j->flow[i].sends)
+            j->flow[i].data = j->parts + (from->flow[i].data - from->parts);
+    return j;
+}
+
+static void drop_job(void *job)
+{
+    free_job(job);
+}
+
+static const struct fake_job how_jobs_go = { try_job, copy_job, drop_job };
 
 static struct job *job_of(struct communicator *c, void *stream)
 {
@@ -299,9 +345,14 @@ static int get_async(void *comm, int *result)
     }
     if (c->state == STARTING) {
         c->stream = c->job->stream;
-        done = !sends_only(c->job);
+        done = fake_captures(c->stream) || !sends_only(c->job);
         c->state = SENDING;
-        fake_enqueue_try(c->stream, try_job, &c->job, sizeof(c->job));
+        if (fake_captures(c->stream)) {
+            c->job->captured = ++c->captured;
+            c->job->in_graph = true;
+            c->graphs++;
+        }
+        fake_enqueue_job(c->stream, &how_jobs_go, c->job);
         c->job = NULL;
     } else if (c->state == SENDING) {
         done = fake_advance(c->stream);
@@ -333,6 +384,10 @@ static int leave(void *comm)
 {
     struct communicator *c = comm;
 
+    if (c->graphs) { /* NCCL would wait until they are destroyed */
+        fprintf(stderr, "fake NCCL: a graph outlives its communicator\n");
+        _exit(99);
+    }
     c->left = true;
     if (c->job)
         free_job(c->job);
