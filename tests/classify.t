@@ -99,7 +99,7 @@ status_is 3 "choices are for a model of multiple choice"
 
 # a step of several texts: each is itself alone
 printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9,10,11,12,13]}' '{"ids":[9]}' > several.json
-for model in deberta-tags deberta-v2-class modernbert-class longformer-tags; do
+for model in deberta-tags deberta-v2-class modernbert-class longformer-tags convbert-class squeezebert-tags; do
     tp-run classify --input several.json "$encoders/$model" > together
     for line in 1 2 3; do
         sed -n ${line}p several.json > alone.json

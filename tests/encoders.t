@@ -10,6 +10,11 @@ for dir in "$data"/encoders/*/; do
     meshes="tp=1 tp=3 tp=4 tp=2,pp=2"
     case $model in
     mpnet* | deberta*) ;; # biases by distance are not shared over tokens
+    mobilebert* | convbert*)
+        run tp-run logits --sp 2 --ids "$(cat "$dir/ids")" -o o.safetensors "$dir"
+        status_is 1 "$model: tokens that read their neighbours stay on one rank"
+        err_is "tp-run: ranks cannot share the sequences of family ${model%-*}" "which is said"
+        ;;
     *) meshes="$meshes sp=2" ;;
     esac
     if [ -f "$dir/line.json" ]; then # boxes, or types of cells

@@ -653,9 +653,9 @@ static void slopes_are_derivatives(void)
 static void elements_are_added_and_scaled(void)
 {
     enum { ROWS = 6, COLS = 11, N = ROWS * COLS };
-    float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[6][N];
+    float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[7][N];
     struct matrix w = matrix_new(DTYPE_BF16, 1, COLS, 11);
-    double want[6][N];
+    double want[7][N];
 
     cpu_add(team, y[0], x, z, N);
     cpu_mul(team, y[1], x, z, N);
@@ -663,6 +663,7 @@ static void elements_are_added_and_scaled(void)
     cpu_softcap(team, y[3], x, 1.5, N);
     cpu_add_vector(team, y[4], x, &w, ROWS);
     cpu_clip(team, y[5], x, -0.4, 0.4, N);
+    cpu_mul_vector(team, y[6], x, &w, ROWS);
     for (int i = 0; i < N; i++) {
         want[0][i] = (double)x[i] + (double)z[i];
         want[1][i] = (double)x[i] * (double)z[i];
@@ -670,6 +671,7 @@ static void elements_are_added_and_scaled(void)
         want[3][i] = 1.5 * tanh((double)x[i] / 1.5);
         want[4][i] = (double)x[i] + weight_at(&w, 0, (uint64_t)(i % COLS));
         want[5][i] = fmax(-0.4, fmin(0.4, (double)x[i]));
+        want[6][i] = (double)x[i] * weight_at(&w, 0, (uint64_t)(i % COLS));
     }
     tap_ok(furthest(y[0], want[0], N) < 1e-6, "values are added");
     tap_ok(furthest(y[1], want[1], N) < 1e-6, "values are multiplied");
@@ -677,9 +679,82 @@ static void elements_are_added_and_scaled(void)
     tap_ok(furthest(y[3], want[3], N) < 1e-6, "a soft cap is its formula");
     tap_ok(furthest(y[4], want[4], N) < 1e-6, "a vector is added to every row");
     tap_ok(furthest(y[5], want[5], N) < 1e-6, "a value is clipped on both sides");
+    tap_ok(furthest(y[6], want[6], N) < 1e-6, "a vector multiplies every row");
     matrix_free(&w);
     free(x);
     free(z);
+}
+
+/* ---- rows beside a row ---- */
+
+enum { BESIDE_ROWS = 9, BESIDE_HEADS = 3, BESIDE_DIM = 2, BESIDE_TAPS = 5 };
+enum { BESIDE_COLS = BESIDE_HEADS * BESIDE_DIM };
+
+/* Row T + BY of two texts of 4 and 5 rows, or -1 beyond the text of row T. */
+static int beside(int t, int by)
+{
+    int low = t < 4 ? 0 : 4, end = t < 4 ? 4 : BESIDE_ROWS;
+
+    return t + by < low || t + by >= end ? -1 : t + by;
+}
+
+static double taps_by_hand(const float *x, const struct matrix *w, const float *s,
+                           int t, int col)
+{
+    double sum = 0, total = 0;
+
+    for (int k = 0; k < BESIDE_TAPS; k++) {
+        int from = beside(t, k - BESIDE_TAPS / 2), head = col / BESIDE_DIM;
+        double by = s ? exp((double)s[(t * BESIDE_HEADS + head) * BESIDE_TAPS + k])
+                      : weight_at(w, (uint64_t)col, (uint64_t)k);
+
+        total += by;
+        sum += from < 0 ? 0 : by * (double)x[from * BESIDE_COLS + col];
+    }
+    return s ? sum / total : sum;
+}
+
+static void rows_beside_are_read(enum dtype dtype)
+{
+    enum { N = BESIDE_ROWS * BESIDE_COLS };
+    static const int32_t first[] = { 0, 4 };
+    float *x = numbers_new(N, 21), y[3][N];
+    float *s = numbers_new(BESIDE_ROWS * BESIDE_HEADS * BESIDE_TAPS, 22);
+    struct matrix w = matrix_new(dtype, BESIDE_COLS, BESIDE_TAPS, 23);
+    struct inst inst = { .shift = -2 };
+    struct cpu_taps c = { .x = x,
+                          .scores = s,
+                          .w = &w,
+                          .first = first,
+                          .ntexts = 2,
+                          .rows = BESIDE_ROWS,
+                          .cols = BESIDE_COLS };
+    double want[3][N];
+    struct err err;
+
+    c.y = y[0];
+    cpu_shift(team, &inst, &c);
+    inst.taps.count = BESIDE_TAPS;
+    inst.taps.heads = BESIDE_HEADS;
+    inst.taps.dim = BESIDE_DIM;
+    c.y = y[1];
+    cpu_dynamic(team, &inst, &c);
+    c.y = y[2];
+    if (cpu_convolve(team, &inst, &c, &err) < 0)
+        abort();
+    for (int i = 0; i < N; i++) {
+        int t = i / BESIDE_COLS, col = i % BESIDE_COLS, from = beside(t, -2);
+
+        want[0][i] = from < 0 ? 0 : (double)x[from * BESIDE_COLS + col];
+        want[1][i] = taps_by_hand(x, NULL, s, t, col);
+        want[2][i] = taps_by_hand(x, &w, NULL, t, col);
+    }
+    tap_ok(furthest(y[0], want[0], N) == 0, "rows are moved within their text");
+    tap_ok(furthest(y[1], want[1], N) < 1e-6, "a head's taps are softmaxes of scores");
+    tap_ok(furthest(y[2], want[2], N) < 1e-6, "each column has its taps");
+    matrix_free(&w);
+    free(x);
+    free(s);
 }
 
 /* ---- attention ---- */
@@ -1031,6 +1106,8 @@ int main(void)
     activations_are_right();
     slopes_are_derivatives();
     elements_are_added_and_scaled();
+    rows_beside_are_read(DTYPE_F32);
+    rows_beside_are_read(DTYPE_BF16);
     attentions_are_right();
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();

@@ -373,6 +373,13 @@ static void try_rows(void)
                 release(&t.w);
                 t.w.data = NULL;
             }
+            t = plain(OP_MUL_VECTOR, 1, rows, cols);
+            for (int k = 0; k < 3; k++) {
+                t.w = weight(1, cols, types[k]);
+                vector = run_all(&t) && vector;
+                release(&t.w);
+                t.w.data = NULL;
+            }
             t = plain(OP_MUL_ROWS, 2, rows, cols);
             t.x_cols[1] = 1;
             rows_too = run_all(&t) && rows_too;
@@ -395,7 +402,7 @@ static void try_rows(void)
             t.index = some;
             take = run_all(&t) && take;
         }
-    tap_ok(vector, "add_vector is the CPU's, of every type");
+    tap_ok(vector, "add_vector and mul_vector are the CPU's, of every type");
     tap_ok(rows_too, "mul_rows is the CPU's");
     tap_ok(table, "embedding is the CPU's, also of rows that are not there");
     tap_ok(part, "segment is the CPU's");
@@ -833,6 +840,91 @@ static void try_relate(void)
         free(x[k]);
 }
 
+/* ---- rows beside a row ---- */
+
+enum { BESIDE_ROWS = 20, BESIDE_HEADS = 3, BESIDE_DIM = 5, BESIDE_TAPS = 7 };
+enum {
+    BESIDE_COLS = BESIDE_HEADS * BESIDE_DIM,
+    BESIDE_SCORES = BESIDE_HEADS * BESIDE_TAPS
+};
+
+/* The largest difference between the backends for INST of two texts, with weight W or
+ * NULL, in each order of threads. */
+static double rows_beside(struct inst inst, const struct matrix *w)
+{
+    static const int32_t first[] = { 0, 9 }, texts = 2, nrows = BESIDE_ROWS;
+    enum { N = BESIDE_ROWS * BESIDE_COLS };
+    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } },
+                     far_view;
+    struct call c = { .inst = &inst, .step = &view, .w = w }, d;
+    static const size_t cols[] = { BESIDE_COLS, BESIDE_SCORES };
+    float *x[2], y[2 * N];
+    double worst = 0;
+
+    for (int k = 0; k < 2; k++) {
+        x[k] = numbers_new(BESIDE_ROWS * cols[k], DTYPE_F32, (uint64_t)k + 41);
+        c.x[k] = (struct buffer){ x[k], &nrows, BESIDE_ROWS, cols[k], DTYPE_F32, 0 };
+    }
+    c.y = (struct buffer){ y, &nrows, BESIDE_ROWS, BESIDE_COLS, DTYPE_F32, 0 };
+    check(backend_cpu.kernel[inst.op](cpu, &c, &err) == 0);
+    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+        struct matrix far_w;
+        double apart;
+
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        d = c;
+        far_view = view;
+        far_view.first = copy_new(first, sizeof(first), 0);
+        far_view.rows[ROWS_ONE] = copy_new(&texts, sizeof(texts), 0);
+        d.step = &far_view;
+        if (w)
+            far_w = matrix_copy(w);
+        d.w = w ? &far_w : NULL;
+        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
+        d.y.data = copy_new(y + N, N * sizeof(*y), 4);
+        for (int k = 0; k < 2; k++)
+            d.x[k].data = copy_new(x[k], BESIDE_ROWS * cols[k] * sizeof(float), 4);
+        check(backend_cuda.kernel[inst.op](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, y + N, d.y.data, N * sizeof(*y), &err) == 0);
+        apart = largest_difference(y, y + N, N);
+        worst = apart > worst ? apart : worst;
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    for (int k = 0; k < 2; k++)
+        free(x[k]);
+    return worst;
+}
+
+static void try_beside(void)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    struct inst inst = { .op = OP_SHIFT, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    double shifted = 0, convolved = 0, dynamic;
+
+    for (inst.shift = -3; inst.shift < 4; inst.shift += 2)
+        shifted += rows_beside(inst, NULL);
+    inst.op = OP_CONVOLVE;
+    inst.taps.count = BESIDE_TAPS;
+    inst.taps.heads = BESIDE_COLS;
+    inst.taps.dim = 1;
+    for (int k = 0; k < 3; k++) {
+        struct matrix w = weight(BESIDE_COLS, BESIDE_TAPS, types[k]);
+        double apart = rows_beside(inst, &w);
+
+        convolved = apart > convolved ? apart : convolved;
+        release(&w);
+    }
+    inst.op = OP_DYNAMIC;
+    inst.taps.heads = BESIDE_HEADS;
+    inst.taps.dim = BESIDE_DIM;
+    dynamic = rows_beside(inst, NULL);
+    tap_ok(shifted == 0, "shift is the CPU's");
+    tap_ok(convolved < 3e-7, "convolve is the CPU's, of every type");
+    tap_ok(dynamic < 3e-7, "dynamic is the CPU's");
+}
+
 /* ---- sequences beside each other ---- */
 
 enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
@@ -1047,6 +1139,7 @@ int main(int argc, char **argv)
         { "attention", try_attention },
         { "attention", try_sequences },
         { "relate", try_relate },
+        { "beside", try_beside },
         { "fragments", try_fragments },
     };
 

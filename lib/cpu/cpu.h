@@ -81,6 +81,8 @@ void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
                size_t n);
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows);
+void cpu_mul_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows);
 /* sum[g] over each group of WIDTH columns of X, STRIDE apart: of x, or of (x -
  * mean[g])^2 if MEAN is given */
 void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
@@ -195,6 +197,20 @@ struct cpu_relate {
 };
 MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
                           const struct cpu_relate *c, struct err *err);
+/* Operations on the rows beside a row of X (taps.c), in texts of which FIRST has the
+ * first rows. */
+struct cpu_taps {
+    float *y;
+    const float *x;         /* [rows][cols], as y */
+    const float *scores;    /* [rows][heads][taps] of cpu_dynamic */
+    const struct matrix *w; /* [cols][taps] of cpu_convolve */
+    const int32_t *first;   /* [ntexts] */
+    size_t ntexts, rows, cols;
+};
+void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+MUST_CHECK int cpu_convolve(struct device *d, const struct inst *inst,
+                            const struct cpu_taps *c, struct err *err);
+void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_taps *c);
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);

@@ -201,6 +201,22 @@ static void add_vector_to_row(void *arg, size_t task, int thread)
     }
 }
 
+static void mul_vector_to_row(void *arg, size_t task, int thread)
+{
+    enum { COLS = 512 };
+    const struct elements *e = arg;
+
+    (void)thread;
+    for (size_t k = 0; k < e->n; k += COLS) {
+        size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
+        float wide[COLS];
+        const float *w = cpu_widen(e->w, k, n, wide);
+
+        for (size_t i = 0; i < n; i++)
+            e->y[at + i] = e->x[at + i] * w[i];
+    }
+}
+
 /* The slopes that the two weights stand for. */
 struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *below)
 {
@@ -271,6 +287,14 @@ void cpu_add_vector(struct device *d, float *y, const float *x, const struct mat
     struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
 
     cpu_parallel(d, rows, add_vector_to_row, &e);
+}
+
+void cpu_mul_vector(struct device *d, float *y, const float *x, const struct matrix *w,
+                    size_t rows)
+{
+    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+
+    cpu_parallel(d, rows, mul_vector_to_row, &e);
 }
 
 void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,

@@ -91,6 +91,13 @@ static int kernel_add_vector(struct device *d, const struct call *c, struct err 
     return 0;
 }
 
+static int kernel_mul_vector(struct device *d, const struct call *c, struct err *err)
+{
+    (void)err;
+    cpu_mul_vector(d, result(c), source(c, 0), c->w, rows_of(&c->y));
+    return 0;
+}
+
 static int kernel_xielu(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
@@ -583,6 +590,47 @@ static int kernel_relate(struct device *d, const struct call *c, struct err *err
 
     return cpu_relate(d, c->inst, &r, err);
 }
+
+/* ---- rows beside a row ---- */
+
+static struct cpu_taps taps_of(const struct call *c)
+{
+    return (struct cpu_taps){ .y = result(c),
+                              .x = source(c, 0),
+                              .first = c->step->first,
+                              .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
+                              .rows = rows_of(&c->y),
+                              .cols = c->y.cols };
+}
+
+static int kernel_shift(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    (void)err;
+    cpu_shift(d, c->inst, &t);
+    return 0;
+}
+
+static int kernel_convolve(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    t.w = c->w;
+    return cpu_convolve(d, c->inst, &t, err);
+}
+
+static int kernel_dynamic(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    (void)err;
+    t.scores = source(c, 1);
+    cpu_dynamic(d, c->inst, &t);
+    return 0;
+}
+
+/* ---- choices of experts ---- */
 
 static int kernel_choose(struct device *d, const struct call *c, struct err *err)
 {

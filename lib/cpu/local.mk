@@ -16,6 +16,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/relate.c \
     %D%/route.c \
     %D%/sample.c \
+    %D%/taps.c \
     %D%/team.c \
     %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/vec.h \

@@ -95,14 +95,12 @@ static int find_training(struct builder *b, const struct costmodel_options *opt,
     return 0;
 }
 
-/* True for a tensor of one expert, or one whose first axis counts the experts. */
-
 /* Of one expert, or of all, which are its first axis. */
 static bool is_of_experts(const struct model *m, const struct model_tensor *t)
 {
     int sym = t->ndim > 1 ? axis_dealt(t->axis[0], &m->scope) : -1;
 
-    return t->expert >= 0 || (sym >= 0 && model_dealt_over(m, sym) == MESH_EP);
+    return model_is_expert(m, t) || (sym >= 0 && model_dealt_over(m, sym) == MESH_EP);
 }
 
 static enum weight_class class_of(const struct model *m, const struct model_tensor *t)
@@ -203,7 +201,8 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
         if (t->section >= 0) {
             struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
-            sum = &u->weight[t->expert >= 0 ? WEIGHT_EXPERT : class_of(b->m, whose)];
+            sum = &u->weight[model_is_expert(b->m, t) ? WEIGHT_EXPERT
+                                                      : class_of(b->m, whose)];
         } else {
             sum = &find_common(b->a, kind.read_by, class_of(b->m, whose))->sum;
             if (n > b->a->largest)

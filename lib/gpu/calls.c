@@ -221,6 +221,12 @@ KERNEL(add_vector)
     return launched(d, c, err);
 }
 
+KERNEL(mul_vector)
+{
+    gpu_mul_vector(result(c), source(c, 0), *c->w, result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(xielu)
 {
     gpu_xielu(result(c), source(c, 0), *c->w, *c->w2, result_rows(c), c->y.cols,
@@ -431,6 +437,34 @@ KERNEL(relate)
     gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
                source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
                d->stream);
+    return launched(d, c, err);
+}
+
+/* ---- rows beside a row ---- */
+
+static struct texts texts_of(const struct call *c)
+{
+    return (struct texts){ c->step->first, c->step->rows[ROWS_ONE] };
+}
+
+KERNEL(shift)
+{
+    gpu_shift(result(c), source(c, 0), c->inst->shift, texts_of(c), result_rows(c),
+              c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(convolve)
+{
+    gpu_convolve(result(c), source(c, 0), *c->w, texts_of(c), result_rows(c), c->y.cols,
+                 c->inst->taps.count, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(dynamic)
+{
+    gpu_dynamic(result(c), source(c, 0), source(c, 1), texts_of(c), result_rows(c),
+                c->inst->taps.heads, c->inst->taps.dim, c->inst->taps.count, d->stream);
     return launched(d, c, err);
 }
 

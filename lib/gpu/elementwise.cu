@@ -123,6 +123,23 @@ extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
                w, rows);
 }
 
+/* y[t][k] = x[t][k] w[k] */
+static __global__ void mul_vector_kernel(float *y, const float *x, struct matrix w,
+                                         struct span rows)
+{
+    EACH_ROW(t, rows)
+    for (uint64_t k = threadIdx.x; k < w.cols; k += blockDim.x)
+        y[t * w.cols + k] = x[t * w.cols + k] * widen(w.dtype, w.data, k);
+}
+
+extern "C" void gpu_mul_vector(float *y, const float *x, struct matrix w,
+                               struct span rows, void *stream)
+{
+    if (rows.most && w.cols)
+        LAUNCH(mul_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               w, rows);
+}
+
 /* Huang and Schlag 2024, arXiv:2411.13010, eq. 6 */
 static __global__ void xielu_kernel(float *y, const float *x, struct matrix above,
                                     struct matrix below, struct span rows,

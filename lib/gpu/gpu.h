@@ -55,6 +55,8 @@ void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix belo
 /* y = x + w, w [cols] */
 void gpu_add_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
+void gpu_mul_vector(float *y, const float *x, struct matrix w, struct span rows,
+                    void *stream);
 /* y[t] = x[t] s[t] */
 void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
                   uint64_t cols, void *stream);
@@ -155,6 +157,18 @@ void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 const float *as_key, const float *as_query, struct relation a,
                 const int32_t *first, const int32_t *texts, struct span rows,
                 void *stream);
+/* Operations on the rows beside a row (taps.cu), within texts: FIRST has their first
+ * rows, N[0] is their number. */
+struct texts {
+    const int32_t *first, *n;
+};
+void gpu_shift(float *y, const float *x, int64_t by, struct texts text,
+               struct span rows, uint64_t cols, void *stream);
+void gpu_convolve(float *y, const float *x, struct matrix w, struct texts text,
+                  struct span rows, uint64_t cols, uint64_t taps, void *stream);
+void gpu_dynamic(float *y, const float *x, const float *scores, struct texts text,
+                 struct span rows, uint64_t heads, uint64_t dim, uint64_t taps,
+                 void *stream);
 /* merges (z, more) into (y, lse): attention over the union of two sets of keys */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);

@@ -16,7 +16,8 @@ gpu_kernels = \
     %D%/result.cu \
     %D%/rotate.cu \
     %D%/route.cu \
-    %D%/sample.cu
+    %D%/sample.cu \
+    %D%/taps.cu
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
 SUFFIXES = .cu .emo

@@ -42,7 +42,6 @@ family_files = \
     %D%/families/dots1.json \
     %D%/families/dpr.json \
     %D%/families/electra.json \
-    %D%/families/electra_narrow.json \
     %D%/families/ernie4_5.json \
     %D%/families/ernie4_5_moe.json \
     %D%/families/exaone4.json \
@@ -109,7 +108,6 @@ family_files = \
     %D%/families/qwen3_moe.json \
     %D%/families/roberta.json \
     %D%/families/roformer.json \
-    %D%/families/roformer_narrow.json \
     %D%/families/seed_oss.json \
     %D%/families/smollm3.json \
     %D%/families/speech_to_text.json \

@@ -746,6 +746,14 @@ const struct model_section *model_sections(const struct model *m, int *n)
     return m->state->section;
 }
 
+bool model_is_expert(const struct model *m, const struct model_tensor *t)
+{
+    const int *capture = m->state->def[t->kind].capture;
+    int sym = capture[1] >= 0 ? capture[1] : capture[0];
+
+    return t->expert >= 0 && sym >= 0 && model_dealt_over(m, sym) == MESH_EP;
+}
+
 size_t model_kinds(const struct model *m)
 {
     return m->state->ndefs;

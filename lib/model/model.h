@@ -157,6 +157,9 @@ struct model_kind {
                         * -1 */
 };
 
+/* True if T belongs to one expert: its second capture is sharded over ep.  Captures of
+ * repeat() are not. */
+bool model_is_expert(const struct model *m, const struct model_tensor *t);
 size_t model_kinds(const struct model *m);
 struct model_kind model_kind(const struct model *m, int kind);
 

@@ -135,7 +135,7 @@ int build_weight(struct builder *b, size_t tensor)
 
     if (made >= 0 && (p->weight[made].slice > 0) == stacked)
         return made;
-    for (int k = 0; k < t->ndim; k++) {
+    for (int k = 0; k < t->ndim && !(k > 1 && t->axis[k]->size == 1); k++) {
         w.rows = k ? w.rows * w.cols : 1;
         w.cols = axis_count(t->axis[k], NULL, &b->m->scope, b->share);
     }
@@ -150,6 +150,16 @@ int build_weight(struct builder *b, size_t tensor)
     } while ((uint64_t)(p->nweights - first) < w.experts);
     b->weight_of[tensor] = first + 1;
     return first;
+}
+
+int build_vector(struct builder *b, size_t tensor)
+{
+    int i = build_weight(b, tensor);
+    struct weight *w = &b->p->weight[i];
+
+    w->cols *= w->rows;
+    w->rows = 1;
+    return i;
 }
 
 /* ---- conversions ---- */
@@ -531,7 +541,7 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
         build_error(b, o->at, "expected a tensor, not a segment");
         return NULL;
     }
-    if (t->ndim != ndim) {
+    if (t->ndim != ndim && !(t->ndim == ndim + 1 && t->axis[ndim]->size == 1)) {
         build_error(b, o->at, "expected a tensor of %d axes, '%s' has %d", ndim, t->key,
                     t->ndim);
         return NULL;

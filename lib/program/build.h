@@ -60,7 +60,8 @@ struct builder {
     size_t nbind, bind_cap;
     int section, layer; /* being built; -1: none */
     int mixture;        /* index into p->mixture inside experts(), else -1 */
-    int expert;         /* inside experts(): first expert of this rank; else -1 */
+    int expert;         /* inside experts(): first expert of this rank; inside
+                           repeat(): the capture's value; else -1 */
     int experts;        /* inside experts(): the symbol that counts all experts */
     uint64_t nexperts;  /* number of experts of this rank */
     struct expert_view {
@@ -114,6 +115,9 @@ const struct model_tensor *build_tensor(struct builder *b, size_t tensor);
 /* Index into p->weight of the tensor; adds it, and those of this rank's other experts,
  * on first use. */
 int build_weight(struct builder *b, size_t tensor);
+/* The same for a tensor that is read as one vector over all its elements: a bias, or a
+ * norm's weight [heads][columns]. */
+int build_vector(struct builder *b, size_t tensor);
 
 /* Sets OUT to the result of INST. */
 void build_operand(struct operand *out, const struct inst *inst);
@@ -124,11 +128,12 @@ int build_type_error(struct builder *b, size_t at, const char *what,
 int build_need_value(struct builder *b, const struct operand *o);
 /* The tensor of operand O, which must have NDIM axes; NULL with *b->err set if not.
  * Inside experts() a tensor whose first axis counts all experts is seen as the tensor
- * of one expert, without that axis. */
+ * of one expert, without that axis.  A last axis of size 1 beyond NDIM is not seen: a
+ * convolution of one tap stores it. */
 const struct model_tensor *build_need_weight(struct builder *b, const struct operand *o,
                                              int ndim);
-/* The same for a vector: a tensor of one axis, *over, or of two axes if the first has
- * size 1. */
+/* The same for a vector: a tensor of one axis, *over, or of two axes if one of them has
+ * size 1: the other. */
 const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
                                              const struct axis **over);
 /* Emits an instruction with the one source X; the result has X's type and rows.  X is
@@ -153,6 +158,7 @@ build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;
 build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
+build_rule apply_convolve, apply_dynamic, apply_shift, apply_join, apply_view;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

@@ -8,6 +8,9 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
+/* No digit of an axis has this symbol. */
+enum { NO_EXPERTS = -2 };
+
 static enum place place_of(const struct builder *b, const struct operand *o)
 {
     return b->p->value[o->index].place;
@@ -122,7 +125,7 @@ static int add_vectors(struct builder *b, const struct terms *t, int x, int *out
         if (b->p->value[x].place == PLACE_WHOLE)
             x = build_cut(b, x); /* a sharded bias needs a sharded value */
         inst = build_unary(b, OP_ADD_VECTOR, x);
-        inst->weight = build_weight(b, t->v[i].tensor);
+        inst->weight = build_vector(b, t->v[i].tensor);
         x = inst->dst;
     }
     *out = x;
@@ -235,6 +238,24 @@ static int multiply(struct builder *b, struct operand *x, const struct operand *
     return 0;
 }
 
+/* Scales each column by its element of the tensor Y. */
+static int multiply_columns(struct builder *b, struct operand *x,
+                            const struct operand *y)
+{
+    const struct axis *over;
+    struct inst *inst;
+
+    if (build_need_value(b, x) < 0 || !build_need_vector(b, y, &over))
+        return -1;
+    if (!axis_equal(&type_of(b, x)->col, over))
+        return build_type_error(b, y->at, "the factors of the columns",
+                                &type_of(b, x)->col, over);
+    inst = build_unary(b, OP_MUL_VECTOR, build_cut(b, x->index));
+    inst->weight = build_vector(b, y->tensor);
+    build_operand(x, inst);
+    return 0;
+}
+
 static int eval_product(struct builder *b, const struct node *n, struct operand *out)
 {
     double factor = 1;
@@ -249,7 +270,8 @@ static int eval_product(struct builder *b, const struct node *n, struct operand 
             factor *= o.number;
             scaled = true;
         } else if (have) {
-            if (multiply(b, out, &o) < 0)
+            if ((o.kind == OPERAND_WEIGHT ? multiply_columns : multiply)(b, out, &o) <
+                0)
                 return -1;
         } else if (o.kind != OPERAND_VALUE) {
             return build_error(b, k->at, "only values and numbers can be multiplied");
@@ -392,6 +414,68 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
     return 0;
 }
 
+/* ---- repetition ---- */
+
+/* Number of values of the capture that N names; -1: no capture has this name. */
+static int64_t count_of(struct builder *b, const struct node *n)
+{
+    const struct family_table *t = &model_family(b->m)->captures;
+
+    for (size_t i = 0; i < t->n && n->kind == NODE_NAME; i++)
+        for (int k = 0; k < b->m->scope.n && word_is(n, t->v[i].key); k++)
+            if (!strcmp(b->m->scope.sym[k].name, json_string(t->v[i].json)))
+                return (int64_t)b->m->scope.sym[k].value;
+    return build_error(b, n->at, "'%.*s' is no capture", (int)n->len, n->text);
+}
+
+/* Evaluates LINE COUNT times; the name is the value before, at first *x. */
+static int run_repeat(struct builder *b, const struct node *repeat,
+                      const struct node *line, int64_t count, struct operand *x)
+{
+    char *name = xstrndup(repeat->text, repeat->len);
+    int ret = 0;
+
+    for (b->expert = 0; b->expert < count && ret == 0; b->expert++) {
+        b->bind = xgrow(b->bind, &b->bind_cap, b->nbind + 1, sizeof(*b->bind));
+        b->bind[b->nbind++] =
+            (struct binding){ .name = name, .value = x->index, .depth = 1 };
+        ret = eval_tree(b, line, x);
+        b->nbind--;
+        x->at = line->at;
+        ret = ret < 0 ? ret : build_need_value(b, x);
+    }
+    free(name);
+    return ret;
+}
+
+/* repeat(capture, name = x : line), with the tensors of each value of the capture. */
+static int eval_repeat(struct builder *b, const struct node *n, struct operand *out)
+{
+    const struct node *from = n->kid->next, *line = from->next;
+    int64_t count = count_of(b, n->kid);
+    uint64_t nexperts = b->nexperts;
+    int experts = b->experts, ret;
+
+    if (count < 0)
+        return -1;
+    if (b->expert >= 0)
+        return build_error(b, n->at, "repeat() inside repeat() or experts()");
+    if (line->kind == NODE_LET)
+        return build_error(b, line->at, "expected ':'");
+    if (eval_tree(b, from, out) < 0)
+        return -1;
+    out->at = from->at;
+    if (build_need_value(b, out) < 0)
+        return -1;
+    b->experts = NO_EXPERTS;
+    b->nexperts = 0; /* one weight for each value, not one after another */
+    ret = run_repeat(b, n, line, count, out);
+    b->experts = experts;
+    b->nexperts = nexperts;
+    b->expert = -1;
+    return ret;
+}
+
 int eval_tree(struct builder *b, const struct node *n, struct operand *out)
 {
     *out = (struct operand){ .kind = OPERAND_ABSENT };
@@ -413,6 +497,8 @@ int eval_tree(struct builder *b, const struct node *n, struct operand *out)
         return eval_segment(b, n, out);
     case NODE_EACH:
         return mixture_each(b, n, out);
+    case NODE_REPEAT:
+        return eval_repeat(b, n, out);
     case NODE_OPTION:
     case NODE_LET:
         break;

@@ -370,6 +370,24 @@ static uint64_t first_row(const struct builder *b, const struct axis *w,
     return first;
 }
 
+/* The rows of T, of 2 axes; or of 3, of which the first two count them. */
+static void row_axis(struct axis *out, const struct model_tensor *t)
+{
+    const struct leaf *more = &t->axis[1]->leaf[0];
+    struct leaf *l;
+
+    axis_copy(out, t->axis[0]);
+    l = &out->leaf[0];
+    if (t->ndim < 3 || t->axis[2]->size == 1 || out->n > 1 || t->axis[1]->n > 1 ||
+        l->n + more->n > AXIS_MAX_DIGITS)
+        return;
+    for (int i = 0; i < l->n; i++)
+        l->digit[i].stride *= more->size;
+    memcpy(l->digit + l->n, more->digit, (size_t)more->n * sizeof(*more->digit));
+    l->n += more->n;
+    l->size = out->size = l->size * more->size;
+}
+
 /* Multiplies each head with its own rows of the tensor: x W^T or x W. */
 int apply_head_product(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out)
@@ -379,23 +397,27 @@ int apply_head_product(struct builder *b, enum op op, const struct node *call,
     struct operand whole = arg[1];
     struct axis rows, col;
     struct inst *inst;
+    const struct axis *cols;
     int x, ret = -1;
 
     (void)n;
     whole.segment[0] = '\0';
-    t = build_need_weight(b, &whole, 2);
+    t = build_need_weight(
+        b, &whole,
+        arg[1].kind == OPERAND_WEIGHT && b->m->tensor[arg[1].tensor].ndim == 3 ? 3 : 2);
     if (!t || build_need_value(b, &arg[0]) < 0 ||
         build_check_options(b, call, NULL) < 0)
         return -1;
+    cols = t->axis[t->ndim == 3 && t->axis[2]->size > 1 ? 2 : 1];
     if (!arg[1].segment[0])
-        axis_copy(&rows, t->axis[0]);
+        row_axis(&rows, t);
     else if (!axis_segment(&rows, t->axis[0], arg[1].segment))
         return build_error(b, arg[1].at, "no segment is called '%s'", arg[1].segment);
     x = build_cut(b, arg[0].index);
     in = last_digit(b, &b->type[x].col);
-    of = op == OP_HEAD_LINEAR ? last_digit(b, t->axis[1]) : last_digit(b, &rows);
-    to = op == OP_HEAD_LINEAR ? last_digit(b, &rows) : last_digit(b, t->axis[1]);
-    if (!in || !of || !to || t->axis[1]->leaf[0].n != 1 || build_cuts(b, t->axis[1]) ||
+    of = op == OP_HEAD_LINEAR ? last_digit(b, cols) : last_digit(b, &rows);
+    to = op == OP_HEAD_LINEAR ? last_digit(b, &rows) : last_digit(b, cols);
+    if (!in || !of || !to || cols->leaf[0].n != 1 || build_cuts(b, cols) ||
         !same_heads(&b->type[x].col, &rows) || in->sym != of->sym ||
         in->size != of->size) {
         build_type_error(b, arg[1].at, "each head contracts", &b->type[x].col, &rows);

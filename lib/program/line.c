@@ -86,13 +86,12 @@ static int parse_let(struct scan *r, struct node **out)
     return parse_sum(r, &let->kid);
 }
 
-/* "route, name = rows, name = sum, ... : sum)" */
+/* "route, name = rows, name = sum, ... : sum)" of experts() and repeat() */
 static int parse_each(struct scan *r, struct node *each)
 {
     struct node *route = NULL, *rows = NULL, *body = NULL, *last;
     size_t len;
 
-    each->kind = NODE_EACH;
     if (parse_sum(r, &route) < 0)
         return -1;
     each->kid = route;
@@ -170,8 +169,11 @@ static int parse_primary(struct scan *r, struct node **out)
     if ((*out)->kind == NODE_NAME)
         return 0;
     r->p++;
-    if ((len == 7 && !memcmp(at, "experts", 7) ? parse_each(r, *out)
-                                               : parse_call(r, *out)) == 0)
+    if (len == 7 && !memcmp(at, "experts", 7))
+        (*out)->kind = NODE_EACH;
+    if (len == 6 && !memcmp(at, "repeat", 6))
+        (*out)->kind = NODE_REPEAT;
+    if (((*out)->kind == NODE_CALL ? parse_call(r, *out) : parse_each(r, *out)) == 0)
         return 0;
     node_free(*out);
     return -1;

@@ -20,6 +20,7 @@ enum node_kind {
     NODE_SEGMENT, /* kid.text */
     NODE_OPTION,  /* in a call: text = expression; EXPR is the expression */
     NODE_EACH,    /* experts(kid 1, text = kid 2, lets... : last kid) */
+    NODE_REPEAT,  /* repeat(kid 1, text = kid 2 : last kid); kid 1 a capture's name */
     NODE_LET,     /* in experts(): text = kid */
 };
 

@@ -66,6 +66,14 @@ static struct op_flops of_heads(const struct program *p, const struct inst *inst
                                      (double)inst->head.a * (double)inst->head.b };
 }
 
+static struct op_flops of_taps(const struct program *p, const struct inst *inst)
+{
+    (void)p;
+    return (struct op_flops){ .row = 2 * (double)inst->taps.count *
+                                     (double)inst->taps.heads *
+                                     (double)inst->taps.dim };
+}
+
 /* q k^T and the weighted sum of v, for each head. */
 static struct op_flops of_attention(const struct program *p, const struct inst *inst)
 {

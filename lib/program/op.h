@@ -58,6 +58,10 @@
     /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
         saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    /* y = a * w, w a weight [cols], every row */                                      \
+    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
+        saved_source, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
     /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
@@ -141,6 +145,20 @@
     /* for each head: y = the columns of a, then those of b */                         \
     ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
         NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_kernel)                                                                  \
+    /* y[t] = sum over k of w[k] * a[t + k - taps/2], w [cols][taps] a weight; 0 beyond\
+     * the text */                                                                     \
+    ROW(CONVOLVE, convolve, DEVICE, CALL(2, 2, apply_convolve), RULE, OWN, NO_ROLE,    \
+        NO_AXIS, saved_source, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,     \
+        torch_kernel)                                                                  \
+    /* for each head: y[t] = sum over k of softmax(s[t])[k] * a[t + k - taps/2]; src a,\
+     * s [heads][taps] */                                                              \
+    ROW(DYNAMIC, dynamic, DEVICE, CALL(2, 2, apply_dynamic), RULE, OWN, NO_ROLE,       \
+        NO_AXIS, saved_both, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,       \
+        torch_kernel)                                                                  \
+    /* y[t] = a[t + shift]; 0 beyond the text */                                       \
+    ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_kernel)                                                                  \
     /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \
     ROW(CHOOSE, choose, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \

@@ -202,6 +202,13 @@ struct inst {
         struct {
             double step, amount;
         } temper;
+        int64_t shift; /* OP_SHIFT: row t reads row t + shift of its text */
+        struct {
+            uint64_t count;      /* rows that each row reads: itself and as many on each
+                                    side */
+            uint64_t heads, dim; /* on this rank: the columns of a head have the same
+                                    taps; OP_CONVOLVE: a head is a column */
+        } taps;
         struct {
             uint64_t top;    /* k of the top-k router */
             uint64_t groups; /* the experts form this many groups (DeepSeek-V3) */

@@ -123,6 +123,8 @@ static bool is_suffix(const struct axis *x, const struct model_tensor *t)
     const struct leaf *a = &x->leaf[0];
     int end = x->n == 1 ? a->n : 0;
 
+    if (t->ndim == 1 && axis_equal(x, t->axis[0]))
+        return true; /* all columns, which may be segments */
     for (int i = t->ndim - 1; i >= 0; i--) {
         const struct leaf *c = &t->axis[i]->leaf[0];
 
@@ -190,18 +192,6 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
     if (centred)
         inst->src[inst->nsrc++] = sum;
     return inst;
-}
-
-/* A norm weight [heads][columns] is read as one vector over the columns of all
- * heads. */
-static int norm_weight(struct builder *b, size_t tensor)
-{
-    int i = build_weight(b, tensor);
-    struct weight *w = &b->p->weight[i];
-
-    w->cols *= w->rows;
-    w->rows = 1;
-    return i;
 }
 
 /* Is the last digit of A, of one leaf, SIZE and not dealt? */
@@ -274,9 +264,9 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
         inst = norm_step(b, op, x, &layout);
     }
     if (n > 2 && arg[1].kind == OPERAND_WEIGHT)
-        inst->weight = norm_weight(b, arg[1].tensor);
+        inst->weight = build_vector(b, arg[1].tensor);
     if (n > 3 && arg[2].kind == OPERAND_WEIGHT)
-        inst->weight2 = norm_weight(b, arg[2].tensor);
+        inst->weight2 = build_vector(b, arg[2].tensor);
     build_operand(out, inst);
     return 0;
 }
@@ -626,16 +616,46 @@ static const struct op_info *find_op(const char *name, size_t n)
     return NULL;
 }
 
+/* Words that are no operation of their own: they emit OP. */
+static const struct form {
+    const char *name;
+    enum op op;
+    int least, most;
+    build_rule *apply;
+} forms[] = {
+    { "join", OP_CONCAT, 2, 5, apply_join },
+    { "view", OP_SEGMENT, 1, 1, apply_view },
+};
+
+/* Word, least and most number of arguments, and rule of what CALL names; false if no
+ * operation has its name. */
+static bool find_form(const struct node *call, struct form *out)
+{
+    const struct op_info *rule = find_op(call->text, call->len);
+
+    if (rule)
+        *out = (struct form){ rule->name, (enum op)(rule - op_table), rule->least,
+                              rule->most, rule->apply };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms) && !rule; i++)
+        if (strlen(forms[i].name) == call->len &&
+            !memcmp(forms[i].name, call->text, call->len)) {
+            *out = forms[i];
+            return true;
+        }
+    return rule != NULL;
+}
+
 enum { MAX_ARGS = 5 };
 
 int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {
     struct operand arg[MAX_ARGS];
-    const struct op_info *rule = find_op(call->text, call->len);
+    struct form form = { .least = 1, .most = 1 };
+    bool known = find_form(call, &form);
     int n = 0, act;
 
-    act = rule ? -1 : find_activation(call->text, call->len);
-    if (!rule && act < 0)
+    act = known ? -1 : find_activation(call->text, call->len);
+    if (!known && act < 0)
         return build_error(b, call->at, "no operation is called '%.*s'", (int)call->len,
                            call->text);
     for (const struct node *k = call->kid; k; k = k->next) {
@@ -647,11 +667,10 @@ int rules_call(struct builder *b, const struct node *call, struct operand *out)
             return -1;
         arg[n++].at = k->at;
     }
-    if (n < (rule ? rule->least : 1) || n > (rule ? rule->most : 1))
+    if (n < form.least || n > form.most)
         return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d",
-                           (int)call->len, call->text, rule ? rule->least : 1,
-                           rule ? rule->most : 1, n);
-    if (!rule)
+                           (int)call->len, call->text, form.least, form.most, n);
+    if (!known)
         return emit_activation(b, &arg[0], act, out);
-    return rule->apply(b, (enum op)(rule - op_table), call, arg, n, out);
+    return form.apply(b, form.op, call, arg, n, out);
 }

@@ -118,7 +118,7 @@ SHAPES = {
 BERT = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
 FAR = dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)
 LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
-# encoders, counted without a head; not those of which a part is kept aside (luke, longformer, roformer)
+# encoders, counted without a head
 ENCODERS = {
     "distilbert-base": ("distilbert", dict(vocab_size=30522, dim=768, n_layers=6, n_heads=12, hidden_dim=3072)),
     "electra-small": ("electra", dict(vocab_size=30522, embedding_size=128, hidden_size=256, num_hidden_layers=12,
@@ -141,6 +141,16 @@ ENCODERS = {
     "flaubert-base-cased": ("flaubert", dict(vocab_size=68729, emb_dim=768, n_layers=12, n_heads=12)),
     "layoutlm-base": ("layoutlm", dict(vocab_size=30522, **BERT)),
     "tapas-base": ("tapas", dict(vocab_size=30522, type_vocab_sizes=[3, 256, 256, 2, 256, 256, 10], **BERT)),
+    "mobilebert-uncased": ("mobilebert", dict(vocab_size=30522, hidden_size=512, num_hidden_layers=24, num_attention_heads=4, intermediate_size=512,
+        embedding_size=128, intra_bottleneck_size=128, num_feedforward_networks=4)),
+    "squeezebert-uncased": ("squeezebert", dict(vocab_size=30528, embedding_size=768, **BERT)),
+    "conv-bert-base": ("convbert", dict(vocab_size=30522, embedding_size=768, head_ratio=2, conv_kernel_size=9, num_groups=1, **BERT)),
+    "conv-bert-medium-small": ("convbert", dict(vocab_size=30522, embedding_size=128, hidden_size=384, num_hidden_layers=12, num_attention_heads=8,
+        intermediate_size=1536, head_ratio=2, conv_kernel_size=9, num_groups=2)),
+    "funnel-small": ("funnel", dict(architectures=["FunnelModel"], vocab_size=30522, block_sizes=[4, 4, 4], d_model=768, n_head=12, d_head=64, d_inner=3072, num_decoder_layers=2)),
+    "longformer-base-4096": ("longformer", dict(vocab_size=50265, max_position_embeddings=4098, type_vocab_size=1, pad_token_id=1, attention_window=512, **BERT)),
+    "roformer-chinese-base": ("roformer", dict(vocab_size=50000, max_position_embeddings=1536, embedding_size=768, **BERT)),
+    "luke-base": ("luke", dict(vocab_size=50267, entity_vocab_size=500000, entity_emb_size=256, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
     "visualbert-vqa-coco-pre": ("visual_bert", dict(vocab_size=30522, visual_embedding_dim=2048, **BERT)),
 }
 

@@ -95,6 +95,17 @@ MODELS = {
     "visual-bert-bare": ("VisualBertModel", "VisualBert", dict(SMALL, visual_embedding_dim=9)),
     "tapas-class": ("Tapas" + CLASS, "Tapas", dict(ODD, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10], num_labels=3,
                                                    reset_position_index_per_cell=False)),
+    "mobilebert": ("MobileBert" + MLM, "MobileBert", dict(
+        SMALL, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=3)),
+    "mobilebert-choice": ("MobileBert" + CHOICE, "MobileBert", dict(
+        ODD, hidden_size=19, embedding_size=7, intra_bottleneck_size=15, num_feedforward_networks=1, hidden_act="gelu")),
+    "squeezebert": ("SqueezeBert" + MLM, "SqueezeBert", dict(SMALL, embedding_size=24)),
+    "squeezebert-tags": ("SqueezeBert" + TAGS, "SqueezeBert", dict(
+        ODD, embedding_size=15, intermediate_size=21, q_groups=3, k_groups=5, v_groups=1, post_attention_groups=5, intermediate_groups=3,
+        output_groups=3, num_labels=3)),
+    "convbert": ("ConvBert" + MLM, "ConvBert", dict(SMALL, num_attention_heads=8, embedding_size=10, num_groups=2)),
+    "convbert-class": ("ConvBert" + CLASS, "ConvBert", dict(
+        ODD, hidden_size=30, num_attention_heads=10, embedding_size=30, conv_kernel_size=5, num_labels=3)),
 }
 
 # what is cut alone, in tests/data/cut, without an answer
@@ -102,15 +113,11 @@ TWO = dict(hidden_size=24, num_encoder_layers=1, num_decoder_layers=2, num_encod
            encoder_ffn_dim=28, decoder_ffn_dim=26, vocab_size=47, max_position_embeddings=30, ngram=2, num_buckets=8)
 CUT = {
     "xlnet": ("XLNetLMHeadModel", "XLNet", dict(vocab_size=47, d_model=20, n_layer=2, n_head=5, d_inner=29)),
-    "convbert": ("ConvBert" + MLM, "ConvBert", dict(SMALL, num_attention_heads=6, embedding_size=10, num_groups=2)),
-    "convbert-tags": ("ConvBert" + TAGS, "ConvBert", dict(SMALL, hidden_size=24, num_attention_heads=6, embedding_size=24, vocab_size=43)),
     "funnel": ("Funnel" + MLM, "Funnel", dict(vocab_size=47, d_model=20, block_sizes=[1, 1], n_head=5, d_head=4, d_inner=29, num_decoder_layers=1)),
     "prophetnet": ("ProphetNetForConditionalGeneration", "ProphetNet", TWO),
     "speech-to-text": ("Speech2TextForConditionalGeneration", "Speech2Text", dict(
         vocab_size=47, d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=6, encoder_ffn_dim=28,
         decoder_ffn_dim=26, conv_channels=8, input_feat_per_channel=6, max_source_positions=30, max_target_positions=20)),
-    "squeezebert": ("SqueezeBertForMaskedLM", "SqueezeBert", dict(SMALL, embedding_size=24)),
-    "mobilebert": ("MobileBertForMaskedLM", "MobileBert", dict(SMALL, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=3)),
 }
 
 # FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give

@@ -1,0 +1,144 @@
+/* taps - operations that read the rows beside a token's own, in its text
+ *
+ * A row reads COUNT rows, itself in the middle; rows beyond the text are zeros. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+struct job {
+    const struct cpu_taps *c;
+    const struct inst *inst;
+    const float *w; /* [cols][taps], or NULL */
+};
+
+/* Rows of the text of ROW: from *low to before *end. */
+static void text_of(const struct cpu_taps *c, size_t row, size_t *low, size_t *end)
+{
+    *low = 0;
+    *end = c->rows;
+    for (size_t i = 0; i < c->ntexts; i++) {
+        if ((size_t)c->first[i] <= row) {
+            *low = (size_t)c->first[i];
+            continue;
+        }
+        *end = (size_t)c->first[i];
+        return;
+    }
+}
+
+static void shift_row(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    const struct cpu_taps *c = j->c;
+    int64_t from = (int64_t)row + j->inst->shift;
+    size_t low, end;
+
+    (void)thread;
+    text_of(c, row, &low, &end);
+    if (from < (int64_t)low || from >= (int64_t)end)
+        memset(c->y + row * c->cols, 0, c->cols * sizeof(*c->y));
+    else
+        memcpy(c->y + row * c->cols, c->x + (size_t)from * c->cols,
+               c->cols * sizeof(*c->y));
+}
+
+void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps *c)
+{
+    struct job j = { .c = c, .inst = inst };
+
+    cpu_parallel(d, c->rows, shift_row, &j);
+}
+
+/* The taps of ROW within its text: from *first to before *last; *x is the row that the
+ * first of them reads. */
+static void taps_of(const struct job *j, size_t row, size_t *first, size_t *last,
+                    const float **x)
+{
+    size_t half = j->inst->taps.count / 2, low, end;
+
+    text_of(j->c, row, &low, &end);
+    *first = row - low < half ? half - (row - low) : 0;
+    *last = end - row <= half ? half + (end - row) : j->inst->taps.count;
+    *x = j->c->x + (row + *first - half) * j->c->cols;
+}
+
+static void convolve_row(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    size_t cols = j->c->cols, first, last;
+    float *y = j->c->y + row * cols;
+    const float *x;
+
+    (void)thread;
+    taps_of(j, row, &first, &last, &x);
+    memset(y, 0, cols * sizeof(*y));
+    for (size_t k = first; k < last; k++, x += cols)
+        for (size_t i = 0; i < cols; i++)
+            y[i] += j->w[i * j->inst->taps.count + k] * x[i];
+}
+
+int cpu_convolve(struct device *d, const struct inst *inst, const struct cpu_taps *c,
+                 struct err *err)
+{
+    struct job j = { .c = c, .inst = inst };
+    size_t n = c->cols * inst->taps.count;
+    float *w = mem_alloc((n + 1) * sizeof(*w), "taps of columns", err);
+
+    if (!w)
+        return -1;
+    j.w = cpu_widen(c->w, 0, n, w);
+    cpu_parallel(d, c->rows, convolve_row, &j);
+    free(w);
+    return 0;
+}
+
+/* The factors of a row's taps: the softmax of its scores. */
+struct softmax {
+    float most;
+    double sum;
+};
+
+static struct softmax softmax_of(const float *s, size_t n)
+{
+    struct softmax m = { .most = -INFINITY };
+
+    for (size_t k = 0; k < n; k++)
+        m.most = s[k] > m.most ? s[k] : m.most;
+    for (size_t k = 0; k < n; k++)
+        m.sum += (double)expf(s[k] - m.most);
+    return m;
+}
+
+static void dynamic_row(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    size_t cols = j->c->cols, taps = j->inst->taps.count, dim = j->inst->taps.dim;
+    float *y = j->c->y + row * cols;
+    size_t first, last;
+    const float *x;
+
+    (void)thread;
+    taps_of(j, row, &first, &last, &x);
+    memset(y, 0, cols * sizeof(*y));
+    for (size_t h = 0; h < j->inst->taps.heads; h++) {
+        const float *s = j->c->scores + (row * j->inst->taps.heads + h) * taps;
+        struct softmax m = softmax_of(s, taps);
+
+        for (size_t k = first; k < last; k++) {
+            float by = (float)((double)expf(s[k] - m.most) / m.sum);
+
+            for (size_t i = h * dim; i < (h + 1) * dim; i++)
+                y[i] += by * x[(k - first) * cols + i];
+        }
+    }
+}
+
+void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_taps *c)
+{
+    struct job j = { .c = c, .inst = inst };
+
+    cpu_parallel(d, c->rows, dynamic_row, &j);
+}

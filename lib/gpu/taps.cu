@@ -1,0 +1,112 @@
+/* taps - operations that read the rows beside a token's own, in its text
+ *
+ * Row t reads COUNT rows, itself in the middle; rows beyond its text are zeros.  A
+ * block handles a row, a thread some of its columns. */
+#include "lib/gpu/device.cuh"
+
+/* Rows of the text of row T: from *low to before *end. */
+static __device__ void text_of(const struct texts *text, int64_t t, int64_t *low,
+                               int64_t *end)
+{
+    *low = 0;
+    for (int32_t i = 0; i < text->n[0]; i++) {
+        if (text->first[i] <= t)
+            *low = text->first[i];
+        else if (text->first[i] < *end)
+            *end = text->first[i];
+    }
+}
+
+/* y[t] = x[t + by] */
+static __global__ void shift_kernel(float *y, const float *x, int64_t by,
+                                    struct texts text, struct span rows, uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    {
+        int64_t low, end = end_row(rows, 0), from = t + by;
+
+        text_of(&text, t, &low, &end);
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
+            y[t * cols + k] = from < low || from >= end ? 0 : x[from * cols + k];
+    }
+}
+
+extern "C" void gpu_shift(float *y, const float *x, int64_t by, struct texts text,
+                          struct span rows, uint64_t cols, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(shift_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, by,
+               text, rows, cols);
+}
+
+/* y[t][k] = sum over i of w[k][i] x[t + i - taps/2][k] */
+static __global__ void convolve_kernel(float *y, const float *x, struct matrix w,
+                                       struct texts text, struct span rows,
+                                       uint64_t cols, int64_t taps)
+{
+    EACH_ROW(t, rows)
+    {
+        int64_t low, end = end_row(rows, 0);
+
+        text_of(&text, t, &low, &end);
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+            float sum = 0;
+
+            for (int64_t i = 0; i < taps; i++) {
+                int64_t from = t + i - taps / 2;
+
+                if (from >= low && from < end)
+                    sum += widen(w.dtype, w.data, k * taps + i) * x[from * cols + k];
+            }
+            y[t * cols + k] = sum;
+        }
+    }
+}
+
+extern "C" void gpu_convolve(float *y, const float *x, struct matrix w,
+                             struct texts text, struct span rows, uint64_t cols,
+                             uint64_t taps, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(convolve_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, w,
+               text, rows, cols, (int64_t)taps);
+}
+
+/* y[t][h][k] = sum over i of softmax(s[t][h])[i] x[t + i - taps/2][h][k] */
+static __global__ void dynamic_kernel(float *y, const float *x, const float *scores,
+                                      struct texts text, struct span rows,
+                                      uint64_t heads, uint64_t dim, int64_t taps)
+{
+    EACH_ROW(t, rows)
+    {
+        int64_t low, end = end_row(rows, 0);
+        uint64_t cols = heads * dim;
+
+        text_of(&text, t, &low, &end);
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+            const float *s = scores + (t * heads + k / dim) * taps;
+            float most = -INFINITY, sum = 0, total = 0;
+
+            for (int64_t i = 0; i < taps; i++)
+                most = fmaxf(most, s[i]);
+            for (int64_t i = 0; i < taps; i++) {
+                int64_t from = t + i - taps / 2;
+                float by = expf(s[i] - most);
+
+                total += by;
+                if (from >= low && from < end)
+                    sum += by * x[from * cols + k];
+            }
+            y[t * cols + k] = sum / total;
+        }
+    }
+}
+
+extern "C" void gpu_dynamic(float *y, const float *x, const float *scores,
+                            struct texts text, struct span rows, uint64_t heads,
+                            uint64_t dim, uint64_t taps, void *stream)
+{
+    if (rows.most && heads && dim)
+        LAUNCH(dynamic_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               scores, text, rows, heads, dim, (int64_t)taps);
+}

@@ -1,0 +1,208 @@
+/* neighbours - operations that read the rows beside a token's own, and values made of
+ * several */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/build.h"
+
+/* Fails unless O has the rows of whole texts, in order. */
+static int need_texts(struct builder *b, const struct operand *o)
+{
+    if (build_need_value(b, o) < 0)
+        return -1;
+    return b->p->value[o->index].rows == ROWS_TOKENS
+               ? 0
+               : build_error(b, o->at, "expected the rows of all tokens");
+}
+
+/* shift(x, by = n) */
+int apply_shift(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "by", NULL };
+    struct inst *inst;
+    double by;
+
+    (void)n;
+    if (need_texts(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "by", 0, &by) < 0)
+        return -1;
+    if (!(fabs(by) < 1 << 20) || by != floor(by))
+        return build_error(b, call->at, "'by' is a whole number of tokens");
+    inst = build_unary(b, op, arg[0].index);
+    inst->shift = (int64_t)by;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* convolve(x, w): each column with its own taps, w [columns][1][taps]. */
+int apply_convolve(struct builder *b, enum op op, const struct node *call,
+                   const struct operand *arg, int n, struct operand *out)
+{
+    const struct model_tensor *t = build_need_weight(b, &arg[1], 3);
+    struct inst *inst;
+
+    (void)n;
+    if (!t || need_texts(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        return -1;
+    if (!axis_equal(&b->type[arg[0].index].col, t->axis[0]))
+        return build_type_error(b, arg[1].at, "each column has its taps",
+                                &b->type[arg[0].index].col, t->axis[0]);
+    if (t->axis[1]->size != 1 || t->axis[2]->size % 2 == 0 || build_cuts(b, t->axis[2]))
+        return build_error(b, arg[1].at,
+                           "expected a tensor [columns][1][an odd number of taps]");
+    inst = build_unary(b, op, build_cut(b, arg[0].index));
+    inst->weight = build_weight(b, arg[1].tensor);
+    inst->taps.count = t->axis[2]->size;
+    inst->taps.heads = b->p->value[inst->dst].cols;
+    inst->taps.dim = 1;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* dynamic(x, scores): each head with taps that each row computes (Jiang et al. 2020,
+ * "ConvBERT", arXiv:2008.02496, eq. 4; Wu et al. 2019, arXiv:1901.10430). */
+int apply_dynamic(struct builder *b, enum op op, const struct node *call,
+                  const struct operand *arg, int n, struct operand *out)
+{
+    const struct leaf *x, *s;
+    uint64_t taps;
+    struct inst *inst;
+    int scores;
+    bool same;
+
+    (void)n;
+    if (need_texts(b, &arg[0]) < 0 || need_texts(b, &arg[1]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
+        return -1;
+    x = &b->type[arg[0].index].col.leaf[0];
+    s = &b->type[arg[1].index].col.leaf[0];
+    same = b->type[arg[0].index].col.n == 1 && b->type[arg[1].index].col.n == 1 &&
+           x->n == s->n && x->n > 1;
+    for (int i = 0; same && i + 1 < x->n; i++)
+        same =
+            x->digit[i].sym == s->digit[i].sym && x->digit[i].size == s->digit[i].size;
+    taps = same ? s->digit[s->n - 1].size : 0;
+    if (taps % 2 == 0)
+        return build_type_error(b, arg[1].at, "the heads, and an odd number of taps",
+                                &b->type[arg[0].index].col, &b->type[arg[1].index].col);
+    scores = build_cut(b, arg[1].index);
+    inst = build_unary(b, op, build_cut(b, arg[0].index));
+    inst->src[inst->nsrc++] = scores;
+    inst->taps.count = taps;
+    inst->taps.heads = b->p->value[scores].cols / taps;
+    inst->taps.dim =
+        inst->taps.heads ? b->p->value[inst->dst].cols / inst->taps.heads : 0;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* ---- other columns ---- */
+
+/* Appends A, of one segment, to OUT as the segment that NAME names. */
+static void add_segment(struct axis *out, const struct axis *a, const struct node *name)
+{
+    struct leaf *l;
+
+    out->leaf = xrealloc(out->leaf, ((size_t)out->n + 1) * sizeof(*out->leaf));
+    l = &out->leaf[out->n++];
+    *l = a->leaf[0];
+    memset(l->segment, 0, sizeof(l->segment));
+    memcpy(l->segment, name->text, name->len);
+    l->base = out->size;
+    out->size += l->size;
+}
+
+/* join(a, b, ...): the columns of all, as segments with the names of the values. */
+int apply_join(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    const struct node *name = call->kid;
+    struct axis col = { .text = (char *)"", .block = 1 };
+    int all = -1, ret = -1;
+    bool cut = false;
+
+    if (build_check_options(b, call, NULL) < 0)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        cut |= build_cuts(b, &b->type[arg[i].index].col);
+    }
+    for (int i = 0; i < n; i++, name = name->next) {
+        const struct axis *a = &b->type[arg[i].index].col;
+        int v = cut ? build_cut(b, arg[i].index) : build_whole(b, arg[i].index);
+        uint64_t before = all < 0 ? 0 : b->p->value[all].cols;
+        struct inst *inst;
+
+        a = &b->type[arg[i].index].col;
+        if (name->kind != NODE_NAME || name->len >= sizeof(a->leaf->segment) ||
+            a->n != 1) {
+            build_error(b, arg[i].at, "expected the name of a value of one segment");
+            goto out;
+        }
+        if (b->p->value[v].rows != b->p->value[arg[0].index].rows) {
+            build_error(b, arg[i].at, "the rows differ");
+            goto out;
+        }
+        add_segment(&col, a, name);
+        if (all < 0) {
+            all = v;
+            continue;
+        }
+        inst =
+            build_emit(b, op, &col, cut ? PLACE_CUT : PLACE_WHOLE, b->p->value[v].rows);
+        inst->src[inst->nsrc++] = all;
+        inst->src[inst->nsrc++] = v;
+        inst->head.count = 1;
+        inst->head.a = before;
+        inst->head.b = b->p->value[v].cols;
+        all = inst->dst;
+    }
+    *out = (struct operand){ .kind = OPERAND_VALUE, .index = all };
+    ret = 0;
+out:
+    free(col.leaf);
+    return ret;
+}
+
+/* view(x, as = shape): the same columns, counted by other symbols. */
+int apply_view(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "as", NULL };
+    const struct node *as = call->kid;
+    char *text;
+    struct axis col;
+    struct err e = { 0 };
+    struct inst *inst;
+    int x, ret;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0)
+        return -1;
+    while (as && as->kind != NODE_OPTION)
+        as = as->next;
+    if (!as)
+        return build_error(b, call->at, "expected 'as = shape'");
+    text = xstrndup(as->expr, as->expr_len);
+    ret = axis_parse(&col, text, &b->m->scope, &e);
+    free(text);
+    if (ret < 0)
+        return build_error(b, as->at, "%s", e.text);
+    if (col.size != b->type[arg[0].index].col.size) {
+        build_type_error(b, as->at, "the numbers of columns",
+                         &b->type[arg[0].index].col, &col);
+        axis_clear(&col);
+        return -1;
+    }
+    x = build_whole(b, arg[0].index);
+    inst = build_emit(b, op, &col, PLACE_WHOLE, b->p->value[x].rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    inst->segment.first = 0;
+    build_operand(out, inst);
+    return 0;
+}
