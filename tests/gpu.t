@@ -72,6 +72,8 @@ for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
 done
 same "a text that follows a source is the CPU's" generate --ids 5,6,7,8,9 --max-tokens 3 --tp 2 "$data/stacks/m2m-100"
 same "also where ranks share both" generate --ids 5,6,7,8,9 --max-tokens 3 --sp 2 "$data/stacks/t5"
+echo "{\"features\":\"$data/stacks/speech-to-text-odd/features.safetensors\"}" > source.json
+same "a text that follows features is the CPU's" generate --input source.json --max-tokens 3 --tp 2 "$data/stacks/speech-to-text-odd"
 same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \
     --temperature 1 --seed 3 "$models/llama-awkward"
 same "through the hosts text is the CPU's, too" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 \

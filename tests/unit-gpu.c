@@ -736,6 +736,60 @@ static void try_relate(void)
         free(x[k]);
 }
 
+/* The rows around each second row, of two texts whose rows are not even. */
+static void try_halve(void)
+{
+    enum { FROM = 12, ROWS = 7, COLS = 3, REACH = 5, WIDE = COLS * REACH };
+    static const struct around at[ROWS] = { { 0, 0, 5 },  { 2, 0, 5 },  { 4, 0, 5 },
+                                            { 5, 5, 12 }, { 7, 5, 12 }, { 9, 5, 12 },
+                                            { 11, 5, 12 } };
+    static const int32_t nrows = ROWS, from = FROM;
+    struct value made = { .rows = ROWS_HALVES };
+    struct program program = { .value = &made };
+    struct inst inst = { .op = OP_HALVE, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct step_view view = { .around = { [ROWS_HALVES] = at } }, far_view = view;
+    struct call c = { .program = &program, .inst = &inst, .step = &view }, d;
+    float *x = numbers_new(FROM * COLS, DTYPE_F32, 41), y[ROWS * WIDE], z[ROWS * WIDE];
+    bool plain = true, like = true;
+
+    inst.halve.reach = REACH;
+    c.x[0] = (struct buffer){ x, &from, FROM, COLS, DTYPE_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, ROWS, WIDE, DTYPE_F32, 0 };
+    check(backend_cpu.kernel[OP_HALVE](cpu, &c, &err) == 0);
+    for (int t = 0; t < ROWS; t++)
+        for (int k = 0; k < REACH; k++)
+            for (int i = 0; i < COLS; i++) {
+                int row = at[t].centre + k - 2;
+                bool inside = row >= at[t].first && row < at[t].end;
+
+                plain &=
+                    y[t * WIDE + i * REACH + k] == (inside ? x[row * COLS + i] : 0.0F);
+            }
+    tap_ok(plain, "rows are halved as by a plain loop");
+    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        d = c;
+        far_view.around[ROWS_HALVES] = copy_new(at, sizeof(at), 0);
+        far_view.features = copy_new(y, sizeof(y), 4);
+        d.step = &far_view;
+        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
+        d.y.data = copy_new(z, sizeof(z), 4);
+        d.x[0].data = copy_new(x, FROM * COLS * sizeof(float), 4);
+        check(backend_cuda.kernel[OP_HALVE](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
+        like &= !memcmp(y, z, sizeof(y));
+        memset(z, 0, sizeof(z));
+        check(backend_cuda.kernel[OP_FEATURES](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
+        like &= !memcmp(y, z, sizeof(y));
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    tap_ok(like, "halved rows and features are the CPU's");
+    free(x);
+}
+
 /* ---- sequences beside each other ---- */
 
 enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
@@ -948,6 +1002,7 @@ int main(int argc, char **argv)
         { "attention", try_attention },
         { "attention", try_sequences },
         { "relate", try_relate },
+        { "embedding", try_halve },
         { "fragments", try_fragments },
     };
 

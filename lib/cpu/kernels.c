@@ -569,6 +569,35 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_features(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    memcpy(result(c), c->step->features, rows_of(&c->y) * c->y.cols * sizeof(float));
+    return 0;
+}
+
+static int kernel_halve(struct device *d, const struct call *c, struct err *err)
+{
+    const struct around *at = c->step->around[c->program->value[c->inst->dst].rows];
+    int32_t reach = (int32_t)c->inst->halve.reach;
+    size_t cols = c->x[0].cols;
+
+    (void)d;
+    (void)err;
+    for (size_t t = 0; t < rows_of(&c->y); t++)
+        for (int32_t k = 0; k < reach; k++) {
+            int32_t row = at[t].centre + k - reach / 2;
+            bool inside = row >= at[t].first && row < at[t].end;
+            const float *x = source(c, 0) + (inside ? (size_t)row : 0) * cols;
+            float *y = result(c) + t * c->y.cols + k;
+
+            for (size_t i = 0; i < cols; i++)
+                y[i * (size_t)reach] = inside ? x[i] : 0;
+        }
+    return 0;
+}
+
 static int kernel_relate(struct device *d, const struct call *c, struct err *err)
 {
     struct cpu_relate r = { .y = result(c),

@@ -60,6 +60,20 @@ KERNEL(embedding)
     return launched(d, c, err);
 }
 
+KERNEL(features)
+{
+    gpu_features(result(c), c->step->features, result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(halve)
+{
+    gpu_halve(result(c), source(c, 0),
+              c->step->around[c->program->value[c->inst->dst].rows], result_rows(c),
+              c->x[0].cols, (int32_t)c->inst->halve.reach, d->stream);
+    return launched(d, c, err);
+}
+
 /* A product, or one for each expert. */
 static int product(struct device *d, const struct call *c, bool plain, struct err *err)
 {

@@ -67,6 +67,13 @@ void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
 void gpu_embedding(float *y, struct matrix w, const int32_t *index, struct span rows,
                    uint64_t offset, uint64_t first, void *stream);
 
+/* y = x[rows][cols] */
+void gpu_features(float *y, const float *x, struct span rows, uint64_t cols,
+                  void *stream);
+/* y[t][c][k] = x[at[t].centre + k - reach/2][c], or 0 outside of at[t]; x [][cols] */
+void gpu_halve(float *y, const float *x, const struct around *at, struct span rows,
+               uint64_t cols, int32_t reach, void *stream);
+
 /* Norm groups: WIDTH columns each; COLS is a multiple of WIDTH. */
 struct groups {
     struct span rows;

@@ -149,6 +149,7 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 /* The columns "call" of the table of operations: in rules.c, heads.c, mixture.c. */
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
+build_rule apply_features, apply_halve;
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;

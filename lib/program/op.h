@@ -49,6 +49,15 @@
     /* y = x W, W [cols(x)][cols(y)] */                                                \
     ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 0,      \
         saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    /* y[t] = the features of frame t */                                               \
+    ROW(FEATURES, features, DEVICE, CALL(1, 1, apply_features), RULE, OWN, NO_ROLE,    \
+        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_free)                                                                    \
+    /* y[t][c][k] = a[2t + k - reach/2][c]; 0 before the first and after the last row  \
+     * of the text */                                                                  \
+    ROW(HALVE, halve, DEVICE, CALL(2, 2, apply_halve), RULE, OWN, NO_ROLE, NO_AXIS,    \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_free)                                                                    \
     /* y = a + b, of the same shape */                                                 \
     ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
         true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \

@@ -431,6 +431,16 @@ enum index program_positions(const struct program *p, const struct inst *inst)
                                                    : INDEX_POSITIONS;
 }
 
+uint64_t program_halved(uint64_t frames)
+{
+    return frames / 2 + frames % 2;
+}
+
+uint64_t program_source_rows(uint64_t frames)
+{
+    return program_halved(program_halved(frames));
+}
+
 void program_free(struct program *p)
 {
     if (!p)

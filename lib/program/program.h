@@ -26,6 +26,8 @@ enum row_kind {
     ROWS_ONE,    /* one row per sequence of the step */
     ROWS_SOURCE, /* all tokens of the encoder's source; none after a sequence's first
                     step */
+    ROWS_FRAMES, /* the frames of the source's features, before convolutions */
+    ROWS_HALVES, /* half of these, rounded up; half of these are ROWS_SOURCE */
     ROWS_TABLE,  /* all rows of a position table (program.table), in every step */
     ROWS_SENT,   /* ep > 1: the rows that this rank dispatches, once per chosen expert,
                    sorted by expert */
@@ -161,6 +163,9 @@ struct inst {
             uint64_t head;   /* columns of a head */
             uint64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
+        struct {
+            uint64_t reach; /* rows around each second row */
+        } halve;
         struct {
             int slot; /* KV cache entry, 0 .. program.nslots-1 */
         } keep;
@@ -303,6 +308,8 @@ struct program {
     uint64_t table;    /* rows of the position table, for ROWS_TABLE */
     bool source;       /* an encoder reads a source */
     bool marks;        /* tokens have marks */
+    uint64_t features; /* numbers of a frame, if the source is given as features; else
+                          0 */
     bool causal;       /* some attention is causal: the model can generate */
     bool rounded;      /* as in the options */
     bool dynamic_rope; /* dynamic NTK: keys cached while a text grew differ from those
@@ -351,6 +358,10 @@ bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* The index that holds the positions of INST's rows. */
 enum index program_positions(const struct program *p, const struct inst *inst);
+
+/* Rows of the source whose features have FRAMES frames: two convolutions halve them. */
+uint64_t program_halved(uint64_t frames);
+uint64_t program_source_rows(uint64_t frames);
 
 /* Most rows of value V in a step with at most MOST[kind] rows of each kind.
  * MOST[ROWS_SENT] is not read.  MOST[ROWS_CHOSEN] is the number of ranks that may send

@@ -21,6 +21,7 @@ against the table without Python.  (transformers 5.23.0, torch 2.13)
 import argparse
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -41,7 +42,7 @@ from safetensors.torch import load_file
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 CAUSAL, MLM = "AutoModelForCausalLM", "AutoModelForMaskedLM"
-SEQ2SEQ = "AutoModelForSeq2SeqLM"
+SEQ2SEQ, SPEECH = "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq"
 SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
              vocab_size=64, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
 GROUPED = dict(SMALL, num_key_value_heads=3)
@@ -111,6 +112,7 @@ BASE = {
     "led": (SEQ2SEQ, dict(TWO, max_position_embeddings=None, max_encoder_position_embeddings=130,
                           max_decoder_position_embeddings=64, attention_window=128)),
     "umt5": (SEQ2SEQ, T5), "longt5": (SEQ2SEQ, T5),
+    "speech_to_text": (SPEECH, dict(TWO, max_position_embeddings=None, input_feat_per_channel=6, conv_channels=16)),
 }
 NARROW = {"fsmt"}  # its mask does not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
@@ -189,7 +191,8 @@ NUMBERS = {
     "_sliding_window_pattern": [1, 2], "rope_local_base_freq": [100.0, 5000.0],
     "seq_length": [64, 128], "qk_rope_head_dim": [8, 2], "type_vocab_size": [1, 3],
     "attention_window": [120, [126]], "block_size": [2, 7], "num_random_blocks": [1, 2], "local_radius": [40, 60],
-    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "q_lora_rank": [8, 20],
+    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "conv_channels": [20, 24], "conv_kernel_sizes": [[3, 5], [5, 7], [4, 5], [5], [5, 5, 5]], "num_conv_layers": [1, 3],
+    "q_lora_rank": [8, 20],
 }
 BOOLS = {"tie_word_embeddings", "use_bidirectional_attention", "tie_encoder_decoder"}
 # names that classes convert, and that old files have
@@ -272,6 +275,11 @@ def expand_longrope(config, rope):
     return rope
 
 
+def frames(config):
+    width = config.input_feat_per_channel * config.input_channels
+    return [[math.sin(0.7 * i + 1.3 * k) for k in range(width)] for i in range(TOKENS)]
+
+
 def logits(path, kind, ids, attention, wide=torch.float64):
     model, report = getattr(transformers, kind).from_pretrained(
         path, dtype=wide, experts_implementation="eager",
@@ -281,7 +289,9 @@ def logits(path, kind, ids, attention, wide=torch.float64):
         raise ValueError(f"missing {report}")
     with torch.no_grad():
         given = {"input_ids": torch.tensor([ids])}
-        if kind == SEQ2SEQ:
+        if kind == SPEECH:
+            given = {"input_features": torch.tensor([frames(model.config)], dtype=wide)}
+        if kind in (SEQ2SEQ, SPEECH):
             given["decoder_input_ids"] = torch.tensor([[0] + ids[:9]])
             given["use_cache"] = False
         elif kind == CAUSAL:
@@ -315,6 +325,11 @@ def run(program, path, kind, ids):
     if kind == SEQ2SEQ:
         words += ["--source-ids", ",".join(map(str, ids)),
                   "--ids", ",".join(map(str, [0] + ids[:9]))]
+    elif kind == SPEECH:
+        pair = os.path.join(path, "pair.json")
+        with open(pair, "w") as f:
+            json.dump({"features": frames(transformers.AutoConfig.from_pretrained(path)), "ids": [0] + ids[:9]}, f)
+        words += ["--input", pair]
     else:
         words += ["--ids", ",".join(map(str, ids))]
     done = subprocess.run(words + [path], capture_output=True, text=True)
@@ -410,7 +425,7 @@ def write_tables(out, bases, lines):
             old = [tuple(line.rstrip("\n").split("\t")) for line in f]
         new = {line[0] for line in lines}
         lines = [line for line in old if line[0] not in new] + lines
-    order = list(BASE)
+    order = list(dict.fromkeys([*bases, *BASE]))
     with open(base, "w") as f:
         f.write("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(bases[n], sort_keys=True)}"
                                    for n in order if n in bases) + "\n}\n")

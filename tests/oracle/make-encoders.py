@@ -106,9 +106,6 @@ CUT = {
     "convbert-tags": ("ConvBert" + TAGS, "ConvBert", dict(SMALL, hidden_size=24, num_attention_heads=6, embedding_size=24, vocab_size=43)),
     "funnel": ("Funnel" + MLM, "Funnel", dict(vocab_size=47, d_model=20, block_sizes=[1, 1], n_head=5, d_head=4, d_inner=29, num_decoder_layers=1)),
     "prophetnet": ("ProphetNetForConditionalGeneration", "ProphetNet", TWO),
-    "speech-to-text": ("Speech2TextForConditionalGeneration", "Speech2Text", dict(
-        vocab_size=47, d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=6, encoder_ffn_dim=28,
-        decoder_ffn_dim=26, conv_channels=8, input_feat_per_channel=6, max_source_positions=30, max_target_positions=20)),
     "squeezebert": ("SqueezeBertForMaskedLM", "SqueezeBert", dict(SMALL, embedding_size=24)),
     "mobilebert": ("MobileBertForMaskedLM", "MobileBert", dict(SMALL, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=3)),
 }
