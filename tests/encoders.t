@@ -9,7 +9,7 @@ for dir in "$data"/encoders/*/; do
     outputs=$(head -c 2000 "$dir/expected.safetensors" | tr -cd '[:print:]' | grep -o '"[a-z_]*":{"dtype' | cut -d'"' -f2)
     meshes="tp=1 tp=3 tp=4 tp=2,pp=2"
     case $model in
-    mpnet* | deberta*) ;; # biases by distance are not shared over tokens
+    mpnet* | deberta* | xlnet*) ;; # biases by distance are not shared over tokens
     *) meshes="$meshes sp=2" ;;
     esac
     if [ -f "$dir/line.json" ]; then # boxes, or types of cells
@@ -28,6 +28,12 @@ for dir in "$data"/encoders/*/; do
     run tp-shard merge -qf cut whole
     ok "$model: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
 done
+
+run tp-run logits --sp 2 --ids 5,6 -o o.safetensors "$data/encoders/xlnet"
+status_is 1 "ranks do not share a text whose scores are by distance"
+err_is "tp-run: ranks cannot share the sequences of family xlnet" "in one line"
+run tp-run generate --ids 5,6 "$data/encoders/xlnet"
+status_is 3 "what sees both directions generates nothing"
 
 # boxes and types of cells that cannot be used
 bad() {

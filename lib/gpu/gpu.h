@@ -114,8 +114,8 @@ void gpu_angles(float *y, const int32_t *position, const int32_t *length,
 void gpu_temper(float *y, const float *x, const int32_t *position, double step,
                 double amount, struct span rows, uint64_t cols, void *stream);
 /* y[t] = x[t] + sines, then cosines of (position + OFFSET) inv_freq[i], HALF each;
- * inv_freq is in host memory */
-void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
+ * inv_freq is in host memory; x NULL: zeros */
+void gpu_sinusoid(float *y, const float *x, const int32_t *position, int64_t offset,
                   const double *inv_freq, uint64_t half, struct span rows,
                   void *stream);
 /* rotates the first DIM columns of each head of HEAD columns by angles[t] */
@@ -157,11 +157,15 @@ struct relation {
     uint64_t heads, dim;
     int64_t span, far;
     double scale;
+    const float *q_far, *as_key; /* the query for positions, and their rows */
+    const float *as_query;       /* or NULL: no score of keys and positions */
+    const float *q_type;         /* or NULL: no score of types */
+    struct matrix types;         /* [2][heads][dim]: the same type, another */
+    const int32_t *type;
 };
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
-                const float *as_key, const float *as_query, struct relation a,
-                const int32_t *first, const int32_t *texts, struct span rows,
-                void *stream);
+                struct relation a, const int32_t *first, const int32_t *texts,
+                struct span rows, void *stream);
 /* merges (z, more) into (y, lse): attention over the union of two sets of keys */
 void gpu_merge(float *y, float *lse, const float *z, const float *more,
                struct span rows, uint64_t heads, uint64_t dim, void *stream);

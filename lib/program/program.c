@@ -427,8 +427,11 @@ out:
 
 enum index program_positions(const struct program *p, const struct inst *inst)
 {
-    return p->value[inst->dst].rows == ROWS_SOURCE ? INDEX_SOURCE_POSITIONS
-                                                   : INDEX_POSITIONS;
+    enum row_kind rows = p->value[inst->dst].rows;
+
+    return rows == ROWS_SOURCE  ? INDEX_SOURCE_POSITIONS
+           : rows == ROWS_TABLE ? INDEX_EVERY
+                                : INDEX_POSITIONS;
 }
 
 uint64_t program_halved(uint64_t frames)

@@ -118,7 +118,7 @@ struct rope {
     uint64_t context; /* length that the model was trained on */
 };
 
-enum { INST_SOURCES = 5 };
+enum { INST_SOURCES = 6 };
 
 struct inst {
     enum op op;
@@ -159,9 +159,9 @@ struct inst {
             bool centred;         /* in the reverse: the norm was a layernorm */
         } norm;
         struct {
-            int table;       /* index into program.rope */
-            uint64_t head;   /* columns of a head */
-            uint64_t offset; /* OP_SINUSOID: added to each position */
+            int table;      /* index into program.rope */
+            uint64_t head;  /* columns of a head */
+            int64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
         struct {
             uint64_t reach; /* rows around each second row */

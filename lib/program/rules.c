@@ -173,25 +173,8 @@ static const struct model_tensor *matrix_of(struct builder *b, const struct oper
     t = build_need_weight(b, o, ndim);
     if (!t)
         return NULL;
-    axis_copy(rest, t->axis[1]);
-    for (int i = 2; i < ndim; i++) {
-        const struct leaf *l = &t->axis[i]->leaf[0];
-        struct axis more = { 0 };
-        bool fits = rest->n == 1 && t->axis[i]->n == 1;
-
-        for (int k = 0; k < l->n && fits; k++) {
-            fits = axis_append(&more, rest, &l->digit[k], t->axis[i]->text);
-            if (fits) {
-                axis_clear(rest);
-                *rest = more;
-            }
-        }
-        if (!fits) {
-            axis_clear(rest);
-            build_error(b, o->at, "tensor '%s' cannot be read as a matrix", t->key);
-            return NULL;
-        }
-    }
+    if (build_join(b, o, t, 1, rest) < 0)
+        return NULL;
     axis_copy(first, t->axis[0]);
     return t;
 }
@@ -676,27 +659,65 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* sinusoid(every, table, n, rows = R): a position table of R rows with the symbol n of
+ * columns, of the positions -R/2 to R/2 - 1. */
+static int sinusoid_table(struct builder *b, enum op op, const struct node *call,
+                          const struct rope *r, struct operand *out)
+{
+    struct leaf leaf = { .n = 1 };
+    struct axis col = { .n = 1, .block = 1, .leaf = &leaf };
+    const char *name;
+    struct inst *inst;
+    double rows = 0;
+
+    if (build_number_option(b, call, "rows", 0, &rows) < 0 ||
+        symbol_argument(b, call, 2, &leaf.digit[0], &name) < 0)
+        return -1;
+    col.text = (char *)name;
+    col.size = leaf.size = leaf.digit[0].size;
+    if (!(rows >= 2 && rows <= INT32_MAX) || r->dim != col.size ||
+        (b->p->table && b->p->table != (uint64_t)rows))
+        return build_error(
+            b, call->at,
+            "expected as many columns as the table has, and 'rows' as in "
+            "other tables");
+    b->p->table = (uint64_t)rows;
+    inst = build_emit(b, op, &col, PLACE_WHOLE, ROWS_TABLE);
+    inst->rope.offset = -(int64_t)rows / 2;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* sinusoid(x, table): position encodings of Vaswani et al. 2017, arXiv:1706.03762,
  * section 3.5, in fairseq's order: all sines, then all cosines. */
 int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "offset", NULL };
+    static const char *const known[] = { "offset", "rows", NULL };
+    bool every = arg[0].kind == OPERAND_INDEX && arg[0].index == INDEX_EVERY;
     const struct rope *r;
     double offset;
     struct inst *inst;
 
-    (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+    if ((!every && build_need_value(b, &arg[0]) < 0) ||
+        build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "offset", 0, &offset) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
-    if (!build_has_all_rows(b, &arg[0]))
-        return build_error(b, arg[0].at, "sinusoid needs the rows of all tokens");
     r = &b->p->rope[arg[1].index];
     if (r->dynamic || r->long_freq)
         return build_error(b, arg[1].at, "the table depends on the number of tokens");
+    if (every != (n == 3))
+        return build_error(b, call->at, "only 'every' takes a third argument");
+    if (every && sinusoid_table(b, op, call, r, out) < 0)
+        return -1;
+    if (every) {
+        b->p->inst[b->p->value[out->index].first].rope.table = arg[1].index;
+        return 0;
+    }
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "sinusoid needs the rows of all tokens");
     if (r->dim != type_of(b, &arg[0])->col.size ||
         build_cuts(b, &type_of(b, &arg[0])->col))
         return build_error(b, arg[1].at, "the table has %llu columns, the value %llu",
@@ -704,7 +725,7 @@ int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                            (unsigned long long)type_of(b, &arg[0])->col.size);
     inst = build_unary(b, op, arg[0].index);
     inst->rope.table = arg[1].index;
-    inst->rope.offset = (uint64_t)offset;
+    inst->rope.offset = (int64_t)offset;
     build_operand(out, inst);
     return 0;
 }
@@ -764,7 +785,7 @@ static const struct op_info *find_op(const char *name, size_t n)
     return NULL;
 }
 
-enum { MAX_ARGS = 5 };
+enum { MAX_ARGS = 7 };
 
 int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {

@@ -124,7 +124,7 @@ static int check_sharing(const struct attend *a, struct err *err)
     for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
 
-        if (inst->op == OP_RELATE || inst->op == OP_HALVE)
+        if (inst->op == OP_RELATE || inst->op == OP_RELATE_XL || inst->op == OP_HALVE)
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if (inst->op != OP_ATTENTION)

@@ -112,9 +112,10 @@ BASE = {
     "led": (SEQ2SEQ, dict(TWO, max_position_embeddings=None, max_encoder_position_embeddings=130,
                           max_decoder_position_embeddings=64, attention_window=128)),
     "umt5": (SEQ2SEQ, T5), "longt5": (SEQ2SEQ, T5),
+    "xlnet": (CAUSAL, dict(d_model=24, n_layer=2, n_head=6, d_inner=40, vocab_size=64)),
     "speech_to_text": (SPEECH, dict(TWO, max_position_embeddings=None, input_feat_per_channel=6, conv_channels=16)),
 }
-NARROW = {"fsmt"}  # its mask does not go with float64
+NARROW = {"fsmt", "xlnet"}  # a mask, and segments, do not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
 TOKENS = 40
 
@@ -150,7 +151,7 @@ ENUMS = {
     "feed_forward_proj": ["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu", "silu",
                           "gelu_new", "gated-gelu_new"],
     "attention_type": ["original_full", "block_sparse"], "encoder_attention_type": ["local", "transient-global"],
-    "langs": [["en", "ru"]],
+    "langs": [["en", "ru"]], "ff_activation": ACTIVATIONS, "attn_type": ["bi", "uni"],
     "summary_type": ["last", "first", "mean", "cls_index", "attn"],
     "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
     "attn_config.attn_type": ["multihead_attention", "multiquery_attention"],
@@ -191,7 +192,7 @@ NUMBERS = {
     "_sliding_window_pattern": [1, 2], "rope_local_base_freq": [100.0, 5000.0],
     "seq_length": [64, 128], "qk_rope_head_dim": [8, 2], "type_vocab_size": [1, 3],
     "attention_window": [120, [126]], "block_size": [2, 7], "num_random_blocks": [1, 2], "local_radius": [40, 60],
-    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "conv_channels": [20, 24], "conv_kernel_sizes": [[3, 5], [5, 7], [4, 5], [5], [5, 5, 5]], "num_conv_layers": [1, 3],
+    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "conv_channels": [20, 24], "clamp_len": [3, 100], "mem_len": [4, 100], "conv_kernel_sizes": [[3, 5], [5, 7], [4, 5], [5], [5, 5, 5]], "num_conv_layers": [1, 3],
     "q_lora_rank": [8, 20],
 }
 BOOLS = {"tie_word_embeddings", "use_bidirectional_attention", "tie_encoder_decoder"}

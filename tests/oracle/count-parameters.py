@@ -114,6 +114,8 @@ SHAPES = {
     "ctrl": ("ctrl", dict(vocab_size=246534, n_embd=1280, n_layer=48, n_head=16, dff=8192)),
     "s2t-small-librispeech-asr": ("speech_to_text", {**two(12, 4, 2048, 10000, 256, 6)}),
     "s2t-medium-mustc-multilingual-st": ("speech_to_text", two(12, 8, 2048, 10000, 512, 6)),
+    "xlnet-base-cased": ("xlnet", dict(d_model=768, n_layer=12, n_head=12, d_inner=3072, vocab_size=32000)),
+    "xlnet-large-cased": ("xlnet", dict(d_model=1024, n_layer=24, n_head=16, d_inner=4096, vocab_size=32000)),
     "xglm-564m": ("xglm", dict(vocab_size=256008, d_model=1024, ffn_dim=4096, num_layers=24, attention_heads=16)),
 }
 
