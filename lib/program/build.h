@@ -131,8 +131,8 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
  * size 1. */
 const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
                                              const struct axis **over);
-/* Sets *out to the axes of T from FIRST on as one axis, as they lie in memory; they must
- * have one segment each, if there are several.  The caller releases *out with
+/* Sets *out to the axes of T from FIRST on as one axis, as they lie in memory; they
+ * must have one segment each, if there are several.  The caller releases *out with
  * axis_clear.  O is the operand, for messages. */
 int build_join(struct builder *b, const struct operand *o, const struct model_tensor *t,
                int first, struct axis *out);
@@ -158,7 +158,8 @@ build_rule apply_features, apply_halve;
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;
-build_rule apply_attention, apply_concat, apply_head_product, apply_relate, apply_relate_xl;
+build_rule apply_attention, apply_concat, apply_head_product, apply_relate,
+    apply_relate_xl;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

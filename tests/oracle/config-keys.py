@@ -61,7 +61,7 @@ T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=2, num_h
 TWO = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=6,
            encoder_ffn_dim=40, decoder_ffn_dim=40, vocab_size=60, max_position_embeddings=80)
 
-# type: (class, settings)
+# type: (class, settings); None: those of base.json
 BASE = {
     "llama": (CAUSAL, GROUPED), "mistral": (CAUSAL, dict(GROUPED, sliding_window=8)),
     "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
@@ -104,6 +104,7 @@ BASE = {
     "ernie4_5_moe": (CAUSAL, dict(GROUPED, moe_intermediate_size=20, moe_num_experts=4, moe_k=2, moe_layer_end_index=1)),
     "hunyuan_v1_moe": (CAUSAL, dict(GROUPED, head_dim=8, num_experts=4, moe_topk=2)),
     "minimax_m2": (CAUSAL, dict(EXPERTS, head_dim=8, num_local_experts=4)),
+    "gpt_oss": (CAUSAL, None),
     "starcoder2": (CAUSAL, GROUPED), "t5": (SEQ2SEQ, T5), "mt5": (SEQ2SEQ, T5),
     "bart": (SEQ2SEQ, TWO), "mbart": (SEQ2SEQ, TWO), "plbart": (SEQ2SEQ, TWO), "blenderbot": (SEQ2SEQ, TWO),
     "blenderbot-small": (SEQ2SEQ, TWO), "pegasus": (SEQ2SEQ, TWO), "m2m_100": (SEQ2SEQ, TWO),
@@ -364,6 +365,9 @@ def verdict(program, path, name, config):
 
 def base_config(name):
     kind, settings = BASE[name]
+    if settings is None:
+        with open(os.path.join(HERE, "..", "data", "keys", "base.json")) as f:
+            return json.load(f)[name]
     settings = {k: v for k, v in settings.items() if v is not None}
     config = CONFIG_MAPPING[name](**settings)
     path = tempfile.mkdtemp()
@@ -415,7 +419,7 @@ def trials(name, base):
                 yield key, v
 
 
-def write_tables(out, bases, lines):
+def write_tables(out, bases, lines, only=""):
     """Replace what the tables say of the types in BASES."""
     os.makedirs(out, exist_ok=True)
     base, table = (os.path.join(out, name) for name in ("base.json", "verdicts.tsv"))
@@ -424,8 +428,11 @@ def write_tables(out, bases, lines):
             bases = {**json.load(f), **bases}
         with open(table) as f:
             old = [tuple(line.rstrip("\n").split("\t")) for line in f]
-        new = {line[0] for line in lines}
-        lines = [line for line in old if line[0] not in new] + lines
+        new, known = {line[0] for line in lines}, {line[:3]: line for line in lines}
+        if only:
+            lines = [known.get(line[:3], line) for line in old]
+        else:
+            lines = [line for line in old if line[0] not in new] + lines
     order = list(dict.fromkeys([*bases, *BASE]))
     with open(base, "w") as f:
         f.write("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(bases[n], sort_keys=True)}"
@@ -439,6 +446,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", default=os.path.join(HERE, "..", "..", "bin"))
     parser.add_argument("-o", dest="out", default=os.path.join(HERE, "..", "data", "keys"))
+    parser.add_argument("--only", default="", help="try again only the values with this text, and keep the other lines")
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
     names = args.types or list(BASE)
@@ -452,6 +460,8 @@ def main():
             bad += 1
             continue
         for key, value in trials(name, bases[name]):
+            if args.only not in written(value):
+                continue
             v, why = verdict(os.path.join(args.bin, "tp-run"), scratch, name,
                              with_key(bases[name], key, value))
             lines.append((name, key, written(value), v))
@@ -464,7 +474,7 @@ def main():
           f"{bad} wrong")
     if bad:
         sys.exit(1)
-    write_tables(args.out, bases, lines)
+    write_tables(args.out, bases, lines, args.only)
 
 
 if __name__ == "__main__":
